@@ -13,5 +13,5 @@ from ml_collections import ConfigDict
 def get_config() -> ConfigDict:
     config = ConfigDict()
     config.task = "answer"
-    config.optimizer = ConfigDict({"rate": 5e-5})
+    config.optimizer = ConfigDict({"learning_rate": 5e-5})
     return config

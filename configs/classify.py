@@ -40,5 +40,5 @@ def get_config(name: str = "") -> ConfigDict:
         config.data = ConfigDict(
             {"train": f"tfds:glue/{name}:train", "heldout": f"tfds:glue/{name}:{task.validation}"}
         )
-        config.checkpoints = ConfigDict({"best": task.metric})
+        config.checkpoints = ConfigDict({"best_metric": task.metric})
     return config

@@ -69,7 +69,7 @@ def electra(config: ConfigDict) -> None:
     config.steps = 1_000_000 if small else 400_000 if large else 766_000
     config.data.update(
         {
-            "batch": 128 if small else 2048 if large else 256,
+            "batch_size": 128 if small else 2048 if large else 256,
             "lengths": (128 if small else 512,),
             "rate": 0.25 if large else 0.15,
             "masked": 0.85,  # the other targets stay unchanged
@@ -77,32 +77,34 @@ def electra(config: ConfigDict) -> None:
     )
     config.generator = ConfigDict({"width": 1 / 4 if small or large else 1 / 3})
     config.discriminator_weight = 50.0
-    config.optimizer = ConfigDict({"rate": 5e-4 if small else 2e-4, "warmup": 10_000})
+    config.optimizer = ConfigDict({"learning_rate": 5e-4 if small else 2e-4, "warmup_steps": 10_000})
 
 
 def deberta_v3(config: ConfigDict) -> None:
     """The paper's recipe: a generator as wide as the discriminator and half as deep, with all targets masked."""
     config.steps = 500_000
     config.sharing = "disentangled"
-    config.data.update({"batch": 8192, "lengths": (512,), "masked": 1.0})
+    config.data.update({"batch_size": 8192, "lengths": (512,), "masked": 1.0})
     config.generator = ConfigDict({"width": 1.0, "depth": 0.5})
     config.discriminator_weight = 50.0
     rate = 3e-4 if config.model.hidden_size >= 1024 else 6e-4
-    config.optimizer = ConfigDict({"rate": rate, "warmup": 10_000, "beta2": 0.98})
+    config.optimizer = ConfigDict({"learning_rate": rate, "warmup_steps": 10_000, "beta2": 0.98})
 
 
 def tpu(config: ConfigDict) -> None:
     """Settings that are fast on a TPU slice; the models and their objective stay the same."""
     config.model.update({"dtype": "bfloat16", "vocab_multiple": 128})
-    config.random = "rbg"
+    config.prng_impl = "rbg"
 
 
 def laptop(config: ConfigDict) -> None:
     """Small batches of short rows."""
     config.steps = 2_000
-    config.data.update({"batch": 32, "lengths": (128,), "plans": 1})
-    config.optimizer.update({"rate": 1e-3 if config.model.hidden_size <= 256 else 5e-4, "warmup": 100})
-    config.log = ConfigDict({"every": 50, "evaluate_every": 250, "evaluate_batches": 20})
+    config.data.update({"batch_size": 32, "lengths": (128,), "plans": 1})
+    config.optimizer.update(
+        {"learning_rate": 1e-3 if config.model.hidden_size <= 256 else 5e-4, "warmup_steps": 100}
+    )
+    config.log = ConfigDict({"every": 50, "evaluate_every": 250, "max_eval_batches": 20})
     config.checkpoints = ConfigDict({"every": 250})
 
 

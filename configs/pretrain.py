@@ -36,7 +36,7 @@ def get_config(names: str = "base") -> ConfigDict:
     config.model = ConfigDict(shape | model.settings)
     config.data = ConfigDict(
         {
-            "batch": 256,
+            "batch_size": 256,
             # Attention cost grows with the square of the length: most steps are short, the others train the positions.
             "lengths": (128, 512),
             "shares": (0.9, 0.1),
@@ -68,18 +68,18 @@ def electra(config: ConfigDict) -> None:
     large = config.model.hidden_size > 768
     config.steps = 1_000_000 if small else 400_000 if large else 766_000
     config.data.update(
-        {"batch": 128 if small else 2048 if large else 256, "lengths": (128 if small else 512,)}
+        {"batch_size": 128 if small else 2048 if large else 256, "lengths": (128 if small else 512,)}
     )
     config.data.shares = (1.0,)
-    config.optimizer = ConfigDict({"rate": 5e-4 if small else 2e-4})
+    config.optimizer = ConfigDict({"learning_rate": 5e-4 if small else 2e-4})
 
 
 def albert(config: ConfigDict) -> None:
     """ALBERT's batch size and learning rate, masked n-grams of up to three words, and the order of sentences."""
     config.steps = 125_000
-    config.data.update({"batch": 4096, "lengths": (512,), "shares": (1.0,)})
+    config.data.update({"batch_size": 4096, "lengths": (512,), "shares": (1.0,)})
     config.data.update({"examples": "sentence_order", "unit": "span", "longest_span": 3})
-    config.optimizer = ConfigDict({"name": "lamb", "rate": 1.76e-3, "warmup": 3_125})
+    config.optimizer = ConfigDict({"name": "lamb", "learning_rate": 1.76e-3, "warmup_steps": 3_125})
 
 
 def modernbert(config: ConfigDict) -> None:
@@ -88,13 +88,13 @@ def modernbert(config: ConfigDict) -> None:
     large = config.model.hidden_size > 768
     config.steps = 364_000
     config.model.rotary.theta = 10_000.0
-    config.data.update({"batch": 4608, "lengths": (1024,), "shares": (1.0,), "rate": 0.3, "packs": 32})
+    config.data.update({"batch_size": 4608, "lengths": (1024,), "shares": (1.0,), "rate": 0.3, "packs": 32})
     config.optimizer = ConfigDict(
         {
-            "rate": 5e-4 if large else 8e-4,
+            "learning_rate": 5e-4 if large else 8e-4,
             "schedule": "warmup_stable_decay",
-            "warmup": 640,  # 3 billion tokens
-            "decay_share": 0.0,  # the next phase decays
+            "warmup_steps": 640,  # 3 billion tokens
+            "decay_ratio": 0.0,  # the next phase decays
             "beta2": 0.98,
             "weight_decay": 1e-5,
         }
@@ -112,45 +112,49 @@ def long(config: ConfigDict) -> None:
     config.steps = 508_000
     config.first_step = 0
     config.model.rotary.theta = 160_000.0
-    config.data.update({"batch": 72, "lengths": (8192,), "packs": 128})
-    config.optimizer.update({"rate": 5e-5 if large else 3e-4, "warmup": 0, "decay_share": 1 / 6})
+    config.data.update({"batch_size": 72, "lengths": (8192,), "packs": 128})
+    config.optimizer.update(
+        {"learning_rate": 5e-5 if large else 3e-4, "warmup_steps": 0, "decay_ratio": 1 / 6}
+    )
 
 
 def roberta(config: ConfigDict) -> None:
     """Full sentences instead of sentence pairs, only long rows, large batches (the 500k-step recipe)."""
     config.steps = 500_000
-    config.data.update({"batch": 8192, "lengths": (512,), "shares": (1.0,), "examples": "full_sentences"})
+    config.data.update(
+        {"batch_size": 8192, "lengths": (512,), "shares": (1.0,), "examples": "full_sentences"}
+    )
     large = config.model.hidden_size >= 1024
     config.optimizer = ConfigDict(
-        {"rate": 4e-4 if large else 6e-4, "warmup": 30_000 if large else 24_000, "beta2": 0.98}
+        {"learning_rate": 4e-4 if large else 6e-4, "warmup_steps": 30_000 if large else 24_000, "beta2": 0.98}
     )
 
 
 def deberta(config: ConfigDict) -> None:
     """The paper's recipe: large batches of long rows."""
-    config.data.update({"batch": 2048, "lengths": (512,), "shares": (1.0,)})
-    config.optimizer = ConfigDict({"rate": 2e-4, "warmup": 10_000})
+    config.data.update({"batch_size": 2048, "lengths": (512,), "shares": (1.0,)})
+    config.optimizer = ConfigDict({"learning_rate": 2e-4, "warmup_steps": 10_000})
 
 
 def deberta_v2(config: ConfigDict) -> None:
     """The recipe of version 3, without its replaced tokens."""
     config.steps = 500_000
-    config.data.update({"batch": 8192, "lengths": (512,), "shares": (1.0,)})
+    config.data.update({"batch_size": 8192, "lengths": (512,), "shares": (1.0,)})
     rate = 3e-4 if config.model.hidden_size >= 1024 else 6e-4
-    config.optimizer = ConfigDict({"rate": rate, "warmup": 10_000, "beta2": 0.98})
+    config.optimizer = ConfigDict({"learning_rate": rate, "warmup_steps": 10_000, "beta2": 0.98})
 
 
 def lamb(config: ConfigDict) -> None:
     """The large batches of "BERT in 76 minutes": 32,768 rows, a 64th of the steps."""
     config.steps = 15_625
-    config.data.batch = 32_768
-    config.optimizer = ConfigDict({"name": "lamb", "rate": 5e-3, "warmup": 3_125})
+    config.data.batch_size = 32_768
+    config.optimizer = ConfigDict({"name": "lamb", "learning_rate": 5e-3, "warmup_steps": 3_125})
 
 
 def tpu(config: ConfigDict) -> None:
     """Settings that are fast on a TPU slice; the model and its objective stay the same."""
     config.model.update({"dtype": "bfloat16", "vocab_multiple": 128})
-    config.random = "rbg"
+    config.prng_impl = "rbg"
 
 
 def laptop(config: ConfigDict) -> None:
@@ -158,12 +162,14 @@ def laptop(config: ConfigDict) -> None:
     config.steps = 2_000
     config.embeddings = "cooccurrences"
     config.model.update({"dropout": 0.0, "attention_dropout": 0.0})
-    config.data.update({"batch": 64, "lengths": (64,), "shares": (1.0,), "plans": 1, "rate": 0.4})
+    config.data.update({"batch_size": 64, "lengths": (64,), "shares": (1.0,), "plans": 1, "rate": 0.4})
     if config.data.examples == "next_sentence":
         config.data.examples = "full_sentences"
     # A wider model needs a lower rate: at 2e-3 mini predicts the most frequent words, regardless of context.
-    config.optimizer = ConfigDict({"rate": 2e-3 * 128 / config.model.hidden_size, "warmup": 100})
-    config.log = ConfigDict({"every": 50, "evaluate_every": 250, "evaluate_batches": 20})
+    config.optimizer = ConfigDict(
+        {"learning_rate": 2e-3 * 128 / config.model.hidden_size, "warmup_steps": 100}
+    )
+    config.log = ConfigDict({"every": 50, "evaluate_every": 250, "max_eval_batches": 20})
     config.checkpoints = ConfigDict({"every": 250})
 
 

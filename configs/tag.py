@@ -14,6 +14,6 @@ def get_config() -> ConfigDict:
     config = ConfigDict()
     config.task = "tag"
     # One decision per word needs a higher learning rate than the middle of the published grid.
-    config.optimizer = ConfigDict({"rate": 5e-5})
-    config.data = ConfigDict({"batch": 16})
+    config.optimizer = ConfigDict({"learning_rate": 5e-5})
+    config.data = ConfigDict({"batch_size": 16})
     return config

@@ -41,7 +41,7 @@ labels() { # NAME MODEL --config.KEY=VALUE ...: trains a classifier on each draw
     --config.data.heldout=$text/test.jsonl --config.data.calibration_share=0 --config.report=False \
     --config.sweep="data.train=[${draws:1}]" --workdir "$work/labels-$1" "${@:3}"
 }
-tuned=(--config.head=kept --config.optimizer.rate=1e-3 --config.epochs=10 --config.log.evaluate_every=1000)
+tuned=(--config.head=kept --config.optimizer.learning_rate=1e-3 --config.epochs=10 --config.log.evaluate_every=1000)
 
 echo
 echo "3. Which library is a docstring from? Three draws of 50 labels per library"

@@ -68,8 +68,10 @@ def measure(
             else "neither embedders nor cross-encoders"
         )
         raise BertJaxError(f"--against {other[0]} trains {trains}; leave it out for {spec}")
-    if against and config.scratch:
-        raise BertJaxError("scratch=True starts from other values than transformers; leave --against out")
+    if against and config.from_scratch:
+        raise BertJaxError(
+            "from_scratch=True starts from other values than transformers; leave --against out"
+        )
     ours = {f"{OURS} {dtype}": dtype for dtype in dtypes or (config.model.dtype,)}
     makers: dict[str, tuple] = {
         name: (our_runs, spec, [*overrides, f"model.dtype={dtype}"]) for name, dtype in ours.items()
@@ -167,7 +169,9 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
             checkpoints=dataclasses.replace(config.checkpoints, every=steps),
         )
         with tempfile.TemporaryDirectory() as workdir:
-            begin = None if config.scratch else lambda: warm_start.read(config.init, task, config.seed)[0]
+            begin = (
+                None if config.from_scratch else lambda: warm_start.read(config.init, task, config.seed)[0]
+            )
             train(task, data, config, workdir, begin)
             lines = read(Path(workdir) / "metrics.jsonl")
         steps_taken = [line for line in lines if line["kind"] == "train"]
@@ -177,7 +181,7 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
         compiling = float((seconds[seconds > 4 * usual] - usual).sum())
         scores = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}
         totals = {"seconds": float(seconds.sum()), "compiling": compiling}
-        return config.checkpoints.best, scores | totals, losses
+        return config.checkpoints.best_metric, scores | totals, losses
 
     return run
 
@@ -197,7 +201,11 @@ def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
         else:
             torch = TorchFinetuning(task.layout, config, pad, autocast)
         seconds, losses = torch.train(data)
-        return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}, losses
+        return (
+            config.checkpoints.best_metric,
+            data.judge(torch.predict(data.held)) | {"seconds": seconds},
+            losses,
+        )
 
     return run
 

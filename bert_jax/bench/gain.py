@@ -55,8 +55,8 @@ def check(labels: Recipe) -> None:
     config = config_of(labels)
     if not config.data.heldout:
         raise BertJaxError(f"{labels.text}: name a validation set, data.heldout=FILE")
-    if config.seeds < 2:
-        raise BertJaxError(f"{labels.text}: one seed shows no spread; set seeds=3")
+    if config.num_seeds < 2:
+        raise BertJaxError(f"{labels.text}: one seed shows no spread; set num_seeds=3")
 
 
 def config_of(labels: Recipe) -> FinetuneConfig:
@@ -109,7 +109,7 @@ def best(labels: Recipe, directory: Path) -> Arm:
     data = config.data
     for setting in sorted({path.parent.parent for path in directory.glob("*/seed=*/model")}):
         models = [load(path) for path in sorted(setting.glob("seed=*/model"))]
-        if len(models) == config.seeds:
+        if len(models) == config.num_seeds:
             examples, known = read(models[0], data.heldout, data.columns)
             sums = [outcomes(model, examples, known).sums for model in models]
             arms.append(Arm(setting.name, models[0].kind.best, sums))

@@ -65,7 +65,7 @@ def in_words(results: dict, title: str) -> str:
 
 
 def data_config(corpus: str, length: int, batch: int, changes: dict) -> DataConfig:
-    return DataConfig(corpora=(corpus,), lengths=(length,), shares=(1.0,), batch=batch, **changes)
+    return DataConfig(corpora=(corpus,), lengths=(length,), shares=(1.0,), batch_size=batch, **changes)
 
 
 def stream(corpus: str, length: int, batch: int) -> Stream:

@@ -137,12 +137,12 @@ EMBEDDERS = ("sentence-transformers", "onnxruntime")
 FINE_TUNING = {  # title -> config, training file, validation file, settings, settings for --quick
     "fine-tune on SST-2": (
         "classify", "{data}/glue-sst2/train.tsv", "{data}/glue-sst2/dev.tsv",
-        "--config.data.most=6400 --config.epochs=1 --config.optimizer.rate=3e-5",
+        "--config.data.most=6400 --config.epochs=1 --config.optimizer.learning_rate=3e-5",
         "--config.data.most=64 --config.data.max_length=32",
     ),
     "fine-tune on MRPC": (
         "classify", "{inputs}/mrpc-train.tsv", "{inputs}/mrpc-test.tsv",
-        "--config.epochs=2 --config.optimizer.rate=5e-5 --config.data.columns.text=sentence1 "
+        "--config.epochs=2 --config.optimizer.learning_rate=5e-5 --config.data.columns.text=sentence1 "
         "--config.data.columns.pair=sentence2", "--config.data.most=64 --config.data.max_length=32",
     ),
     # --quick keeps all examples: with fewer, a tag might be in the validation set only, which is an error.
@@ -207,13 +207,13 @@ MEASUREMENTS = (
         "pretrain",
         "pre-train mini without dropout, 16 rows of 128",
         "pretrain --config pretrain:mini,laptop --workdir {output}/pretrain "
-        "--config.data.corpora={corpus} --config.data.batch=16 --config.data.lengths=128 --config.data.rate=0.15 "
+        "--config.data.corpora={corpus} --config.data.batch_size=16 --config.data.lengths=128 --config.data.rate=0.15 "
         "--config.data.examples=next_sentence --config.steps=3000 "
         "--config.model.dropout=0 --config.model.attention_dropout=0 --config.embeddings=random "
-        "--config.log.evaluate_batches=80",
+        "--config.log.max_eval_batches=80",
         loss_rows,
         ("transformers",),
-        "--workdir {output}/pretrain-quick --config.steps=2 --config.log.evaluate_batches=1",
+        "--workdir {output}/pretrain-quick --config.steps=2 --config.log.max_eval_batches=1",
     ),
     Measurement(
         "input", "corpus to batches with pairs and masks", "input --corpus {corpus}", stream_rows,

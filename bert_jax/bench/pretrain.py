@@ -87,7 +87,7 @@ class TorchPretraining:
         total = np.zeros((len(METRICS), 2))
         with self.torch.no_grad():
             for n, batch in enumerate(self.data.heldout(length, 0, 1)):
-                if n == self.config.log.evaluate_batches > 0:
+                if n == self.config.log.max_eval_batches > 0:
                     break
                 total += self.measure(batch)[1]
         self.model.train()

@@ -58,7 +58,7 @@ def random_values(recipe: Recipe) -> list[str]:
 
 
 def steps_in(seconds: float, recipe: Recipe, directory: Path, command: str) -> int:
-    recipe.train(directory, command, f"steps={TIMED}", "log.evaluate_batches=1", *random_values(recipe))
+    recipe.train(directory, command, f"steps={TIMED}", "log.max_eval_batches=1", *random_values(recipe))
     timed = [line for line in read(Workdir(directory).metrics) if line["kind"] == "train"]
     settling = max(line["step"] for line in timed if line["step"] <= TIMED // 2)
     later = sum(line["time"]["seconds"] for line in timed if line["step"] > settling)

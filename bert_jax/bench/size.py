@@ -33,7 +33,7 @@ from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step
 
 LABELS = ("bad", "good")
-RUN = RunConfig(optimizer=OptimizerConfig(warmup=1))
+RUN = RunConfig(optimizer=OptimizerConfig(warmup_steps=1))
 FIGURES = {"states": "hidden states", "step": "a fine-tuning step"}
 
 

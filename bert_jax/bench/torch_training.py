@@ -92,7 +92,7 @@ class Updates:
                 f"the comparison needs adam with linear decay, and the config has {recipe.name} with "
                 f"{recipe.schedule}; set --config.optimizer.name=adam --config.optimizer.schedule=linear"
             )
-        self.torch, self.model, self.clip = torch, model, recipe.clip
+        self.torch, self.model, self.clip = torch, model, recipe.max_grad_norm
         names = dict(model.named_parameters())
         undecayed = {name for name in names if name.endswith("bias") or "norm" in name.lower()}
         groups = [
@@ -100,7 +100,7 @@ class Updates:
             for flat, decay in ((False, recipe.weight_decay), (True, 0.0))
         ]
         betas, warmup = (recipe.beta1, recipe.beta2), max(recipe.warmup_of(steps), 1)
-        self.optimizer = torch.optim.AdamW(groups, recipe.rate, betas, recipe.epsilon, fused=True)
+        self.optimizer = torch.optim.AdamW(groups, recipe.learning_rate, betas, recipe.epsilon, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: min((step + 1) / warmup, (steps - step) / max(steps - warmup, 1))
         )

@@ -52,10 +52,14 @@ class StepShape:
         return Config(
             model=EncoderConfig.named(self.size, max_positions=max(512, self.length), **computed),
             data=DataConfig(
-                batch=self.batch, lengths=(self.length,), shares=(1.0,), examples=examples, packs=self.packs
+                batch_size=self.batch,
+                lengths=(self.length,),
+                shares=(1.0,),
+                examples=examples,
+                packs=self.packs,
             ),
-            mesh=MeshConfig(accumulate=self.accumulate),
-            optimizer=OptimizerConfig(warmup=1),
+            mesh=MeshConfig(gradient_accumulation_steps=self.accumulate),
+            optimizer=OptimizerConfig(warmup_steps=1),
         )
 
     def words(self) -> str:

@@ -222,15 +222,15 @@ class Adaptation:
             prepare(TextSource([str(text)]), hub.existing(self.settings.model), corpus, heldout=SHARE / 2)
         encoder = self.config
         self.train("language", {"task": "pretrain", "model": encoder.settings}, self.settings.model, f"steps={steps}",
-                   f"data.corpora={corpus}", "data.examples=full_sentences", "data.shares=(1.0,)", "data.batch=32",
-                   f"data.lengths=({min(CORPUS_ROWS, encoder.max_positions)},)", "optimizer.rate=5e-5", "first_step=0",
-                   f"optimizer.warmup={steps // 10}", f"log.evaluate_every={max(steps // 4, 1)}",
+                   f"data.corpora={corpus}", "data.examples=full_sentences", "data.shares=(1.0,)", "data.batch_size=32",
+                   f"data.lengths=({min(CORPUS_ROWS, encoder.max_positions)},)", "optimizer.learning_rate=5e-5",
+                   "first_step=0", f"optimizer.warmup_steps={steps // 10}", f"log.evaluate_every={max(steps // 4, 1)}",
                    f"checkpoints.every={max(steps // 4, 1)}")  # fmt: skip
         return str(self.path / "language/model")
 
     def embedder(self, begin: str) -> str:
         self.mine(MINED, begin, PAIRS, MARGIN)
-        return self.train("embedder", {"task": "embed"}, begin, f"data.train={self.path / MINED}", "data.batch=64",
+        return self.train("embedder", {"task": "embed"}, begin, f"data.train={self.path / MINED}", "data.batch_size=64",
                           f"data.max_length={self.longest}", *self.as_before, *self.gently)  # fmt: skip
 
     def reranker(self, embedder: str) -> str:
@@ -243,7 +243,7 @@ class Adaptation:
     def distilled(self, embedder: str, reranker: str) -> str:
         self.mine(SCORED, embedder, QUERIES, 0.0, reranker)
         return self.train("distilled", {"task": "embed"}, embedder, f"data.train={self.path / SCORED}",
-                          "data.batch=32", f"data.max_length={self.longest}", "loss.name=margin_mse",
+                          "data.batch_size=32", f"data.max_length={self.longest}", "loss.name=margin_mse",
                           *self.as_before, *self.gently)  # fmt: skip
 
     @cached_property
@@ -260,8 +260,8 @@ class Adaptation:
         The user's epochs and rate come before these; 0 is the task's own default.
         """
         return [
-            f"epochs={self.settings.epochs or epochs}", f"optimizer.rate={self.settings.rate or rate}",
-            f"mesh.accumulate={PARTS}",
+            f"epochs={self.settings.epochs or epochs}", f"optimizer.learning_rate={self.settings.rate or rate}",
+            f"mesh.gradient_accumulation_steps={PARTS}",
         ]  # fmt: skip
 
     @property

@@ -22,7 +22,7 @@ NAME, VALUE = 18, 13  # widths of the columns of names and of values, in charact
 
 @verb(
     "show the keys of a config: values, defaults, meanings",
-    "bert-jax config classify:mrpc --config.data.batch=16",
+    "bert-jax config classify:mrpc --config.data.batch_size=16",
     flag(
         "spec",
         nargs="?",

@@ -15,8 +15,8 @@ changes a key on the command line. The files of this folder are installed with t
 their names without folder and suffix:
 
 ```sh
-bert-jax config                                        # the installed configs
-bert-jax config classify:mrpc --config.data.batch=16   # every key: its value, its default, its meaning
+bert-jax config                                             # the installed configs
+bert-jax config classify:mrpc --config.data.batch_size=16   # every key: its value, its default, its meaning
 bert-jax train --config classify --workdir runs/tickets --config.init=path/to/bert \\
     --config.data.train=train.csv --dry-run
 ```

@@ -63,8 +63,8 @@ def as_arguments(text: str) -> str:
 
 def argument(key: str, value: str | None) -> str:
     """
-    >>> argument("epochs", "3"), argument("optimizer.rate", None)
-    ('epochs=3', 'optimizer.rate')
+    >>> argument("epochs", "3"), argument("optimizer.learning_rate", None)
+    ('epochs=3', 'optimizer.learning_rate')
     """
     if value is None:
         return key

@@ -22,7 +22,7 @@ from bert_jax.core.config import OneOf, Registered, kinds_of
 
 @dataclass(frozen=True)
 class Key:
-    name: str  # with its sections: "optimizer.rate"
+    name: str  # with its sections: "optimizer.learning_rate"
     default: Any
     meaning: str  # "" if the field has no comment
     allowed: str  # the allowed values, in words

@@ -16,7 +16,7 @@ MEANINGS = {
     "--workdir": "output_dir output_path output logging_dir save_dir checkpoint_dir result_dir resume "
     "resume_from_checkpoint overwrite_output_dir workdir work_dir",
     "seed": "random_seed random_state data_seed",
-    "seeds": "num_seeds runs num_runs n_runs trials",
+    "num_seeds": "runs num_runs n_runs trials",
     "sweep": "grid search_space grid_search hyperparameters",
     "epochs steps": "epochs epoch num_epochs num_train_epochs n_epochs max_epochs train_epochs nb_epochs",
     "steps": "max_steps num_steps num_train_steps train_steps total_steps n_steps training_steps "
@@ -31,7 +31,7 @@ MEANINGS = {
     "data.heldout_share": "validation_split validation_fraction validation_size val_split test_size "
     "eval_split valid_fraction dev_size heldout_fraction",
     "data.folds": "cv n_splits num_folds n_folds k_folds cross_validation",
-    "data.batch": "batch_size train_batch_size bs global_batch_size per_device_train_batch_size "
+    "data.batch_size": "train_batch_size bs global_batch_size per_device_train_batch_size "
     "per_gpu_train_batch_size per_device_batch_size mini_batch_size batchsize",
     "data.max_length data.lengths": "max_length length lengths max_len maxlen max_seq_length "
     "max_seq_len max_sequence_length sequence_length seq_length seq_len block_size model_max_length "
@@ -64,22 +64,22 @@ MEANINGS = {
     "loss.teacher": "guide guide_model teacher_model teacher_name_or_path",
     "prompts.query": "query_prompt query_prefix query_instruction",
     "prompts.document": "document_prompt passage_prompt passage_prefix document_prefix corpus_prompt",
-    "optimizer.rate": "lr learning_rate learningrate peak_lr peak_learning_rate max_lr base_lr "
+    "optimizer.learning_rate": "lr learningrate peak_lr peak_learning_rate max_lr base_lr "
     "init_lr step_size",
     "optimizer.name": "optim optimizer_name optimizer_type optimizer_class",
     "optimizer.schedule": "lr_scheduler lr_scheduler_type scheduler scheduler_type lr_schedule decay",
-    "optimizer.warmup": "warmup_steps num_warmup_steps lr_warmup_steps n_warmup_steps",
-    "optimizer.warmup_share": "warmup_ratio warmup_proportion warmup_fraction",
+    "optimizer.warmup_steps": "num_warmup_steps lr_warmup_steps n_warmup_steps warmup_ratio warmup_proportion "
+    "warmup_fraction",
     "optimizer.weight_decay": "weight_decay_rate wd l2",
     "optimizer.beta1": "adam_beta1 beta_1 momentum",
     "optimizer.beta2": "adam_beta2 beta_2",
     "optimizer.epsilon": "adam_epsilon eps adam_eps epsilon",
-    "optimizer.clip": "max_grad_norm gradient_clip_val grad_clip clip_norm gradient_clipping "
+    "optimizer.max_grad_norm": "gradient_clip_val grad_clip clip_norm gradient_clipping "
     "max_gradient_norm clip_grad_norm",
     "optimizer.layer_decay": "layerwise_lr_decay llrd layer_lr_decay lr_layer_decay layer_wise_lr_decay",
     "optimizer.frozen_layers": "freeze freeze_layers num_frozen_layers freeze_encoder "
     "freeze_embeddings frozen",
-    "mesh.accumulate": "gradient_accumulation_steps accumulate_grad_batches gradient_accumulation "
+    "mesh.gradient_accumulation_steps": "accumulate_grad_batches gradient_accumulation "
     "grad_accum accumulation_steps mini_batches",
     "mesh.data": "data_parallel dp num_gpus n_gpu gpus devices num_devices",
     "mesh.fsdp": "fully_sharded zero",
@@ -87,12 +87,12 @@ MEANINGS = {
     "checkpoints.every": "save_steps save_every checkpoint_every save_interval checkpoint_interval "
     "save_checkpoints_steps save_strategy",
     "checkpoints.keep": "save_total_limit keep_checkpoint_max max_checkpoints max_to_keep",
-    "checkpoints.best": "metric_for_best_model load_best_model_at_end best_metric metric monitor "
+    "checkpoints.best_metric": "metric_for_best_model load_best_model_at_end metric monitor "
     "greater_is_better",
     "log.every": "logging_steps log_every log_steps log_every_n_steps log_interval print_every",
     "log.evaluate_every": "eval_steps eval_every evaluation_steps evaluation_strategy eval_strategy "
     "eval_interval validate_every val_check_interval",
-    "log.evaluate_batches": "max_eval_samples eval_batches max_eval_steps limit_val_batches",
+    "log.max_eval_batches": "max_eval_samples eval_batches max_eval_steps limit_val_batches",
     "log.profile": "profiler trace",
     "model.dropout": "dropout dropout_rate hidden_dropout hidden_dropout_prob dropout_prob drop",
     "model.attention_dropout": "attention_probs_dropout_prob attn_dropout attention_dropout_prob attn_pdrop",
@@ -127,8 +127,8 @@ def hint_for(key: str, known: Sequence[str], siblings: Sequence[str]) -> str:
     In this order: a key to which another library gives this name; a key with nearly the same spelling; a key of this
     name in another section; a key whose last part is spelt nearly so; a key all of whose words occur in the name.
 
-    >>> hint_for("lr", ["data.rate", "optimizer.rate"], [])
-    'did you mean "optimizer.rate"?'
+    >>> hint_for("lr", ["data.mlm_probability", "optimizer.learning_rate"], [])
+    'did you mean "optimizer.learning_rate"?'
     """
     name = key.rpartition(".")[2].replace("-", "_").lower()
     last = {known_key: known_key.rpartition(".")[2] for known_key in known}

@@ -21,7 +21,7 @@ def batch_config(
     mesh, backend = config.mesh, platform()
     return BatchConfig(
         layout,
-        config.batch * together,
+        config.batch_size * together,
         max(config.steps, 1),
         config.seed,
         encoder.hidden_size,
@@ -29,7 +29,7 @@ def batch_config(
         longest,
         # A TPU's lanes, and its attention kernel, take multiples of 128 tokens.
         multiple=128 if backend == "tpu" else 8,
-        shards=device_count() // mesh.tensor * mesh.accumulate,
+        shards=device_count() // mesh.tensor * mesh.gradient_accumulation_steps,
         costs=COSTS.get(backend, OF_ACCELERATORS),
         lengths=tuple(lengths),
         sets=tuple(sets),

@@ -23,7 +23,7 @@ class GroupsConfig:
     # number of groups to use from each training file, drawn at random, the same for every seed; 0: all
     most: NotNegative = 0
     # groups per step; the texts of other groups are negatives (multiple_negatives, guided)
-    batch: Annotated[int, Range(1, 1 << 20)] = 64
+    batch_size: Annotated[int, Range(1, 1 << 20)] = 64
     # maximum number of tokens in a text; longer ones are truncated
     max_length: Annotated[int, Range(1, 1 << 20)] = 128
     # how texts are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
@@ -111,5 +111,5 @@ class EmbedConfig(EpochsConfig):
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
 
     @property
-    def batch(self) -> int:
-        return self.data.batch
+    def batch_size(self) -> int:
+        return self.data.batch_size

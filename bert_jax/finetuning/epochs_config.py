@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, Self
 
-from bert_jax.core.config import NotNegative, Positive, Range, Share, check_ranges
+from bert_jax.core.config import NotNegative, Positive, Range, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.config import Attention, EncoderConfig
-from bert_jax.training.run_config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig
+from bert_jax.training.run_config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig, Warmup
 
 MOST_MEASURED = 20  # validations in a run: with few examples an epoch is over in a step or two
 # steps, if nothing is validated: writing a checkpoint takes as long as several steps
@@ -26,9 +26,8 @@ Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 class GentleOptimizer(OptimizerConfig):
     # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank 5e-5), higher for narrower models and for
     # method=contrast
-    rate: Rate = 0.0
-    warmup: NotNegative = 0
-    warmup_share: Share = 0.1
+    learning_rate: Rate = 0.0
+    warmup_steps: Warmup = 0.1
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class EpochCheckpoints(CheckpointConfig):
     every: NotNegative = 0
     keep: Positive = 1
     # validation metric whose best checkpoint becomes the model of the run; "": the usual metric of the task
-    best: str = ""
+    best_metric: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,23 +100,23 @@ class EpochsConfig(RunConfig, ABC):
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
         check_ranges(self)
         is_resolved = self.steps >= 0 and self.log.evaluate_every and self.checkpoints.every
-        if is_resolved and (self.checkpoints.best or not self.patience):
+        if is_resolved and (self.checkpoints.best_metric or not self.patience):
             super().__post_init__()
 
     @property
     @abstractmethod
-    def batch(self) -> int:
+    def batch_size(self) -> int:
         """The number of examples per step."""
 
     def steps_of(self, examples: int) -> int:
         """Return the number of steps for so many training examples."""
         if self.steps >= 0 or self.epochs:
-            return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch)
-        return max(math.ceil(examples * self.usual_epochs / self.batch), self.least_steps)
+            return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch_size)
+        return max(math.ceil(examples * self.usual_epochs / self.batch_size), self.least_steps)
 
     def rate_of(self, width: int, examples: int) -> float:
         """Return the configured learning rate, or else the usual one for this model width and number of examples."""
-        return self.optimizer.rate or self.usual_rate_of(width, examples)
+        return self.optimizer.learning_rate or self.usual_rate_of(width, examples)
 
     def usual_rate_of(self, width: int, examples: int) -> float:
         return min(self.usual_rate * (BASE_WIDTH / width) ** self.rate_power, HIGHEST_RATE)
@@ -127,28 +126,28 @@ class EpochsConfig(RunConfig, ABC):
 
         `best` is the usual validation metric of the task; "" if nothing is validated during the run.
         """
-        if self.patience and not (self.checkpoints.best or best):
+        if self.patience and not (self.checkpoints.best_metric or best):
             raise BertJaxError(
                 "patience needs a validation metric that chooses the model, which runs with folds and runs without a "
                 "validation set do not have; leave --config.patience out"
             )
-        epoch, steps = math.ceil(examples / self.batch), self.steps_of(examples)
-        if steps * self.batch > MOST_EXAMPLES:
+        epoch, steps = math.ceil(examples / self.batch_size), self.steps_of(examples)
+        if steps * self.batch_size > MOST_EXAMPLES:
             raise BertJaxError(
-                f"{steps:,} steps of data.batch={self.batch} are more than {MOST_EXAMPLES:,} examples; set fewer "
-                "--config.epochs, or fewer --config.steps"
+                f"{steps:,} steps of data.batch_size={self.batch_size} are more than {MOST_EXAMPLES:,} examples; set "
+                "fewer --config.epochs, or fewer --config.steps"
             )
         evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MOST_MEASURED))
         between = evaluate_every if best else max(evaluate_every, LEAST_BETWEEN_CHECKPOINTS)
         checkpoints = dataclasses.replace(
             self.checkpoints,
             every=self.checkpoints.every or between,
-            best=self.checkpoints.best or best,
+            best_metric=self.checkpoints.best_metric or best,
         )
         return dataclasses.replace(
             self,
             steps=steps,
-            optimizer=dataclasses.replace(self.optimizer, rate=self.rate_of(width, examples)),
+            optimizer=dataclasses.replace(self.optimizer, learning_rate=self.rate_of(width, examples)),
             log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
             checkpoints=checkpoints,
         )

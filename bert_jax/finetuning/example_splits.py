@@ -63,7 +63,7 @@ def kept_for_calibration(train: list[E], share: float) -> tuple[list[E], list[E]
 def default_folds(config: FinetuneConfig, examples: int) -> int:
     """Return the number of folds for so many examples, if the config leaves it to the data."""
     # A user who sets one of these keys wants a validation or calibration set instead of folds.
-    wants_split = config.patience or config.checkpoints.best
+    wants_split = config.patience or config.checkpoints.best_metric
     wants_split = wants_split or any(
         getattr(config.data, key) != getattr(ExamplesConfig, key) for key in SHARES
     )

@@ -36,7 +36,7 @@ class ExamplesConfig:
     columns: Columns = field(default_factory=Columns)
     # number of training examples to use, drawn at random, the same for every seed; 0: all
     most: NotNegative = 0
-    batch: Annotated[int, Range(1, 1 << 20)] = 32  # examples per step
+    batch_size: Annotated[int, Range(1, 1 << 20)] = 32  # examples per step
     # maximum number of tokens in an example, or in a window of it
     max_length: Annotated[int, Range(1, 1 << 20)] = 128
     # how longer texts are read; cut: truncated; windows: in overlapping windows
@@ -97,11 +97,11 @@ class FinetuneConfig(EpochsConfig):
             raise BertJaxError(f"method={self.method} makes a new head; leave --config.head=kept out")
         if self.method == "probe" and self.predicts.link is None:
             raise BertJaxError(f"a probe cannot learn {self.predicts.name}; leave --config.method=probe out")
-        needs_validation = self.sweep or self.patience or self.checkpoints.best or self.seeds > 1
+        needs_validation = self.sweep or self.patience or self.checkpoints.best_metric or self.num_seeds > 1
         if self.method == "contrast" and needs_validation:
             raise BertJaxError(
                 "method=contrast fits its head at the end of the run, so nothing is validated before; leave sweep, "
-                "seeds, patience and checkpoints.best out"
+                "num_seeds, patience and checkpoints.best_metric out"
             )
         if self.method == "contrast" and self.model.pairs == "apart":
             raise BertJaxError("method=contrast encodes pairs together; leave model.pairs=apart out")
@@ -122,7 +122,7 @@ class FinetuneConfig(EpochsConfig):
     def leaves_method(self) -> bool:
         """Whether the data may decide the method, even if there are too many examples for folds."""
         is_decided = self.method != "auto" or self.head == "kept" or self.data.folds >= 0
-        return not (is_decided or self.patience or self.checkpoints.best)
+        return not (is_decided or self.patience or self.checkpoints.best_metric)
 
     def usual_rate_of(self, width: int, examples: int) -> float:
         rate = super().usual_rate_of(width, examples)
@@ -133,8 +133,8 @@ class FinetuneConfig(EpochsConfig):
         return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)
 
     @property
-    def batch(self) -> int:
-        return self.data.batch
+    def batch_size(self) -> int:
+        return self.data.batch_size
 
     def steps_of(self, examples: int) -> int:
         return 0 if self.method == "probe" else super().steps_of(examples)

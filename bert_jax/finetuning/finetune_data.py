@@ -107,7 +107,7 @@ def summary(config: FinetuneConfig, parts: Parts, epochs: Epochs) -> str:
     if parts.folds:
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
     whole = f" in {counted(windows, epochs.noun)}" if windows > len(parts.train) else ""
-    of_step = f"; {counted(data.batch, epochs.noun)} per step, in {epochs.rows_in_words()}"
+    of_step = f"; {counted(data.batch_size, epochs.noun)} per step, in {epochs.rows_in_words()}"
     if config.method == "probe":  # there are no steps
         of_step = ""
     return f"{data.train}: {counted(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}"

@@ -24,7 +24,7 @@ class CandidatesConfig:
     others: Annotated[int, Range(-1, 1000)] = -1
     # maximum number of documents per training query; the most relevant are kept; 0: all
     documents: NotNegative = 0
-    batch: Annotated[int, Range(1, 1 << 20)] = 16  # queries per step, each with its documents
+    batch_size: Annotated[int, Range(1, 1 << 20)] = 16  # queries per step, each with its documents
     # maximum number of tokens in a pair; longer documents are truncated
     max_length: Annotated[int, Range(1, 1 << 20)] = 256
     # how pairs are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
@@ -74,5 +74,5 @@ class RerankConfig(EpochsConfig):
     data: CandidatesConfig = field(default_factory=CandidatesConfig)
 
     @property
-    def batch(self) -> int:
-        return self.data.batch
+    def batch_size(self) -> int:
+        return self.data.batch_size

@@ -48,7 +48,7 @@ SentenceTransformer("DIR").encode(["a text"]{named})""",
             "scale of cosines": scale if "scale" in task.loss.reads else "",
             "margin": f"{settings.margin:g}" if settings.margin and "margin" in task.loss.reads else "",
             "teacher": f"`{config.loss.teacher}`" if config.loss.teacher else "",
-            "groups per step": f"{config.batch:,}",
+            "groups per step": f"{config.batch_size:,}",
         },
     )
 
@@ -81,7 +81,7 @@ CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
         recipe={
             "loss": task.loss.name,
             "factor of logits": f"{task.settings.scale:g}" if task.settings.scale != 1 else "",
-            "queries per step": f"{config.batch:,}",
+            "queries per step": f"{config.batch_size:,}",
         },
         calibrated=relevance,
     )

@@ -36,5 +36,5 @@ def check_weights(tensors: Mapping[str, np.ndarray]) -> None:
     if broken := [name for name, array in tensors.items() if not is_finite(array)]:
         raise NotFinite(
             f"the model is not written: {len(broken)} of its {len(tensors)} tensors, {broken[0]} the first, have "
-            "numbers that are not finite; train again with a lower --config.optimizer.rate"
+            "numbers that are not finite; train again with a lower --config.optimizer.learning_rate"
         )

@@ -44,7 +44,7 @@ def compiled_for(config: RunConfig, where: Slice, longest: bool) -> dict:
     if longest:
         phases = (max(phases, key=lambda phase: phase.length),)
     return {
-        "batch": outline.batch,
+        "batch_size": outline.batch,
         "rows": outline.rows,
         "steps": outline.steps,
         "remat": outline.task.layout.config.remat,

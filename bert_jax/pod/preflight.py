@@ -103,7 +103,7 @@ def total(facts: dict, where: Slice, price: float | None) -> dict:
 
 
 def advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> str:
-    memory, batch = phase["memory"], facts["batch"]
+    memory, batch = phase["memory"], facts["batch_size"]
     needed, has = sum(memory.values()), where.chip.memory
     shortage = (
         f"{facts['rows']} x {phase['length']} needs {needed / GiB:.1f} GiB on each chip of {where}, which has "
@@ -119,26 +119,26 @@ def advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> str:
         free = "" if config.mesh.data == -1 else " --config.mesh.data=-1"
         return f"{too_large}: set --config.mesh.fsdp={where.chips // mesh['tensor']}{free}"
     # Temporaries are mostly activations, which halve with the rows that are computed at once.
-    parts, shares = config.mesh.accumulate, phase["mesh"]["data"] * phase["mesh"]["fsdp"]
-    while lasting + memory["temporaries"] * config.mesh.accumulate / parts > 0.9 * has:
+    parts, shares = config.mesh.gradient_accumulation_steps, phase["mesh"]["data"] * phase["mesh"]["fsdp"]
+    while lasting + memory["temporaries"] * config.mesh.gradient_accumulation_steps / parts > 0.9 * has:
         parts *= 2
     if batch % (shares * parts) == 0:
-        return f"{shortage}; set --config.mesh.accumulate={parts}"
+        return f"{shortage}; set --config.mesh.gradient_accumulation_steps={parts}"
     if facts["remat"] == "none":
         return f"{shortage}; set --config.model.remat=full, or take a larger slice"
-    least = shares * config.mesh.accumulate
+    least = shares * config.mesh.gradient_accumulation_steps
     if batch > least:
-        return f"{shortage}; set --config.data.batch={least}, or take a larger slice"
+        return f"{shortage}; set --config.data.batch_size={least}, or take a larger slice"
     return f"{shortage}; take a larger slice, or a smaller model"
 
 
 def describe(facts: dict, where: Slice) -> str:
     chip, first = where.chip, facts["phases"][0]
     mesh = " x ".join(f"{axis} {size}" for axis, size in first["mesh"].items())
-    in_rows = f" in {facts['rows']} rows" if facts["rows"] != facts["batch"] else ""
+    in_rows = f" in {facts['rows']} rows" if facts["rows"] != facts["batch_size"] else ""
     lines = [
         f"{facts['topology']}: {where.chips} chips, {where.hosts} hosts ({mesh}), "
-        f"{first['parameters']:,} parameters, batch {facts['batch']}{in_rows}",
+        f"{first['parameters']:,} parameters, batch {facts['batch_size']}{in_rows}",
     ]
     for phase in facts["phases"]:
         lines += ["", *describe_phase(phase, where)]

@@ -45,9 +45,8 @@ def check_schedule(config: RunConfig, outline: Outline) -> str:
         return "schedule: the number of steps is unknown; set --config.data.train or --config.steps"
     warmup, first = config.optimizer.warmup_of(end), end - steps
     if warmup >= end:
-        setting = "warmup_share=0.1" if config.optimizer.warmup_share else f"warmup={end // 10}"
         raise BertJaxError(
-            f"{end:,} steps end within the warm-up of {warmup:,}; set --config.optimizer.{setting}"
+            f"{end:,} steps end within the warm-up of {warmup:,}; set --config.optimizer.warmup_steps=0.1"
         )
     every = config.checkpoints.every  # 0: depends on the data
     if every and (checkpoint := (first // every + 1) * every) > end:
@@ -62,7 +61,7 @@ def check_hosts(rows: int, where: Slice) -> str:
     if rows % where.hosts:
         several = -(-rows // where.hosts) * where.hosts
         raise BertJaxError(
-            f"a step of {rows} rows does not divide over {where.hosts} hosts; set --config.data.batch={several}"
+            f"a step of {rows} rows does not divide over {where.hosts} hosts; set --config.data.batch_size={several}"
         )
     return f"hosts: each of {where.hosts} makes {rows // where.hosts} rows per step"
 
@@ -106,7 +105,7 @@ def check_machine(config: RunConfig, compiled: dict, where: Slice, workdir: str 
 
 def check_space(config: CheckpointConfig, steps: int, state: int, workdir: str | None) -> str:
     """Check that the checkpoints fit in the run directory; each has `state` bytes."""
-    kept = config.keep + (steps // config.keep_every if config.keep_every else 0) + bool(config.best)
+    kept = config.keep + (steps // config.keep_every if config.keep_every else 0) + bool(config.best_metric)
     needed = (kept + 1) * state  # the oldest is deleted after the next is written
     line = (
         f"checkpoints: {state / 1e9:.1f} GB each, {needed / 1e9:,.0f} GB for {kept} and the one being written"

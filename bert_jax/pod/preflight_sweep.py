@@ -23,7 +23,7 @@ class Trial:
     @property
     def overrides(self) -> list[str]:
         return [
-            f"data.batch={self.batch}", f"model.remat={self.remat}", f"mesh.fsdp={self.fsdp}", "mesh.data=-1"
+            f"data.batch_size={self.batch}", f"model.remat={self.remat}", f"mesh.fsdp={self.fsdp}", "mesh.data=-1"
         ]  # fmt: skip
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ def sweep(spec: str, overrides: Sequence[str], topology: str, as_json: bool) -> 
     if not fitting:
         raise BertJaxError(
             f"no trial fits on {where}, down to {tried[-1].trial}; take a larger slice, or a smaller "
-            f"--config.data.batch than {tried[0].trial.batch}"
+            f"--config.data.batch_size than {tried[0].trial.batch}"
         )
     best = max(fitting, key=lambda outcome: outcome.speed).trial
     if as_json:
@@ -98,7 +98,7 @@ def trials(config: Any, where: Slice) -> Iterator[Trial]:
     for growth in GROWTH:
         for fsdp in dict.fromkeys((config.mesh.fsdp, where.chips)):
             for remat in dict.fromkeys((config.model.remat, "full")):
-                yield Trial(config.data.batch * growth, remat, fsdp)
+                yield Trial(config.data.batch_size * growth, remat, fsdp)
 
 
 def skipped(trial: Trial, tried: list[Outcome]) -> bool:

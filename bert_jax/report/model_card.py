@@ -64,7 +64,7 @@ def recipe(card: Card, run: Run) -> list[str]:
         "starts from": f"`{config.init}`",
         **card.recipe,
         "steps": f"{config.steps:,}",
-        "learning rate": f"{optimizer.rate:g}, {optimizer.name}, {optimizer.schedule}",
+        "learning rate": f"{optimizer.learning_rate:g}, {optimizer.name}, {optimizer.schedule}",
         "seed": str(config.seed),
     }
     return ["## Training\n", *rows(facts, "---"), "", "```", run.command, "```", ""]
@@ -72,7 +72,7 @@ def recipe(card: Card, run: Run) -> list[str]:
 
 def scores(run: Run) -> list[str]:
     """Return the validation scores of the checkpoint that the model was taken from."""
-    line = of_kept_model(run.metrics, run.config.checkpoints.best)
+    line = of_kept_model(run.metrics, run.config.checkpoints.best_metric)
     if not line:
         return []
     values = {name: f"{value:.4f}" for name, value in line.items() if isinstance(value, float)}

@@ -51,11 +51,12 @@ def draw(metrics: Path, picture: Path) -> None:
 def panels_of(train: dict, heldout: dict) -> list[str]:
     """Return the panels to draw: training's losses, scores and learning rate, and everything that validation measures.
 
-    >>> panels_of({"loss": 1.0, "tag_loss": 1.0, "rate": 0.1, "tokens": 7}, {"tag_loss": 1.1, "f1": 0.5, "time": {}})
-    ['tag_loss', 'rate', 'f1']
+    >>> trained = {"loss": 1.0, "tag_loss": 1.0, "learning_rate": 0.1, "tokens": 7}
+    >>> panels_of(trained, {"tag_loss": 1.1, "f1": 0.5, "time": {}})
+    ['tag_loss', 'learning_rate', 'f1']
     """
     losses = [name for name in train if name.endswith("_loss")]
-    shown = [name for name in train if name.endswith(("loss", "accuracy", "perplexity", "rate"))]
+    shown = [name for name in train if name.endswith(("loss", "accuracy", "perplexity", "learning_rate"))]
     shown += [name for name in heldout if name not in ("step", "kind", "time")]
     # If there is only one "..._loss", "loss" is the same curve.
     return [name for name in dict.fromkeys(shown) if name != "loss" or len(losses) != 1]

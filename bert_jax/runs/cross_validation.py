@@ -161,7 +161,7 @@ class Folds:
         whole = cast(FinetuneConfig, tasks.read(values, [*kept, f"method={method}"])[1])
         # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
         rate = whole.rate_of(self.task.layout.config.hidden_size, len(self.pieces))
-        own = [f"steps={self.config.steps}", f"optimizer.rate={rate}", f"method={method}"]
+        own = [f"steps={self.config.steps}", f"optimizer.learning_rate={rate}", f"method={method}"]
         own += ["report=False", f"data.folds={count}"]
         logits: list = [None] * len(self.pieces)
         for fold in self.predicted:

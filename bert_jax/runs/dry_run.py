@@ -49,15 +49,17 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     module, config = tasks.read(values, overrides)
     if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
         refuse_foreign(directory.report, REPORTED)
-    if config.seeds > 1 or config.sweep:
+    if config.num_seeds > 1 or config.sweep:
         runs = sweep.plan(values, overrides, config, directory.path)
         settings = "; ".join(dict.fromkeys(run.setting for run in runs))
-        tell([("runs", f"{len(runs):,}, {config.seeds:,} of each setting: {settings}; the first of them:")])
+        tell(
+            [("runs", f"{len(runs):,}, {config.num_seeds:,} of each setting: {settings}; the first of them:")]
+        )
         config, directory = runs[0].config, Workdir(runs[0].path)
     asked, has_teacher = config, isinstance(config, EmbedConfig) and bool(config.loss.teacher)
     task, data, config = module.open(config, taught=False) if has_teacher else module.open(config)
     mesh = make_mesh(config.mesh)
-    check_batch(data.batch, mesh, config.mesh.accumulate)
+    check_batch(data.batch, mesh, config.mesh.gradient_accumulation_steps)
     abstract = abstract_state(task, config, mesh)
     needed = footprint(task, data, config, mesh, abstract)
     tell(data_facts(data))
@@ -183,7 +185,9 @@ def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
 def model_facts(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
     count = sum(leaf.size for leaf in jax.tree.leaves(abstract.params))
     start = (
-        f"starts from {config.init}" if config.init and not config.scratch else "starts from initial values"
+        f"starts from {config.init}"
+        if config.init and not config.from_scratch
+        else "starts from initial values"
     )
     yield "model", f"{count:,} parameters, {start}, on {devices_of(mesh)}"
 

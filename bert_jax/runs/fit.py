@@ -170,8 +170,8 @@ def merged(values: Mapping, keys: Mapping) -> dict:
 def call(name: str, given: Sequence[str], keys: Mapping) -> str:
     """Return a call as Python code, for reports; `given` are the arguments before the keys.
 
-    >>> call("fit", ["'classify'"], {"epochs": 3, "data.batch": 8})
-    "bert_jax.fit('classify', epochs=3, **{'data.batch': 8})"
+    >>> call("fit", ["'classify'"], {"epochs": 3, "data.batch_size": 8})
+    "bert_jax.fit('classify', epochs=3, **{'data.batch_size': 8})"
     """
     dotted = {key: value for key, value in keys.items() if not key.isidentifier()}
     settings = [f"{key}={value!r}" for key, value in keys.items() if key not in dotted]

@@ -43,7 +43,7 @@ from bert_jax.training.workdir import Workdir
 Opened = tuple[Task, Data, RunConfig]
 
 LABEL_MORE = "label more examples, look for wrong labels, or start from another --config.init"
-TRAIN_OTHERWISE = "try another --config.optimizer.rate, more --config.epochs, another --config.seed"
+TRAIN_OTHERWISE = "try another --config.optimizer.learning_rate, more --config.epochs, another --config.seed"
 
 
 def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> dict[str, float] | None:
@@ -55,7 +55,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
     directory = Workdir(workdir)
     if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
         refuse_foreign(directory.report, REPORTED)  # before training, which may take days
-    if config.seeds > 1 or config.sweep:
+    if config.num_seeds > 1 or config.sweep:
         return run_sweep(sweep.plan(values, overrides, config, directory.path), directory, command)
     opened = module.open(config)
     tell_of_labels(opened[0], opened[-1])
@@ -81,7 +81,7 @@ def run(values: dict, overrides: Sequence[str], workdir: str, command: str) -> d
         return {}
     finished = conclude(directory, task, origin_of(task, data, config, command), out_of_fold)
     describe(directory, directory.metrics, task, config, command)
-    scores = measured(of_kept_model(directory.metrics, config.checkpoints.best))
+    scores = measured(of_kept_model(directory.metrics, config.checkpoints.best_metric))
     if not scores and finished:
         scores = finished.scores
     warn_nothing_learnt(
@@ -144,7 +144,7 @@ def run_sweep(runs: Sequence[sweep.Run], directory: Workdir, command: str) -> di
     task, data, config = chosen.module.open(chosen.config)
     conclude(directory, task, origin_of(task, data, config, command))
     describe(directory, Workdir(chosen.path).metrics, task, config, command)
-    return measured(of_kept_model(Workdir(chosen.path).metrics, config.checkpoints.best))
+    return measured(of_kept_model(Workdir(chosen.path).metrics, config.checkpoints.best_metric))
 
 
 def run_single(
@@ -176,7 +176,7 @@ def beginning(task: Task, data: Data, config: RunConfig) -> Callable[[], dict] |
             )
         return task.begun(jax.device_get(jax.jit(lambda: fresh_params(task, config))()), data, config.steps)
 
-    if config.init and not config.scratch:
+    if config.init and not config.from_scratch:
         return from_directory
     return from_data if task.begins_with_data else None
 

@@ -33,11 +33,11 @@ from bert_jax.training.run_config import RunConfig
 from bert_jax.training.stop_signal import Stop
 from bert_jax.training.task import Data, Task
 
-SHORT = {"lr": "optimizer.rate", "batch": "data.batch"}
+SHORT = {"lr": "optimizer.learning_rate", "batch_size": "data.batch_size"}
 # Keys that a sweep sets itself -> what to do instead of varying the key.
 OWN_KEYS = {
-    "seed": "for several seeds set --config.seeds=N",
-    "seeds": "for several seeds set --config.seeds=N",
+    "seed": "for several seeds set --config.num_seeds=N",
+    "num_seeds": "for several seeds set --config.num_seeds=N",
     "sweep": "write one sweep of all keys, KEY=[VALUE,VALUE];KEY=[VALUE,VALUE]",
     "data.folds": "its runs are compared on a validation set; leave data.folds out of it",
 }
@@ -74,18 +74,20 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
         raise BertJaxError(f"config key sweep names {twice[0]} twice; write all of its values in one list")
     if own := [key for key in keys if key in OWN_KEYS]:
         raise BertJaxError(f"config key sweep cannot vary {own[0]}; {OWN_KEYS[own[0]]}")
-    if (count := math.prod(map(len, choices)) * config.seeds) > MOST_RUNS:
-        raise BertJaxError(f"sweep and seeds ask for {count:,} runs; ask for at most {MOST_RUNS:,}")
-    kept = [override for override in overrides if override.split("=")[0] not in ("seeds", "sweep", "seed")]
+    if (count := math.prod(map(len, choices)) * config.num_seeds) > MOST_RUNS:
+        raise BertJaxError(f"sweep and num_seeds ask for {count:,} runs; ask for at most {MOST_RUNS:,}")
+    kept = [
+        override for override in overrides if override.split("=")[0] not in ("num_seeds", "sweep", "seed")
+    ]
     split = ["data.folds=0"] if isinstance(config, FinetuneConfig) else []  # one model is enough to compare
     runs = []
     for chosen in itertools.product(*choices):
         name = ",".join(f"{key}={value}" for key, value in zip(keys, chosen, strict=True)) or "as given"
         changed = [f"{key}={value}" for key, value in zip(full_names, chosen, strict=True)]
-        for seed in range(config.seed, config.seed + config.seeds):
+        for seed in range(config.seed, config.seed + config.num_seeds):
             path = workdir / name.replace("/", "_").replace(" ", "_") / f"seed={seed}"
-            # A config file may set seeds and sweep, too; each run here is a single one.
-            single = [*kept, *changed, f"seed={seed}", "seeds=1", "sweep=", *split]
+            # A config file may set num_seeds and sweep, too; each run here is a single one.
+            single = [*kept, *changed, f"seed={seed}", "num_seeds=1", "sweep=", *split]
             runs.append(Run(name, seed, path, *read(values, single)))
     return runs
 
@@ -93,7 +95,7 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
 def parse_sweep(text: str) -> list[tuple[str, list]]:
     """Parse the keys of a sweep and their values.
 
-    >>> parse_sweep("lr=[2e-5,3e-5];batch=[16]")
+    >>> parse_sweep("lr=[2e-5,3e-5];batch_size=[16]")
     [('lr', [2e-05, 3e-05]), ('batch', [16])]
     >>> parse_sweep("data.lengths=[(128,), (128, 512)]")
     [('data.lengths', [(128,), (128, 512)])]
@@ -104,7 +106,7 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
         values = values.strip()
         if not key.strip() or values[:1] != "[" or values[-1:] != "]" or not values[1:-1].strip():
             raise BertJaxError(
-                f'config key sweep: "{part}" is not KEY=[VALUE,VALUE]; write lr=[2e-5,3e-5];batch=[16,32]'
+                f'config key sweep: "{part}" is not KEY=[VALUE,VALUE]; write lr=[2e-5,3e-5];batch_size=[16,32]'
             )
         choices.append((key.strip(), [literal(value.strip()) for value in values_in(values[1:-1])]))
     return choices
@@ -130,14 +132,14 @@ def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], 
         task, data, config = run.module.open(run.config)
         if number == 1:
             tell_of_labels(task, config)
-        run.metric = config.checkpoints.best or task.best
+        run.metric = config.checkpoints.best_metric or task.best
         try:
             if not train(task, data, config, run.path):
                 return False
         except NotFinite as error:
             run.trouble = f"stopped, {str(error).partition(';')[0]}"
         metrics = run.path / "metrics.jsonl"
-        if kept := of_kept_model(metrics, config.checkpoints.best):
+        if kept := of_kept_model(metrics, config.checkpoints.best_metric):
             run.value, run.standing = kept[run.metric], standing(run.metric, kept)
             run.last = measured(heldout(metrics)[-1])
         if Stop.last_signal and number < len(runs):

@@ -41,7 +41,7 @@ def open(config: Config) -> tuple[Finetuning, Epochs, Config]:
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config), config.batch)
+    return outlined(*open(config), config.batch_size)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

@@ -356,7 +356,7 @@ def task_of(config: Config) -> tuple[Distilling, Config]:
     all_layers = encoder.replace(layers=begins.config.layers)
     if config.init:
         check_sizes(config.init, begins.config, all_layers)
-    if config.init and not config.scratch and encoder.groups > begins.config.groups:
+    if config.init and not config.from_scratch and encoder.groups > begins.config.groups:
         raise BertJaxError(
             f"model.layers is {encoder.layers}, but {config.init} has {begins.config.layers} layers; set "
             f"--config.model.layers={begins.config.layers} or fewer, or leave --config.init out"

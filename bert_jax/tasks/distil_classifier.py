@@ -210,7 +210,7 @@ class TaughtReader:
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config), config.batch)
+    return outlined(*open(config), config.batch_size)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

@@ -73,7 +73,7 @@ def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config
     data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
         f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} for "
-        f"validation; {config.batch} groups per step, in {data.rows_in_words()}"
+        f"validation; {config.batch_size} groups per step, in {data.rows_in_words()}"
     )
     return task, data, config
 
@@ -84,7 +84,7 @@ def outline(config: Config) -> Outline:
     Without data, groups are the smallest that the loss can learn from, with one text per row, all of maximum length.
     """
     if any(config.data.train):
-        return outlined(*open(config, taught=False), config.batch)
+        return outlined(*open(config, taught=False), config.batch_size)
     loss = LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
     sizes = (
         (texts, scores)
@@ -93,7 +93,7 @@ def outline(config: Config) -> Outline:
         if loss.fits(texts, scores) and (scores > 0) == loss.scored
     )
     task = task_of(config, *next(sizes))
-    groups, longest = config.batch, config.data.max_length
+    groups, longest = config.batch_size, config.data.max_length
     rows = task.texts * groups
     print_once(
         f"no data (--config.data.train): assuming groups of {task.texts} texts, each in a row of {longest} tokens"

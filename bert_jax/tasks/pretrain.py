@@ -96,7 +96,7 @@ def outline_of(config: C, task_of: Callable[[C], Task]) -> Outline:
 def outlined(task: Task, config: CorporaConfig) -> Outline:
     """Return the outline of a task whose batches come from corpora."""
     data = config.data
-    batch, all_shares = data.batch, sum(data.shares)
+    batch, all_shares = data.batch_size, sum(data.shares)
     phases = (
         Phase(length, share / all_shares, task.features(batch, length))
         for length, share in zip(data.lengths, data.shares, strict=True)
@@ -231,7 +231,7 @@ class Corpora:
     """The stream of prepared corpora, as the `Data` of the training loop."""
 
     def __init__(self, stream: "Stream"):
-        self.stream, self.tokenizer, self.batch = stream, stream.tokenizer, stream.config.batch
+        self.stream, self.tokenizer, self.batch = stream, stream.tokenizer, stream.config.batch_size
 
     def identity(self) -> dict[str, str]:
         return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}

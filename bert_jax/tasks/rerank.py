@@ -62,14 +62,14 @@ def open(config: Config) -> tuple[Ranking, Epochs, Config]:
     data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
-        f"{len(heldout):,} for validation, {len(calibration):,} for calibration; {config.batch} queries per step, in "
-        f"{data.rows_in_words()}; loss {task.loss.name}"
+        f"{len(heldout):,} for validation, {len(calibration):,} for calibration; {config.batch_size} queries per step, "
+        f"in {data.rows_in_words()}; loss {task.loss.name}"
     )
     return task, data, config
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config), config.batch)
+    return outlined(*open(config), config.batch_size)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:

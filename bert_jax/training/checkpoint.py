@@ -155,7 +155,7 @@ class Checkpoints:
         kept: set[int | None] = set(steps[-self.config.keep :])
         if self.config.keep_every:
             kept |= {step for step in steps if step % self.config.keep_every == 0}
-        if self.config.best:
+        if self.config.best_metric:
             kept |= {self.best()}
         for step in set(steps) - kept:
             # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
@@ -168,8 +168,8 @@ class Checkpoints:
         for step in self.steps():
             content = checkpoint_manifest.read(self._path(step))
             measured = content["position"]["heldout"] if content else {}
-            if self.config.best in measured:
-                values[step] = standing(self.config.best, measured)
+            if self.config.best_metric in measured:
+                values[step] = standing(self.config.best_metric, measured)
         return best_step(values.items())
 
     def _directories(self) -> list[int]:

@@ -30,9 +30,9 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
 
     Gradients are sharded like the parameters, by `shardings`.
     """
-    count = config.mesh.accumulate
+    count = config.mesh.gradient_accumulation_steps
     in_parts = None
-    if config.mesh.shard_optimizer or config.mesh.reduce != "float32":
+    if config.mesh.shard_optimizer or config.mesh.gradient_reduce_dtype != "float32":
         in_parts = make_gradient_in_parts(task, config, mesh, shardings)
 
     def accumulated(objective: Callable, params, rows):

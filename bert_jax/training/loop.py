@@ -64,7 +64,7 @@ class Run:
     ):  # fmt: skip
         self.task, self.data, self.config, self.workdir, self.peak = task, data, config, workdir, peak
         self.mesh = make_mesh(config.mesh)
-        check_batch(data.batch, self.mesh, config.mesh.accumulate)
+        check_batch(data.batch, self.mesh, config.mesh.gradient_accumulation_steps)
         self.abstract = abstract_state(task, config, self.mesh)
         self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
         self.log: Log  # set by resume(), like the state and the constants
@@ -74,7 +74,7 @@ class Run:
         self.step = self.begun_at = 0
         self.window = Window()
         self.heldout: dict = {}
-        self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best is set
+        self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best_metric is set
         self.pending: dict | None = None  # the metrics of the last step, still on the devices
         self.tracing = False
         self.pace = Pace()
@@ -110,7 +110,7 @@ class Run:
         quiet = jax.process_index() > 0
         self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
         self.resumed = True
-        if newest is None and self.config.checkpoints.best:
+        if newest is None and self.config.checkpoints.best_metric:
             self.check_best(self.measure(few=True))
 
     def description(self) -> str:
@@ -118,7 +118,10 @@ class Run:
         run directory."""
         params, rows = self.abstract.params, counted(self.data.batch, "row")
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
-        shards, microbatches = self.mesh.shape[DATA] * self.mesh.shape[FSDP], self.config.mesh.accumulate
+        shards, microbatches = (
+            self.mesh.shape[DATA] * self.mesh.shape[FSDP],
+            self.config.mesh.gradient_accumulation_steps,
+        )
         if shards * microbatches > 1:
             part = counted(self.data.batch // shards // microbatches, "row")
             rows += f" = {counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {part}"
@@ -181,14 +184,14 @@ class Run:
             self.log.line("discarded", step, {"batch": step - 1, "in_a_row": int(measured["bad"])})
             shown = f"`bert-jax inspect --step {step - 1}` shows its batch"
             self.say(f"the update of step {step - 1} is not finite and was discarded; {shown}")
-            if measured["bad"] >= self.config.bad_steps:
+            if measured["bad"] >= self.config.max_nonfinite_steps:
                 self.pending = None
                 self.save()
                 self.checkpoints.finish()
                 raise NotFinite(
                     f"{measured['bad']} updates in a row are not finite, the last at step {step - 1}; the parameters "
                     f"before them are kept in checkpoint {self.step}; {shown}; "
-                    "if the batch is good, start again with a lower --config.optimizer.rate"
+                    "if the batch is good, start again with a lower --config.optimizer.learning_rate"
                 )
         else:
             self.window.add(measured)
@@ -201,7 +204,10 @@ class Run:
         # If every update since the last line was discarded, there are no means: the keys get null.
         unmeasured = dict.fromkeys([*measured["losses"], *measured["scores"]])
         values = {"loss": sum(losses) if losses else None, **unmeasured, **means}
-        values |= {"rate": float(measured["rate"]), "gradient_norm": float(measured["gradient_norm"])}
+        values |= {
+            "learning_rate": float(measured["learning_rate"]),
+            "gradient_norm": float(measured["gradient_norm"]),
+        }
         values |= {"discarded": int(measured["discarded"]), "tokens": self.window.sums["tokens"]}
         self.log.line("train", step, values, self.timings(step))
         self.window = Window()
@@ -239,7 +245,7 @@ class Run:
         batches = self.data.heldout(self.data.length(max(self.step - 1, 0)), index, count)
         predicted = []
         for n, batch in enumerate(placed(batches, self.mesh, self.data.batch)):
-            if n == self.config.log.evaluate_batches > 0:
+            if n == self.config.log.max_eval_batches > 0:
                 break
             measured, rows = jax.device_get(self.evaluation(self.state.params, batch, self.constants))
             pairs = {**measured["losses"], **measured["scores"]}
@@ -248,7 +254,7 @@ class Run:
             total.add(measured)
             predicted.append(rows)
             # An example may span several batches; it is measured once all of it has been read.
-            if few and (self.config.checkpoints.best in total.means() or self.data.metrics(predicted)):
+            if few and (self.config.checkpoints.best_metric in total.means() or self.data.metrics(predicted)):
                 break
         return self.task.summary(total.means()) | self.data.metrics(predicted)
 
@@ -257,19 +263,19 @@ class Run:
             if not math.isfinite(value):
                 raise NotFinite(
                     f"{what}: {name} is {value} at step {self.step}; look at its examples; if they are good, start "
-                    "again with a lower --config.optimizer.rate"
+                    "again with a lower --config.optimizer.learning_rate"
                 )
 
     def remember(self) -> None:
-        """Add the standing of this evaluation by the metric `checkpoints.best` to the history."""
-        if best := self.config.checkpoints.best:
+        """Add the standing of this evaluation by the metric `checkpoints.best_metric` to the history."""
+        if best := self.config.checkpoints.best_metric:
             self.check_best(self.heldout)
             self.history.append((self.step, standing(best, self.heldout)))
 
     def check_best(self, metrics: dict[str, float]) -> None:
-        if (best := self.config.checkpoints.best) not in metrics:
+        if (best := self.config.checkpoints.best_metric) not in metrics:
             raise BertJaxError(
-                f'config key checkpoints.best: no validation metric "{best}"; {nearest(best, metrics)}'
+                f'config key checkpoints.best_metric: no validation metric "{best}"; {nearest(best, metrics)}'
             )
 
     def best_step(self) -> int | None:
@@ -315,7 +321,7 @@ class Run:
 
     def take_best(self) -> None:
         """Restore the best step whose checkpoint can be read."""
-        metric, lost = self.config.checkpoints.best, 0
+        metric, lost = self.config.checkpoints.best_metric, 0
         while (best := self.best_step()) not in (None, self.step):
             try:
                 self.checkpoints.check(best)

@@ -42,7 +42,11 @@ class Footprint:
     @property
     def rows_at_once(self) -> int:
         """The number of rows in a device's microbatch."""
-        return self.rows // (self.mesh.shape[DATA] * self.mesh.shape[FSDP]) // self.config.mesh.accumulate
+        return (
+            self.rows
+            // (self.mesh.shape[DATA] * self.mesh.shape[FSDP])
+            // self.config.mesh.gradient_accumulation_steps
+        )
 
     @property
     def device(self) -> jax.Device | None:
@@ -59,7 +63,7 @@ class Footprint:
     def state(self) -> int:
         """Bytes on a device of parameters, gradients, their sums over microbatches, and the optimizer's moments."""
         params = dataclasses.replace(self.abstract, optimizer=())
-        sum_bytes = least_bytes(params) // 2 if self.config.mesh.accumulate > 1 else 0
+        sum_bytes = least_bytes(params) // 2 if self.config.mesh.gradient_accumulation_steps > 1 else 0
         return least_bytes(self.abstract) + sum_bytes
 
     @property
@@ -81,7 +85,7 @@ class Footprint:
         }
 
         def forward(params, rows):
-            key = jax.random.key(0, impl=self.config.random)
+            key = jax.random.key(0, impl=self.config.prng_impl)
             outputs = self.task.outputs(params, with_rows(rows), self.task.constants(), key)
             return sum(loss.mean for loss in self.task.losses(outputs, rows).values()), outputs
 
@@ -111,12 +115,12 @@ class Footprint:
                 model = task.layout.config.replace(remat="full")
                 task = dataclasses.replace(task, layout=dataclasses.replace(task.layout, config=model))
             while self.rows_at_once % parts == 0:
-                count = self.config.mesh.accumulate * parts
-                mesh = dataclasses.replace(self.config.mesh, accumulate=count)
+                count = self.config.mesh.gradient_accumulation_steps * parts
+                mesh = dataclasses.replace(self.config.mesh, gradient_accumulation_steps=count)
                 config = dataclasses.replace(self.config, mesh=mesh)
-                settings = ["--config.model.remat=full"] * again + [f"--config.mesh.accumulate={count}"] * (
-                    parts > 1
-                )
+                settings = ["--config.model.remat=full"] * again + [
+                    f"--config.mesh.gradient_accumulation_steps={count}"
+                ] * (parts > 1)
                 yield " ".join(settings), dataclasses.replace(self, task=task, config=config)
                 parts *= 2
 
@@ -128,7 +132,7 @@ class Footprint:
         setting = next((setting for setting, other in self.others() if SPARE * other.bytes <= free), "")
         remedy = f"set {setting}" if setting else "train a smaller model"
         if not setting and self.rows_at_once.bit_count() > 1:  # halving ends before one row
-            remedy = "set a smaller --config.data.batch, or train a smaller model"
+            remedy = "set a smaller --config.data.batch_size, or train a smaller model"
         rows, length = self.batch["tokens"].shape
         raise BertJaxError(
             f"a step of {rows:,} rows of {length:,} tokens needs about {needed / 1e9:,.1f} GB of memory, and "

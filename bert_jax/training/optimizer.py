@@ -22,7 +22,7 @@ def direction(
     freezes = config.frozen_layers >= 0 or bool(frozen)
     # Frozen parameters have no part in the norm that is clipped.
     parts = [scale_by_depth(config.frozen_layers, 1.0, rules, frozen)] if freezes else []
-    parts += [clip(config.clip)] if config.clip else []
+    parts += [clip(config.max_grad_norm)] if config.max_grad_norm else []
     parts.append(adam(config.beta1, config.beta2, config.epsilon))
     parts.append(optax.add_decayed_weights(config.weight_decay, decays))
     if config.name == "lamb":

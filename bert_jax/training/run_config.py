@@ -7,6 +7,7 @@ from bert_jax.core.config import SEEDS, NotNegative, Positive, Range, Share, che
 from bert_jax.core.errors import BertJaxError
 
 Rate = Annotated[float, Range(0, 1000)]
+Warmup = Annotated[float, Range(0, 1e9)]
 Decay = Annotated[float, Range(0, 1, below=True)]
 FEWEST_LINES = 10  # least number of lines of metrics in a run, so that its curves show something
 
@@ -14,33 +15,38 @@ FEWEST_LINES = 10  # least number of lines of metrics in a run, so that its curv
 @dataclass(frozen=True)
 class OptimizerConfig:
     name: Literal["adam", "lamb"] = "adam"  # optimizer; lamb is for batches of thousands of rows
-    rate: Rate = 1e-4  # peak learning rate
+    learning_rate: Rate = 1e-4  # peak learning rate
     # learning rate after the warm-up: linear or cosine decay, or constant with a decay at the end
     schedule: Literal["linear", "cosine", "warmup_stable_decay"] = "linear"
-    warmup: NotNegative = 10_000  # number of steps in which the learning rate rises from 0 to its peak
-    # warm-up as a share of all steps, used instead of `warmup`; 0: `warmup` is used
-    warmup_share: Share = 0.0
-    decay_share: Share = 0.1  # share of all steps, at the end, in which warmup_stable_decay decays
+    # number of steps in which the learning rate rises from 0 to its peak; below 1: a share of all steps
+    warmup_steps: Warmup = 10_000
+    decay_ratio: Share = 0.1  # share of all steps, at the end, in which warmup_stable_decay decays
     weight_decay: Rate = 0.01  # decoupled weight decay; biases and LayerNorm have none
     beta1: Decay = 0.9  # decay rate of the running mean of the gradients
     beta2: Decay = 0.999  # decay rate of the running mean of the squared gradients
     epsilon: Annotated[float, Range(1e-30, 1)] = 1e-6  # added to the denominator of an update
-    clip: Annotated[float, Range(0, 1e9)] = 1.0  # norm to which larger gradients are clipped; 0: no clipping
+    # norm to which larger gradients are clipped; 0: no clipping
+    max_grad_norm: Annotated[float, Range(0, 1e9)] = 1.0
     layer_decay: Share = 1.0  # learning rate of a layer, as a share of the rate of the layer above it
     # parts that are not trained; -1: none; 0: the embeddings; N: the embeddings and the first N layers
     frozen_layers: Annotated[int, Range(-1)] = -1
 
     def warmup_of(self, steps: int) -> int:
         """The number of warm-up steps in a run of `steps` steps."""
-        return round(self.warmup_share * steps) if self.warmup_share else self.warmup
+        return round(self.warmup_steps * steps if self.warmup_steps < 1 else self.warmup_steps)
 
     def __post_init__(self):
         check_ranges(self, "optimizer.")
+        if self.warmup_steps > 1 and self.warmup_steps % 1:
+            raise BertJaxError(
+                f"optimizer.warmup_steps is {self.warmup_steps:g}; give a whole number of steps, or a number below 1, "
+                "a share of all steps"
+            )
 
 
 @dataclass(frozen=True)
 class MeshConfig:
-    """How devices share the work. Only `reduce` changes what is computed: it rounds gradients.
+    """How devices share the work. Only `gradient_reduce_dtype` changes what is computed: it rounds gradients.
 
     With `shard_optimizer` a step gathers the parameters, each in the dtype in which matrix products read it, sends
     each part of a gradient to the device that holds that part of the parameter, and updates the parts.
@@ -52,9 +58,10 @@ class MeshConfig:
     tensor: int = 1  # number of parts that attention heads, feed-forward and vocabulary are split into
     # split parameters and the optimizer's moments over the data-parallel replicas
     shard_optimizer: bool = False
-    reduce: Literal["float32", "bfloat16"] = "float32"  # dtype in which gradients are sent between devices
+    # dtype in which gradients are sent between devices
+    gradient_reduce_dtype: Literal["float32", "bfloat16"] = "float32"
     # number of microbatches per step, computed in turn; more of them need less memory
-    accumulate: Positive = 1
+    gradient_accumulation_steps: Positive = 1
 
     def __post_init__(self):
         check_ranges(self, "mesh.")
@@ -66,7 +73,7 @@ class CheckpointConfig:
     keep: Positive = 3  # number of newest checkpoints to keep
     keep_every: NotNegative = 0  # number of steps between checkpoints that are never removed; 0: none
     # validation metric that selects the checkpoint to become the run's model; "": the last one is taken
-    best: str = ""
+    best_metric: str = ""
 
     def __post_init__(self):
         check_ranges(self, "checkpoints.")
@@ -76,7 +83,7 @@ class CheckpointConfig:
 class LogConfig:
     every: Positive = 100  # number of steps between lines of metrics; a short run has ten lines anyway
     evaluate_every: Positive = 10_000  # number of steps between evaluations on the validation set
-    evaluate_batches: NotNegative = 0  # largest number of validation batches to evaluate; 0: all
+    max_eval_batches: NotNegative = 0  # largest number of validation batches to evaluate; 0: all
     profile: Annotated[int, Range(-1)] = -1  # step at which a profiler trace of five steps begins; -1: none
 
     def __post_init__(self):
@@ -87,19 +94,19 @@ class LogConfig:
 class RunConfig:
     task: str = "pretrain"  # what to train: the name of a task, or the path of your own module
     seed: Annotated[int, SEEDS] = 0  # seed of initial values, data order, masks and dropout
-    seeds: Positive = 1  # number of runs, with seed, seed + 1 and so on
-    # values to try, in every combination: "lr=[2e-5,3e-5];batch=[16,32]"; in a sweep (and only there)
-    # lr is short for optimizer.rate and batch for data.batch; other keys are written in full
+    num_seeds: Positive = 1  # number of runs, with seed, seed + 1 and so on
+    # values to try, in every combination: "lr=[2e-5,3e-5];batch_size=[16,32]"; in a sweep (and only there)
+    # lr is short for optimizer.learning_rate and batch_size for data.batch_size; other keys are written in full
     sweep: str = ""
     steps: NotNegative = 1_000_000  # number of updates; 0: none, the run evaluates its initial parameters
     init: str = ""  # model directory to start from; "": random initial values
-    scratch: bool = False  # use the sizes and the tokenizer of `init`, but not its parameters
+    from_scratch: bool = False  # use the sizes and the tokenizer of `init`, but not its parameters
     # first step of a run from `init`; 0: schedule and data start anew; N: both continue at step N; -1: unset
     first_step: Annotated[int, Range(-1)] = -1
     # random number generator of dropout; rbg: the hardware's, faster, but its numbers depend on the mesh
-    random: Literal["threefry2x32", "rbg"] = "threefry2x32"
-    bad_steps: Positive = 10  # number of non-finite updates in a row after which the run stops
-    # number of evaluations without a better checkpoints.best after which the run ends; 0: it never ends early
+    prng_impl: Literal["threefry2x32", "rbg"] = "threefry2x32"
+    max_nonfinite_steps: Positive = 10  # number of non-finite updates in a row after which the run stops
+    # number of evaluations without a better checkpoints.best_metric after which the run ends; 0: it never ends early
     patience: NotNegative = 0
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)
@@ -120,8 +127,8 @@ class RunConfig:
         # A run of 0 steps evaluates the parameters that other runs start from.
         if not (max(self.first_step, 0) < self.steps or max(self.first_step, 0) == self.steps == 0):
             raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
-        if self.patience and not self.checkpoints.best:
-            raise BertJaxError("patience needs a metric; set --config.checkpoints.best=METRIC")
+        if self.patience and not self.checkpoints.best_metric:
+            raise BertJaxError("patience needs a metric; set --config.checkpoints.best_metric=METRIC")
 
     @property
     def steps_in_line(self) -> int:

@@ -28,8 +28,8 @@ def refuse_both_splits(mesh: Mesh, version: tuple[int, ...] = jax.__version_info
     """Refuse to split a data shard's program over both fsdp and tensor: XLA's partitioner aborts."""
     if version >= ABORTING and mesh.shape[FSDP] > 1 and mesh.shape[TENSOR] > 1:
         raise BertJaxError(
-            "with this version of JAX, mesh.shard_optimizer and mesh.reduce work beside mesh.fsdp or mesh.tensor, not "
-            "beside both; set --config.mesh.tensor=1 or --config.mesh.fsdp=1"
+            "with this version of JAX, mesh.shard_optimizer and mesh.gradient_reduce_dtype work beside mesh.fsdp or "
+            "mesh.tensor, not beside both; set --config.mesh.tensor=1 or --config.mesh.fsdp=1"
         )
 
 
@@ -43,7 +43,7 @@ def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings)
     specs = jax.tree.map(
         lambda sharding: P(*(axis if axis == DATA else None for axis in sharding.spec)), shardings
     )
-    dtype, count = config.mesh.reduce, config.mesh.accumulate
+    dtype, count = config.mesh.gradient_reduce_dtype, config.mesh.gradient_accumulation_steps
     # Parameters that several layers share are sent once, not by each layer.
     by_layer = not any(layout.config.layer_groups for layout in task.layouts.values())
 

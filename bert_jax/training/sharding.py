@@ -48,7 +48,7 @@ def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
         sizes = " or ".join(str(size) for size in (below, above) if size)
         raise BertJaxError(
             f"a step of {batch} rows does not divide over {counted(shards, 'data shard')} in "
-            f"{counted(accumulate, 'microbatch')}; set --config.data.batch={sizes}"
+            f"{counted(accumulate, 'microbatch')}; set --config.data.batch_size={sizes}"
         )
 
 

@@ -137,7 +137,7 @@ def initial_state(task: Task, config: RunConfig, mesh: Mesh, params=None) -> Sta
 def constants_of(task: Task, config: RunConfig, mesh: Mesh) -> Constants:
     # jax.random.key() takes the low 32 bits of a Python integer, too.
     seed = np.int64(config.seed).astype(np.int32)
-    values = Constants(seed, np.float32(config.optimizer.rate), task.constants())
+    values = Constants(seed, np.float32(config.optimizer.learning_rate), task.constants())
     return place(values, shardings_of(abstract_constants(task, mesh)))
 
 
@@ -154,7 +154,7 @@ def place(tree, shardings):
 
 def abstract_batch(features: Features, config: RunConfig, mesh: Mesh) -> dict:
     (rows,) = {shape[0] for shape, _ in features.values()}
-    check_batch(rows, mesh, config.mesh.accumulate)
+    check_batch(rows, mesh, config.mesh.gradient_accumulation_steps)
     sharding = NamedSharding(mesh, ROWS)
     return {
         name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)

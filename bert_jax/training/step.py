@@ -34,7 +34,7 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
 
     def step(state: State, batch: dict, constants: Constants) -> tuple[State, dict]:
         # Gradients.
-        key = jax.random.fold_in(jax.random.key(constants.seed, impl=config.random), state.step)
+        key = jax.random.fold_in(jax.random.key(constants.seed, impl=config.prng_impl), state.step)
         gradients, measured = gradient(state.params, batch, key, constants.task)
         # Guard: a number that is not finite anywhere in the gradients makes their norm not finite.
         norm = optax.tree.norm(gradients)
@@ -48,7 +48,12 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
         bad = jnp.where(good, 0, state.bad + 1)
         new = State(state.step + 1, params, moments, state.discarded + ~good, bad)
         # Metrics.
-        return new, measured | {"rate": rate, "gradient_norm": norm, "discarded": new.discarded, "bad": bad}
+        return new, measured | {
+            "learning_rate": rate,
+            "gradient_norm": norm,
+            "discarded": new.discarded,
+            "bad": bad,
+        }
 
     return jax.jit(
         step,
@@ -95,8 +100,8 @@ class StepCache:
 
     def of(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
         """Return the step and the evaluation of a run, made only once for runs that can share them."""
-        optimizer = dataclasses.replace(config.optimizer, rate=0.0)
-        key = (task, optimizer, config.steps, config.random, config.mesh, mesh)
+        optimizer = dataclasses.replace(config.optimizer, learning_rate=0.0)
+        key = (task, optimizer, config.steps, config.prng_impl, config.mesh, mesh)
         for other, step, evaluation in self.kept:
             if other == key:
                 return step, evaluation

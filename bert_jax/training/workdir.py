@@ -31,7 +31,8 @@ from bert_jax.training.task import Data, Task
 # Keys that may change when a run is resumed: they decide where and how it is computed and shown, not what it learns.
 # The paths of the corpora may change; their content must be the same and is checked.
 FREE = re.compile(
-    r"^(mesh|log|checkpoints)\.|^(bad_steps|report|seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
+    r"^(mesh|log|checkpoints)\."
+    r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
 )
 BACK = "put it back from a copy"
 VERSION = 1  # of all files in the directory

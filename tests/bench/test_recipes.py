@@ -150,8 +150,8 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
     rows = [{"text": " ".join(words[n][0]), "label": "ab"[n % 2]} for n in range(40)]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     tuning = (
-        f"{CLASSIFY} data.train={tmp_path}/labels.jsonl data.heldout={tmp_path}/labels.jsonl seeds=2 epochs=8 "
-        "data.calibration_share=0 head=kept sweep=optimizer.rate=[1e-9,1e-2]"
+        f"{CLASSIFY} data.train={tmp_path}/labels.jsonl data.heldout={tmp_path}/labels.jsonl num_seeds=2 epochs=8 "
+        "data.calibration_share=0 head=kept sweep=optimizer.learning_rate=[1e-9,1e-2]"
     )
     asked = flags(corpus, tmp_path / "out", "--labels", tuning)
     assert main([*asked, "--json"]) == 0
@@ -160,14 +160,15 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
     assert of_labels["score"] == "accuracy" and of_labels["standard_error"] > 0
     arms = tmp_path / "out/1/labels/1"
     for arm in gain.ARMS:
-        assert of_labels[f"{arm}_setting"] == "optimizer.rate=0.01"
+        assert of_labels[f"{arm}_setting"] == "optimizer.learning_rate=0.01"
         of_runs = [
             json.loads(path.read_text().splitlines()[-1])["accuracy"]
-            for path in sorted((arms / arm / "optimizer.rate=0.01").glob("seed=*/metrics.jsonl"))
+            for path in sorted((arms / arm / "optimizer.learning_rate=0.01").glob("seed=*/metrics.jsonl"))
         ]
         assert of_labels[arm] == pytest.approx(np.mean(of_runs)) and len(of_runs) == 2
     begun = {
-        arm: Workdir(arms / arm / "optimizer.rate=0.01/seed=0").read()["config"]["init"] for arm in gain.ARMS
+        arm: Workdir(arms / arm / "optimizer.learning_rate=0.01/seed=0").read()["config"]["init"]
+        for arm in gain.ARMS
     }
     assert begun == {"untrained": f"{tmp_path}/out/1/untrained/model", "trained": f"{tmp_path}/out/1/model"}
 
@@ -182,8 +183,8 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
     "tuning, message",
     [
         (PRETRAIN, "is not a fine-tuning"),
-        ("CLASSIFY data.train=x seeds=3", "name a validation set, data.heldout=FILE"),
-        ("CLASSIFY data.train=x data.heldout=y", "one seed shows no spread; set seeds=3"),
+        ("CLASSIFY data.train=x num_seeds=3", "name a validation set, data.heldout=FILE"),
+        ("CLASSIFY data.train=x data.heldout=y", "one seed shows no spread; set num_seeds=3"),
     ],
 )
 def test_labels_that_show_nothing_are_refused(tuning, message, tmp_path, capsys):

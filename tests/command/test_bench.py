@@ -292,7 +292,7 @@ def test_a_size_beside_that_of_transformers(tmp_path, capsys):
     before = both[0].model.params["classify"]["dense"]["kernel"]
     for after in (both[0].state.params["classify"]["dense"]["kernel"], weight):
         assert np.abs(after - before).max() == pytest.approx(
-            size.RUN.optimizer.rate, rel=0.05
+            size.RUN.optimizer.learning_rate, rel=0.05
         )  # Adam's first step
     assert main(["bench", "size", "tiny", "base", "--profile", str(tmp_path / "x.png")]) == 1
     assert "--profile draws one size" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def corpus(tmp_path_factory):
 
 
 def settings(corpus, *more):
-    return [f"data.corpora={corpus / 'corpus'}", "data.batch=64", "data.plans=1", *more]
+    return [f"data.corpora={corpus / 'corpus'}", "data.batch_size=64", "data.plans=1", *more]
 
 
 def config(corpus, *more):
@@ -39,7 +39,7 @@ def test_targets_show_what_became_of_them(corpus):
     from bert_jax.data.corpus.stream import Stream
 
     text = show_step(config(corpus), step=3, rows=64, colour=False)
-    batch = Stream(DataConfig((str(corpus / "corpus"),), batch=64, plans=1), 0, 1_000_000).batch(3)
+    batch = Stream(DataConfig((str(corpus / "corpus"),), batch_size=64, plans=1), 0, 1_000_000).batch(3)
     masked = replaced = kept = 0
     for i in range(64):
         for position, target, weight in zip(

@@ -33,14 +33,17 @@ def told(capsys, corpus, workdir, *flags) -> str:
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("optimizer.rat=1", 'unknown config key optimizer.rat; did you mean "optimizer.rate"?'),
-        ("optimiser.rate=1", 'unknown config key optimiser.rate; did you mean "optimizer.rate"?'),
-        ("rate=1", 'unknown config key rate; did you mean "optimizer.rate" or "data.rate"?'),
+        ("optimizer.rat=1", 'unknown config key optimizer.rat; did you mean "optimizer.learning_rate"?'),
+        ("optimiser.rate=1", 'unknown config key optimiser.rate; did you mean "optimizer.learning_rate"?'),
+        ("rate=1", 'unknown config key rate; did you mean "optimizer.learning_rate" or "data.rate"?'),
         ("mesh.data=x", "mesh.data"),
         ("optimizer.name=lion", "config key optimizer.name cannot be 'lion'; known: adam, lamb"),
         ("task=pretrian", 'no task "pretrian"; did you mean "pretrain"?'),
         ("mesh.data=3", "mesh.data=3, mesh.fsdp=1, mesh.tensor=1 does not divide 1 devices"),
-        ("mesh.accumulate=3", "a step of 8 rows does not divide over 1 data shard in 3 microbatches"),
+        (
+            "mesh.gradient_accumulation_steps=3",
+            "a step of 8 rows does not divide over 1 data shard in 3 microbatches",
+        ),
         ("model.vocab_size=77", "model.vocab_size is 77, but the tokenizer of the corpus has 1000 entries"),
         ("model.max_positions=16", "set --config.model.max_positions=24"),
         ("init=nowhere", "init needs first_step: --config.first_step=0 restarts the schedule"),
@@ -57,7 +60,10 @@ def test_a_key_of_the_file_that_nothing_reads(capsys, corpus, tmp_path):
     path = tmp_path / "config.py"
     path.write_text('def get_config():\n    return {"task": "pretrain", "optimizer": {"warm_up": 3}}\n')
     assert main(["train", "--config", str(path), "--workdir", str(tmp_path / "run")]) == 1
-    assert 'unknown config key optimizer.warm_up; did you mean "optimizer.warmup"?' in capsys.readouterr().err
+    assert (
+        'unknown config key optimizer.warm_up; did you mean "optimizer.warmup_steps"?'
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow
@@ -93,7 +99,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
     _, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
     hits = []
-    for batch in islice(data.heldout(data.length(0), 0, 1), config.log.evaluate_batches):
+    for batch in islice(data.heldout(data.length(0), 0, 1), config.log.max_eval_batches):
         sentences = {name: batch[name] for name in ("tokens", "segments", "mask")}
         logits = np.asarray(model.module.apply({"params": model.params}, sentences)["mlm"])
         for row, place in np.argwhere(batch["target_weight"] > 0):
@@ -106,23 +112,33 @@ def test_recipes_of_the_config_file():
     spec = f"{ROOT}/configs/pretrain.py"
     base = configs.load(f"{spec}:base", [], pretrain.Config)
     # The numbers of the paper.
-    assert (base.data.batch, base.steps, base.data.lengths) == (256, 1_000_000, (128, 512))
+    assert (base.data.batch_size, base.steps, base.data.lengths) == (256, 1_000_000, (128, 512))
     optimizer = base.optimizer
-    assert (optimizer.name, optimizer.rate, optimizer.warmup, optimizer.weight_decay) == (
+    assert (optimizer.name, optimizer.learning_rate, optimizer.warmup_steps, optimizer.weight_decay) == (
         "adam",
         1e-4,
         10_000,
         0.01,
     )
-    assert (optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.clip) == (0.9, 0.999, 1e-6, 1.0)
+    assert (optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.max_grad_norm) == (
+        0.9,
+        0.999,
+        1e-6,
+        1.0,
+    )
     assert optimizer.schedule == "linear"
     assert configs.load(f"{spec}:large", [], pretrain.Config).model.layers == 24
     roberta = configs.load(f"{spec}:base,roberta", [], pretrain.Config)
     assert pretrain.Pretraining.of(roberta).layout.heads == ("mlm",)
-    assert (roberta.data.batch, roberta.optimizer.beta2) == (8192, 0.98)
+    assert (roberta.data.batch_size, roberta.optimizer.beta2) == (8192, 0.98)
     assert configs.load(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
     laptop = configs.load(f"{spec}:tiny,laptop", [], pretrain.Config)
-    assert (laptop.steps, laptop.data.batch, laptop.data.lengths, laptop.data.rate) == (2000, 64, (64,), 0.4)
+    assert (laptop.steps, laptop.data.batch_size, laptop.data.lengths, laptop.data.rate) == (
+        2000,
+        64,
+        (64,),
+        0.4,
+    )
     assert configs.load(f"{spec}:albert-base,laptop", [], pretrain.Config).data.examples == "sentence_order"
 
 

@@ -68,7 +68,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
     rows = [f"the {'cat ' * (n % 9)}sat,{'ab'[n % 2]}" for n in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
     changes = {
-        "init": tmp_path / "model", "data.train": tmp_path / "t.csv", "data.max_length": 16, "data.batch": 8,
+        "init": tmp_path / "model", "data.train": tmp_path / "t.csv", "data.max_length": 16, "data.batch_size": 8,
         "epochs": 2, "data.calibration_share": 0, "report": False,
     }  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}

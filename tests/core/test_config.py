@@ -40,12 +40,12 @@ class Settings:
 
 def test_overrides_are_read_as_the_type_of_their_field():
     overrides = [
-        "data.corpora=a,b", "data.weights=1,2.5", "data.rate=1e-1", "data.batch=1e3", "data.unit=word",
+        "data.corpora=a,b", "data.weights=1,2.5", "data.rate=1e-1", "data.batch_size=1e3", "data.unit=word",
         "data.fresh_masks=false", "steps=5", "model.layers=3",
     ]  # fmt: skip
     found = load(f"{PRETRAIN}:base", overrides, Settings, whole=False)
     data = found.data
-    assert (data.corpora, data.weights, data.rate, data.batch) == (("a", "b"), (1.0, 2.5), 0.1, 1000)
+    assert (data.corpora, data.weights, data.rate, data.batch_size) == (("a", "b"), (1.0, 2.5), 0.1, 1000)
     assert (data.unit, data.fresh_masks, found.steps, found.model.layers) == ("word", False, 5, 3)
     assert data.shares == (0.9, 0.1)
 
@@ -93,17 +93,17 @@ def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
 
 def test_recipes():
     data = load(f"{PRETRAIN}:large,roberta", [], Settings, whole=False).data
-    assert (data.examples, data.lengths, data.batch) == ("full_sentences", (512,), 8192)
+    assert (data.examples, data.lengths, data.batch_size) == ("full_sentences", (512,), 8192)
 
 
 WRONG = {
     "data.rat=0.2": 'unknown config key data.rat; did you mean "data.rate"?',
     "dta.rate=0.2": 'unknown config key dta.rate; did you mean "data.rate"?',
     "learning_rate=1": 'unknown config key learning_rate; did you mean "data.rate"?',
-    "batch_size=1": 'unknown config key batch_size; did you mean "data.batch"?',
-    "data.batch_size=1": 'unknown config key data.batch_size; did you mean "data.batch"?',
-    "data.batch=x": "config key data.batch must be a whole number",
-    "data.batch=2.5": "config key data.batch must be a whole number",
+    "batch_size=1": 'unknown config key batch_size; did you mean "data.batch_size"?',
+    "data.batch_size=1": 'unknown config key data.batch_size; did you mean "data.batch_size"?',
+    "data.batch_size=x": "config key data.batch_size must be a whole number",
+    "data.batch_size=2.5": "config key data.batch_size must be a whole number",
     "data.unit=tokn": "config key data.unit cannot be 'tokn'; did you mean \"token\"?",
     "data.fresh_masks=3": "must be true or false",
     "data=3": "config key data is a section",
@@ -174,7 +174,7 @@ def test_every_variant_of_every_config_file_is_read(variant):
 def test_small_data_get_60_steps_unless_epochs_are_given(recipe, epochs):
     def steps(examples, *overrides):
         _, config = load_task(
-            recipe, ["init=model", "data.train=t.csv", *teacher, "data.batch=32", *overrides]
+            recipe, ["init=model", "data.train=t.csv", *teacher, "data.batch_size=32", *overrides]
         )
         return config.steps_of(examples)
 
@@ -187,7 +187,7 @@ def test_small_data_get_60_steps_unless_epochs_are_given(recipe, epochs):
 def test_a_task_of_glue_brings_its_splits_its_kind_and_its_metric():
     def read(name):
         _, config = load_task(str(ROOT / f"configs/classify.py:{name}"), ["init=model"])
-        return config.data.train, config.data.heldout, config.kind, config.checkpoints.best
+        return config.data.train, config.data.heldout, config.kind, config.checkpoints.best_metric
 
     assert read("mrpc") == ("tfds:glue/mrpc:train", "tfds:glue/mrpc:validation", "classes", "f1")
     assert read("mnli")[1:] == ("tfds:glue/mnli:validation_matched", "classes", "accuracy")

@@ -18,16 +18,16 @@ from tests.support.project import ROOT
 NAMES = {task: list(kinds_of(TASKS[task].Config)) for task in TASKS.names()}
 # What users of transformers and sentence-transformers type, and the keys that are meant: the first that a task has.
 TYPED = {
-    "lr": ("optimizer.rate",),
-    "learning_rate": ("optimizer.rate",),
+    "lr": ("optimizer.learning_rate",),
+    "learning_rate": ("optimizer.learning_rate",),
     "epochs": ("epochs", "steps"),
     "num_train_epochs": ("epochs", "steps"),
-    "batch_size": ("data.batch",),
-    "per_device_train_batch_size": ("data.batch",),
+    "batch_size": ("data.batch_size",),
+    "per_device_train_batch_size": ("data.batch_size",),
     "max_length": ("data.max_length", "data.lengths"),
     "max_seq_length": ("data.max_length", "data.lengths"),
-    "warmup_steps": ("optimizer.warmup",),
-    "warmup_ratio": ("optimizer.warmup_share",),
+    "warmup_steps": ("optimizer.warmup_steps",),
+    "warmup_ratio": ("optimizer.warmup_steps",),
     "weight_decay": ("optimizer.weight_decay",),
     "dropout": ("model.dropout",),
     "output_dir": ("--workdir",),
@@ -35,7 +35,7 @@ TYPED = {
     "fp16": ("model.dtype=bfloat16",),
     "bf16": ("model.dtype=bfloat16",),
     "gradient_checkpointing": ("model.remat=full",),
-    "gradient_accumulation_steps": ("mesh.accumulate",),
+    "gradient_accumulation_steps": ("mesh.gradient_accumulation_steps",),
     "logging_steps": ("log.every",),
     "save_steps": ("checkpoints.every",),
     "model_name_or_path": ("init",),
@@ -90,7 +90,7 @@ def test_every_key_that_is_proposed_is_one_of_some_task():
 
 
 def test_what_is_misspelt_or_in_another_section():
-    assert hint_for("optimiser.rate", NAMES["embed"], []) == 'did you mean "optimizer.rate"?'
+    assert hint_for("optimiser.rate", NAMES["embed"], []) == 'did you mean "optimizer.learning_rate"?'
     assert hint_for("seeed", NAMES["embed"], []) == 'did you mean "seed"?'
     assert hint_for("model.zzz", NAMES["embed"], ["dtype"]) == "known: dtype"
 
@@ -113,11 +113,11 @@ def test_a_config_is_found_by_its_bare_name_from_any_directory(tmp_path, monkeyp
 
 def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    asked = ["config", "classify:mrpc", "--config.optimizer.rate=2e-5"]
+    asked = ["config", "classify:mrpc", "--config.optimizer.learning_rate=2e-5"]
     assert main(asked) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80 and not any("\x1b" in line for line in lines)
-    (rate,) = [n for n, line in enumerate(lines) if line.startswith("  rate ")]
+    (rate,) = [n for n, line in enumerate(lines) if line.startswith("  learning_rate ")]
     of_rate = " ".join(" ".join(lines[rate : rate + 5]).split())
     assert of_rate.split()[1] == "*2e-05" and "(default: 0)" in of_rate
     meanings = " ".join(" ".join(lines).split())
@@ -131,7 +131,7 @@ def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys
         "task": "classify",
         "data.train": "tfds:glue/mrpc:train",
         "data.heldout": "tfds:glue/mrpc:validation",
-        "checkpoints.best": "f1",
-        "optimizer.rate": 2e-5,
+        "checkpoints.best_metric": "f1",
+        "optimizer.learning_rate": 2e-5,
     }
     assert [key["name"] for key in facts["keys"]] == NAMES["classify"]

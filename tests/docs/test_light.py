@@ -17,7 +17,7 @@ from tests.support.processes import process_environment
 from tests.support.project import ROOT
 from tests.support.requirements import required_packages
 
-GENTLE = ("steps=2", "data.batch=8", "data.max_length=24", "log.every=1")
+GENTLE = ("steps=2", "data.batch_size=8", "data.max_length=24", "log.every=1")
 
 
 def light() -> set[str]:

@@ -227,7 +227,7 @@ def test_few_pairs_of_several_labels_are_fine_tuned_too():
 @pytest.mark.slow
 def test_of_few_pairs_the_probe_is_the_model_and_nothing_is_trained(tmp_path, encoder_path, capsys):
     train = write_csv(tmp_path / "t.csv", alike(60, 1), ("text", "text2", "label"))
-    given = {"data.train": train, "model.pairs": "apart", "data.folds": 3, "optimizer.rate": 1e-3}
+    given = {"data.train": train, "model.pairs": "apart", "data.folds": 3, "optimizer.learning_rate": 1e-3}
     finetune("classify", encoder_path, tmp_path / "run", head="probe", **given)
     assert (
         "pairs of each class are too few to train the encoder, so nothing else is tried"

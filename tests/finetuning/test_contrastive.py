@@ -16,7 +16,13 @@ from bert_jax.training import warm_start
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 
-SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "report=False")
+SHORT = (
+    "optimizer.learning_rate=3e-3",
+    "data.max_length=32",
+    "data.batch_size=16",
+    "log.every=5",
+    "report=False",
+)
 
 
 def open_task(overrides):
@@ -96,14 +102,14 @@ def test_its_learning_rate_is_higher_for_more_texts():
     np.testing.assert_allclose(rates, [6e-5, 6e-5, 1.2e-4, 1.5e-4, 1.5e-4])
     np.testing.assert_allclose([rate(768, 5000), rate(64, 5000)], [7.5e-5, 3e-4])
     np.testing.assert_allclose(rate(384, 5000, "method=finetune"), 6e-5)
-    assert rate(384, 5000, "optimizer.rate=2e-5") == 2e-5
+    assert rate(384, 5000, "optimizer.learning_rate=2e-5") == 2e-5
 
 
 def test_what_cannot_be_contrasted_is_said(encoder_path):
     given = [f"init={encoder_path}", "data.train=x.csv", "method=contrast"]
     with pytest.raises(BertJaxError, match="method=contrast makes a new head"):
         load_task("configs/classify.py", [*given, "head=kept"])
-    for asked in ("seeds=2", "patience=1", "checkpoints.best=accuracy"):
+    for asked in ("num_seeds=2", "patience=1", "checkpoints.best_metric=accuracy"):
         with pytest.raises(BertJaxError, match="nothing is validated before; leave sweep"):
             load_task("configs/classify.py", [*given, asked])
     with pytest.raises(BertJaxError, match="one class per text, not for number"):

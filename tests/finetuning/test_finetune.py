@@ -329,8 +329,8 @@ def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys
 def test_a_run_that_lost_patience_stays_ended(tmp_path, encoder_path):
     rows = [(text, random.Random(text).choice(["x", "y"])) for text in random_texts(64)]  # nothing to learn
     given = {
-        "data.train": write_csv(tmp_path / "t.csv", rows), "patience": 2, "epochs": 50, "optimizer.rate": 1e-12,
-        "log.evaluate_every": 8,
+        "data.train": write_csv(tmp_path / "t.csv", rows), "patience": 2, "epochs": 50,
+        "optimizer.learning_rate": 1e-12, "log.evaluate_every": 8,
     }  # fmt: skip
     lines = finetune("classify", encoder_path, tmp_path / "run", **given)
     assert [line["step"] for line in lines] == [8, 16, 24]
@@ -342,7 +342,7 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path, encoder_path):
 @pytest.mark.parametrize("given", [(), ("steps=40", "log.evaluate_every=4", "checkpoints.every=4")])
 def test_patience_waits_for_the_metric_of_the_task(given):
     _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv", "patience=3", *given])
-    assert config.resolved(16, "accuracy", 768).checkpoints.best == "accuracy"
+    assert config.resolved(16, "accuracy", 768).checkpoints.best_metric == "accuracy"
     with pytest.raises(BertJaxError, match="patience needs a validation metric that chooses the model"):
         config.resolved(16, "", 768)
 
@@ -367,7 +367,7 @@ def test_small_data_are_not_measured_and_saved_at_each_step(
 )  # fmt: skip
 def test_the_learning_rate_follows_the_width(config, width, rate):
     _, config = load_task(f"configs/{config}.py", ["init=model", "data.train=t.csv"])
-    assert config.resolved(1000, "", width).optimizer.rate == pytest.approx(rate)
+    assert config.resolved(1000, "", width).optimizer.learning_rate == pytest.approx(rate)
 
 
 @pytest.mark.slow
@@ -545,8 +545,8 @@ def test_class_weights_and_windows_weigh_as_they_should():
         ({"data.max_length": 100}, "set --config.data.max_length=64"),
         ({"kind": "number", "class_weights": "balanced"}, "for one class per text"),
         pytest.param(
-            {"checkpoints.best": "f2"},
-            'checkpoints.best: no validation metric "f2"; known',
+            {"checkpoints.best_metric": "f2"},
+            'checkpoints.best_metric: no validation metric "f2"; known',
             marks=pytest.mark.slow,
         ),
         ({"epochs": -1}, "epochs must be"),
@@ -570,7 +570,7 @@ def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):
             f"init={encoder_path}",
             f"data.train={path}",
             f"data.heldout={path}",
-            "data.batch=8",
+            "data.batch_size=8",
             "data.overlap=8",
             "data.max_length=48",
             "epochs=3",

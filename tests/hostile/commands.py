@@ -41,10 +41,11 @@ OUTPUTS = {"--output", "--workdir", "--report", "--profile", "destination", "dir
 
 TINY = {
     "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "data.lengths": 24,
-    "data.shares": 1, "data.plans": 2, "data.batch": 8, "steps": 2, "log.evaluate_batches": 1, "optimizer.warmup": 1,
+    "data.shares": 1, "data.plans": 2, "data.batch_size": 8, "steps": 2, "log.max_eval_batches": 1,
+    "optimizer.warmup_steps": 1,
 }  # fmt: skip
 GENTLE = {
-    "steps": 2, "data.batch": 4, "data.max_length": 32, "report": "false", "data.rows": "padded", "data.folds": 0,
+    "steps": 2, "data.batch_size": 4, "data.max_length": 32, "report": "false", "data.rows": "padded", "data.folds": 0,
 }  # fmt: skip
 LABELLED = {"classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked.jsonl"}
 
@@ -276,13 +277,13 @@ ZERO, MINUS, HALF, NONE = ("0",), ("-1", "0"), ("0", "1.5"), ("",)
 MAY_KEYS: dict[str, tuple[str, ...]] = {
     "seed": ("2147483648", "-1", "0"), "steps": ZERO, "init": NONE, "first_step": MINUS, "patience": ZERO,
     "sweep": ("", " "),
-    "optimizer.rate": HALF, "optimizer.warmup": ZERO, "optimizer.warmup_share": ZERO, "optimizer.decay_share": ZERO,
-    "optimizer.weight_decay": HALF, "optimizer.beta1": ZERO, "optimizer.beta2": ZERO, "optimizer.clip": HALF,
+    "optimizer.learning_rate": HALF, "optimizer.warmup_steps": ZERO, "optimizer.decay_ratio": ZERO,
+    "optimizer.weight_decay": HALF, "optimizer.beta1": ZERO, "optimizer.beta2": ZERO, "optimizer.max_grad_norm": HALF,
     "optimizer.layer_decay": ZERO, "optimizer.frozen_layers": MINUS, "mesh.data": ("-1",), "mesh.fsdp": ("-1",),
-    "mesh.tensor": ("-1",), "checkpoints.keep_every": ZERO, "checkpoints.best": NONE, "log.evaluate_batches": ZERO,
-    "log.profile": MINUS, "family": NONE, "model.embedding_size": ZERO, "model.mlm_activation": NONE,
-    "model.norm_epsilon": ZERO, "model.dropout": MINUS, "model.attention_dropout": MINUS, "model.head_dropout": MINUS,
-    "model.tag_dropout": MINUS, "model.answer_dropout": ZERO, "model.init_stddev": ZERO,
+    "mesh.tensor": ("-1",), "checkpoints.keep_every": ZERO, "checkpoints.best_metric": NONE,
+    "log.max_eval_batches": ZERO, "log.profile": MINUS, "family": NONE, "model.embedding_size": ZERO,
+    "model.mlm_activation": NONE, "model.norm_epsilon": ZERO, "model.dropout": MINUS, "model.attention_dropout": MINUS,
+    "model.head_dropout": MINUS, "model.tag_dropout": MINUS, "model.answer_dropout": ZERO, "model.init_stddev": ZERO,
     "model.relative.terms": ("", " "),
     "model.relative.buckets": ZERO, "model.relative.farthest": ZERO, "model.rotary.theta": ZERO,
     "model.rotary.near_theta": ZERO, "model.near.window": ZERO, "model.convolution.width": ZERO,

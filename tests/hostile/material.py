@@ -53,6 +53,6 @@ def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = 
 
 def run(root: Path, workdir: Path) -> Path:
     """A finished run of eight steps, with its checkpoints."""
-    settings = {"steps": 8, "checkpoints.every": 4, "log.evaluate_every": 4, "optimizer.warmup": 2}
+    settings = {"steps": 8, "checkpoints.every": 4, "log.evaluate_every": 4, "optimizer.warmup_steps": 2}
     run_process(train_command(root / "corpus", workdir, **settings))
     return workdir

@@ -77,7 +77,7 @@ def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
     code, said = check(folder)
     assert code == 1 and "checkpoints/4: array is damaged" in said and "1 of 2 checkpoints" in said
     path = folder / "run.json"
-    path.write_text(path.read_text().replace('"optimizer.warmup": 5', '"optimizer.warmup": 6'))
+    path.write_text(path.read_text().replace('"optimizer.warmup_steps": 5', '"optimizer.warmup_steps": 6'))
     code, said = check(folder)
     assert code == 1 and f"{path} is damaged: its hash differs" in said
 

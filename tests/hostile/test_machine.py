@@ -65,7 +65,7 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
     ("remat", "accumulate"), long_except([("none", 1), ("full", 1), ("none", 4)], [("none", 4)])
 )
 def test_the_memory_of_a_step_is_estimated_before_it_is_compiled(remat, accumulate):
-    task, config = tiny_pretraining(steps=2, layers=4, accumulate=accumulate)
+    task, config = tiny_pretraining(steps=2, layers=4, gradient_accumulation_steps=accumulate)
     config = replace(config, model=config.model.replace(remat=remat))
     step = step_of(Pretraining.of(config), config, Batches(512))
     constants = constants_of(step.task, config, step.mesh)
@@ -94,12 +94,15 @@ def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch
     with pytest.raises(BertJaxError, match="a step of 256 rows of 20 tokens needs about ") as refused:
         train(task, Batches(256), config, tmp_path / "full")
     assert not (tmp_path / "full" / "checkpoints").exists()
-    count = int(re.search(r"set --config.mesh.accumulate=(\d+), or", str(refused.value))[1])
-    check(accumulate=count)
-    with pytest.raises(BertJaxError, match=f"accumulate={count}, or"):
-        check(accumulate=count // 2)
+    count = int(re.search(r"set --config.mesh.gradient_accumulation_steps=(\d+), or", str(refused.value))[1])
+    check(gradient_accumulation_steps=count)
+    with pytest.raises(BertJaxError, match=f"gradient_accumulation_steps={count}, or"):
+        check(gradient_accumulation_steps=count // 2)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
-    for rows, remedy in ((256, "free; train"), (255, "free; set a smaller --config.data.batch, or train")):
+    for rows, remedy in (
+        (256, "free; train"),
+        (255, "free; set a smaller --config.data.batch_size, or train"),
+    ):
         with pytest.raises(BertJaxError, match=f"{remedy} a smaller model, or set the environment variable "):
             check(rows)
     monkeypatch.setenv(memory.CHECK, "0")

@@ -86,7 +86,7 @@ def test_more_frozen_layers_than_there_are(tmp_path):
 
 @pytest.mark.slow
 def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
-    task, config = tiny_pretraining(checkpoint_best="mlm_los")
+    task, config = tiny_pretraining(checkpoint_best_metric="mlm_los")
     with pytest.raises(BertJaxError, match='no validation metric "mlm_los"; did you mean "mlm_loss"'):
         train(task, Batches(), config, tmp_path)
     assert read(tmp_path / "metrics.jsonl") == []
@@ -95,7 +95,7 @@ def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
 @pytest.mark.slow
 def test_a_run_that_ends_in_numbers_that_are_not_finite_saves_no_model(tmp_path):
     task, config = tiny_pretraining(
-        steps=9, rate=1e3, weight_decay=1e3, warmup=0, log_evaluate_every=9, checkpoint_every=9
+        steps=9, learning_rate=1e3, weight_decay=1e3, warmup_steps=0, log_evaluate_every=9, checkpoint_every=9
     )
     with pytest.raises(NotFinite):
         train(task, Batches(), config, tmp_path)

@@ -34,7 +34,7 @@ class Case:
 
 
 def training(small: Path, folder: Path) -> list[str]:
-    settings = {"steps": 12, "checkpoints.every": 3, "log.evaluate_every": 6, "optimizer.warmup": 2}
+    settings = {"steps": 12, "checkpoints.every": 3, "log.evaluate_every": 6, "optimizer.warmup_steps": 2}
     return train_command(small / "corpus", folder / "run", **settings)[3:]
 
 

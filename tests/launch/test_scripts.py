@@ -22,7 +22,7 @@ LAUNCH = ROOT / "launch"
 SCRIPTS = ("create", "setup", "corpus", "run", "watch", "status", "fetch", "delete")
 TRAIN = (
     "train --config configs/pretrain.py:base --config.data.corpora=corpus --workdir runs/base "
-    "--config.optimizer.rate=1e-4"
+    "--config.optimizer.learning_rate=1e-4"
 )
 RUNNING, DONE = ["running", "step 10\n"], ["ended 0", "the model is in runs/base/model\n"]
 LOST = ["ended 4", "bert-jax: process 0 lost another of the 2 processes (Gloo); start all of them again\n"]

@@ -53,7 +53,12 @@ def both(encoder_path, tmp_path_factory):
         )
     ]
     train = write_jsonl(root / "groups.jsonl", rows)
-    given = (f"data.batch={GROUPS}", "data.rows=bucketed", "model.dropout=0.0", "model.attention_dropout=0.0")
+    given = (
+        f"data.batch_size={GROUPS}",
+        "data.rows=bucketed",
+        "model.dropout=0.0",
+        "model.attention_dropout=0.0",
+    )
     task, data, _ = open_embed_task(encoder_path, train, *given)
     tokenizer, params = load(encoder_path).tokenizer, {"encoder": load(encoder_path).params["encoder"]}
     assert task.embedder == Embedder(max_length=16, prompts={})

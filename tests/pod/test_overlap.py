@@ -58,7 +58,12 @@ def test_a_layer_s_gradients_are_sent_beside_the_backward_pass_of_the_rest(monke
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
     flags = re.findall(r"--xla\w+=\w+", (ROOT / "launch/README.md").read_text())
     monkeypatch.setenv("LIBTPU_INIT_ARGS", " ".join(flags))
-    overrides = ["data.lengths=512", "data.shares=1", "mesh.shard_optimizer=True", "mesh.reduce=bfloat16"]
+    overrides = [
+        "data.lengths=512",
+        "data.shares=1",
+        "mesh.shard_optimizer=True",
+        "mesh.gradient_reduce_dtype=bfloat16",
+    ]
     result = preflight.compiled(
         f"{ROOT}/configs/pretrain.py:base,tpu", overrides, slice_of("v5e:4x4"), 512, None
     )

@@ -283,13 +283,16 @@ def test_slices_of_the_four_kinds():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup=500"),
+        (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup_steps=0.1"),
         (
-            ["optimizer.warmup_share=1"],
-            "within the warm-up of 1,000,000; set --config.optimizer.warmup_share=0.1",
+            ["optimizer.warmup_steps=1e6"],
+            "within the warm-up of 1,000,000; set --config.optimizer.warmup_steps=0.1",
         ),
         (["steps=20000", "checkpoints.every=30000"], "before the first checkpoint at 30,000"),
-        (["data.batch=250"], "a step of 250 rows does not divide over 4 hosts; set --config.data.batch=252"),
+        (
+            ["data.batch_size=250"],
+            "a step of 250 rows does not divide over 4 hosts; set --config.data.batch_size=252",
+        ),
         (["data.corpora=nowhere"], "nowhere has no manifest.json"),
     ],
 )
@@ -335,7 +338,7 @@ def of_texts(name: str, model, *overrides: str) -> RunConfig:
     ("loss", "texts", "scores"), [("auto", 2, 0), ("cosent", 2, 1), ("margin_mse", 3, 1)]
 )
 def test_groups_without_data_are_as_long_as_texts_may_be(loss, texts, scores, model, capsys):
-    config = of_texts("embed", model, "data.batch=64", f"loss.name={loss}")
+    config = of_texts("embed", model, "data.batch_size=64", f"loss.name={loss}")
     outline = tasks.outline_of(config)
     (phase,) = outline.phases
     rows = 64 * texts
@@ -355,7 +358,7 @@ def test_the_rows_of_data_are_those_of_the_slice(name, chips, model, tmp_path):
         f"{text},{'ab'[i % 2]} {text if name == 'embed' else ''}" for i, text in enumerate(random_texts(60))
     ]
     train.write_text("\n".join([columns, *map(str.strip, written)]))
-    config = of_texts(name, model, f"data.train={train}", "data.batch=32", "data.heldout_share=0.2")
+    config = of_texts(name, model, f"data.train={train}", "data.batch_size=32", "data.heldout_share=0.2")
     devices = jax.sharding.AbstractMesh((chips, 1, 1), AXES)
     with jax.sharding.use_abstract_mesh(devices):
         there = tasks.outline_of(config)
@@ -375,16 +378,18 @@ def test_room_for_checkpoints(tmp_path):
     config = CheckpointConfig(keep=4, keep_every=100_000)
     line = preflight_checks.check_space(config, 1_000_000, state=10**6, workdir=str(tmp_path / "not yet"))
     assert "for 14 and the one being written" in line
-    line = preflight_checks.check_space(dataclasses.replace(config, best="mlm_loss"), 1_000_000, 10**6, None)
+    line = preflight_checks.check_space(
+        dataclasses.replace(config, best_metric="mlm_loss"), 1_000_000, 10**6, None
+    )
     assert "for 15 and the one being written" in line
     with pytest.raises(BertJaxError, match="do not fit in .* free some space, or keep fewer"):
         preflight_checks.check_space(config, 1_000_000, state=10**18, workdir=str(tmp_path))
 
 
 def test_room_for_the_best_checkpoint_where_the_task_chooses_it(model):
-    config = of_texts("embed", model, "data.batch=64")
+    config = of_texts("embed", model, "data.batch_size=64")
     resolved = dataclasses.asdict(tasks.outline_of(config).config.checkpoints)
-    assert (config.checkpoints.keep, config.checkpoints.best) == (1, "") and resolved["best"]
+    assert (config.checkpoints.keep, config.checkpoints.best_metric) == (1, "") and resolved["best"]
     facts = {"phases": [{"state": 10**9}], "steps": 100, "checkpoints": resolved}
     assert "for 2 and the one being written" in preflight_checks.check_machine(config, facts, HERE, None)[0]
 
@@ -430,7 +435,7 @@ def compiles(monkeypatch):
         asked.extend((tuple(overrides), phase.length) for phase in phases)
         return {
             "topology": str(where), "chips": where.chips, "hosts": where.hosts,
-            "batch": outline.batch, "rows": outline.rows, "steps": outline.steps, "checks": [],
+            "batch_size": outline.batch, "rows": outline.rows, "steps": outline.steps, "checks": [],
             "remat": outline.task.layout.config.remat,
             "checkpoints": dataclasses.asdict(outline.config.checkpoints),
             "phases": [{"share": phase.share} | compiled.answer(overrides, phase.length) for phase in phases],
@@ -466,16 +471,21 @@ def test_the_verb_prints_what_a_run_takes(compiles, capsys):
             20.0,
             {},
             [],
-            "needs 21.2 GiB on each chip of v5e:4x4, which has 15.75; set --config.mesh.accumulate=2",
+            "needs 21.2 GiB on each chip of v5e:4x4, which has 15.75; set --config.mesh.gradient_accumulation_steps=2",
         ),
         # What does not compile, though the compiler rounds its size to one that would fit.
-        (14.55, {}, [], "15.75; set --config.mesh.accumulate=2"),
-        (20.0, {}, ["data.batch=16"], "set --config.model.remat=full"),
-        (20.0, {}, ["data.batch=96", "model.remat=full", "mesh.accumulate=2"], "set --config.data.batch=32"),
+        (14.55, {}, [], "15.75; set --config.mesh.gradient_accumulation_steps=2"),
+        (20.0, {}, ["data.batch_size=16"], "set --config.model.remat=full"),
         (
             20.0,
             {},
-            ["data.batch=32", "model.remat=full", "mesh.accumulate=2"],
+            ["data.batch_size=96", "model.remat=full", "mesh.gradient_accumulation_steps=2"],
+            "set --config.data.batch_size=32",
+        ),
+        (
+            20.0,
+            {},
+            ["data.batch_size=32", "model.remat=full", "mesh.gradient_accumulation_steps=2"],
             "has 15.75; take a larger slice, or a smaller model",
         ),
         (1.0, {"parameters": 8 * GiB, "optimizer": 16 * GiB}, [], "set --config.mesh.shard_optimizer=true"),
@@ -504,14 +514,14 @@ def test_what_does_not_fit_ends_with_what_to_change(compiles, capsys, temporarie
 def test_a_remedy_is_not_what_is_set_already(mesh, overrides, remedy):
     phase = a_phase(mesh=dict(zip(AXES, mesh, strict=True)))
     phase["memory"]["parameters"] = 16 * GiB
-    facts = {"batch": 256, "rows": 256, "remat": "none"}
+    facts = {"batch_size": 256, "rows": 256, "remat": "none"}
     said = preflight.advice(facts, phase, settings(*overrides), HERE)
     assert said.endswith(f"parameters and optimizer alone are too large: {remedy}")
 
 
 def test_the_sweep_takes_the_fastest_that_fits(compiles, capsys):
     def answer(overrides, length):
-        batch = int(next(entry for entry in overrides if entry.startswith("data.batch=")).split("=")[1])
+        batch = int(next(entry for entry in overrides if entry.startswith("data.batch_size=")).split("=")[1])
         fits = batch < 1024 or "model.remat=full" in overrides
         split = 1.0 if "mesh.fsdp=1" in overrides else 1.5
         again = 1.3 if "model.remat=full" in overrides else 1.0
@@ -525,10 +535,10 @@ def test_the_sweep_takes_the_fastest_that_fits(compiles, capsys):
     assert main(["preflight", *flags]) == 0
     output = capsys.readouterr().out
     assert "batch 1024, remat none, fsdp 1: does not fit" in output
-    assert "take --config.data.batch=512 --config.model.remat=none --config.mesh.fsdp=1" in output
+    assert "take --config.data.batch_size=512 --config.model.remat=none --config.mesh.fsdp=1" in output
     assert {length for _, length in compiles.asked} == {512}, "at the longest rows"
     tried = [overrides for overrides, _ in compiles.asked]
-    assert not any("model.remat=full" in entry and "data.batch=256" in entry for entry in tried)
+    assert not any("model.remat=full" in entry and "data.batch_size=256" in entry for entry in tried)
     compiles.answer = lambda overrides, length: a_phase(length, 40.0)
     assert main(["preflight", *flags]) == 1
     assert "no trial fits on v5e:4x4" in capsys.readouterr().err

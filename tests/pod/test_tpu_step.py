@@ -35,7 +35,7 @@ def compiled(name: str, topology: str, *overrides: str) -> dict:
 @pytest.fixture(scope="module")
 def base():
     """With four microbatches."""
-    return compiled("base", "v5e:4x4", "data.batch=1024", "mesh.accumulate=4")
+    return compiled("base", "v5e:4x4", "data.batch_size=1024", "mesh.gradient_accumulation_steps=4")
 
 
 def test_base_runs_on_16_chips_with_the_kernel_and_packed_rows(base):
@@ -73,7 +73,12 @@ def test_an_embedder_s_batch_in_parts(tmp_path):
     layout = Layout(encoder, heads=("mlm",), pooler=False)
     shapes = jax.eval_shape(layout.init, jax.random.key(0))
     hub.save(tmp_path, layout, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), TOKENIZER)
-    given = [f"init={tmp_path}", "data.batch=256", "data.max_length=64", "mesh.accumulate=4"]
+    given = [
+        f"init={tmp_path}",
+        "data.batch_size=256",
+        "data.max_length=64",
+        "mesh.gradient_accumulation_steps=4",
+    ]
     N, L, D = 256, 2 * 64, encoder.hidden_size
     spec = str(Path(CONFIG).with_name("embed.py"))
     (phase,) = preflight.compiled(spec, [*given, "model.attention=xla"], slice_of("v5e:2x2"))["phases"]
@@ -93,7 +98,7 @@ def test_an_embedder_s_batch_in_parts(tmp_path):
 
 @pytest.mark.long
 def test_large_fits_on_64_chips():
-    result = compiled("large", "v5e:8x8", "data.batch=256")
+    result = compiled("large", "v5e:8x8", "data.batch_size=256")
     assert result["mesh"]["data"] == 64
     assert "short_attention" in result["kernels"]
     assert sum(result["memory"].values()) < slice_of("v5e:8x8").chip.memory
@@ -112,15 +117,23 @@ def test_other_chips_compile_too(topology):
 
 @pytest.mark.long
 def test_what_cannot_fit_is_refused_with_what_to_change():
-    with pytest.raises(BertJaxError, match=r"needs .* GiB on each chip .* set --config.mesh.accumulate="):
-        preflight.preflight(f"{CONFIG}:large,tpu", [*PACKED, "data.batch=8192"], "v5e:4x4")
+    with pytest.raises(
+        BertJaxError, match=r"needs .* GiB on each chip .* set --config.mesh.gradient_accumulation_steps="
+    ):
+        preflight.preflight(f"{CONFIG}:large,tpu", [*PACKED, "data.batch_size=8192"], "v5e:4x4")
 
 
 @pytest.mark.long
 def test_training_takes_the_program_that_was_checked(tmp_path):
     """What `train` would lower on such devices, with the corpus' task, against what preflight lowers."""
     corpus = make_corpus(tmp_path)
-    overrides = [*PACKED[:1], f"data.corpora={corpus}", "data.lengths=128", "data.shares=1", "data.batch=16"]
+    overrides = [
+        *PACKED[:1],
+        f"data.corpora={corpus}",
+        "data.lengths=128",
+        "data.shares=1",
+        "data.batch_size=16",
+    ]
     script = """
 import json, sys
 from bert_jax import config as configs

@@ -109,7 +109,9 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     given = ["kind=stars", f"init={tmp_path / 'm'}", f"data.train={data}", "data.max_length=16", "epochs=1",
              "data.calibration_share=0.25"]  # fmt: skip
     for n, rate in enumerate((0.5, 1e-9)):
-        assert run.start("configs/classify.py", [*given, f"optimizer.rate={rate}"], str(tmp_path / f"run{n}"))
+        assert run.start(
+            "configs/classify.py", [*given, f"optimizer.learning_rate={rate}"], str(tmp_path / f"run{n}")
+        )
     directories = [tmp_path / f"run{n}" / "model" for n in (0, 1)]
     model = bert_jax.load(directories[0])
     assert isinstance(model.kind, KINDS["stars"]) and model.calibration.kind == "stars"

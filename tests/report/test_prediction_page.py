@@ -370,7 +370,13 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
         for n in range(240)
     ]
     data = write_jsonl(tmp_path / "train.jsonl", rows)
-    given = ["data.max_length=16", "data.calibration_share=0.25", "epochs=1", "data.batch=32", "log.every=2"]
+    given = [
+        "data.max_length=16",
+        "data.calibration_share=0.25",
+        "epochs=1",
+        "data.batch_size=32",
+        "log.every=2",
+    ]
     settings = "configs/classify.py", [f"init={tmp_path / 'm'}", f"data.train={data}", *given]
     foreign = tmp_path / "other" / "report" / "thesis.md"
     foreign.parent.mkdir(parents=True)

@@ -19,7 +19,13 @@ from bert_jax.tasks import load
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 
-SHORT = ("steps=12", "optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "data.calibration_share=0")
+SHORT = (
+    "steps=12",
+    "optimizer.learning_rate=3e-3",
+    "data.max_length=32",
+    "data.batch_size=16",
+    "data.calibration_share=0",
+)
 
 
 def asked(*changes: str):
@@ -36,7 +42,13 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
     assert not needs_one_fold(asked(), task_of(3_000)), "1,000 of each class"
     assert not needs_one_fold(asked(), task_of(999))
     assert not needs_one_fold(asked(), task_of(1_500, text=("a", "pair")))
-    for change in ("method=contrast", "head=kept", "data.folds=0", "patience=2", "checkpoints.best=accuracy"):
+    for change in (
+        "method=contrast",
+        "head=kept",
+        "data.folds=0",
+        "patience=2",
+        "checkpoints.best_metric=accuracy",
+    ):
         assert not needs_one_fold(asked(change), task_of(1_500)), change
     taught = load("configs/distil.py:classifier", ["teacher=model", "data.train=train.csv"])[1]
     assert not needs_one_fold(taught, task_of(1_500)), "a distillation is one run"

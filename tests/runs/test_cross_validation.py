@@ -26,7 +26,13 @@ from tests.support.finetuning_runs import finetune
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
 
-SHORT = ("optimizer.rate=3e-3", "data.max_length=32", "data.batch=16", "log.every=5", "data.rows=padded")
+SHORT = (
+    "optimizer.learning_rate=3e-3",
+    "data.max_length=32",
+    "data.batch_size=16",
+    "log.every=5",
+    "data.rows=padded",
+)
 
 
 @pytest.fixture(scope="module")
@@ -186,25 +192,27 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
     assert all(np.array_equal(a, b) for a, b in zip(fitted.outcomes.raws, again.raws, strict=True))
     for workdir in (fitted.workdir, tmp_path):
         assert not list(workdir.glob("folds/*/*/model")), "what is not needed any more is removed"
-    with pytest.raises(BertJaxError, match="started with other settings: optimizer.rate"):
-        parts.by_runs("finetune", values(), [*overrides, "optimizer.rate=1e-4"], tmp_path, until_the_second)
+    with pytest.raises(BertJaxError, match="started with other settings: optimizer.learning_rate"):
+        parts.by_runs(
+            "finetune", values(), [*overrides, "optimizer.learning_rate=1e-4"], tmp_path, until_the_second
+        )
 
 
 def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeypatch):
     """Though they have fewer texts; else each would compile a step of its own."""
     for module in (epochs_config, finetune_config):  # which the model's narrow states would reach
         monkeypatch.setattr(module, "HIGHEST_RATE", 1.0)
-    overrides = [given for given in opened[-1] if not given.startswith("optimizer.rate")]
+    overrides = [given for given in opened[-1] if not given.startswith("optimizer.learning_rate")]
     module, config = load_task("configs/classify.py", overrides)
     whole, rates = module.open(config), []
 
     def refused(task, data, config, path):
-        rates.append(config.optimizer.rate)
+        rates.append(config.optimizer.learning_rate)
         return False
 
     for method in ("finetune", "contrast"):
         assert Folds(*whole).by_runs(method, values(), overrides, tmp_path, refused) is None
-        rates.append(of_method(method, whole, values(), overrides)[-1].optimizer.rate)
+        rates.append(of_method(method, whole, values(), overrides)[-1].optimizer.learning_rate)
     usual = rates[0]
     assert rates == pytest.approx([usual] * 2 + [usual * 40 / 32] * 2)
 
@@ -307,7 +315,7 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("changes", "count"),
     [((), 5), (("data.folds=0",), 0), (("data.folds=3",), 3), (("data.calibration_share=0.5",), 0),
-     (("patience=2", "checkpoints.best=accuracy"), 0)],
+     (("patience=2", "checkpoints.best_metric=accuracy"), 0)],
 )  # fmt: skip
 def test_a_part_is_held_out_where_that_is_asked_for(opened, changes, count):
     overrides = [override for override in opened[-1] if override != "data.folds=3"]

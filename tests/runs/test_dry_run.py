@@ -71,7 +71,7 @@ def overrides(root, task: str) -> list[str]:
     return [
         begin,
         f"data.train={train}",
-        "data.batch=8",
+        "data.batch_size=8",
         "data.max_length=12",
         "epochs=4",
         *folds,
@@ -160,7 +160,7 @@ def test_folds_seeds_and_no_steps(material, capsys):
     ) in shown(capsys, material, "classify", "data.folds=2")["folds"]
     assert (
         "6, 2 of each setting: lr=1e-05; lr=2e-05;"
-        in (shown(capsys, material, "classify", "seeds=2", "sweep=lr=[1e-5,2e-5,3e-5]")["runs"])
+        in (shown(capsys, material, "classify", "num_seeds=2", "sweep=lr=[1e-5,2e-5,3e-5]")["runs"])
     )
     for task in TASKS.names():
         assert "none: the run measures" in shown(capsys, material, task, "steps=0")["steps"]

@@ -33,8 +33,8 @@ from tests.support.texts import marked_texts, random_texts
 from tests.support.tiny_encoder import ENCODER_CONFIG
 
 KEYS = {
-    "epochs": 1, "report": False, "head": "kept", "optimizer.rate": 3e-3, "log.every": 5,
-    "data": {"max_length": 32, "batch": 8, "folds": 0}, "model": {"dropout": 0, "attention_dropout": 0},
+    "epochs": 1, "report": False, "head": "kept", "optimizer.learning_rate": 3e-3, "log.every": 5,
+    "data": {"max_length": 32, "batch_size": 8, "folds": 0}, "model": {"dropout": 0, "attention_dropout": 0},
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def overrides(begun, **changes) -> list[str]:
     model, train, heldout = begun
     values = {
         "init": model, "data.train": train, "data.heldout": heldout, "epochs": 10, "data.max_length": 32,
-        "data.batch": 8, "data.rows": "padded", "data.calibration_share": 0, "log.every": 100,
+        "data.batch_size": 8, "data.rows": "padded", "data.calibration_share": 0, "log.every": 100,
         "log.evaluate_every": 75, "checkpoints.every": 75,
     } | changes  # fmt: skip
     return [f"{key}={value}" for key, value in values.items()]
@@ -61,7 +61,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
 ):
     shared = []
     monkeypatch.setattr("bert_jax.runs.run.StepCache", lambda: shared.append(StepCache()) or shared[0])
-    asked = overrides(begun, seeds=2, sweep="lr=[5e-3,3.0]")
+    asked = overrides(begun, num_seeds=2, sweep="lr=[5e-3,3.0]")
     assert run.start("configs/classify.py", asked, str(tmp_path / "all"))
     ((_, step, _),) = shared[0].kept
     assert step._cache_size() == 1, "four runs, one shape, one program"
@@ -77,7 +77,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     assert (tmp_path / "all" / "report" / "report.md").exists()
     assert load(tmp_path / "all" / "model").labels == ("bad", "good")
     # The same seed alone is the same run.
-    alone = overrides(begun, seed=1, report=False, **{"optimizer.rate": 5e-3})
+    alone = overrides(begun, seed=1, report=False, **{"optimizer.learning_rate": 5e-3})
     capsys.readouterr()
     run.start("configs/classify.py", alone, str(tmp_path / "alone"))
     assert CONSTANT not in capsys.readouterr().out
@@ -95,7 +95,7 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
         finish(run, finished)
 
     monkeypatch.setattr(loop.Run, "finish", signalled)
-    changes = {"epochs": 0, "steps": 1, "seeds": 2}
+    changes = {"epochs": 0, "steps": 1, "num_seeds": 2}
     assert not run.start("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     said = capsys.readouterr().out
     assert "run 1 of 2" in said and "run 2 of 2" not in said
@@ -107,7 +107,7 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
 
 @pytest.mark.slow
 def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys):
-    given = overrides(begun, report=False, head="kept", epochs=5, **{"optimizer.rate": 0.0})
+    given = overrides(begun, report=False, head="kept", epochs=5, **{"optimizer.learning_rate": 0.0})
     assert run.start("configs/classify.py", given, str(tmp_path / "run"))
     assert CONSTANT in capsys.readouterr().out
 
@@ -149,8 +149,8 @@ def test_the_table_says_that_a_degenerate_run_is_left_out():
 @pytest.mark.parametrize(
     ("swept", "remedy"),
     [
-        ("seed=[1,2,3]", "seed; for several seeds set --config.seeds=N"),
-        ("seeds=[1,2]", "seeds; for several seeds set --config.seeds=N"),
+        ("seed=[1,2,3]", "seed; for several seeds set --config.num_seeds=N"),
+        ("num_seeds=[1,2]", "num_seeds; for several seeds set --config.num_seeds=N"),
         ("lr=[1e-5];sweep=[1]", "sweep; write one sweep of all keys, KEY="),
         ("data.folds=[0,5]", "data.folds; its runs are compared on a validation set"),
     ],
@@ -167,10 +167,13 @@ def test_what_a_sweep_sets_itself_cannot_be_varied(swept, remedy, tmp_path):
     ("changes", "said"),
     [
         ({"sweep": "lr=3e-5"}, 'config key sweep: "lr=3e-5" is not KEY='),
-        ({"sweep": "lr=[3e-5];optimizer.rate=[1e-5]"}, "config key sweep names optimizer.rate twice"),
+        (
+            {"sweep": "lr=[3e-5];optimizer.learning_rate=[1e-5]"},
+            "config key sweep names optimizer.learning_rate twice",
+        ),
         ({"sweep": "lrr=[3e-5]"}, "unknown config key lrr"),
-        ({"sweep": "batch=[8,0]"}, "data.batch must be between 1 and"),
-        ({"seeds": 0}, "seeds must be 1 or more"),
+        ({"sweep": "batch_size=[8,0]"}, "data.batch_size must be between 1 and"),
+        ({"num_seeds": 0}, "num_seeds must be 1 or more"),
     ],
 )
 def test_a_sweep_that_cannot_be_is_said_before_it_begins(begun, tmp_path, changes, said):

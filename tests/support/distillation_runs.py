@@ -18,7 +18,7 @@ def train_teacher(root: Path) -> Path:
 
 def distil_settings(teacher, train, **changes):
     values = {
-        "teacher": teacher, "data.train": train, "epochs": 6, "optimizer.rate": 3e-3, "data.max_length": 32,
-        "data.batch": 16, "log.every": 5, "checkpoints.every": 20, "checkpoints.keep": 9,
+        "teacher": teacher, "data.train": train, "epochs": 6, "optimizer.learning_rate": 3e-3, "data.max_length": 32,
+        "data.batch_size": 16, "log.every": 5, "checkpoints.every": 20, "checkpoints.keep": 9,
     } | changes  # fmt: skip
     return [f"{key}={value}" for key, value in values.items()]

@@ -7,7 +7,7 @@ from bert_jax.training.log import read
 def finetune(task: str, model, workdir, **changes):
     """A run of `configs/TASK.py` on a small scale; gives the metrics of its last evaluation."""
     values = {
-        "init": model, "epochs": 6, "optimizer.rate": 3e-3, "data.max_length": 32, "data.batch": 8,
+        "init": model, "epochs": 6, "optimizer.learning_rate": 3e-3, "data.max_length": 32, "data.batch_size": 8,
         "model.dropout": 0, "model.attention_dropout": 0, "log.every": 5, "data.rows": "padded", "report": False,
         "data.folds": 0, "head": "kept",
     } | changes  # fmt: skip

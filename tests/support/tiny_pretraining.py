@@ -58,8 +58,8 @@ def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretr
         vocab_size=len(ENTRIES), hidden_size=32, layers=layers, heads=4, feed_forward=64, max_positions=24
     )
     values = {
-        "rate": 3e-3,
-        "warmup": 5,
+        "learning_rate": 3e-3,
+        "warmup_steps": 5,
         "checkpoint_every": 5,
         "log_every": 2,
         "log_evaluate_every": 10,

@@ -18,10 +18,10 @@ from tests.support.tiny_pretraining import Batches, tiny_pretraining
 STEPS = 30
 MESHES = {
     "one device": (1, {}),
-    "one device, 4 microbatches": (1, {"accumulate": 4}),
-    "data 8, 4 microbatches": (8, {"accumulate": 4}),
+    "one device, 4 microbatches": (1, {"gradient_accumulation_steps": 4}),
+    "data 8, 4 microbatches": (8, {"gradient_accumulation_steps": 4}),
     "fsdp 8": (8, {"data": 1, "fsdp": 8}),
-    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
+    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "gradient_accumulation_steps": 4}),
     "data 8, in parts": (8, {"shard_optimizer": True}),
 }
 FAMILIES = {

@@ -26,13 +26,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.pod]
 STEPS = 20
 MESHES = {
     "one device": (1, {}),
-    "one device, 4 microbatches": (1, {"accumulate": 4}),
+    "one device, 4 microbatches": (1, {"gradient_accumulation_steps": 4}),
     "data 8": (8, {}),
-    "data 8, 4 microbatches": (8, {"accumulate": 4}),
+    "data 8, 4 microbatches": (8, {"gradient_accumulation_steps": 4}),
     "data 8, in parts": (8, {"shard_optimizer": True}),
     "fsdp 8": (8, {"data": 1, "fsdp": 8}),
     "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
-    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
+    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "gradient_accumulation_steps": 4}),
 }
 STUDENTS = {
     "distilbert": {"layers": 2},
@@ -80,11 +80,11 @@ def test_every_mesh_gives_the_same_student_of_a_classifier(teacher_path, tmp_pat
     train = write_texts_csv(tmp_path / "texts.csv", marked_texts(200, 3))
     begin = teacher_path.parents[1] / "begin"  # which has learnt nothing yet
     given = distil_settings(
-        teacher_path, train, init=begin, **{"data.batch": 32, "model.dropout": 0.1, "log.every": 1}
+        teacher_path, train, init=begin, **{"data.batch_size": 32, "model.dropout": 0.1, "log.every": 1}
     )
     meshes = {
         "one device": (1, []),
-        "one device, 4 parts": (1, ["accumulate=4"]),
+        "one device, 4 parts": (1, ["gradient_accumulation_steps=4"]),
         "data 8": (8, ["data=8"]),
         "fsdp 8": (8, ["fsdp=8"]),
         "2 x 2 x 2": (8, ["fsdp=2", "tensor=2"]),

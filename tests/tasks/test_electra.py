@@ -255,8 +255,8 @@ def test_draws_follow_rows_and_key():
 
 
 QUICK = {
-    "steps": 6, "checkpoints.every": 3, "log.every": 2, "log.evaluate_every": 3, "log.evaluate_batches": 2,
-    "optimizer.warmup": 2, "data.lengths": 24, "data.batch": 8, "data.plans": 1, "model.layers": 1,
+    "steps": 6, "checkpoints.every": 3, "log.every": 2, "log.evaluate_every": 3, "log.max_eval_batches": 2,
+    "optimizer.warmup_steps": 2, "data.lengths": 24, "data.batch_size": 8, "data.plans": 1, "model.layers": 1,
     "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "model.embedding_size": 16,
     "generator.width": 0.5,
 }  # fmt: skip
@@ -382,7 +382,7 @@ def test_recipes_have_the_published_sizes(size):
         (model.hidden_size, model.layers, model.embedding_width)
         for model in (layout.config for layout in task.layouts.values())
     ]
-    run = (config.steps, config.data.batch, config.optimizer.rate)
+    run = (config.steps, config.data.batch_size, config.optimizer.learning_rate)
     assert (*sizes, task.generator.config.heads, *run) == PUBLISHED[size]
     assert task.weight == 50 and task.disentangled == size.startswith("deberta")
 

@@ -43,7 +43,7 @@ from tests.support.texts import random_texts
 
 
 def gradient_of(task, data, config, accumulate: int = 1):
-    config = replace(config, mesh=replace(config.mesh, accumulate=accumulate))
+    config = replace(config, mesh=replace(config.mesh, gradient_accumulation_steps=accumulate))
     mesh = make_mesh(config.mesh, jax.devices()[:1])
     params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
     shardings = shardings_of(abstract_state(task, config, mesh)).params
@@ -60,7 +60,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_
     task, data, config = open_embed_task(
         encoder_path,
         write_jsonl(tmp_path / "pairs.jsonl", rows),
-        "data.batch=24",
+        "data.batch_size=24",
         "data.rows=bucketed",
         "model.dropout=0.1",
         f"loss.learn_scale={loss == 'multiple_negatives'}",
@@ -80,7 +80,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_
 @pytest.mark.long
 def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(520))
-    given = ("data.batch=448", "data.rows=bucketed", "model.dropout=0.1", "model.attention_dropout=0.1")
+    given = ("data.batch_size=448", "data.rows=bucketed", "model.dropout=0.1", "model.attention_dropout=0.1")
     task, data, config = open_embed_task(encoder_path, train, *given)
     whole, gradients, _ = gradient_of(task, data, config)
     for chunk in (1, 7, 64):
@@ -104,7 +104,7 @@ def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, encoder_p
     rows = [row | {"worse": row["question"][:2], "score": scores} for row in random_pairs(12)]
     train = write_jsonl(tmp_path / "train.jsonl", rows)
     task, data, config = open_embed_task(
-        encoder_path, train, f"loss.name={loss}", "data.batch=8", "data.rows=bucketed"
+        encoder_path, train, f"loss.name={loss}", "data.batch_size=8", "data.rows=bucketed"
     )
     value, _, batch = gradient_of(task, data, config)
     assert np.isfinite(value) and value > 0
@@ -122,7 +122,7 @@ def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, 
     for layout in ("packed", "bucketed"):
         still = ("model.dropout=0.0", "model.attention_dropout=0.0", "loss.sizes=(32,8)")
         task, data, config = open_embed_task(
-            encoder_path, train, "data.batch=24", f"data.rows={layout}", *still
+            encoder_path, train, "data.batch_size=24", f"data.rows={layout}", *still
         )
         loss, gradients, batch = gradient_of(task, data, config)
         shapes.add(batch["tokens"].shape[0])
@@ -137,9 +137,9 @@ def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, 
 def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, capsys):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(300))
     overrides = [
-        f"init={encoder_path}", f"data.train={train}", "data.max_length=24", "epochs=12", "optimizer.rate=1e-3",
-        "prompts.query=w1 ", "data.columns.texts=question,answer", "model.pooling=weighted_mean",
-        "data.batch=30", "model.dropout=0.0", "model.dimensions=24",
+        f"init={encoder_path}", f"data.train={train}", "data.max_length=24", "epochs=12",
+        "optimizer.learning_rate=1e-3", "prompts.query=w1 ", "data.columns.texts=question,answer",
+        "model.pooling=weighted_mean", "data.batch_size=30", "model.dropout=0.0", "model.dimensions=24",
     ]  # fmt: skip
     assert start(EMBED_CONFIG, overrides, str(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
@@ -178,8 +178,8 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60))
     overrides = [
         f"init={encoder_path}", f"data.train={train}", "data.max_length=24", "steps=12",
-        "data.batch=16", "mesh.accumulate=2", "model.dropout=0.1", "checkpoints.every=4", "checkpoints.keep=9",
-        "log.evaluate_every=4", "loss.learn_scale=True",
+        "data.batch_size=16", "mesh.gradient_accumulation_steps=2", "model.dropout=0.1", "checkpoints.every=4",
+        "checkpoints.keep=9", "log.evaluate_every=4", "loss.learn_scale=True",
     ]  # fmt: skip
     weights = []
     for run in ("whole", "cut"):
@@ -200,7 +200,12 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
 def test_a_batch_has_what_its_teacher_gives(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(20))
     for loss, count in (("guided", 2), ("teacher_vectors", 1)):
-        given = (f"loss.name={loss}", f"loss.teacher={encoder_path}", "data.batch=6", "data.rows=bucketed")
+        given = (
+            f"loss.name={loss}",
+            f"loss.teacher={encoder_path}",
+            "data.batch_size=6",
+            "data.rows=bucketed",
+        )
         task, data, _ = open_embed_task(encoder_path, train, *given)
         (batch,) = data.batches(0, 1, 0, 1)
         taught = task.in_groups({"vectors": np.zeros((12, 1))}, batch)[1]["teacher"]
@@ -218,7 +223,7 @@ def test_each_step_is_of_one_of_several_files(encoder_path, tmp_path, capsys):
 
     def steps_of_second(*overrides) -> int:
         task, data, config = open_embed_task(
-            encoder_path, ",".join(names), "data.batch=5", "steps=40", *overrides
+            encoder_path, ",".join(names), "data.batch_size=5", "steps=40", *overrides
         )
         seen = []
         for step in range(40):
@@ -267,7 +272,7 @@ def test_a_model_with_prompts_is_trained_with_them(encoder_path, tmp_path):
     sentence_transformers.write(begun, embedder, 32)
 
     def first_words(*overrides):
-        task, data, _ = open_embed_task(begun, train, "data.batch=4", *overrides)
+        task, data, _ = open_embed_task(begun, train, "data.batch_size=4", *overrides)
         shown = [texts_of(group, data.tokenizer) for group in groups_of(task, data, 0)]
         return task.embedder, [{text.split()[1] for text in column} for column in zip(*shown, strict=True)]
 
@@ -284,7 +289,7 @@ def test_a_model_that_lower_cases_is_trained_so(encoder_path, tmp_path):
     capitals = [{name: text.upper() for name, text in row.items()} for row in rows]
 
     def learnt(rows) -> list[list[int]]:
-        _, data, _ = open_embed_task(begun, write_jsonl(tmp_path / "pairs.jsonl", rows), "data.batch=4")
+        _, data, _ = open_embed_task(begun, write_jsonl(tmp_path / "pairs.jsonl", rows), "data.batch_size=4")
         return [piece.encoding.ids for piece in data.train]
 
     assert learnt(capitals) == learnt(rows)
@@ -393,7 +398,7 @@ def test_texts_that_would_find_themselves_are_not_asked():
 def test_single_texts_are_not_measured(encoder_path, tmp_path, capsys):
     rows = [{"text": text} for text in random_texts(40, (3, 6), 0)]
     _, data, config = open_embed_task(encoder_path, write_jsonl(tmp_path / "single.jsonl", rows))
-    assert not data.held and config.checkpoints.best == ""
+    assert not data.held and config.checkpoints.best_metric == ""
     assert "there is no validation during training" in capsys.readouterr().out
 
 
@@ -500,7 +505,7 @@ def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(encoder_path,
         f"init={encoder_path}",
         f"data.train={train}",
         f"data.heldout={heldout}",
-        "data.batch=4",
+        "data.batch_size=4",
         "data.max_length=8",
     ]
     shown = inspect_run(EMBED_CONFIG, overrides, 0, 9)

@@ -14,12 +14,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 STEPS = 50
 RUNS = {
-    "one device": (1, ["accumulate=1"]),
-    "one device, 4 parts": (1, ["accumulate=4"]),
+    "one device": (1, ["gradient_accumulation_steps=1"]),
+    "one device, 4 parts": (1, ["gradient_accumulation_steps=4"]),
     "data 8": (8, ["data=8"]),
-    "data 8, 2 parts": (8, ["data=8", "accumulate=2"]),
+    "data 8, 2 parts": (8, ["data=8", "gradient_accumulation_steps=2"]),
     "fsdp 8": (8, ["fsdp=8"]),
-    "2 x 2 x 2, 4 parts": (8, ["fsdp=2", "tensor=2", "accumulate=4"]),
+    "2 x 2 x 2, 4 parts": (8, ["fsdp=2", "tensor=2", "gradient_accumulation_steps=4"]),
 }
 
 
@@ -27,8 +27,9 @@ RUNS = {
 def test_every_mesh_gives_the_same_curve(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(400))
     settings = [
-        f"init={encoder_path}", f"data.train={train}", "data.max_length=24", f"steps={STEPS}", "optimizer.rate=1e-3",
-        "data.batch=64", "data.rows=bucketed", "model.dropout=0.1", "log.every=1", "log.evaluate_every=25",
+        f"init={encoder_path}", f"data.train={train}", "data.max_length=24", f"steps={STEPS}",
+        "optimizer.learning_rate=1e-3", "data.batch_size=64", "data.rows=bucketed", "model.dropout=0.1", "log.every=1",
+        "log.evaluate_every=25",
     ]  # fmt: skip
     curves = {}
     for name, (devices, mesh) in RUNS.items():

@@ -133,13 +133,20 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(encoder_path, tmp_path):
     rows = [{"query": f"w{n}", "documents": [next(documents) for _ in range(1 + n % 5)]} for n in range(24)]
     rows = [row | {"labels": [float(k == 0) for k in range(len(row["documents"]))]} for row in rows]
     train = write_jsonl(tmp_path / "t.jsonl", rows)
-    given = ("data.batch=16", "loss.name=lambda_rank", f"data.heldout={train}", "data.calibration_share=0.0")
+    given = (
+        "data.batch_size=16",
+        "loss.name=lambda_rank",
+        f"data.heldout={train}",
+        "data.calibration_share=0.0",
+    )
     task, data, config = open_task(encoder_path, train, *given)
     params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
     (batch,) = data.batches(0, 1, 0, 1)
     found = []
     for count in (1, 4):
-        parted = dataclasses.replace(config, mesh=dataclasses.replace(config.mesh, accumulate=count))
+        parted = dataclasses.replace(
+            config, mesh=dataclasses.replace(config.mesh, gradient_accumulation_steps=count)
+        )
         mesh = make_mesh(parted.mesh, jax.devices()[:1])
         gradient = make_gradient(task, parted, mesh, shardings_of(abstract_state(task, parted, mesh)).params)
         found.append(
@@ -171,7 +178,7 @@ def trained(encoder_path, tmp_path_factory):
     train, heldout = (write_jsonl(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40)))
     settings = {
         "init": encoder_path, "data.train": train, "data.heldout": heldout, "data.max_length": 32, "epochs": 12,
-        "data.calibration_share": 0.15, "optimizer.rate": 3e-3,
+        "data.calibration_share": 0.15, "optimizer.learning_rate": 3e-3,
     }  # fmt: skip
     assert start(CONFIG, [f"{key}={value}" for key, value in settings.items()], str(root / "run"))
     return root

@@ -132,7 +132,9 @@ def test_a_finished_run_started_again_changes_nothing(whole, copied, capsys):
 
 
 def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
-    _, config = tiny_pretraining(checkpoint_keep=2, checkpoint_keep_every=20, checkpoint_best="mlm_loss")
+    _, config = tiny_pretraining(
+        checkpoint_keep=2, checkpoint_keep_every=20, checkpoint_best_metric="mlm_loss"
+    )
     checkpoints = Checkpoints(tmp_path, config.checkpoints)
     for step, loss in zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True):
         checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": {"mlm_loss": loss}})
@@ -142,7 +144,7 @@ def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
 
 
 def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
-    task, config = tiny_pretraining(checkpoint_keep=9, checkpoint_best="accuracy")
+    task, config = tiny_pretraining(checkpoint_keep=9, checkpoint_best_metric="accuracy")
     checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
     run = Run(task, Batches(), config, Workdir(tmp_path), None, None)
     for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
@@ -162,7 +164,9 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
         return {"accuracy": accuracies.get(run.step, 0.0)}
 
     monkeypatch.setattr(Run, "measure", measure)
-    task, config = tiny_pretraining(log_evaluate_every=5, checkpoint_keep=9, checkpoint_best="accuracy")
+    task, config = tiny_pretraining(
+        log_evaluate_every=5, checkpoint_keep=9, checkpoint_best_metric="accuracy"
+    )
     assert train(task, Batches(), config, tmp_path)
     said = "".join(capsys.readouterr())
     assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
@@ -217,7 +221,7 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
             batch["weight"][:] = np.inf
         return batch
 
-    task, config = tiny_pretraining(bad_steps=3)
+    task, config = tiny_pretraining(max_nonfinite_steps=3)
     with pytest.raises(
         NotFinite, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
     ):
@@ -233,7 +237,7 @@ def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
     run = Run(task, Batches(), config, Workdir(tmp_path), None, None)
     run.log = Log(tmp_path, run.workdir.metrics, 0, 20, False)
     measured = {"losses": {"mlm_loss": (6.0, 2.0)}, "scores": {"mlm_accuracy": (1.0, 2.0)}, "tokens": 9}
-    measured |= {"rate": 0.1, "gradient_norm": np.nan, "discarded": 2}
+    measured |= {"learning_rate": 0.1, "gradient_norm": np.nan, "discarded": 2}
     for step in (2, 4):
         run.write_line(measured, step)
         run.window.add(measured)
@@ -252,12 +256,12 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
             batch["target_weight"][3, 0] = np.nan
         return batch
 
-    task, config = tiny_pretraining(checkpoint_best="mlm_loss")
+    task, config = tiny_pretraining(checkpoint_best_metric="mlm_loss")
     with pytest.raises(NotFinite) as error:
         train(task, Batches(plant=plant), config, tmp_path)
     assert str(error.value) == (
         "validation batch 1 (counted from 0): mlm_loss is nan at step 10; look at its examples; if they are good, "
-        "start again with a lower --config.optimizer.rate"
+        "start again with a lower --config.optimizer.learning_rate"
     )
     assert not [line for line in lines(tmp_path) if line["kind"] == "heldout"], "nothing is chosen by it"
 
@@ -279,12 +283,14 @@ def test_a_run_outlives_its_terminal_until_it_is_told(tmp_path, monkeypatch, num
 
 def test_a_run_does_not_go_on_with_other_settings(copied, capsys):
     with pytest.raises(BertJaxError) as error:
-        again(copied, capsys, rate=5e-3, warmup=6)
+        again(copied, capsys, learning_rate=5e-3, warmup_steps=6)
     assert (
-        "was started with other settings: optimizer.rate was 0.003 and is 0.005; optimizer.warmup was 5 and is 6"
-        in str(error.value)
+        "was started with other settings: optimizer.learning_rate was 0.003 and is 0.005; "
+        "optimizer.warmup_steps was 5 and is 6" in str(error.value)
     )
-    assert "finished, at step 20" in again(copied, capsys, log_every=7, accumulate=2), "these may change"
+    assert "finished, at step 20" in again(copied, capsys, log_every=7, gradient_accumulation_steps=2), (
+        "these may change"
+    )
 
 
 def test_a_run_of_another_version_is_refused_with_the_way_out(copied, capsys):

@@ -36,19 +36,24 @@ def rates(steps, **changes):
 
 
 def test_schedules():
-    linear = rates(100, warmup=10)
+    linear = rates(100, warmup_steps=10)
     np.testing.assert_allclose(linear[:10], np.arange(1, 11) * 0.2, rtol=1e-6)
     np.testing.assert_allclose(linear[10:], 2 * np.arange(90, -1, -1) / 90, atol=1e-6)
-    cosine = rates(100, warmup=10, schedule="cosine")
+    cosine = rates(100, warmup_steps=10, schedule="cosine")
     np.testing.assert_allclose(cosine[10:], 1 + np.cos(np.pi * np.arange(91) / 90), atol=1e-6)
-    stable = rates(100, warmup=10, schedule="warmup_stable_decay", decay_share=0.2)
+    stable = rates(100, warmup_steps=10, schedule="warmup_stable_decay", decay_ratio=0.2)
     np.testing.assert_allclose(stable[9:81], 2, rtol=1e-6)
     np.testing.assert_allclose(stable[80:], 2 * np.arange(20, -1, -1) / 20, atol=1e-6)
 
 
 def test_a_share_of_the_steps_warms_up():
-    np.testing.assert_allclose(rates(50, warmup=0, warmup_share=0.1), rates(50, warmup=5))
-    np.testing.assert_allclose(rates(20, warmup=10, warmup_share=0.01), rates(20, warmup=0))
+    np.testing.assert_allclose(rates(50, warmup_steps=0.1), rates(50, warmup_steps=5))
+    np.testing.assert_allclose(rates(20, warmup_steps=0.01), rates(20, warmup_steps=0))
+    assert [OptimizerConfig(warmup_steps=steps).warmup_of(20) for steps in (0, 0.5, 1, 20)] == [0, 10, 1, 20]
+    with pytest.raises(
+        BertJaxError, match="warmup_steps is 1.5; give a whole number of steps, or a number below 1"
+    ):
+        OptimizerConfig(warmup_steps=1.5)
 
 
 def first_update(**changes):
@@ -76,7 +81,7 @@ def test_layers_further_down_learn_slower():
 
 @pytest.mark.slow
 def test_frozen_layers_keep_their_values_and_do_not_count_for_clipping():
-    frozen = first_update(frozen_layers=1, clip=1e-3, epsilon=1.0)
+    frozen = first_update(frozen_layers=1, max_grad_norm=1e-3, epsilon=1.0)
     params = named(jax.eval_shape(lambda: fresh_params(*tiny_pretraining(layers=3))))
     free = 0
     for name, update in frozen.items():
@@ -96,7 +101,7 @@ def test_the_rate_equals_that_of_transformers():
     transformers = pytest.importorskip("transformers")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
     theirs = transformers.get_linear_schedule_with_warmup(optimizer, 10, 100)
-    ours = rates(100, warmup=10)
+    ours = rates(100, warmup_steps=10)
     for step in range(100):
         optimizer.step()
         theirs.step()
@@ -271,7 +276,7 @@ def test_meshes_and_batches_that_do_not_divide_name_what_does():
     mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
     with pytest.raises(
         BertJaxError,
-        match=r"a step of 30 rows .* 8 data shards in 2 microbatches; set --config.data.batch=16 or 32",
+        match=r"a step of 30 rows .* 8 data shards in 2 microbatches; set --config.data.batch_size=16 or 32",
     ):
         check_batch(30, mesh, 2)
     check_batch(32, mesh, 2)

@@ -32,8 +32,8 @@ def theirs(directory, data, config):
         {"params": [names[name] for name in flat], "weight_decay": 0.0},
     ]
     betas = config.beta1, config.beta2
-    optimizer = torch.optim.AdamW(groups, lr=config.rate, betas=betas, eps=config.epsilon)
-    rise = lambda step: min((step + 1) / config.warmup, (STEPS - step) / (STEPS - config.warmup))  # noqa: E731
+    optimizer = torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.epsilon)
+    rise = lambda step: min((step + 1) / config.warmup_steps, (STEPS - step) / (STEPS - config.warmup_steps))  # noqa: E731
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rise)
     losses = []
     for batch in data.batches(0, STEPS, 0, 1):
@@ -43,7 +43,7 @@ def theirs(directory, data, config):
         ).loss
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config.max_grad_norm)
         optimizer.step()
         schedule.step()
         losses.append(loss.item())
@@ -52,7 +52,7 @@ def theirs(directory, data, config):
 
 @pytest.mark.long
 def test_two_hundred_steps_are_those_of_transformers(tmp_path):
-    task, config = tiny_pretraining(STEPS, layers=2, warmup=20)
+    task, config = tiny_pretraining(STEPS, layers=2, warmup_steps=20)
     quiet = task.layout.config.replace(dropout=0.0, attention_dropout=0.0)
     task = dataclasses.replace(task, layout=dataclasses.replace(task.layout, config=quiet))
     data, mesh = Batches(rows=8), make_mesh(config.mesh)

@@ -45,7 +45,7 @@ class Distilling(Task):
 
 def distilling(seed: int, **changes):
     task, config = tiny_pretraining(
-        STEPS, checkpoint_every=STEPS, rate=1e-2, warmup=1, log_every=1, **changes
+        STEPS, checkpoint_every=STEPS, learning_rate=1e-2, warmup_steps=1, log_every=1, **changes
     )
     student = Layout(task.layout.config, pooler=False)
     teacher = Layout(student.config.replace(layers=2), pooler=False)

@@ -161,7 +161,9 @@ def main() -> None:
     for process, name, accumulate in TAKEN:
         if process == sys.argv[1]:
             devices, changes = MESHES[name]
-            results[f"{name}, {accumulate}"] = by_step(devices, accumulate=accumulate, **changes)
+            results[f"{name}, {accumulate}"] = by_step(
+                devices, gradient_accumulation_steps=accumulate, **changes
+            )
     for process, name in EVALUATED:
         if process == sys.argv[1]:
             results[f"{name}, evaluation"] = by_evaluation(MESHES[name][0], **MESHES[name][1])

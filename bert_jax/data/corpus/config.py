@@ -23,7 +23,7 @@ class DataConfig:
     # exponent of a corpus's number of tokens; below 1, small corpora (rare languages) are seen more often; XLM-R: 0.3
     alpha: Annotated[float, Range(0, 10)] = 1.0
 
-    batch: Annotated[int, Range(1, 1 << 20)] = 256  # rows per step, over all hosts
+    batch_size: Annotated[int, Range(1, 1 << 20)] = 256  # rows per step, over all hosts
     # tokens per row, one length for each phase of the run
     lengths: Annotated[tuple[int, ...], Range(8, LONGEST)] = (128, 512)
     shares: Annotated[tuple[float, ...], Above] = (

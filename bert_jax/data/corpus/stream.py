@@ -99,8 +99,8 @@ class Stream:
         rows = self._rows_of(host_index, host_count)
         masking = tf.function(self._masking(length), autograph=False)
         tokens = [corpus.heldout.tokens for corpus in self.corpora]
-        for first in range(0, len(table), self.config.batch):
-            numbers = np.arange(first, first + self.config.batch)[rows]
+        for first in range(0, len(table), self.config.batch_size):
+            numbers = np.arange(first, first + self.config.batch_size)[rows]
             real, here = numbers < len(table), np.minimum(numbers, len(table) - 1)
             batch = {
                 name: value * real.reshape(-1, *[1] * (value.ndim - 1)).astype(value.dtype)
@@ -171,18 +171,20 @@ class Stream:
         return {name: batch[name] for name in self.config.features(1, batch["tokens"].shape[1])}
 
     def _rows_of(self, host_index: int, host_count: int) -> slice:
-        if self.config.batch % host_count:
-            batch = self.config.batch
-            raise BertJaxError(f"data.batch is {batch}; {host_count} hosts need a multiple of {host_count}")
-        share = self.config.batch // host_count
+        if self.config.batch_size % host_count:
+            batch = self.config.batch_size
+            raise BertJaxError(
+                f"data.batch_size is {batch}; {host_count} hosts need a multiple of {host_count}"
+            )
+        share = self.config.batch_size // host_count
         return slice(host_index * share, (host_index + 1) * share)
 
     def _check_size(self, length: int) -> None:
         examples = [len(self._plan(c, length, 0)) for c in range(len(self.corpora))]
-        if len(examples) == 1 and examples[0] < self.config.batch:
+        if len(examples) == 1 and examples[0] < self.config.batch_size:
             raise BertJaxError(
                 f"{self.corpora[0].name} gives {examples[0]} examples of length {length}, fewer than a batch of "
-                f"{self.config.batch}; set --config.data.batch={examples[0]} or less, or prepare more text"
+                f"{self.config.batch_size}; set --config.data.batch_size={examples[0]} or less, or prepare more text"
             )
 
     def _masking(self, length: int) -> Masking:
@@ -190,8 +192,8 @@ class Stream:
 
     def _examples(self, step: int, rows: slice) -> np.ndarray:
         """Return the indices of a step's examples within its phase."""
-        first = (step - self.phase(step).first) * self.config.batch
-        return np.arange(first, first + self.config.batch)[rows]
+        first = (step - self.phase(step).first) * self.config.batch_size
+        return np.arange(first, first + self.config.batch_size)[rows]
 
     def _unmasked(self, step: int, length: int, rows: slice) -> tuple[Batch, np.ndarray]:
         owner, plan, turn, example = self._locate(length, self._examples(step, rows))

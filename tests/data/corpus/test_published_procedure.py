@@ -57,7 +57,7 @@ def theirs():
 
 def ours(corpus, **changes) -> dict[str, np.ndarray]:
     """The same statistics of one pass of the stream."""
-    config = DataConfig(corpora=(str(corpus),), batch=512, lengths=(LENGTH,), shares=(1.0,), **changes)
+    config = DataConfig(corpora=(str(corpus),), batch_size=512, lengths=(LENGTH,), shares=(1.0,), **changes)
     stream = Stream(config, seed=0, steps=10)
     seen = {name: [] for name in ("a", "b", "label", "targets", "fate", "random")}
     for batch in stream.batches(0, EXAMPLES // 512):

@@ -42,7 +42,7 @@ def corpus(tmp_path_factory):
 
 
 def opened(corpus, threads=None, seed=0, steps=1_200_000, **changes) -> Stream:
-    settings = {"batch": BATCH, "lengths": (64, 128), "plans": 3} | changes
+    settings = {"batch_size": BATCH, "lengths": (64, 128), "plans": 3} | changes
     return Stream(DataConfig(corpora=(str(corpus),), **settings), seed, steps, threads)
 
 
@@ -218,7 +218,7 @@ def restored(batch, row) -> np.ndarray:
 def test_whole_words_are_never_split_and_fill_the_count(corpus):
     """Each row against the published rule: words in random order, one that no longer fits is passed over."""
     continues = {i for i, entry in enumerate(ENTRIES) if entry.startswith("##")}
-    batch = opened(corpus, unit="word", batch=256).batch(0)
+    batch = opened(corpus, unit="word", batch_size=256).batch(0)
     exact = 0
     for i in range(256):
         row = restored(batch, i)
@@ -256,7 +256,13 @@ def test_word_groups_are_taken_as_the_published_loop_takes_them():
 def test_span_lengths_follow_their_distribution(corpus):
     """Lengths in words drawn in proportion to 1, 1/2, 1/3: seen in the drawn spans, and in what is masked."""
     stream = opened(
-        corpus, unit="span", lengths=(512,), shares=(1.0,), batch=64, rate=0.05, examples="full_sentences"
+        corpus,
+        unit="span",
+        lengths=(512,),
+        shares=(1.0,),
+        batch_size=64,
+        rate=0.05,
+        examples="full_sentences",
     )
     drawn = np.zeros(5)
     masker = Masking(stream.config, 512, stream.tokenizer.special, stream.continues)
@@ -325,7 +331,7 @@ def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
 
     def share(**changes):
         both = DataConfig(
-            corpora=(str(corpus), str(tmp_path / "small")), batch=BATCH, lengths=(64, 128), **changes
+            corpora=(str(corpus), str(tmp_path / "small")), batch_size=BATCH, lengths=(64, 128), **changes
         )
         stream = Stream(both, 0, 100)
         facts = [fact["corpus"] for step in range(100) for fact in stream.facts(step)]
@@ -349,7 +355,7 @@ def test_another_tokenizers_corpus_is_refused(corpus, tmp_path):
 
 def test_a_corpus_smaller_than_a_batch_is_refused(corpus):
     with pytest.raises(BertJaxError, match=r"examples of length 64, fewer than a batch of 100000"):
-        opened(corpus, batch=100_000).batch(0)
+        opened(corpus, batch_size=100_000).batch(0)
 
 
 def test_a_batch_that_hosts_cannot_share_is_refused(corpus):

@@ -128,14 +128,16 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     ours = [line["classify_loss"] for line in read(tmp_path / "run/metrics.jsonl") if line["kind"] == "train"]
 
     values = json.loads((tmp_path / "run/run.json").read_text())["config"]
-    overrides = [f"{key}={values[key]}" for key in ("init", "epochs", "optimizer.rate", "data.batch")]
+    overrides = [
+        f"{key}={values[key]}" for key in ("init", "epochs", "optimizer.learning_rate", "data.batch_size")
+    ]
     overrides += [f"data.train={train}", "data.max_length=32", f"data.heldout={tmp_path / 'dev.csv'}"]
     module, config = load_task("configs/classify.py", overrides)
     task, data, config = module.open(config)
     theirs = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
     updates, losses = Updates(torch, theirs.model, config.optimizer, config.steps), []
     theirs.model.eval()  # without dropout
-    for numbers in shuffled(len(data.train), config.steps * config.data.batch, config.seed).reshape(
+    for numbers in shuffled(len(data.train), config.steps * config.data.batch_size, config.seed).reshape(
         config.steps, -1
     ):
         batch = [data.train[i] for i in numbers]
