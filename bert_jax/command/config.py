@@ -100,7 +100,8 @@ def described(key: dict, name: str) -> Iterator[str]:
     indent = " " * (NAME + VALUE + 5)
     first, *others = wrapped(meaning, indent)
     head = f"  {name:<{NAME}} {sign}"
-    if len(value) > VALUE:  # such as a path or a list; its meaning starts on the next line
+    # The meaning starts on the next line after a long name, or a long value such as a path or a list.
+    if len(name) > NAME or len(value) > VALUE:
         yield head + tinted(value, colour)
         yield first
     else:

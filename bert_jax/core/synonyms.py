@@ -124,19 +124,24 @@ SYNONYMS = {name: keys.split() for keys, names in MEANINGS.items() for name in n
 def hint_for(key: str, known: Sequence[str], siblings: Sequence[str]) -> str:
     """Return a hint for an unknown key: the `known` keys that it probably means, else its `siblings`.
 
-    In this order: a key to which another library gives this name; a key with nearly the same spelling; a key of this
-    name in another section; a key whose last part is spelt nearly so; a key all of whose words occur in the name.
+    In this order: a key to which another library gives this name; a key of the same section that has the name as a
+    word; a key with nearly the same spelling; a key of this name in another section; one that has the name as a word; a
+    key whose last part is spelt nearly so; a key all of whose words occur in the name.
 
     >>> hint_for("lr", ["data.mlm_probability", "optimizer.learning_rate"], [])
     'did you mean "optimizer.learning_rate"?'
     """
-    name = key.rpartition(".")[2].replace("-", "_").lower()
+    section, _, name = key.rpartition(".")
+    name = name.replace("-", "_").lower()
     last = {known_key: known_key.rpartition(".")[2] for known_key in known}
     close_names = difflib.get_close_matches(name[:80], last.values(), n=1, cutoff=CLOSE)
+    having = [known_key for known_key in known if name in last[known_key].split("_")]
     ways = (
         proposals(name, known),
+        [known_key for known_key in having if known_key.rpartition(".")[0] == section],
         difflib.get_close_matches(key[:80], known, n=1, cutoff=VERY_CLOSE),
         [known_key for known_key in known if last[known_key] == name],
+        having,
         [known_key for known_key in known if last[known_key] in close_names],
         [known_key for known_key in known if set(last[known_key].split("_")) <= set(name.split("_"))],
     )

@@ -33,9 +33,15 @@ def told(capsys, corpus, workdir, *flags) -> str:
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("optimizer.rat=1", 'unknown config key optimizer.rat; did you mean "optimizer.learning_rate"?'),
-        ("optimiser.rate=1", 'unknown config key optimiser.rate; did you mean "optimizer.learning_rate"?'),
-        ("rate=1", 'unknown config key rate; did you mean "optimizer.learning_rate" or "data.rate"?'),
+        (
+            "optimizer.learning_rat=1",
+            'unknown config key optimizer.learning_rat; did you mean "optimizer.learning_rate"?',
+        ),
+        (
+            "optimiser.learning_rate=1",
+            'unknown config key optimiser.learning_rate; did you mean "optimizer.learning_rate"?',
+        ),
+        ("rate=1", 'unknown config key rate; did you mean "data.rate"?'),
         ("mesh.data=x", "mesh.data"),
         ("optimizer.name=lion", "config key optimizer.name cannot be 'lion'; known: adam, lamb"),
         ("task=pretrian", 'no task "pretrian"; did you mean "pretrain"?'),
@@ -58,10 +64,10 @@ def test_wrong_settings(flag, said, capsys, corpus, tmp_path):
 
 def test_a_key_of_the_file_that_nothing_reads(capsys, corpus, tmp_path):
     path = tmp_path / "config.py"
-    path.write_text('def get_config():\n    return {"task": "pretrain", "optimizer": {"warm_up": 3}}\n')
+    path.write_text('def get_config():\n    return {"task": "pretrain", "optimizer": {"warmup_step": 3}}\n')
     assert main(["train", "--config", str(path), "--workdir", str(tmp_path / "run")]) == 1
     assert (
-        'unknown config key optimizer.warm_up; did you mean "optimizer.warmup_steps"?'
+        'unknown config key optimizer.warmup_step; did you mean "optimizer.warmup_steps"?'
         in capsys.readouterr().err
     )
 

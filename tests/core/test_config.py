@@ -101,7 +101,6 @@ WRONG = {
     "dta.rate=0.2": 'unknown config key dta.rate; did you mean "data.rate"?',
     "learning_rate=1": 'unknown config key learning_rate; did you mean "data.rate"?',
     "batch_size=1": 'unknown config key batch_size; did you mean "data.batch_size"?',
-    "data.batch_size=1": 'unknown config key data.batch_size; did you mean "data.batch_size"?',
     "data.batch_size=x": "config key data.batch_size must be a whole number",
     "data.batch_size=2.5": "config key data.batch_size must be a whole number",
     "data.unit=tokn": "config key data.unit cannot be 'tokn'; did you mean \"token\"?",

@@ -90,8 +90,10 @@ def test_every_key_that_is_proposed_is_one_of_some_task():
 
 
 def test_what_is_misspelt_or_in_another_section():
-    assert hint_for("optimiser.rate", NAMES["embed"], []) == 'did you mean "optimizer.learning_rate"?'
+    assert hint_for("optimiser.learning_rat", NAMES["embed"], []) == 'did you mean "optimizer.learning_rate"?'
     assert hint_for("seeed", NAMES["embed"], []) == 'did you mean "seed"?'
+    assert hint_for("optimizer.rate", NAMES["embed"], []) == 'did you mean "optimizer.learning_rate"?'
+    assert hint_for("seeds", NAMES["embed"], []) == 'did you mean "num_seeds"?'
     assert hint_for("model.zzz", NAMES["embed"], ["dtype"]) == "known: dtype"
 
 
