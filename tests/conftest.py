@@ -34,6 +34,7 @@ LONGEST = {
     "runs/test_interruptions.py",
     "docs/test_light.py",
     "bench/test_recipes.py",
+    "bench/test_turns.py",
     "command/test_bench.py",
 }
 

@@ -1,1 +1,1 @@
-"""The measurements of `bert-jax bench`, and what they share."""
+"""How fast a model, a step, an input stream or an index is on this machine."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from bert_jax.bench.turns import timed
+from bert_jax.bench.timing import timed
 
 REPEATS = 16
 

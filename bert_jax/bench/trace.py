@@ -17,7 +17,7 @@ from pathlib import Path
 
 import jax
 
-from bert_jax.bench.turns import Turn, timed
+from bert_jax.bench.timing import Turn, timed
 from bert_jax.core.errors import BertJaxError
 
 # Instructions that contain others; the contained ones have times of their own.
@@ -76,20 +76,20 @@ def traced(function: Callable, calls: int) -> list[Call]:
             paths = sorted(Path(directory).rglob("*.xplane.pb"))
             if not paths:
                 raise BertJaxError("jax.profiler wrote no trace here")
-            spans = list(read(jax.profiler.ProfileData.from_file(str(paths[0]))))
-        outer = outer or {(name, match) for name, text in programs() for match in OUTER.findall(text)}
+            spans = list(read_spans(jax.profiler.ProfileData.from_file(str(paths[0]))))
+        outer = outer or {(name, match) for name, text in live_programs() for match in OUTER.findall(text)}
         measured.append(shares([span for span in spans if span.operation not in outer], turn))
     return measured
 
 
-def programs() -> Iterator[tuple[str, str]]:
+def live_programs() -> Iterator[tuple[str, str]]:
     """Yield (name, text) of every compiled program in memory; several may have the same name."""
     for executable in jax.devices()[0].client.live_executables():
         for module in executable.hlo_modules():
             yield module.name, module.to_string()
 
 
-def read(profile) -> Iterator[Span]:
+def read_spans(profile) -> Iterator[Span]:
     """Yield the operations, and the other events that are named above."""
     started: defaultdict[Operation, list[tuple[float, float]]] = defaultdict(list)
     # Name of an operation -> (reported end, end of its own work) of each run.

@@ -17,7 +17,7 @@ from bert_jax.command.interrupts import interruptible
 from bert_jax.core.arguments import set_by_config
 from bert_jax.core.compilation_cache import keep_programs
 from bert_jax.core.errors import BertJaxError, nearest, one_line
-from bert_jax.core.memory import share_gpu, use_large_pages
+from bert_jax.core.memory import use_large_pages
 from bert_jax.core.terminal import say
 
 GROUPS = {
@@ -69,8 +69,6 @@ def command() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] in (["train"], ["bench"]):
         use_large_pages()
-    if sys.argv[1:2] == ["bench"]:
-        share_gpu()
     return main()
 
 

@@ -1,4 +1,4 @@
-"""Memory: large pages, sharing a GPU's memory, and checks that enough is free."""
+"""Memory: large pages, and checks that enough is free."""
 
 import os
 import platform
@@ -26,11 +26,6 @@ def use_large_pages() -> None:
     if TUNABLES not in os.environ and can_ask():
         os.environ[TUNABLES] = LARGE_PAGES
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-
-def share_gpu() -> None:
-    """Allocate a GPU's memory as needed instead of three quarters at the start, so that other programs get some."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def can_ask() -> bool:

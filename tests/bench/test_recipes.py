@@ -1,4 +1,4 @@
-"""`bert-jax bench pretrain --beside`: recipes at equal seconds."""
+"""`recipes`: pre-training recipes after equal minutes."""
 
 import json
 
@@ -6,10 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.bench import gain, recipes
-from bert_jax.bench.gain import Arm
-from bert_jax.bench.recipe import Recipe
-from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
@@ -20,6 +16,10 @@ from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
+from tests.bench import gain, recipes
+from tests.bench.__main__ import main
+from tests.bench.gain import SettingScores
+from tests.bench.recipe import Recipe
 from tests.support.made_up_language import ENTRIES, random_documents
 from tests.support.pretraining_runs import RUN_CONFIG, make_corpus
 from tests.support.project import ROOT
@@ -40,43 +40,36 @@ def flags(corpus, workdir, *more):
     }  # fmt: skip
     del settings["steps"]
     return [
-        "bench", "pretrain", "--config", f"{PRETRAIN} data.examples=full_sentences", *more,
+        "recipes", "--config", f"{PRETRAIN} data.examples=full_sentences", *more,
         "--minutes", "0.1", "--workdir", str(workdir), *(f"--config.{k}={v}" for k, v in settings.items()),
     ]  # fmt: skip
 
 
 @pytest.mark.long
 def test_recipes_are_measured_alike_and_trained_once(corpus, tmp_path, monkeypatch, capsys):
-    timed, counts = recipes.steps_in, []
+    count_steps, counts = recipes.count_steps, []
 
-    def steps_in(seconds, recipe, *given):
+    def forty_steps(seconds, recipe, *given):
         if recipe.spec == ELECTRA:
-            counts.append(timed(seconds, recipe, *given))
+            counts.append(count_steps(seconds, recipe, *given))
         return 40
 
-    monkeypatch.setattr(recipes, "steps_in", steps_in)
+    monkeypatch.setattr(recipes, "count_steps", forty_steps)
     asked = flags(corpus, tmp_path / "out", "--beside", REPLACED)
-    assert main([*asked, "--json"]) == 0
-    results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [r["recipe"].split()[0] for r in results] == [PRETRAIN, ELECTRA]
+    assert main(asked) == 0
+    lines = (tmp_path / "out" / recipes.TABLE).read_text().splitlines()
+    first, other = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:4])
     assert len(counts) == 1 and counts[0] > 0
-    assert [r["steps"] for r in results] == [40] * 2
-    first, other = results
-    ends = [{name: points[-1][1] for name, points in r["curves"].items()} for r in results]
+    assert [row[0].split()[0] for row in (first, other)] == [PRETRAIN, ELECTRA]
+    assert first[1] == other[1] == "40"
     # The first recipe's own measure is what both are measured by.
-    assert first["compared"] == pytest.approx(ends[0], rel=1e-6)
-    assert other["compared"] != pytest.approx(ends[1], rel=1e-6)
-    assert len(other["curves"]["mlm_loss"]) == 2
-    (early, _), (late, _) = other["curves"]["mlm_loss"]
-    assert 0 < early < late
-    assert (tmp_path / "out" / recipes.PICTURE).stat().st_size > 10_000
+    assert first[3:5] == first[5:7] and other[3:5] != other[5:7]
 
     trained = Workdir(tmp_path / "out/2").metrics.read_bytes()
-    monkeypatch.setattr(recipes, "steps_in", lambda *_: 80)  # which are known
+    monkeypatch.setattr(recipes, "count_steps", lambda *_: 80)  # which are known
+    capsys.readouterr()
     assert main(asked) == 0
-    table = capsys.readouterr().out
-    assert table.endswith((tmp_path / "out" / recipes.TABLE).read_text())
-    assert f"{first['compared']['mlm_accuracy']:.4f}" in table and "electra.py:tiny" in table
+    assert capsys.readouterr().out.endswith("\n".join(lines) + "\n")
     assert Workdir(tmp_path / "out/2").metrics.read_bytes() == trained
 
 
@@ -103,18 +96,6 @@ def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
             recipes.Plan(tmp_path / recipes.PLAN, minutes).steps(1, other, tmp_path / "1", "")
 
 
-def test_a_line_of_one_step_takes_as_long_as_others(tmp_path):
-    """The first step of a process has no speed."""
-    lines = [
-        {"kind": "train", "step": 1, "tokens": 50, "time": {"seconds": 20.0}},
-        {"kind": "train", "step": 2, "tokens": 50, "time": {"seconds": 0.5, "tokens_per_second": 100.0}},
-        {"kind": "heldout", "step": 2, "mlm_loss": 6.0, "mlm_accuracy": 0.1, "time": {"seconds": 3.0}},
-    ]
-    Workdir(tmp_path).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    result = recipes.result(Recipe(PRETRAIN), 2, tmp_path, {}, [])
-    assert result.curves == {"mlm_loss": [(1.0, 6.0)], "mlm_accuracy": [(1.0, 0.1)]} and result.tokens == 100
-
-
 @pytest.mark.parametrize("heads, entries", [((), ENTRIES), (("mlm",), ENTRIES[:-1])])
 def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries, corpus, tmp_path):
     """A model that predicts none, and one of another vocabulary."""
@@ -123,18 +104,12 @@ def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries
     )
     params = jax.device_get(jax.jit(lambda: fresh_params(Task(layout), RunConfig()))())
     hub.save(tmp_path / "model", layout, params, WordPiece.from_vocabulary(entries))
-    lines = [
-        {"kind": "train", "step": 2, "tokens": 50, "time": {"seconds": 0.5, "tokens_per_second": 100.0}},
-        {"kind": "heldout", "step": 2, "states_loss": 6.0, "time": {"seconds": 3.0}},
-    ]
-    Workdir(tmp_path).metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     first = Recipe(f"{PRETRAIN} data.corpora={corpus}")
     compared = recipes.scores_on_first(tmp_path, first, "")
-    shown = recipes.result(first, 2, tmp_path, compared, [])
-    assert shown.own == compared == {}
-    _, _, row, *_, remark = recipes.in_lines([shown])
+    scores = recipes.RecipeScores(first.text, 2, 50, {}, compared, [])
+    assert compared == {}
+    _, _, row, *_, remark = recipes.describe([scores])
     assert row.endswith(" | 2 | 50 | - | - | - | - |") and "its vocabulary differs from" in remark
-    recipes.draw([shown], tmp_path / recipes.PICTURE)
 
 
 def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
@@ -145,7 +120,7 @@ def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
 @pytest.mark.slow
 def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsys):
     """Each arm at its better rate: here the one that learns."""
-    monkeypatch.setattr(recipes, "steps_in", lambda *_: 40)
+    monkeypatch.setattr(recipes, "count_steps", lambda *_: 40)
     words = random_documents(40, seed=6)
     rows = [{"text": " ".join(words[n][0]), "label": "ab"[n % 2]} for n in range(40)]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -154,12 +129,11 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
         "data.calibration_share=0 head=kept sweep=optimizer.learning_rate=[1e-9,1e-2]"
     )
     asked = flags(corpus, tmp_path / "out", "--labels", tuning)
-    assert main([*asked, "--json"]) == 0
-    (result,) = json.loads(capsys.readouterr().out.splitlines()[-1])
-    (of_labels,) = result["gains"]
-    assert of_labels["score"] == "accuracy" and of_labels["standard_error"] > 0
+    assert main(asked) == 0
     arms = tmp_path / "out/1/labels/1"
-    for arm in gain.ARMS:
+    of_labels = json.loads((arms / gain.FACTS).read_text())["gain"]
+    assert of_labels["score"] == "accuracy" and of_labels["standard_error"] > 0
+    for arm in gain.CONDITIONS:
         assert of_labels[f"{arm}_setting"] == "optimizer.learning_rate=0.01"
         of_runs = [
             json.loads(path.read_text().splitlines()[-1])["accuracy"]
@@ -168,7 +142,7 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
         assert of_labels[arm] == pytest.approx(np.mean(of_runs)) and len(of_runs) == 2
     begun = {
         arm: Workdir(arms / arm / "optimizer.learning_rate=0.01/seed=0").read()["config"]["init"]
-        for arm in gain.ARMS
+        for arm in gain.CONDITIONS
     }
     assert begun == {"untrained": f"{tmp_path}/out/1/untrained/model", "trained": f"{tmp_path}/out/1/model"}
 
@@ -192,18 +166,18 @@ def test_labels_that_show_nothing_are_refused(tuning, message, tmp_path, capsys)
     assert message in capsys.readouterr().err
 
 
-def arm(*rights: str) -> Arm:
+def scores(*rights: str) -> SettingScores:
     """Of each seed, which examples are right."""
     sums = [classes(list(right), list("1" * len(right)), ("0", "1")) for right in rights]
-    return Arm("", "accuracy", sums)
+    return SettingScores("", "accuracy", sums)
 
 
 def test_the_error_of_a_gain_holds_seeds_and_examples():
     """Runs that differ by nothing leave the sample's error; a sample that all runs get right leaves the seeds'."""
     half, all_right, most = "10" * 50, "1" * 100, "1" * 80 + "0" * 20
-    steady = gain.gain_between(Recipe(CLASSIFY), arm(half, half), arm(all_right, all_right))
+    steady = gain.compute_gain(Recipe(CLASSIFY), scores(half, half), scores(all_right, all_right))
     assert steady.difference == pytest.approx(0.5)
     assert steady.standard_error == pytest.approx((0.5 * 0.5 / 100) ** 0.5, rel=0.1)
-    seeds = gain.gain_between(Recipe(CLASSIFY), arm(most, all_right), arm(most, all_right))
+    seeds = gain.compute_gain(Recipe(CLASSIFY), scores(most, all_right), scores(most, all_right))
     assert seeds.difference == 0
     assert seeds.standard_error == pytest.approx((2 * 0.2**2 / 2 / 2) ** 0.5)

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.bench.parts import parts_of
 from bert_jax.bench.profile import name_operations
-from bert_jax.bench.trace import DISPATCH, EXECUTE, IDLE, PYTHON, Span, read, shares, traced
-from bert_jax.bench.turns import Turn
+from bert_jax.bench.program_parts import read_parts
+from bert_jax.bench.timing import Turn
+from bert_jax.bench.trace import DISPATCH, EXECUTE, IDLE, PYTHON, Span, read_spans, shares, traced
 from bert_jax.command.main import main
 from bert_jax.models.config import EncoderConfig
+from tests.support.project import ROOT
 from tests.support.small_models import write_model
 
 pytestmark = pytest.mark.optimized
@@ -61,7 +62,7 @@ def operation(name, start, end):
 def ends_of(*threads):
     lines = [SimpleNamespace(events=events) for events in threads]
     ends = defaultdict(list)
-    for span in read(SimpleNamespace(planes=[SimpleNamespace(lines=lines)])):
+    for span in read_spans(SimpleNamespace(planes=[SimpleNamespace(lines=lines)])):
         if span.operation:
             ends[span.label].append(span.end)
     return ends
@@ -75,7 +76,7 @@ def named():
 
 
 def test_operations_are_traced_and_known(named):
-    """The products of a layer and its gradients: which is which, their FLOPs, and that they ran."""
+    """The products of a layer and its gradients: their directions, their FLOPs, and that they ran."""
     rows, width, out = 96, 64, 32
 
     def loss(kernel, states):
@@ -84,9 +85,10 @@ def test_operations_are_traced_and_known(named):
 
     step = jax.jit(jax.grad(loss, (0, 1)))
     kernel, states = jnp.ones((width, out)), jnp.ones((rows, width))
-    parts = parts_of(step.lower(kernel, states).compile().as_text(), frozenset({rows}))
-    products = {part.direction: part.flops for part in parts.values() if part.flops}
-    assert products == dict.fromkeys(("forward", "to inputs", "to weights"), 2 * rows * width * out)
+    parts = read_parts(step.lower(kernel, states).compile().as_text())
+    products = sorted((part.direction, part.flops) for part in parts.values() if part.flops)
+    flops = 2 * rows * width * out
+    assert products == [("backward", flops), ("backward", flops), ("forward", flops)]
     (call,) = traced(lambda: jax.block_until_ready(step(kernel, states)), 1)
     ran = {name for _, name in call.operations}
     assert {name for name, part in parts.items() if part.flops} <= ran <= parts.keys()
@@ -95,39 +97,33 @@ def test_operations_are_traced_and_known(named):
 @pytest.mark.long
 def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
     picture = tmp_path / "step.png"
-    flags = ["--size", "tiny", "--batch", "2", "--length", "32", "--steps", "3", "--profile", str(picture)]
-    assert main(["bench", "train", *flags, "--json"]) == 0
+    settings = ["data.batch=2", "data.lengths=32", "data.shares=1"]
+    flags = ["--config", f"{ROOT}/configs/pretrain.py:tiny", *(f"--config.{s}" for s in settings)]
+    assert main(["bench", "train", *flags, "--profile", str(picture), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    rows = result["rows"]
-    seconds = {name: sum(row[d] for d in ("forward", "backward", "neither")) for name, row in rows.items()}
+    parts = result["parts"]
+    seconds = {name: sum(time[d] for d in ("forward", "backward", "neither")) for name, time in parts.items()}
     assert sum(seconds.values()) == pytest.approx(result["seconds"], rel=0.01)
     assert set(seconds) >= {
-        "dense products, forward", "dense products, to inputs", "dense products, to weights", "attention products",
-        "softmax", "normalisation", "GELU and biases", "dropout: random numbers", "optimizer", "embeddings",
-        "head and loss", "host: dispatch",
+        "dense products", "attention products", "softmax", "normalisation", "GELU and biases",
+        "dropout: random numbers", "optimizer", "embeddings", "head and loss", "host: dispatch",
     }  # fmt: skip
     assert "operations of unknown programs" not in seconds
-    # All dense products of the layers, and nothing else, at their FLOPs.
+    # All dense products of the layers, forward and backward, and nothing else.
     c = EncoderConfig.named("tiny")
-    flops = c.layers * 2 * 64 * (4 * c.hidden_size**2 + 2 * c.hidden_size * c.feed_forward)
-    for direction in ("forward", "to inputs", "to weights"):
-        products = rows[f"dense products, {direction}"]["products"] * result["flops_per_second"]
-        assert products == pytest.approx(flops)
+    flops = 3 * c.layers * 2 * 64 * (4 * c.hidden_size**2 + 2 * c.hidden_size * c.feed_forward)
+    assert parts["dense products"]["flops"] == pytest.approx(flops)
     assert picture.stat().st_size > 10_000
 
 
 @pytest.mark.long
 def test_the_parts_of_a_text_add_up_to_it(named, tmp_path, capsys):
     write_model(tmp_path / "model", heads=("mlm",))
-    flags = ["--model", str(tmp_path / "model"), "--texts", "20", "--rounds", "3"]
+    (tmp_path / "lines.txt").write_text("the cat sat on the mat\n" * 20)
+    flags = ["--model", str(tmp_path / "model"), "--input", str(tmp_path / "lines.txt")]
     assert main(["bench", "embed", *flags, "--profile", str(tmp_path / "text.png"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    seconds = [row["forward"] + row["backward"] + row["neither"] for row in result["rows"].values()]
+    seconds = [time["forward"] + time["backward"] + time["neither"] for time in result["parts"].values()]
     assert sum(seconds) == pytest.approx(result["seconds"], rel=0.01)
-    assert set(result["rows"]) >= {
-        "dense products, forward",
-        "host: tokenize",
-        "host: Python",
-        "host: dispatch",
-    }
-    assert "operations of unknown programs" not in result["rows"]
+    assert set(result["parts"]) >= {"dense products", "host: tokenize", "host: Python", "host: dispatch"}
+    assert "operations of unknown programs" not in result["parts"]

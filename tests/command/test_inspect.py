@@ -1,4 +1,4 @@
-"""`bert-jax inspect` shows what the stream gives, and the benches run."""
+"""`bert-jax inspect` shows what the stream gives."""
 
 import re
 
@@ -73,15 +73,3 @@ def test_other_examples(corpus, examples):
     text = show_step(config(corpus, f"data.examples={examples}"), 950_000, 8, False)
     assert ("pack 2:" in text and "packs per row" in text) == (examples == "full_sentences")
     assert ("swapped pairs" in text) == (examples == "sentence_order")
-
-
-@pytest.mark.slow
-def test_benches_run(corpus, capsys, monkeypatch):
-    flags = ["--corpus", str(corpus / "corpus"), "--lengths", "64", "--batch", "32", "--seconds", "0.1"]
-    assert main(["bench", "input", *flags]) == 0
-    assert "TPU v5 lite" in capsys.readouterr().out
-    monkeypatch.setattr("bert_jax.bench.prepare.CHUNK", 1000)
-    inputs = ["--input", str(corpus / "text.txt"), "--layout", "sentences", "--megabytes", "0.05"]
-    rounds = ["--rounds", "1", "--seconds", "0"]
-    assert main(["bench", "prepare", *inputs, "--tokenizer", str(corpus / "vocabulary"), *rounds]) == 0
-    assert re.search(r"prepare is [\d.]+ \(one round, no interval", capsys.readouterr().out)

@@ -27,6 +27,7 @@ from bert_jax.models import blocks
 from bert_jax.models.config import EncoderConfig
 from bert_jax.predictions import kinds
 from bert_jax.text.wordpiece import WordPiece
+from tests.bench.command import make_parser
 from tests.support.google_checkpoints import google_shapes, write_google_checkpoint
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents
 from tests.support.package_order import ORDER
@@ -175,6 +176,8 @@ def run(words: list[str], capfd) -> None:
     program, *arguments = words
     if program == "bert-jax" and arguments[0] in ("preflight", "bench"):
         parsed(arguments)  # tests/pod/test_preflight.py compiles for a slice, tests/test_bench*.py measure
+    elif words[:3] == ["python", "-m", "tests.bench"]:
+        make_parser().parse_args(words[3:])  # the tests in tests/bench run some of them
     elif program == "bert-jax":
         assert cli.main(smaller(arguments)) == 0, f"{shlex.join(words)}: {capfd.readouterr().err}"
     elif program == "pip":

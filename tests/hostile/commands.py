@@ -87,14 +87,11 @@ RIGHT = {
     "predict": [
         "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made.jsonl",
     ],
-    "bench tokenizers": ["bench", "tokenizers", "--vocab", "{root}/vocabulary"],
-    "bench embed": ["bench", "embed", "--model", "{root}/masked"],
-    "bench predict": ["bench", "predict", "--model", "{root}/classifier"],
-    "bench prepare": ["bench", "prepare", *TEXT, *VOCABULARY],
-    "bench input": ["bench", "input", "--corpus", "{root}/corpus"],
-    "bench pretrain": ["bench", *train("pretrain", "pretrain"), "--workdir", "{out}/run"],
-    "bench finetune": ["bench", *train("classify", "finetune")],
-    "bench train": ["bench", "train", "--size", "tiny"],
+    "bench embed": ["bench", "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt"],
+    "bench predict": ["bench", "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt"],
+    "bench train": ["bench", "train", *train("pretrain", "inspect")[1:]],
+    "bench input": ["bench", *train("pretrain", "input")],
+    "bench search": ["bench", "search", "{root}/index"],
 }  # fmt: skip
 
 
@@ -266,9 +263,8 @@ NO_WEIGHTS = [kind for kind in oddities.WEIGHTS if kind != "huge"]
 GIVEN = tuple(text for text in TEXTS if text)
 MAY_FLAGS: dict[str, tuple[str, ...]] = {
     # Plain text has no columns.
-    "vocab --column": GIVEN, "prepare --column": GIVEN, "bench prepare --column": GIVEN, "prepare --heldout": ("0",),
+    "vocab --column": GIVEN, "prepare --column": GIVEN, "prepare --heldout": ("0",),
     "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
-    "bench pretrain --workdir": (".", "{out}/taken"),
     "evaluate --text": ("",), "evaluate --pair": ("",), "evaluate --label": ("",), "evaluate --separator": GIVEN,
     "evaluate --report": (".", "{out}/taken"), "predict --output": ("{out}/taken.txt",), "predict --text": ("",),
     "predict --pair": ("",), "predict --id": ("",),

@@ -14,6 +14,7 @@ import pyarrow
 from pyarrow import parquet
 from safetensors.numpy import load_file, save_file
 
+from bert_jax.command.main import main
 from tests.hostile import material
 
 WORD_TAGS = "w1\tO\nw2\tB-X\nw3\tI-X\n\nw4\tO\nw5\tB-X\n\n"
@@ -21,7 +22,7 @@ PASSAGE = "w1 w2 w3 w4 w5 w6"
 
 
 def make(root: Path) -> Path:
-    """What `material.make` makes, with models of each kind, tables to train them on, odd files and odd models."""
+    """What `material.make` makes, with models of each kind, tables to train them on, an index, odd files and models."""
     material.make(root)
     material.model(root / "tagger", root / "vocabulary", ("tag",), ("O", "B-X", "I-X"))
     material.model(root / "finder", root / "vocabulary", ("answer",))
@@ -29,6 +30,7 @@ def make(root: Path) -> Path:
     (root / "words.conll").write_text(WORD_TAGS * 30)
     asked = [{"question": f"{row['text']}?", "context": PASSAGE, "answer": "w3 w4"} for row in lines]
     (root / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    main(["index", str(root / "labelled.jsonl"), "--output", str(root / "index")])
     write_files(root / "odd")
     write_models(root)
     return root

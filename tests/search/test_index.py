@@ -1,6 +1,5 @@
 """An index against brute force, bm25s and a fresh index; kills, damage, and two writers."""
 
-import json
 import os
 import random
 import shutil
@@ -13,7 +12,6 @@ import bm25s
 import numpy as np
 import pytest
 
-from bert_jax.bench.search import KINDS, Size, measure
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search import approximate, nearest
@@ -308,13 +306,3 @@ def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_
         change_index(tmp_path / "mine", [random_document("b", random.Random(1))])
     change_index(path, remove=["a"])
     assert len(Index.open(path)) == 0 and asked(opened(path)) == [[[]] * 5] * 3
-
-
-@pytest.mark.long
-def test_the_bench_measures_every_kind(tmp_path):
-    results = json.loads(measure(tmp_path, Size(12_000, 64, 100), KINDS[::-1], as_json=True))
-    assert results["of"].keys() == set(KINDS) and results["of"]["float32"]["recall"] == 1
-    assert all(row["recall"] > 0.9 and row["p50_ms"] <= row["p99_ms"] for row in results["of"].values())
-    assert results["adding"]["queries"] > 1 and results["adding"]["found"] == 1000
-    with pytest.raises(BertJaxError, match="holds an index already; name a new --output"):
-        measure(tmp_path, Size(12_000, 64, 100), KINDS)

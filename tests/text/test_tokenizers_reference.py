@@ -3,10 +3,10 @@
 import pytest
 from sentencepiece import SentencePieceProcessor
 
-from bert_jax.bench.tokenizers import compare, google_albert, transformers_on
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.subwords import clean
+from tests.bench.tokenizers import compare, google_albert, transformers_on
 from tests.support.vocabularies import (
     ADVERSARIAL,
     MULTILINGUAL_TEXTS,

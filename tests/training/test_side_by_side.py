@@ -1,18 +1,15 @@
 """Training next to `transformers`: same initial weights, same batches, same optimizer and schedule, dropout off."""
 
 import dataclasses
-import json
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.command.main import main
 from bert_jax.hub import directory as hub
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_step
-from tests.support.pretraining_runs import make_corpus, train_command
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 from tests.support.transformers_models import transformers_inputs, transformers_mlm_labels
 
@@ -65,21 +62,3 @@ def test_two_hundred_steps_are_those_of_transformers(tmp_path):
         ours.append(sum(float(loss.mean) for loss in measured["losses"].values()))
     assert ours[0] - ours[-1] > 3
     np.testing.assert_allclose(ours, theirs(tmp_path, data, config.optimizer), rtol=1e-3)
-
-
-@pytest.mark.long
-def test_a_pre_training_and_that_of_transformers_reach_the_same(tmp_path, capsys):
-    settings = train_command(
-        make_corpus(tmp_path), tmp_path / "run", steps=40,
-        **{"log.evaluate_every": 20, "model.dropout": 0, "model.attention_dropout": 0},
-    )  # fmt: skip
-    flags = settings[settings.index("train") + 1 :]
-    assert main(["bench", "pretrain", *flags, "--against", "transformers", "--json"]) == 0
-    results = json.loads(capsys.readouterr().out.splitlines()[-1])
-    ours, theirs = results["bert_jax"], results["transformers"]
-    assert [line["step"] for line in ours] == [line["step"] for line in theirs] == [20, 40]
-    for mine, other in zip(ours, theirs, strict=True):
-        for name in ("mlm_loss", "nsp_loss"):
-            assert mine[name] == pytest.approx(other[name], rel=1e-4)
-        for name in ("mlm_accuracy", "nsp_accuracy"):
-            assert mine[name] == pytest.approx(other[name], abs=0.02)

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from bert_jax.bench.tokenizers import compare, transformers_on
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.text.directory import open_tokenizer
+from tests.bench.tokenizers import compare, transformers_on
 from tests.support.parity import FINE_TUNED_HEADS, assert_equals_transformers
 from tests.support.vocabularies import MULTILINGUAL_TEXTS, write_json, write_wordpiece
 

@@ -116,8 +116,8 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     model = directory(name, "classify")
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from bert_jax.bench.finetune import TorchFinetuning
-    from bert_jax.bench.torch_training import Updates
+    from tests.bench.finetune import TorchFinetuning
+    from tests.bench.torch_training import Updates
 
     train = write_csv(tmp_path / "train.csv", short(8 * STEPS, 0))
     settings = {

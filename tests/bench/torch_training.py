@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.bench.libraries import libraries
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.epochs_config import EpochsConfig
 from bert_jax.training.run_config import OptimizerConfig
+from tests.bench.libraries import libraries
 
 ROWS = 32  # batch size of torch's evaluation
 
@@ -26,7 +26,7 @@ def quiet_transformers(seed: int) -> list[Any]:
     return [torch, transformers]
 
 
-def padded(torch, rows: Sequence, padding: int):
+def pad_rows(torch, rows: Sequence, padding: int):
     """Pad rows of integers to a tensor [B, L]."""
     array = np.full((len(rows), max(map(len, rows))), padding, np.int64)
     for row, values in zip(array, rows, strict=True):
@@ -77,9 +77,9 @@ class TorchModel(ABC):
         """Return the padded tokens under the names of transformers."""
         encodings = [piece.encoding for piece in pieces]
         return {
-            "input_ids": padded(self.torch, [encoding.ids for encoding in encodings], self.pad),
-            "token_type_ids": padded(self.torch, [encoding.segments for encoding in encodings], 0),
-            "attention_mask": padded(self.torch, [[1] * len(encoding.ids) for encoding in encodings], 0),
+            "input_ids": pad_rows(self.torch, [encoding.ids for encoding in encodings], self.pad),
+            "token_type_ids": pad_rows(self.torch, [encoding.segments for encoding in encodings], 0),
+            "attention_mask": pad_rows(self.torch, [[1] * len(encoding.ids) for encoding in encodings], 0),
         }
 
 

@@ -1,8 +1,6 @@
-"""Time contenders that take turns, each in its own process, and record the load of the machine.
+"""Let contenders take turns, each in its own process, and compare their times.
 
 In a shared process, the idle threads of one library, which spin for a while, would slow down another library's turn.
-The CPU seconds of a contender do not grow when other programs compete for the cores; the CPU seconds of these programs
-show that the machine is busy.
 
 Neighbouring turns run under the same conditions, so their ratio is compared: the median over the rounds, with a 95%
 interval. From six rounds on, this is the interval of the sign test, between two of the sorted ratios; it assumes
@@ -14,7 +12,6 @@ Stopping at that point makes the interval cover the median in slightly less than
 import math
 import multiprocessing
 import os
-import resource
 import signal
 import tempfile
 import threading
@@ -22,107 +19,33 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
+from bert_jax.bench.timing import Turn, timed
 from bert_jax.core.errors import BertJaxError
 
 PAUSE = 0.3  # seconds before a turn, in which OpenMP's threads of the previous turn stop spinning
-BUSY = 0.1  # share of the cores that other programs may use before the machine counts as busy
 CONFIDENCE = 0.95  # of an interval
 FEWEST = 6  # rounds that the sign test needs: six ratios are all on one side of the median with a probability of 1/32
 NARROW = 1.1  # an interval is narrow if its upper end is at most this many times its lower end
-
-
-@dataclass(frozen=True)
-class Turn:
-    """The wall-clock and CPU seconds of one call."""
-
-    seconds: float
-    cpu: float  # seconds of all its threads
-    others: float | None = None  # CPU seconds that other programs used meanwhile; None if unknown
-
-
-def timed(function: Callable, *arguments) -> tuple[Any, Turn]:
-    """Call the function; return its result and its turn."""
-    before, own, start = machine_cpu(), own_cpu(), time.perf_counter()
-    result = function(*arguments)
-    seconds, cpu, after = time.perf_counter() - start, own_cpu() - own, machine_cpu()
-    others = None if before is None or after is None else max(after - before - cpu, 0.0)
-    return result, Turn(seconds, cpu, others)
-
-
-def own_cpu() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
-
-
-def machine_cpu() -> float | None:
-    """Return the CPU seconds that all programs have used and a hypervisor took; None if the system does not say."""
-    with suppress(OSError, ValueError):
-        user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
-        return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
-    return None
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The number of cores, and the load before anything was measured."""
-
-    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
-    load: float = field(default_factory=lambda: os.getloadavg()[0])
-
-    def during(self, turns: Iterable[Turn]) -> dict[str, float | bool | None]:
-        """Return facts about the load. `others`: cores that other programs used during the turns; None if unknown."""
-        turns = list(turns)
-        known = [turn.others for turn in turns if turn.others is not None]
-        others = sum(known) / sum(turn.seconds for turn in turns) if len(known) == len(turns) else None
-        # The load may come from a measurement just before, so it counts only if `others` is unknown.
-        busy = self.load > self.cores if others is None else others > BUSY * self.cores
-        kept = bool(os.environ.get("JAX_COMPILATION_CACHE_DIR"))  # then a first call may not compile
-        return {"cores": self.cores, "load": self.load, "others": others, "busy": busy, "programs_kept": kept}
-
-
-def describe(machine: dict) -> str:
-    others = "an unknown number" if machine["others"] is None else f"{machine['others']:.2f}"
-    line = f"machine: load {machine['load']:.1f} before, other programs used {others} of {machine['cores']} cores"
-    kept = (
-        "; JAX_COMPILATION_CACHE_DIR is set, so compile times may be too short"
-        if machine["programs_kept"]
-        else ""
-    )
-    return line + " meanwhile" + (" - BUSY: measure again when it is quiet" if machine["busy"] else "") + kept
-
-
-def in_turn(
-    contenders: Mapping[str, Callable], calls: Iterable[tuple], twice: bool = False
-) -> Iterator[tuple[str, Any, Turn]]:
-    """Make each call with every contender in turn; yield (name, result, turn).
-
-    With `twice`, a contender makes each call twice, and the second counts: while it waits for its turn, a virtual
-    machine may take back memory that it has freed, and the first call has to fetch it again.
-    """
-    for arguments in calls:
-        for name, contender in contenders.items():
-            if twice:
-                contender(*arguments)
-            yield name, *contender(*arguments)
+OURS = "bert_jax"  # contenders with this name, or with this name and a dtype, are compared with the others
 
 
 @dataclass(frozen=True)
 class Limits:
     """When a comparison stops."""
 
-    least: int  # minimum number of rounds
+    rounds: int  # minimum number of rounds
     seconds: float  # after this time no round starts
 
     def allow(self, rounds: int, since: float, ratios: Callable[[], Iterable["Ratio"]]) -> bool:
         """Whether to start another round, after `rounds` rounds since the time `since`."""
-        if rounds < self.least:
+        if rounds < self.rounds:
             return True
         return time.monotonic() - since < self.seconds and not all(ratio.narrow for ratio in ratios())
 
@@ -149,11 +72,7 @@ class Ratio:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Return the ratio of their seconds to ours, which are given for each round.
-
-    >>> str(ratio([1] * 8, [3, 1, 2, 5, 4, 8, 7, 6]))
-    '4.50 (1.00 to 8.00)'
-    """
+    """Return the ratio of their seconds to ours, which are given for each round."""
     ratios = sorted(b / a for a, b in zip(ours, theirs, strict=True))
     n, median = len(ratios), float(np.median(ratios))
     if n == 1:
@@ -171,30 +90,39 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     return Ratio(median, ratios[outside - 1], ratios[n - outside], n)
 
 
-def compared(
+def is_ours(name: str) -> bool:
+    return name.split()[0] == OURS
+
+
+def interleaved(
     contenders: Mapping[str, Callable],
     calls: Iterable[tuple],
     limits: Limits,
-    value: Callable[[Any, Turn], float],
+    value: Callable[[Any, Turn], float] = lambda _, turn: turn.seconds,
     twice: bool = False,
 ) -> Iterator[tuple[str, Any, Turn]]:
-    """Repeat `in_turn` until the ratios of each contender's values to the first one's are narrow or the time is up."""
+    """Make each call with every contender in turn; yield (name, result, turn).
+
+    Go on until the ratios of all others' values to those of all of ours are narrow, or the time is up. With `twice`, a
+    contender makes each call twice, and the second counts: while it waits for its turn, a virtual machine may take back
+    memory that it has freed, and the first call has to fetch it again.
+    """
     start, values = time.monotonic(), {name: list[float]() for name in contenders}
-
-    def ratios() -> list[Ratio]:
-        ours, *others = values.values()
-        return [ratio(ours, theirs) for theirs in others]
-
+    ours = [name for name in contenders if is_ours(name)]
+    pairs = list(product(ours, [name for name in contenders if name not in ours]))
     for number, arguments in enumerate(calls):
-        if not limits.allow(number, start, ratios):
+        if not limits.allow(number, start, lambda: (ratio(values[a], values[b]) for a, b in pairs)):
             return
-        for name, result, turn in in_turn(contenders, [arguments], twice):
+        for name, contender in contenders.items():
+            if twice:
+                contender(*arguments)
+            result, turn = contender(*arguments)
             values[name].append(value(result, turn))
             yield name, result, turn
 
 
 @contextmanager
-def contending(makers: dict[str, tuple]) -> Iterator[dict[str, "Contender"]]:
+def running_processes(makers: Mapping[str, tuple]) -> Iterator[dict[str, "Contender"]]:
     """Start a contender for each name: (maker, *arguments). They end with the block, whatever they are doing."""
     with ExitStack() as stack:
         yield {name: stack.enter_context(closing(Contender(*maker))) for name, maker in makers.items()}

@@ -41,13 +41,15 @@ class Origin:
         return re.search(pattern, self.path) is not None
 
     @property
-    def backward(self) -> bool:
-        return BACKWARD in self.path and RECOMPUTED not in self.path
+    def direction(self) -> str:
+        if BACKWARD in self.path and RECOMPUTED not in self.path:
+            return "backward"
+        return "forward" if "jvp(" in self.path or not self.trains else ""
 
 
 # The parts of a program: name -> whether an instruction belongs to it. The first match counts.
 PARTS: dict[str, Callable[[Origin], bool]] = {
-    "dropout: random numbers": lambda o: draws(o.instruction),
+    "dropout: random numbers": lambda o: makes_random_numbers(o.instruction),
     "head and loss": lambda o: o.names(r"/(mlm|nsp|pooler|classify|tag|answer|decoder)/|jvp\(\)"),
     "attention kernel": lambda o: FUSED_ATTENTION in o.instruction.attributes,
     # Dense products may be batched, too, because cuBLAS splits long sums.
@@ -68,55 +70,53 @@ COPIES = "copies and casts"
 
 
 @dataclass(frozen=True)
-class Part:
+class ProgramPart:
     """An operation of the program, and the cost of one run."""
 
     name: str  # one of PARTS, or SLICES or COPIES
-    # "forward", "backward" (of a dense product "to inputs" or "to weights"), or "" for neither
-    direction: str
+    direction: str  # forward, backward, or "" for neither
     flops: float  # of its matrix products
     bytes: float
     trips: int  # how often the program runs it
-    text: str  # its outputs, and where it comes from
 
 
-def parts_of(text: str, rows: frozenset[int] = frozenset()) -> dict[str, Part]:
-    """Return the operations of `compiled.as_text()` by name; `rows` are the numbers of rows its products may have."""
+def read_parts(text: str) -> dict[str, ProgramPart]:
+    """Return the operations of `compiled.as_text()` by name."""
     computations, entry = computations_of(text)
     reader, trains = Reader(computations, Program()), BACKWARD in text
     reader.walk(entry, 1)
     trips = {operation.name: operation.trips for operation in reader.program.operations}
-    inner = {called for c in computations.values() for i in c.values() for called in fused(i)}
-    parts: dict[str, Part] = {}
+    inner = {called for c in computations.values() for i in c.values() for called in fused_computations(i)}
+    parts: dict[str, ProgramPart] = {}
     for name, computation in computations.items():
         if name in inner:
             continue
         for instruction in computation.values():
-            members = list(within(instruction, computation, computations))
-            weighed = [(weight(i, here), i, here) for i, here in members]
-            amount, chosen, here = max(weighed, key=lambda item: item[0])
-            chosen, here = (chosen, here) if amount else (instruction, computation)
-            origin = Origin(chosen.kind, path_of(chosen) or path_of(instruction), chosen, trains)
-            part = named(origin) if amount else movement(members)
-            parts[instruction.name] = Part(
+            members = list(instructions_within(instruction, computation, computations))
+            amount, chosen = max(
+                ((estimate_work(i, here), i) for i, here in members), key=lambda item: item[0]
+            )
+            chosen = chosen if amount else instruction
+            origin = Origin(chosen.kind, source_path(chosen) or source_path(instruction), chosen, trains)
+            part = part_name(origin) if amount else movement_name(members)
+            parts[instruction.name] = ProgramPart(
                 part,
-                direction(origin, part, here, rows),
+                origin.direction,
                 flops=sum(product_flops(i, at) for i, at in members),
                 bytes=reader.traffic(instruction, computation),
                 trips=trips.get(instruction.name, 1),
-                text=f"{described(instruction)} {path_of(instruction)}".strip(),
             )
     return parts
 
 
-def fused(instruction: Instruction) -> list[str]:
+def fused_computations(instruction: Instruction) -> list[str]:
     """Return the computations whose instructions run only as a part of this instruction."""
     called = instruction.called
     inner = [called["calls"]] if "calls" in called else []
     return inner + ([called["to_apply"]] if "to_apply" in called and instruction.kind != "call" else [])
 
 
-def within(
+def instructions_within(
     instruction: Instruction, here: Computation, computations: dict[str, Computation]
 ) -> Iterator[tuple[Instruction, Computation]]:
     """Yield the instruction or, for a fusion, the instructions inside it, each with its computation."""
@@ -125,10 +125,10 @@ def within(
         yield instruction, here
         return
     for part in nested.values():
-        yield from within(part, nested, computations)
+        yield from instructions_within(part, nested, computations)
 
 
-def weight(instruction: Instruction, here: Computation) -> float:
+def estimate_work(instruction: Instruction, here: Computation) -> float:
     """Estimate its arithmetic: the FLOPs of products, and 0 if it only moves data.
 
     For other instructions, it is the size of the largest output or operand (of a scatter: the updates), times the cost
@@ -151,7 +151,7 @@ def weight(instruction: Instruction, here: Computation) -> float:
 def product_flops(instruction: Instruction, here: Computation) -> float:
     """Return the FLOPs of matrix products, 2 x outputs x terms of each sum; 0 for an instruction without any."""
     if is_dot(instruction):
-        return 2.0 * math.prod(instruction.outputs[0].shape) * contracted(instruction, here)
+        return 2.0 * math.prod(instruction.outputs[0].shape) * summed_terms(instruction, here)
     if FUSED_ATTENTION in instruction.attributes:
         # [B, H, L, K]: two products forward; backward the scores again, and four gradients.
         shape, products = instruction.outputs[0].shape, 5 if "Backward" in instruction.attributes else 2
@@ -163,46 +163,33 @@ def is_dot(instruction: Instruction) -> bool:
     return instruction.kind == "dot" or LIBRARY_DOT in instruction.attributes
 
 
-def contracted(dot: Instruction, here: Computation) -> int:
+def summed_terms(dot: Instruction, here: Computation) -> int:
     left = here[dot.operands[0]].outputs[0].shape
     axes = SUMMED.search(dot.attributes)
     return math.prod(left[int(axis)] for axis in re.findall(r"\d+", axes[1])) if axes else 1
 
 
-def path_of(instruction: Instruction) -> str:
+def source_path(instruction: Instruction) -> str:
     named = re.search(r'op_name="([^"]*)"', instruction.attributes)
     return named[1] if named else ""
 
 
-def described(instruction: Instruction) -> str:
-    return ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in instruction.outputs)
-
-
-def draws(instruction: Instruction) -> bool:
+def makes_random_numbers(instruction: Instruction) -> bool:
     """Whether it makes random numbers: only these are unsigned."""
     return any(a.dtype in ("u32", "u64") for a in instruction.outputs) or instruction.kind.startswith("rng")
 
 
-def named(origin: Origin) -> str:
+def part_name(origin: Origin) -> str:
     return next(name for name, fits in PARTS.items() if fits(origin))
 
 
-def movement(members: list[tuple[Instruction, Computation]]) -> str:
+def movement_name(members: list[tuple[Instruction, Computation]]) -> str:
     """Return the name of the part for an operation without arithmetic."""
-    if any(draws(i) for i, _ in members):
+    if any(makes_random_numbers(i) for i, _ in members):
         return "dropout: random numbers"
-    kinds, paths = {i.kind for i, _ in members}, [path_of(i) for i, _ in members]
+    kinds, paths = {i.kind for i, _ in members}, [source_path(i) for i, _ in members]
     if any(re.search(r"dynamic_(update_)?(index_in_dim|slice)", path) for path in paths):
         return SLICES
     if kinds & {"gather"} and any(re.search(r"/embeddings/|\(_take\)", path) for path in paths):
         return "embeddings"
     return SLICES if kinds & {"dynamic-slice", "dynamic-update-slice"} else COPIES
-
-
-def direction(origin: Origin, part: str, here: Computation, rows: frozenset[int]) -> str:
-    if not origin.backward:
-        return "forward" if "jvp(" in origin.path or not origin.trains else ""
-    if part != "dense products":
-        return "backward"
-    # Only the gradient of the weights sums over the rows.
-    return "to weights" if contracted(origin.instruction, here) in rows else "to inputs"

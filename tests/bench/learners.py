@@ -1,4 +1,4 @@
-"""The learners of `bert-jax bench labels`: ours and those of other libraries, each with its defaults."""
+"""The learners of `labels`: ours and those of other libraries, each with its defaults."""
 
 import math
 import shutil
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.bench.libraries import libraries
-from bert_jax.bench.torch_training import quiet_transformers
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.inference import outcomes
 from bert_jax.inference.model import load
 from bert_jax.predictions.kind import Kind, Outcomes
+from tests.bench.libraries import libraries
+from tests.bench.torch_training import quiet_transformers
 
 ALL = 1 << 30
 SMALLEST = 1e-9  # smaller probabilities are raised to this before the logarithm
@@ -29,10 +29,10 @@ BOTH = ("classify", "tag")
 
 
 @dataclass(frozen=True)
-class Lesson:
+class FewShotTask:
     """The data of one draw, which every learner gets."""
 
-    task: str  # the config to train with
+    config: str  # the config to train with
     file: str  # file of the training examples
     kind: Kind
     train: Sequence[Example]
@@ -56,23 +56,23 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Learner:
-    learn: Callable[[Lesson, str], Outcomes]
+    learn: Callable[[FewShotTask, str], Outcomes]
     tasks: tuple[str, ...] = BOTH
     most: int = ALL  # examples per class; larger draws are skipped
 
 
-def trained(*overrides: str) -> Callable[[Lesson, str], Outcomes]:
+def train_with(*overrides: str) -> Callable[[FewShotTask, str], Outcomes]:
     """Return a learner that runs `bert-jax train` with these settings."""
 
-    def learn(lesson: Lesson, init: str) -> Outcomes:
-        workdir = lesson.directory / "workdir"
+    def learn(task: FewShotTask, init: str) -> Outcomes:
+        workdir = task.directory / "workdir"
         shutil.rmtree(workdir, ignore_errors=True)
-        settings = [f"init={init}", f"data.train={lesson.file}", "report=False", *overrides]
-        if lesson.task == "tag":  # a few training sentences lack some tags of the test set
-            settings.append(f"labels={','.join(lesson.kind.labels)}")
+        settings = [f"init={init}", f"data.train={task.file}", "report=False", *overrides]
+        if task.config == "tag":  # a few training sentences lack some tags of the test set
+            settings.append(f"labels={','.join(task.kind.labels)}")
         words = [
             "--config",
-            lesson.task,
+            task.config,
             *(f"--config.{setting}" for setting in settings),
         ]
         train = [sys.executable, "-m", "bert_jax", "train", *words, "--workdir", str(workdir)]
@@ -80,20 +80,20 @@ def trained(*overrides: str) -> Callable[[Lesson, str], Outcomes]:
         if run.returncode:
             messages = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
             raise BertJaxError(f"`bert-jax train` failed: {messages[-1]}")
-        result = outcomes.outcomes(load(workdir / "model"), lesson.test)
+        result = outcomes.outcomes(load(workdir / "model"), task.test)
         shutil.rmtree(workdir)
         return result
 
     return learn
 
 
-def regression(lesson: Lesson, init: str) -> Outcomes:
+def regression(task: FewShotTask, init: str) -> Outcomes:
     """scikit-learn's logistic regression on the vectors of sentence-transformers."""
     sentence_transformers, linear_model = libraries("sentence_transformers", "sklearn.linear_model")
     model = sentence_transformers.SentenceTransformer(init, device="cpu")
     classifier = linear_model.LogisticRegression(max_iter=1000)
-    if lesson.task == "tag":
-        return word_regression(lesson, model, classifier)
+    if task.config == "tag":
+        return word_regression(task, model, classifier)
 
     def vectors(examples: Sequence[Example]) -> np.ndarray:
         texts = [example.text for example in examples]
@@ -102,12 +102,12 @@ def regression(lesson: Lesson, init: str) -> Outcomes:
         first, second = (model.encode(list(part)) for part in zip(*texts, strict=True))
         return np.concatenate([abs(first - second), first * second], 1)
 
-    classifier.fit(vectors(lesson.train), lesson.numbers)
-    probabilities = classifier.predict_proba(vectors(lesson.test))
-    return lesson.outcomes(list(lesson.every_label(classifier.classes_, probabilities)))
+    classifier.fit(vectors(task.train), task.numbers)
+    probabilities = classifier.predict_proba(vectors(task.test))
+    return task.outcomes(list(task.every_label(classifier.classes_, probabilities)))
 
 
-def word_regression(lesson: Lesson, model, classifier) -> Outcomes:
+def word_regression(task: FewShotTask, model, classifier) -> Outcomes:
     """Classify words by the hidden state of their first token."""
     (torch,) = libraries("torch")
 
@@ -123,15 +123,13 @@ def word_regression(lesson: Lesson, model, classifier) -> Outcomes:
             of_texts.append(np.stack([first.get(n, tokens[0]) for n in range(len(example.text))]))
         return of_texts
 
-    numbers = [
-        lesson.kind.labels.index(tag) for example in lesson.train for tag in lesson.kind.truth(example)
-    ]
-    classifier.fit(np.concatenate(states(lesson.train)), numbers)
-    probabilities = (classifier.predict_proba(of_text) for of_text in states(lesson.test))
-    return lesson.outcomes([lesson.every_label(classifier.classes_, p) for p in probabilities])
+    numbers = [task.kind.labels.index(tag) for example in task.train for tag in task.kind.truth(example)]
+    classifier.fit(np.concatenate(states(task.train)), numbers)
+    probabilities = (classifier.predict_proba(of_text) for of_text in states(task.test))
+    return task.outcomes([task.every_label(classifier.classes_, p) for p in probabilities])
 
 
-def setfit(lesson: Lesson, init: str) -> Outcomes:
+def setfit(task: FewShotTask, init: str) -> Outcomes:
     """The SetFit package with its defaults: one epoch of pairs, but at most PAIRS."""
     package, datasets = libraries("setfit", "datasets")
 
@@ -140,39 +138,35 @@ def setfit(lesson: Lesson, init: str) -> Outcomes:
 
     model = package.SetFitModel.from_pretrained(init)
     settings = package.TrainingArguments(
-        output_dir=str(lesson.directory / "setfit"),
+        output_dir=str(task.directory / "setfit"),
         batch_size=PAIRS_OF_STEP,
-        max_steps=math.ceil(min(pairs_of(lesson.numbers), PAIRS) / PAIRS_OF_STEP),
+        max_steps=math.ceil(min(count_pairs(task.numbers), PAIRS) / PAIRS_OF_STEP),
         save_strategy="no",
         report_to="none",
     )
-    data = datasets.Dataset.from_dict({"text": texts(lesson.train), "label": lesson.numbers.tolist()})
+    data = datasets.Dataset.from_dict({"text": texts(task.train), "label": task.numbers.tolist()})
     package.Trainer(model=model, args=settings, train_dataset=data).train()
-    probabilities = np.asarray(model.predict_proba(texts(lesson.test), as_numpy=True))
-    shutil.rmtree(lesson.directory / "setfit", ignore_errors=True)
-    return lesson.outcomes(list(lesson.every_label(np.unique(lesson.numbers), probabilities)))
+    probabilities = np.asarray(model.predict_proba(texts(task.test), as_numpy=True))
+    shutil.rmtree(task.directory / "setfit", ignore_errors=True)
+    return task.outcomes(list(task.every_label(np.unique(task.numbers), probabilities)))
 
 
-def pairs_of(classes: np.ndarray) -> int:
-    """Count the pairs in an epoch of SetFit: all within a class and all between classes, the rarer kind oversampled.
-
-    >>> pairs_of(np.array([0] * 8 + [1] * 8))
-    144
-    """
+def count_pairs(classes: np.ndarray) -> int:
+    """Count the pairs in an epoch of SetFit: all within a class and all between classes, the rarer kind oversampled."""
     counts = np.unique_counts(classes).counts
     alike = (counts * (counts + 1) // 2).sum()
     return 2 * int(max(alike, len(classes) * (len(classes) + 1) // 2 - alike))
 
 
-def trainer(lesson: Lesson, init: str) -> Outcomes:
+def trainer(task: FewShotTask, init: str) -> Outcomes:
     """transformers' Trainer with its defaults: three epochs, batches of 8, learning rate 5e-5."""
     torch, transformers = quiet_transformers(0)
     opener = (
-        "AutoModelForTokenClassification" if lesson.task == "tag" else "AutoModelForSequenceClassification"
+        "AutoModelForTokenClassification" if task.config == "tag" else "AutoModelForSequenceClassification"
     )
     tokenizer = transformers.AutoTokenizer.from_pretrained(init)
-    model = getattr(transformers, opener).from_pretrained(init, num_labels=len(lesson.kind.labels))
-    tagging = lesson.task == "tag"
+    model = getattr(transformers, opener).from_pretrained(init, num_labels=len(task.kind.labels))
+    tagging = task.config == "tag"
 
     def features(examples: Sequence[Example]) -> list[dict[str, Any]]:
         inputs = []
@@ -186,13 +180,13 @@ def trainer(lesson: Lesson, init: str) -> Outcomes:
                 words = tokenizer(
                     *texts, truncation=True, max_length=LONGEST, is_split_into_words=True
                 ).word_ids()
-                tags = lesson.kind.truth(example)
+                tags = task.kind.truth(example)
                 encoded["labels"] = [
-                    lesson.kind.labels.index(tags[word]) if word is not None and word != before else IGNORED
+                    task.kind.labels.index(tags[word]) if word is not None and word != before else IGNORED
                     for before, word in zip([None, *words], words, strict=False)
                 ]
             else:
-                encoded["label"] = lesson.kind.labels.index(lesson.kind.truth(example))
+                encoded["label"] = task.kind.labels.index(task.kind.truth(example))
             inputs.append(encoded)
         return inputs
 
@@ -200,19 +194,19 @@ def trainer(lesson: Lesson, init: str) -> Outcomes:
         transformers.DataCollatorForTokenClassification if tagging else transformers.DataCollatorWithPadding
     )
     settings = transformers.TrainingArguments(
-        output_dir=str(lesson.directory / "trainer"), save_strategy="no", report_to="none", use_cpu=True, seed=0,
+        output_dir=str(task.directory / "trainer"), save_strategy="no", report_to="none", use_cpu=True, seed=0,
         disable_tqdm=True, logging_strategy="no",
     )  # fmt: skip
-    run = transformers.Trainer(model, settings, collator(tokenizer), features(lesson.train))
+    run = transformers.Trainer(model, settings, collator(tokenizer), features(task.train))
     run.train()
-    predicted = run.predict(features(lesson.test))
-    shutil.rmtree(lesson.directory / "trainer", ignore_errors=True)
+    predicted = run.predict(features(task.test))
+    shutil.rmtree(task.directory / "trainer", ignore_errors=True)
     probabilities = torch.softmax(torch.tensor(predicted.predictions), -1).numpy()
     if not tagging:
-        return lesson.outcomes(list(probabilities))
+        return task.outcomes(list(probabilities))
     words = (p[labels != IGNORED] for p, labels in zip(probabilities, predicted.label_ids, strict=True))
-    return lesson.outcomes(
-        [with_missing_words(p, len(example.text)) for p, example in zip(words, lesson.test, strict=True)]
+    return task.outcomes(
+        [with_missing_words(p, len(example.text)) for p, example in zip(words, task.test, strict=True)]
     )
 
 
@@ -224,8 +218,8 @@ def with_missing_words(probabilities: np.ndarray, words: int) -> np.ndarray:
 
 OURS = ("default", "probe")
 LEARNERS = {
-    "default": Learner(trained()),
-    "probe": Learner(trained("method=probe")),
+    "default": Learner(train_with()),
+    "probe": Learner(train_with("method=probe")),
     "regression": Learner(regression),
     "setfit": Learner(setfit, ("classify",), most=64),
     "trainer": Learner(trainer),

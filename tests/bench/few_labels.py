@@ -1,11 +1,11 @@
-"""`bert-jax bench labels`: training on a few labels, compared with scikit-learn, SetFit and transformers.
+"""`labels`: training on a few labels, compared with scikit-learn, SetFit and transformers.
 
 Examples are drawn from published data sets several times, the same number for each class. Every learner starts from the
 same directory, is trained on the same examples, and is tested on the same test examples.
 
 OUTPUT/SET-SIZE-DRAW/      the examples of a draw
 OUTPUT/results.jsonl       a line for each learner and draw; existing results are not measured again
-OUTPUT/labels.md, .png     the table and the picture
+OUTPUT/labels.md           the table
 """
 
 import csv
@@ -19,18 +19,17 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.bench import learners
-from bert_jax.bench.sources import rows
-from bert_jax.bench.table import append, lines_of
 from bert_jax.core.errors import BertJaxError, check_name
-from bert_jax.core.output import replacing
+from bert_jax.core.files import write_atomically
 from bert_jax.data.examples.columns import EVIDENT
 from bert_jax.data.examples.example import labels_of
 from bert_jax.data.examples.tags import read_tags
 from bert_jax.predictions.fitting import error
 from bert_jax.predictions.kind import KINDS, Outcomes
-from bert_jax.report.plots import STROKES
 from bert_jax.text.lines import read_lines
+from tests.bench import learners
+from tests.bench.result_lines import append_line, read_result_lines
+from tests.bench.sources import read_rows
 
 TESTED = 1000  # test examples, at most
 CLASSES = 10  # the most frequent classes of GoEmotions that are kept
@@ -49,7 +48,7 @@ class DataSet:
 
 def sst2(data: Path) -> tuple[list[Row], list[Row]]:
     def read(name: str) -> list[Row]:
-        return [((text.strip(),), label) for text, label in rows(data / "glue-sst2" / name)[1:]]
+        return [((text.strip(),), label) for text, label in read_rows(data / "glue-sst2" / name)[1:]]
 
     return read("train.tsv"), read("dev.tsv")
 
@@ -57,7 +56,7 @@ def sst2(data: Path) -> tuple[list[Row], list[Row]]:
 def goemotions(data: Path) -> tuple[list[Row], list[Row]]:
     """Read the texts that have a single label, which is one of the most frequent ones."""
     names = [name.strip() for name in read_lines(str(data / "goemotions" / "labels.txt"))]
-    train, test = (rows(data / "goemotions" / name) for name in ("train.tsv", "test.tsv"))
+    train, test = (read_rows(data / "goemotions" / name) for name in ("train.tsv", "test.tsv"))
     counts = Counter(label for _, label, *_ in train if label.isdecimal())
     kept = [label for label, _ in counts.most_common(CLASSES)]
 
@@ -69,7 +68,7 @@ def goemotions(data: Path) -> tuple[list[Row], list[Row]]:
 
 def mrpc(data: Path) -> tuple[list[Row], list[Row]]:
     def read(name: str) -> list[Row]:
-        table = rows(data / "mrpc" / f"msr_paraphrase_{name}.txt")
+        table = read_rows(data / "mrpc" / f"msr_paraphrase_{name}.txt")
         cells = ((row[0].lstrip("\ufeff"), row[3], row[4]) for row in table)
         return [
             ((first, second), "same" if label == "1" else "other")
@@ -110,15 +109,10 @@ class Cell:
         return {"set": self.name, "size": self.size, "draw": self.draw}
 
 
-def measure(
-    data: str,
-    init: str,
-    output: str,
-    sets: Sequence[str],
-    names: Sequence[str],
-    sizes: Sequence[int],
-    draws: int,
+def measure_labels(
+    data: str, init: str, output: str, sets: Sequence[str], names: Sequence[str], draws: int
 ) -> str:
+    """Let each learner learn from each draw that has no result yet, and return the table."""
     for name in sets:
         check_name(name, tuple(SETS), "data set")
     for name in names:
@@ -129,29 +123,26 @@ def measure(
         Cell(name, size, draw)
         for draw, name in product(range(draws), sets or SETS)
         for size in SETS[name].sizes
-        if not sizes or size in sizes
     ]
-    for cell in cells:
-        for name in names or learners.LEARNERS:
-            learner = learners.LEARNERS[name]
-            facts = cell.facts | {"learner": name, "model": init}
-            if any(facts.items() <= line.items() for line in lines_of(results)):
-                continue
-            if cell.size > learner.most or SETS[cell.name].task not in learner.tasks:
-                continue
-            folder = draw_directory(cell, Path(data), directory)
-            start = time.perf_counter()
-            scores = scores_of(learner.learn(examples_of(cell, folder), init))
-            line = facts | scores | {"seconds": round(time.perf_counter() - start, 1)}
-            append(results, line)
-            print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
-    lines = [line for line in lines_of(results) if line.get("model") == init]
+    for cell, name in product(cells, names or learners.LEARNERS):
+        learner = learners.LEARNERS[name]
+        facts = cell.facts | {"learner": name, "model": init}
+        if any(facts.items() <= line.items() for line in read_result_lines(results)):
+            continue
+        if cell.size > learner.most or SETS[cell.name].task not in learner.tasks:
+            continue
+        folder = draw_directory(cell, Path(data), directory)
+        start = time.perf_counter()
+        measured = scores(learner.learn(read_task(cell, folder), init))
+        line = facts | measured | {"seconds": round(time.perf_counter() - start, 1)}
+        append_line(results, line)
+        print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
+    lines = [line for line in read_result_lines(results) if line.get("model") == init]
     if not lines:
-        raise BertJaxError("nothing was measured: no learner takes these data sets and sizes")
-    with replacing(directory / "labels.md") as new:
-        new.write_text(table(lines), encoding="utf-8")
-    draw_picture(lines, directory / "labels.png")
-    return table(lines) + f"the picture is {directory / 'labels.png'}"
+        raise BertJaxError("nothing was measured: no learner takes these data sets")
+    text = results_table(lines)
+    write_atomically(directory / "labels.md", text)
+    return text
 
 
 def draw_directory(cell: Cell, data: Path, output: Path) -> Path:
@@ -160,18 +151,18 @@ def draw_directory(cell: Cell, data: Path, output: Path) -> Path:
     if not directory.exists():
         pool, test_pool = SETS[cell.name].read(data)
         random = np.random.default_rng([cell.size, cell.draw])
-        train = drawn(pool, cell, random)
+        train = draw_examples(pool, cell, random)
         test = [test_pool[i] for i in random.permutation(len(test_pool))[:TESTED]]
         partial = directory.with_name(directory.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         for name, examples in (("train", train), ("test", test)):
-            write(partial / name, examples, SETS[cell.name].task)
+            write_examples(partial / name, examples, SETS[cell.name].task)
         partial.rename(directory)
     return directory
 
 
-def drawn(pool: Sequence[Row], cell: Cell, random: np.random.Generator) -> list[Row]:
+def draw_examples(pool: Sequence[Row], cell: Cell, random: np.random.Generator) -> list[Row]:
     """Draw at most `cell.size` examples of each class, in random order; of tagged sentences, `cell.size` in all."""
     shuffled = [pool[i] for i in random.permutation(len(pool))]
     if SETS[cell.name].task == "tag":
@@ -184,7 +175,7 @@ def drawn(pool: Sequence[Row], cell: Cell, random: np.random.Generator) -> list[
     return chosen
 
 
-def write(path: Path, examples: Sequence[Row], task: str) -> None:
+def write_examples(path: Path, examples: Sequence[Row], task: str) -> None:
     if task == "tag":
         sentences = (
             "".join(f"{w} {t}\n" for w, t in zip(words, tags.split(), strict=True))
@@ -198,7 +189,7 @@ def write(path: Path, examples: Sequence[Row], task: str) -> None:
         writer.writerows([*texts, label] for texts, label in examples)
 
 
-def examples_of(cell: Cell, directory: Path) -> learners.Lesson:
+def read_task(cell: Cell, directory: Path) -> learners.FewShotTask:
     task = SETS[cell.name].task
     train, test = (
         str(directory / f"{name}{'.txt' if task == 'tag' else '.csv'}") for name in ("train", "test")
@@ -206,10 +197,10 @@ def examples_of(cell: Cell, directory: Path) -> learners.Lesson:
     kind = KINDS["tags" if task == "tag" else "classes"]
     train_examples, test_examples = kind.read(train), kind.read(test)
     with_labels = kind.learn([*train_examples, *test_examples])
-    return learners.Lesson(task, train, with_labels, train_examples, test_examples, directory)
+    return learners.FewShotTask(task, train, with_labels, train_examples, test_examples, directory)
 
 
-def scores_of(outcomes: Outcomes) -> dict[str, float]:
+def scores(outcomes: Outcomes) -> dict[str, float]:
     view = outcomes.view
     return {
         "score": round(outcomes.sums.scores[outcomes.kind.best], 4),
@@ -217,7 +208,7 @@ def scores_of(outcomes: Outcomes) -> dict[str, float]:
     }
 
 
-def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[int, dict]]]]:
+def group_results(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[int, dict]]]]:
     """Yield (data set, size, {learner: {draw: line}}) for each data set and size with results."""
     for name in SETS:
         for size in SETS[name].sizes:
@@ -229,7 +220,7 @@ def cells_of(lines: Sequence[dict]) -> Iterator[tuple[str, int, dict[str, dict[i
                 yield name, size, by_learner
 
 
-def table(lines: Sequence[dict]) -> str:
+def results_table(lines: Sequence[dict]) -> str:
     """Format the means over the draws.
 
     If several draws have results of all learners, also compare the default with the best learner of another library.
@@ -240,18 +231,10 @@ def table(lines: Sequence[dict]) -> str:
         "|---|---|---|" + "---|" * len(names),
     ]
     comparisons = []
-    for name, size, by_learner in cells_of(lines):
-        cells = []
-        for learner in names:
-            runs = list(by_learner.get(learner, {}).values())
-            means = (
-                [np.mean([run[key] for run in runs]) for key in ("score", "calibration_error")]
-                if runs
-                else []
-            )
-            cells.append(f"{means[0]:.3f} ({means[1]:.3f})" if runs else "")
-        text.append(f"| {name} | {size} | {max(map(len, by_learner.values()))} | " + " | ".join(cells) + " |")
-        shared = on_shared_draws(by_learner)
+    for name, size, by_learner in group_results(lines):
+        means = [mean_scores(by_learner.get(learner, {})) for learner in names]
+        text.append(f"| {name} | {size} | {max(map(len, by_learner.values()))} | {' | '.join(means)} |")
+        shared = shared_draws(by_learner)
         if OURS in by_learner and by_learner.keys() - set(learners.OURS) and len(shared[OURS]) > 1:
             comparisons.append((name, size, *compare_default(shared)))
     comparison_lines = [
@@ -276,7 +259,14 @@ def table(lines: Sequence[dict]) -> str:
     return "\n".join(text) + "\n"
 
 
-def on_shared_draws(by_learner: dict[str, dict[int, dict]]) -> dict[str, dict[int, dict]]:
+def mean_scores(runs: dict[int, dict]) -> str:
+    if not runs:
+        return ""
+    score, error = (np.mean([run[key] for run in runs.values()]) for key in ("score", "calibration_error"))
+    return f"{score:.3f} ({error:.3f})"
+
+
+def shared_draws(by_learner: dict[str, dict[int, dict]]) -> dict[str, dict[int, dict]]:
     """Keep only the draws for which every learner has a result."""
     shared = set.intersection(*map(set, by_learner.values()))
     return {name: {draw: runs[draw] for draw in sorted(shared)} for name, runs in by_learner.items()}
@@ -298,49 +288,3 @@ def compare_default(by_learner: dict[str, dict[int, dict]]) -> tuple[str, float,
     }
     lowest = min(errors[name] for name in others)
     return best, float(differences.mean()), float(spread), float(errors[OURS] - lowest)
-
-
-def draw_picture(lines: Sequence[dict], path: Path) -> None:
-    """Plot scores and calibration errors against the number of labels, with a column for each data set."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    sets = [name for name in SETS if any(line["set"] == name for line in lines)]
-    figure = Figure(figsize=(3.6 * len(sets), 6), facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(2, len(sets), squeeze=False, sharex="col")
-    for column, name in enumerate(sets):
-        for row, (key, title) in enumerate(
-            (("score", "score"), ("calibration_error", "expected calibration error"))
-        ):
-            axes = panels[row, column]
-            for learner, (colour, stroke) in zip(learners.LEARNERS, STROKES, strict=False):
-                points = [
-                    (size, [run[key] for run in by_learner[learner].values()])
-                    for of_set, size, by_learner in cells_of(lines)
-                    if of_set == name and learner in by_learner
-                ]
-                if points:
-                    sizes, runs = zip(*points, strict=True)
-                    spread = [
-                        np.std(of_size, ddof=1) / len(of_size) ** 0.5 if len(of_size) > 1 else 0
-                        for of_size in runs
-                    ]
-                    axes.errorbar(sizes, list(map(np.mean, runs)), spread, color=colour, ls=stroke, marker="o", ms=3,
-                                  lw=1.3, capsize=2, label=learner)  # fmt: skip
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(SETS[name].sizes, [str(size) for size in SETS[name].sizes])
-            axes.grid(color="0.9")
-            axes.tick_params(labelsize=8)
-            if not column:
-                axes.set_ylabel(title, fontsize=9)
-            if not row:
-                axes.set_title(name, fontsize=10)
-            else:
-                axes.set_xlabel(
-                    "labelled sentences" if SETS[name].task == "tag" else "labels of each class", fontsize=9
-                )
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize=9, frameon=False)
-    with replacing(path) as new:
-        figure.savefig(new, format="png", dpi=110)

@@ -1,4 +1,4 @@
-"""Make the input files of `bert-jax bench all` from published data sets: functions of (new file, files to read)."""
+"""Make the input files of `all` from published data sets: functions of (new file, files to read)."""
 
 import csv
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ WORDS = 200  # of a passage, about 256 tokens
 
 def sentences(new: Path, table: Path) -> None:
     """Write the first column of a table that has a header."""
-    write(new, (row[0].strip() for row in rows(table)[1:]))
+    write(new, (row[0].strip() for row in read_rows(table)[1:]))
 
 
 def pairs_as_lines(new: Path, table: Path) -> None:
     """Write both texts of each pair in STS-B's table, without duplicates."""
-    write(new, dict.fromkeys(text for row in rows(table) for text in row[5:7]))
+    write(new, dict.fromkeys(text for row in read_rows(table) for text in row[5:7]))
 
 
 def passages(new: Path, text: Path) -> None:
@@ -29,12 +29,12 @@ def passages(new: Path, text: Path) -> None:
 
 def paraphrases(new: Path, table: Path) -> None:
     """Write MRPC's pairs with GLUE's column names."""
-    pairs = ((row[0].lstrip("\ufeff"), *row[3:5]) for row in rows(table))
+    pairs = ((row[0].lstrip("\ufeff"), *row[3:5]) for row in read_rows(table))
     lines = ["label\tsentence1\tsentence2"]
     write(new, lines + ["\t".join(pair) for pair in pairs if pair[0].isdecimal()])
 
 
-def rows(table: Path) -> list[list[str]]:
+def read_rows(table: Path) -> list[list[str]]:
     read = csv.reader(read_lines(str(table)), delimiter="\t", quoting=csv.QUOTE_NONE)
     return [row for row in read if row]
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.bench.libraries import libraries
-from bert_jax.bench.torch_training import TorchModel, quiet_transformers
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Piece
 from bert_jax.finetuning.ranking_task import Ranking
 from bert_jax.finetuning.rerank_config import RerankConfig
+from tests.bench.libraries import libraries
+from tests.bench.torch_training import TorchModel, quiet_transformers
 
 
 class TorchRanking(TorchModel):

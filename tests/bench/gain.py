@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.bench.recipe import Recipe
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.terminal import part_of_run
@@ -24,8 +23,9 @@ from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import outcomes, read
 from bert_jax.metrics.sums import Sums
 from bert_jax.report.intervals import differences
+from tests.bench.recipe import Recipe
 
-ARMS = "untrained", "trained"
+CONDITIONS = "untrained", "trained"
 FACTS = "gain.json"
 
 
@@ -50,7 +50,7 @@ class Gain:
         return f"{self.untrained:.3f} to {self.trained:.3f} ({error})"
 
 
-def check(labels: Recipe) -> None:
+def check_labels(labels: Recipe) -> None:
     """Refuse a recipe that is not a fine-tuning, has no validation set, or has a single seed."""
     config = config_of(labels)
     if not config.data.heldout:
@@ -69,8 +69,8 @@ def config_of(labels: Recipe) -> FinetuneConfig:
     return config
 
 
-def measure(labels: Recipe, models: dict[str, Path], directory: Path, command: str) -> Gain:
-    """Fine-tune the model of each arm. If DIRECTORY/gain.json exists, read the result from it instead."""
+def measure_gain(labels: Recipe, models: dict[str, Path], directory: Path, command: str) -> Gain:
+    """Fine-tune the model of each condition. If DIRECTORY/gain.json exists, read the result from it instead."""
     path = directory / FACTS
     if path.exists():
         known = read_json(path, dict[str, Any])
@@ -80,18 +80,18 @@ def measure(labels: Recipe, models: dict[str, Path], directory: Path, command: s
                 "another --workdir"
             )
         return Gain(**known["gain"])
-    arms = {}
-    for arm in ARMS:
-        with part_of_run(arm):
-            labels.train(directory / arm, command, f"init={models[arm]}", "report=False")
-            arms[arm] = best(labels, directory / arm)
-    gain = gain_between(labels, *arms.values())
+    best = {}
+    for condition in CONDITIONS:
+        with part_of_run(condition):
+            labels.train(directory / condition, command, f"init={models[condition]}", "report=False")
+            best[condition] = best_setting(labels, directory / condition)
+    gain = compute_gain(labels, *best.values())
     write_json(path, {"recipe": labels.words, "gain": asdict(gain)})
     return gain
 
 
 @dataclass(frozen=True)
-class Arm:
+class SettingScores:
     """The runs of one setting, one for each seed."""
 
     setting: str
@@ -103,29 +103,29 @@ class Arm:
         return np.array([sums.scores[self.score] for sums in self.sums])
 
 
-def best(labels: Recipe, directory: Path) -> Arm:
+def best_setting(labels: Recipe, directory: Path) -> SettingScores:
     """Return the runs of the setting with the best mean score. A setting counts if every seed has a model."""
-    config, arms = config_of(labels), []
+    config, settings = config_of(labels), []
     data = config.data
     for setting in sorted({path.parent.parent for path in directory.glob("*/seed=*/model")}):
         models = [load(path) for path in sorted(setting.glob("seed=*/model"))]
         if len(models) == config.num_seeds:
             examples, known = read(models[0], data.heldout, data.columns)
             sums = [outcomes(model, examples, known).sums for model in models]
-            arms.append(Arm(setting.name, models[0].kind.best, sums))
-    if not arms:
+            settings.append(SettingScores(setting.name, models[0].kind.best, sums))
+    if not settings:
         raise BertJaxError(f"no setting in {directory} gave a model for every seed; try lower learning rates")
-    return max(arms, key=lambda arm: arm.values.mean())
+    return max(settings, key=lambda scores: scores.values.mean())
 
 
-def gain_between(labels: Recipe, untrained: Arm, trained: Arm) -> Gain:
+def compute_gain(labels: Recipe, untrained: SettingScores, trained: SettingScores) -> Gain:
     score = trained.score
     # Two sources of chance: the seeds, and the choice of validation examples, which all seeds share.
-    of_seeds = sum(arm.values.var(ddof=1) / len(arm.values) for arm in (untrained, trained))
-    of_examples = np.mean(
+    from_seeds = sum(scores.values.var(ddof=1) / len(scores.values) for scores in (untrained, trained))
+    from_examples = np.mean(
         [differences(a, b)[score].standard_error for a, b in zip(untrained.sums, trained.sums, strict=True)]
     )
     return Gain(
         labels.text, score, float(untrained.values.mean()), float(trained.values.mean()),
-        math.hypot(math.sqrt(of_seeds), of_examples), untrained.setting, trained.setting,
+        math.hypot(math.sqrt(from_seeds), from_examples), untrained.setting, trained.setting,
     )  # fmt: skip

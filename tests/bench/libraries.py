@@ -1,4 +1,4 @@
-"""The libraries that benchmarks compare with. Only benchmarks need them, so they are not dependencies."""
+"""The libraries that we are compared with. Nothing else needs them, so they are not dependencies."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ PACKAGES = {"sklearn": "scikit-learn"}  # module -> its package, if the names di
 
 
 def libraries(*names: str) -> list[Any]:
-    """Import modules, as Any: the type hints of torch and transformers do not match what they take and return."""
+    """Import modules; if one is missing, say how to install it."""
     try:
         return [import_module(name) for name in names]
     except ImportError as error:
@@ -28,11 +28,9 @@ def libraries(*names: str) -> list[Any]:
 def onnx_session(directory: str, opener: str, output: str):
     """Export a model that `transformers` opens with `opener`, and return a session of ONNX Runtime for it."""
     runtime, _, torch, transformers = libraries("onnxruntime", "onnx", "torch", "transformers")
-    from torch.nn import Module  # not torch.nn.Module: the type checker needs a base class that it knows
-
     model = getattr(transformers, opener).from_pretrained(directory).eval()
 
-    class Exported(Module):
+    class Exported(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.model = model
@@ -52,7 +50,7 @@ def onnx_session(directory: str, opener: str, output: str):
         return runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
-def by_length(model, texts: Sequence[str], rows_at_once: int) -> Iterator[tuple[list[int], dict]]:
+def length_batches(model, texts: Sequence[str], rows_at_once: int) -> Iterator[tuple[list[int], dict]]:
     """Yield (indices of texts, arrays for a session), with texts of similar length together."""
     encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
     order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))

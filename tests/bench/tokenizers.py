@@ -1,4 +1,4 @@
-"""`bert-jax bench tokenizers`: compare ids and offsets with those of `transformers`, text by text.
+"""`tokenizers`: compare ids and offsets with those of `transformers`, text by text.
 
 A vocabulary is a model directory or a bare file: vocab.txt, vocab.json, or a SentencePiece `.model`. Both sides open
 the same files, with one exception: from a bare ALBERT `.model`, transformers 5 turns pieces such as "-" into added
@@ -13,19 +13,19 @@ import re
 import shutil
 import sys
 import tempfile
-import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.bench.libraries import libraries
+from bert_jax.bench.timing import Machine, timed
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import to_json
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.sentencepiece import SentencePiece
 from bert_jax.text.subwords import clean
 from bert_jax.text.wordpiece import WordPiece
+from tests.bench.comparison import Comparison, Row
+from tests.bench.libraries import libraries
 
 RECIPE = "by Google's recipe"
 BATCH = 512  # texts compared at once
@@ -57,27 +57,28 @@ ADVERSARIAL = (
 )
 
 
-def compare_all(vocabularies: Sequence[str], texts: Sequence[str], as_json: bool = False) -> str:
+def compare_tokenizers(vocabularies: Sequence[str], texts: Sequence[str]) -> Comparison:
     corpora = {path: list(read_texts(Path(path))) for path in texts} | {"adversarial strings": ADVERSARIAL}
-    lines, differing, tokens = [], 0, 0
+    machine, turns, notes, differing, tokens = Machine(), [], [], 0, 0
     for vocabulary in vocabularies:
-        for name, ours, theirs in pairs_of(Path(vocabulary)):
+        for name, ours, theirs in reference_pairs(Path(vocabulary)):
             for source, corpus in corpora.items():
-                start = time.perf_counter()
-                counts = compare(ours, theirs, corpus)
+                counts, turn = timed(compare, ours, theirs, corpus)
+                turns.append(turn)
                 tokens += counts["tokens"]
                 differing += 0 if name.endswith(RECIPE) else counts["ids"] + counts["offsets"]
-                lines.append(
-                    f"{name}  {Path(source).name}: {len(corpus):,} texts, {counts['tokens']:,} tokens, {counts['ids']} "
-                    f"differ in ids, {counts['offsets']} in offsets ({time.perf_counter() - start:.1f} s)"
-                    + "".join(f"\n    {text!r:.300}" for text in counts["first"])
-                )
+                if counts["first"]:
+                    texts_in_lines = "".join(f"\n    {text!r:.300}" for text in counts["first"])
+                    notes.append(
+                        f"{name}  {Path(source).name}: {counts['ids']} of {len(corpus):,} texts differ in ids, "
+                        f"{counts['offsets']} in offsets{texts_in_lines}"
+                    )
     if differing:
-        print("\n".join(lines), file=sys.stderr)
+        print("\n".join(notes), file=sys.stderr)
         raise BertJaxError(f"{differing:,} differences from transformers; the texts are above")
-    if as_json:
-        return to_json({"vocabularies": len(vocabularies), "tokens": tokens, "differences": differing})
-    return "\n".join([*lines, "no difference from transformers"])
+    what = f"ids and offsets of {len(vocabularies)} vocabularies, {tokens:,} tokens"
+    row = Row(what, {"float32": "0"}, "transformers", unit="differences")
+    return Comparison([row], machine.load_during(turns), notes)
 
 
 def compare(ours, theirs, texts: Sequence[str]) -> dict:
@@ -106,20 +107,20 @@ def read_texts(path: Path) -> Iterator[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise BertJaxError(f"{path} cannot be read ({error}); name JSON or UTF-8 text files") from error
     if path.suffix == ".json":
-        yield from strings_in(json.loads(content))
+        yield from find_strings(json.loads(content))
     else:
         yield from (paragraph for paragraph in re.split(r"\n\s*\n", content) if paragraph)
 
 
-def strings_in(value) -> Iterator[str]:
+def find_strings(value) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from strings_in(inner)
+            yield from find_strings(inner)
 
 
-def pairs_of(vocabulary: Path) -> Iterator[tuple]:
+def reference_pairs(vocabulary: Path) -> Iterator[tuple]:
     """Yield (name, our tokenizer, their function) for each way to compare a vocabulary with a reference."""
     if not vocabulary.exists():
         raise BertJaxError(
@@ -145,10 +146,10 @@ def pairs_of(vocabulary: Path) -> Iterator[tuple]:
 def transformers_on(directory: Path, kind: str = "AutoTokenizer"):
     (transformers,) = libraries("transformers")
     tokenizer = getattr(transformers, kind).from_pretrained(directory)
-    return transformers_function(tokenizer)
+    return make_reference(tokenizer)
 
 
-def transformers_function(tokenizer):
+def make_reference(tokenizer):
     def run(texts):
         # transformers refuses lone surrogates, so both sides get repaired texts.
         encoded = tokenizer(clean(texts), return_offsets_mapping=True, truncation=False, padding=False)
@@ -172,7 +173,7 @@ def roberta(vocabulary: Path, scratch: Path):
             lines += [f"{a} {b}\n" for a, b in pairs if a in entries and b in entries][:1]
         (scratch / "merges.txt").write_text("".join(lines), encoding="utf-8")
     theirs = transformers.RobertaTokenizer(str(scratch / "vocab.json"), str(scratch / "merges.txt"))
-    return open_tokenizer(scratch), transformers_function(theirs)
+    return open_tokenizer(scratch), make_reference(theirs)
 
 
 def sentencepiece(model: Path, scratch: Path) -> Iterator[tuple]:

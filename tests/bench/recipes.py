@@ -1,8 +1,7 @@
-"""`bert-jax bench pretrain --beside`: compare pre-training recipes that train for the same time.
+"""`recipes`: compare pre-training recipes that train for the same time.
 
 WORKDIR/recipes.json    the recipes, the minutes, and the number of steps of each
 WORKDIR/1/, WORKDIR/2/  the runs, with their fine-tunings
-WORKDIR/recipes.png     losses and accuracies over time
 WORKDIR/table.md        the final figures
 
 A short run first times the steps of a recipe. The actual run has as many steps as fit into the minutes, so that its
@@ -13,25 +12,18 @@ first recipe, if it predicts masked words of the same vocabulary. With --labels,
 pre-training is worth.
 """
 
-import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from itertools import cycle
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from bert_jax.bench import gain
-from bert_jax.bench.gain import Gain
-from bert_jax.bench.recipe import Recipe
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import read_json, to_json, write_atomically, write_json
-from bert_jax.core.output import holding, remove, replacing
+from bert_jax.core.files import read_json, write_atomically, write_json
+from bert_jax.core.output import holding, remove
 from bert_jax.core.terminal import part_of_run, say
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.hub import directory as hub
-from bert_jax.report.plots import STROKES
 from bert_jax.report.prediction_page import table
 from bert_jax.runs.run import run
 from bert_jax.tasks.electra import GENERATOR
@@ -39,10 +31,12 @@ from bert_jax.tasks.pretrain import Config, CorporaConfig
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.training.log import heldout, read
 from bert_jax.training.workdir import Workdir
+from tests.bench.gain import Gain, check_labels, measure_gain
+from tests.bench.recipe import Recipe
 
-PLAN, PICTURE, TABLE = "recipes.json", "recipes.png", "table.md"
+PLAN, TABLE = "recipes.json", "table.md"
 TIMED = 30  # steps to time; the first half compiles and settles, and is ignored
-DRAWN = {"mlm_loss": "loss", "mlm_accuracy": "accuracy"}
+SCORES = "mlm_loss", "mlm_accuracy"
 
 
 def check(recipe: Recipe) -> None:
@@ -57,7 +51,7 @@ def random_values(recipe: Recipe) -> list[str]:
     return ["embeddings=random"] if isinstance(recipe.config(), Config) else []
 
 
-def steps_in(seconds: float, recipe: Recipe, directory: Path, command: str) -> int:
+def count_steps(seconds: float, recipe: Recipe, directory: Path, command: str) -> int:
     recipe.train(directory, command, f"steps={TIMED}", "log.max_eval_batches=1", *random_values(recipe))
     timed = [line for line in read(Workdir(directory).metrics) if line["kind"] == "train"]
     settling = max(line["step"] for line in timed if line["step"] <= TIMED // 2)
@@ -66,31 +60,22 @@ def steps_in(seconds: float, recipe: Recipe, directory: Path, command: str) -> i
 
 
 @dataclass(frozen=True)
-class Result:
+class RecipeScores:
     recipe: str
     steps: int
     tokens: int
-    curves: dict[str, list[tuple[float, float]]]  # metric -> (seconds, value on the validation set)
-    compared: dict[str, float]  # metrics on the validation set of the first recipe
+    own: dict[str, float]  # scores on the recipe's own validation set
+    compared: dict[str, float]  # scores on the validation set of the first recipe
     gains: list[Gain]  # one for each --labels
 
-    @property
-    def own(self) -> dict[str, float]:
-        return {name: points[-1][1] for name, points in self.curves.items() if points}
 
-
-def compare(
-    recipes: Sequence[Recipe],
-    labels: Sequence[Recipe],
-    minutes: float,
-    workdir: str,
-    command: str,
-    as_json: bool,
+def compare_recipes(
+    recipes: Sequence[Recipe], labels: Sequence[Recipe], minutes: float, workdir: str, command: str
 ) -> str:
     for recipe in recipes:
         check(recipe)
     for tuning in labels:
-        gain.check(tuning)
+        check_labels(tuning)
     path = Path(workdir)
     path.mkdir(parents=True, exist_ok=True)
     with holding(path):
@@ -103,13 +88,18 @@ def compare(
                 say(f"{steps:,} steps in {minutes:g} minutes: {recipe.text}")
                 recipe.train(directory, command, f"steps={steps}")
                 compared = scores_on_first(directory, recipes[0], command)
-                gains = gains_of(recipe, labels, directory, command)
-            results.append(result(recipe, steps, directory, compared, gains))
-            draw(results, path / PICTURE)
-        lines = "\n".join(in_lines(results))
-        write_atomically(path / TABLE, lines + "\n")
-    say(f"the picture is {path / PICTURE}")
-    return to_json([asdict(outcome) for outcome in results]) if as_json else lines
+                gains = measure_gains(recipe, labels, directory, command)
+            lines = read(Workdir(directory).metrics)
+            tokens = sum(line["tokens"] for line in lines if line["kind"] == "train")
+            own = heldout(Workdir(directory).metrics)[-1]
+            results.append(RecipeScores(recipe.text, steps, tokens, chosen_scores(own), compared, gains))
+        text = "\n".join(describe(results))
+        write_atomically(path / TABLE, text + "\n")
+    return text
+
+
+def chosen_scores(line: dict) -> dict[str, float]:
+    return {name: line[name] for name in SCORES if name in line}
 
 
 class Plan:
@@ -135,7 +125,7 @@ class Plan:
                 )
             return known[number - 1]["steps"]
         timing = directory.with_name(f"{directory.name}.timing")
-        steps = steps_in(60 * self.facts["minutes"], recipe, timing, command)
+        steps = count_steps(60 * self.facts["minutes"], recipe, timing, command)
         known.append({"recipe": text, "steps": steps})
         write_json(self.path, self.facts)
         remove(timing)
@@ -150,7 +140,7 @@ def scores_on_first(directory: Path, first: Recipe, command: str) -> dict[str, f
     """
     workdir = Workdir(directory / "compared")
     if known := heldout(workdir.metrics):
-        return {name: known[-1][name] for name in DRAWN}
+        return chosen_scores(known[-1])
     models = [path for path in (directory / "model", directory / "model" / GENERATOR) if path.exists()]
     layouts = {path: hub.survey(str(path))[0] for path in models}
     model = next((path for path, layout in layouts.items() if "mlm" in layout.heads), None)
@@ -161,8 +151,7 @@ def scores_on_first(directory: Path, first: Recipe, command: str) -> dict[str, f
     values |= {name: value for name, value in first.values.items() if name in ("data", "log")}
     settings = [text for text in first.settings if text.startswith(("data.", "log."))]
     run(values, [*settings, f"init={model}", "first_step=0", "steps=0"], str(workdir.path), command)
-    last = heldout(workdir.metrics)[-1]
-    return {name: last[name] for name in DRAWN}
+    return chosen_scores(heldout(workdir.metrics)[-1])
 
 
 def same_tokens(model: Path, recipe: Recipe) -> bool:
@@ -171,7 +160,7 @@ def same_tokens(model: Path, recipe: Recipe) -> bool:
     return open_tokenizer(model).fingerprint == Corpus(config.data.corpora[0]).fingerprint
 
 
-def gains_of(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command: str) -> list[Gain]:
+def measure_gains(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command: str) -> list[Gain]:
     """Measure, for each fine-tuning, the gain of the trained model over its initial values."""
     if not labels:
         return []
@@ -179,37 +168,17 @@ def gains_of(recipe: Recipe, labels: Sequence[Recipe], directory: Path, command:
     recipe.train(untrained, command, "steps=0", *random_values(recipe))
     models = {"untrained": untrained / "model", "trained": directory / "model"}
     return [
-        gain.measure(tuning, models, directory / "labels" / str(number), command)
+        measure_gain(tuning, models, directory / "labels" / str(number), command)
         for number, tuning in enumerate(labels, 1)
     ]
 
 
-def result(
-    recipe: Recipe, steps: int, directory: Path, compared: dict[str, float], gains: list[Gain]
-) -> Result:
-    seconds, tokens, lines = 0.0, 0, read(Workdir(directory).metrics)
-    curves: dict[str, list[tuple[float, float]]] = {name: [] for name in DRAWN}
-    speeds = [
-        line["time"]["tokens_per_second"] for line in lines if "tokens_per_second" in line.get("time", {})
-    ]
-    for line in lines:
-        if line["kind"] == "train":
-            tokens += line["tokens"]
-            # Use the speed of the steps, because the seconds of a process's first line include compiling. If this line
-            # covers a single step, it has no speed; then the median of the other lines is used.
-            seconds += line["tokens"] / line["time"].get("tokens_per_second", median(speeds or [math.inf]))
-        elif line["kind"] == "heldout":
-            for name in DRAWN.keys() & line.keys():
-                curves[name].append((seconds, line[name]))
-    return Result(recipe.text, steps, tokens, curves, compared, gains)
-
-
-def in_lines(results: Sequence[Result]) -> list[str]:
-    labels = {f"labels {number}": of_tuning for number, of_tuning in enumerate(results[0].gains, 1)}
+def describe(results: Sequence[RecipeScores]) -> list[str]:
+    labels = {f"labels {number}": gain for number, gain in enumerate(results[0].gains, 1)}
     header = ["recipe", "steps", "tokens", "own loss", "own accuracy", "loss", "accuracy", *labels]
     rows = [
-        (r.recipe, r.steps, r.tokens, *(r.own.get(name, "-") for name in DRAWN),
-         *(r.compared.get(name, "-") for name in DRAWN), *map(str, r.gains))
+        (r.recipe, r.steps, r.tokens, *(r.own.get(name, "-") for name in SCORES),
+         *(r.compared.get(name, "-") for name in SCORES), *map(str, r.gains))
         for r in results
     ]  # fmt: skip
     lines = [
@@ -217,53 +186,8 @@ def in_lines(results: Sequence[Result]) -> list[str]:
         "",
         "Loss and accuracy of masked words: on the recipe's own validation set (own), and on that of the first recipe.",
     ]
-    if not all(outcome.compared for outcome in results):
+    if not all(scores.compared for scores in results):
         lines += ["-: the model predicts no masked words, or its vocabulary differs from the first recipe's."]
     if labels:
         lines += ["labels: the score without and with pre-training (difference ± its standard error)."]
-    return lines + [f"{name}, {of_tuning.score}: {of_tuning.labels}" for name, of_tuning in labels.items()]
-
-
-def draw(results: Sequence[Result], path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    panels = len(DRAWN) + bool(results[0].gains)
-    figure = Figure(figsize=(4.5 * panels, 4 + 0.2 * len(results)), facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    all_axes = figure.subplots(1, panels)
-    for axes, (name, title) in zip(all_axes, DRAWN.items(), strict=False):
-        for outcome, (colour, stroke) in zip(results, cycle(STROKES), strict=False):
-            points = outcome.curves[name]
-            minutes, values = [seconds / 60 for seconds, _ in points], [value for _, value in points]
-            axes.plot(
-                minutes, values, color=colour, ls=stroke, marker="o", ms=3, lw=1.3, label=outcome.recipe
-            )
-        axes.set_title(f"{title} of masked words", fontsize=10)
-        axes.set_xlabel("minutes of training", fontsize=9)
-    if results[0].gains:
-        draw_gains(results, all_axes[-1])
-    for axes in all_axes:
-        axes.tick_params(labelsize=8)
-        axes.grid(color="0.9")
-    handles, labels = all_axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", fontsize=8, frameon=False)
-    with replacing(path) as new:
-        figure.savefig(new, format="png", dpi=110)
-
-
-def draw_gains(results: Sequence[Result], axes) -> None:
-    """Plot the gains, with error bars of two standard errors."""
-    for number, (outcome, (colour, _)) in enumerate(zip(results, cycle(STROKES), strict=False)):
-        shift = (number - (len(results) - 1) / 2) * 0.6 / len(results)
-        for index, of_tuning in enumerate(outcome.gains):
-            axes.errorbar(
-                index + shift, of_tuning.difference, 2 * of_tuning.standard_error, color=colour, marker="o",
-                ms=4, capsize=2,
-            )  # fmt: skip
-    axes.axhline(0, color="0.5", lw=0.8)
-    axes.set_xticks(
-        range(len(results[0].gains)),
-        [f"labels {number}:\n{of_tuning.score}" for number, of_tuning in enumerate(results[0].gains, 1)],
-    )
-    axes.set_title("gain over the initial values", fontsize=10)
+    return lines + [f"{name}, {gain.score}: {gain.labels}" for name, gain in labels.items()]

@@ -1,4 +1,4 @@
-"""`bert-jax bench pretrain`: the losses of a pre-training, compared with transformers on the same batches and recipe.
+"""`pretrain`: the losses of a pre-training, compared with transformers on the same batches and recipe.
 
 Our run is that of `bert-jax train` with the same flags: it is started, resumed, or taken as it is if it is complete.
 The run of transformers starts from the same initial values, is evaluated on the same rows, and decodes only the masked
@@ -12,9 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax.bench.torch_training import Updates, quiet_transformers
+from bert_jax.bench.timing import Machine, timed
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.runs.run import beginning
 from bert_jax.tasks import load
@@ -24,46 +23,45 @@ from bert_jax.training.loop import train
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state
 from bert_jax.training.workdir import Workdir
+from tests.bench.comparison import Comparison, Row
+from tests.bench.torch_training import Updates, quiet_transformers
 
 METRICS = "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"
 
 
-def compare(spec: str, overrides: Sequence[str], workdir: str, against: str | None, as_json: bool) -> str:
+def compare_pretraining(spec: str, overrides: Sequence[str], workdir: str) -> Comparison:
+    """Return a row for each validation of the runs."""
     module, config = load(spec, overrides)
-    if not isinstance(config, Config):
-        raise BertJaxError(
-            f"{spec} is not a pre-training config; use `bert-jax bench finetune` for fine-tuning"
-        )
-    if against and config.init:
-        raise BertJaxError("both sides must start from random values; leave --config.init out")
+    if not isinstance(config, Config) or config.init:
+        raise BertJaxError(f"{spec} does not pre-train from random values; name such a config, without init")
     task, data, config = module.open(config)
-    if against and task.begins_with_data:
+    if task.begins_with_data:
         raise BertJaxError("both sides must start from random embeddings; set --config.embeddings=random")
-    theirs = TorchPretraining(task, data, config) if against else None
-    if not train(task, data, config, workdir, beginning(task, data, config)):
+    theirs, machine = TorchPretraining(task, data, config), Machine()
+    finished, our_turn = timed(train, task, data, config, workdir, beginning(task, data, config))
+    if not finished:
         raise BertJaxError(f"the run in {workdir} was stopped; the same command resumes it")
-    results = {"bert_jax": heldout(Workdir(workdir).metrics)}
-    if theirs:
-        results[str(against)] = []
-        for line in theirs.train():
-            results[str(against)].append(line)
-            print(f"{against} step {line['step']:,} heldout: mlm_loss {line['mlm_loss']:.4g}", flush=True)
-    if as_json:
-        return to_json(results)
-    lines = [f"{'step':>7}  {'':12}" + "".join(f"{name:>14}" for name in METRICS)]
-    for measured in zip(*results.values(), strict=True):
-        for name, line in zip(results, measured, strict=True):
-            values = "".join(f"{line[m]:14.4f}" if m in line else f"{'':14}" for m in METRICS)
-            lines.append(f"{line['step']:7,}  {name:12}{values}")
-    return "\n".join(lines)
+    their_lines, their_turn = timed(lambda: list(theirs.train()))
+    rows = [
+        Row(
+            f"{spec}, {mine['step']:,} steps: {', '.join(METRICS)}",
+            {config.model.dtype: measured(mine)},
+            f"transformers, same initial values and batches: {measured(other)}",
+        )
+        for mine, other in zip(heldout(Workdir(workdir).metrics), their_lines, strict=True)
+    ]
+    return Comparison(rows, machine.load_during([our_turn, their_turn]))
+
+
+def measured(line: dict) -> str:
+    return ", ".join(f"{line[name]:.4f}" for name in METRICS)
 
 
 class TorchPretraining:
     def __init__(self, task: Pretraining, data: Corpora, config: Config):
         if task.layout.heads != ("mlm", "nsp"):
             raise BertJaxError(
-                "transformers can be compared on next-sentence pairs only; leave --against out, or set "
-                "--config.data.examples=next_sentence"
+                "transformers learns next-sentence pairs; set --config.data.examples=next_sentence"
             )
         self.torch, transformers = quiet_transformers(config.seed)
         self.data, self.config = data, config

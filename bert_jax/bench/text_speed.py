@@ -1,0 +1,122 @@
+"""`bert-jax bench embed` and `bench predict`: texts per second in batches, and milliseconds of one text alone.
+
+Each text is also given alone, and the percentiles are those of all texts; the shortest tenth has a figure of its own.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+import bert_jax
+from bert_jax.bench.profile import name_operations, profile
+from bert_jax.bench.timing import FEWEST, Figures, Machine, Measured, Turn, timed, timed_rounds
+from bert_jax.bench.trace import on_host
+from bert_jax.core.errors import BertJaxError
+from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.text.lines import read_lines
+
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass(frozen=True)
+class TextWorkload:
+    """What is done with which texts."""
+
+    verb: str  # embed or predict
+    directory: str
+    source: str  # file with one text per line
+    count: int  # texts, at most
+
+    def open(self, dtype: str) -> tuple:
+        """Return the model, the texts, and the number of tokens of each text."""
+        model = bert_jax.load(self.directory, dtype=dtype)
+        if self.verb == "predict":
+            model.need(WholeTexts.heads, "bench predict")
+        texts = sample_texts(self.source, self.count)
+        encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
+        return model, texts, np.array([len(encoding.ids) for encoding in encodings])
+
+    def function(self, model) -> Callable[[Sequence[str]], object]:
+        return model.embed if self.verb == "embed" else model.classify
+
+
+def measure_texts(workload: TextWorkload, dtypes: Sequence[str], as_json: bool = False) -> str:
+    machine, turns, figures = Machine(), list[Turn](), dict[str, Figures]()
+    for dtype in dtypes:
+        model, texts, lengths = workload.open(dtype)
+        figures[dtype], taken = text_figures(workload.function(model), texts, lengths)
+        turns += taken
+    title = f"{workload.verb}: {len(texts):,} texts of {lengths.mean():.1f} tokens on {jax.devices()[0].device_kind}"
+    return Measured(title, figures, machine.load_during(turns)).shown(as_json)
+
+
+def text_figures(
+    run: Callable[[Sequence[str]], object], texts: Sequence[str], lengths: np.ndarray
+) -> tuple[Figures, list[Turn]]:
+    """Return the figures of a function of texts, and the turns that they come from."""
+    _, first = timed(run, texts)
+    seconds_alone(run, texts)  # compiles every shape before it is timed
+    batches = timed_rounds(run, texts)
+    rounds = [timed(seconds_alone, run, texts) for _ in range(FEWEST)]
+    milliseconds = 1e3 * np.array([seconds for seconds, _ in rounds])  # [rounds, texts]
+    short = np.argsort(lengths, kind="stable")[: max(len(texts) // 10, 1)]
+    speed = len(texts) / float(np.median([turn.seconds for turn in batches]))
+    figures = {
+        "texts_per_second": speed,
+        "tokens_per_second": speed * float(lengths.mean()),
+        "cpu_ms_per_text": 1e3 * min(turn.cpu for turn in batches) / len(texts),
+        **{f"one_text_p{p}_ms": float(np.percentile(milliseconds, p)) for p in PERCENTILES},
+        "one_short_text_ms": float(np.median(milliseconds[:, short])),
+        "first_call_seconds": first.seconds,
+    }
+    return figures, [*batches, *(turn for _, turn in rounds)]
+
+
+def seconds_alone(run: Callable[[Sequence[str]], object], texts: Sequence[str]) -> list[float]:
+    """Return the seconds of each text in a call of its own."""
+    seconds = []
+    for text in texts:
+        start = time.perf_counter()
+        run([text])
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+class TracedTokenizer:
+    """A tokenizer whose calls have a name in a trace."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def __getattr__(self, name: str):
+        value = getattr(self.tokenizer, name)
+        if not callable(value):
+            return value
+
+        def call(*arguments, **settings):
+            with on_host("tokenize"):
+                return value(*arguments, **settings)
+
+        return call
+
+
+def profile_text(workload: TextWorkload, dtype: str, picture: str, as_json: bool) -> str:
+    """Show where the time of a text of median length goes: as a picture, and as text or JSON."""
+    name_operations()
+    model, texts, lengths = workload.open(dtype)
+    middle = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
+    text, run = [texts[middle]], workload.function(model)
+    model._tokenizer = TracedTokenizer(model.tokenizer)
+    title = f"{workload.verb} of one text of {lengths[middle]} tokens, {dtype}"
+    return profile(title, lambda: run(text), dtype).shown(picture, as_json)
+
+
+def sample_texts(source: str, count: int) -> list[str]:
+    """Return at most `count` lines of the file, drawn at random, always the same ones."""
+    texts = [text for text in read_lines(source) if text.strip()]
+    if not texts:
+        raise BertJaxError(f"{source} holds no text; name a file with one text per line")
+    return [texts[i] for i in np.random.RandomState(0).permutation(len(texts))[:count]]

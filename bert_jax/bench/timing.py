@@ -1,0 +1,116 @@
+"""Time calls, and notice when other programs use the machine.
+
+The CPU seconds of a call do not grow when other programs compete for the cores; the CPU seconds of these programs show
+that the machine is busy.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bert_jax.core.files import to_json
+
+Figures = Mapping[str, float | None]  # name -> value; None if it is unknown
+
+BUSY = 0.1  # share of the cores that other programs may use before the machine counts as busy
+ROUNDS, FEWEST = 10, 3  # calls that are timed, at most and at least
+SECONDS = 60.0  # no call starts after this time, except the first FEWEST
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The wall-clock and CPU seconds of one call."""
+
+    seconds: float
+    cpu: float  # seconds of all its threads
+    others: float | None = None  # CPU seconds that other programs used meanwhile; None if unknown
+
+
+def timed(function: Callable, *arguments) -> tuple[Any, Turn]:
+    """Call the function; return its result and its turn."""
+    before, own, start = machine_cpu(), own_cpu(), time.perf_counter()
+    result = function(*arguments)
+    seconds, cpu, after = time.perf_counter() - start, own_cpu() - own, machine_cpu()
+    others = None if before is None or after is None else max(after - before - cpu, 0.0)
+    return result, Turn(seconds, cpu, others)
+
+
+def timed_rounds(function: Callable, *arguments) -> list[Turn]:
+    """Make the same call several times; return the turns."""
+    start, turns = time.monotonic(), list[Turn]()
+    while len(turns) < FEWEST or (len(turns) < ROUNDS and time.monotonic() - start < SECONDS):
+        turns.append(timed(function, *arguments)[1])
+    return turns
+
+
+def own_cpu() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def machine_cpu() -> float | None:
+    """Return the CPU seconds that all programs have used and a hypervisor took; None if the system does not say."""
+    with suppress(OSError, ValueError):
+        user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
+        return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
+    return None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The number of cores, and the load before anything was measured."""
+
+    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    def load_during(self, turns: Iterable[Turn]) -> dict[str, float | bool | None]:
+        """Return facts about the load. `others`: cores that other programs used during the turns; None if unknown."""
+        turns = list(turns)
+        known = [turn.others for turn in turns if turn.others is not None]
+        others = sum(known) / sum(turn.seconds for turn in turns) if len(known) == len(turns) else None
+        # The load may come from a measurement just before, so it counts only if `others` is unknown.
+        busy = self.load > self.cores if others is None else others > BUSY * self.cores
+        return {"cores": self.cores, "load": self.load, "others": others, "busy": busy}
+
+
+def describe_load(machine: dict) -> str:
+    others = "an unknown number" if machine["others"] is None else f"{machine['others']:.2f}"
+    line = f"machine: load {machine['load']:.1f} before, other programs used {others} of {machine['cores']} cores"
+    return line + " meanwhile" + (" - BUSY: measure again when it is quiet" if machine["busy"] else "")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of each measured variant, under the same names, and the load of the machine meanwhile."""
+
+    title: str
+    figures: dict[str, Figures]  # variant -> its figures
+    machine: dict
+
+    def shown(self, as_json: bool) -> str:
+        """Return a JSON object, or a table with a column for each variant."""
+        if as_json:
+            return to_json(asdict(self))
+        variants = list(self.figures.values())
+        names = {name: name.replace("_", " ") for name in variants[0]}
+        width = max(map(len, names.values()))
+        lines = [self.title, " " * width + "".join(f"{variant:>16}" for variant in self.figures)]
+        for name, text in names.items():
+            lines.append(f"{text:<{width}}" + "".join(f"{rounded(values[name]):>16}" for values in variants))
+        return "\n".join([*lines, describe_load(self.machine)])
+
+
+def rounded(value: float | None) -> str:
+    """Write a figure with three digits, or all those before the decimal point.
+
+    >>> rounded(12345.6), rounded(12.345), rounded(0.012345), rounded(None)
+    ('12,346', '12.3', '0.0123', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"

@@ -1,0 +1,212 @@
+"""The verbs of `python -m tests.bench`."""
+
+import shlex
+import sys
+from pathlib import Path
+
+from bert_jax.command.flags import (
+    COLUMN,
+    CONFIG,
+    INPUT,
+    JSON,
+    LAYOUT,
+    TOKENIZER,
+    Parser,
+    choice_of,
+    count,
+    flag,
+    number,
+    verb,
+    verbs_of,
+    whole,
+)
+from tests.bench.turns import Limits
+
+DTYPES = ("float32", "bfloat16")
+DTYPE = flag("--dtype", nargs="+", choices=DTYPES, default=DTYPES, metavar="DTYPE",
+             help="dtypes that bert_jax computes in: float32, bfloat16 (default both)")  # fmt: skip
+MODEL = flag("--model", required=True, metavar="DIR", help="model directory")
+TEXTS = (
+    MODEL,
+    flag("--input", required=True, metavar="FILE", help="file with one text per line"),
+    flag("--texts", type=count, default=500, help="number of texts to draw from it (default 500)"),
+    DTYPE,
+)
+
+
+def limits(rounds: int, seconds: float):
+    """After so many rounds, go on until the ratio's interval is narrow or the seconds are over."""
+    return (
+        flag("--rounds", type=count, default=rounds, help=f"smallest number of rounds (default {rounds})"),
+        flag("--seconds", type=number(0), default=seconds,
+             help=f"start no more rounds after this many seconds (default {seconds})"),
+        JSON,
+    )  # fmt: skip
+
+
+def against(*names: str, others: str = ""):
+    return flag("--against", nargs="+", default=(), metavar="NAME", choices=None if others else names,
+                help=f"what to compare with: {', '.join(names)}{others}")  # fmt: skip
+
+
+@verb("throughput and latency of an embedder", "python -m tests.bench embed --model DIR --input lines.txt",
+      *TEXTS, against("sentence-transformers", "sentence-transformers-bfloat16", "onnxruntime",
+                      others=", or other model directories"), *limits(6, 60))  # fmt: skip
+def embed(args):
+    on_texts(args)
+
+
+@verb("throughput and latency of a classifier", "python -m tests.bench predict --model DIR --input lines.txt",
+      *TEXTS, against("transformers", "onnxruntime", others=", or other model directories"),
+      *limits(6, 60))  # fmt: skip
+def predict(args):
+    on_texts(args)
+
+
+def on_texts(args):
+    from bert_jax.bench.text_speed import sample_texts
+    from tests.bench.texts import compare_texts
+
+    texts = sample_texts(args.input, args.texts)
+    show(args, compare_texts, args.choice, args.model, texts, args.dtype, args.against)
+
+
+def show(args, compare, *arguments) -> None:
+    """Print the comparison; `compare` also takes the limits, if the verb has them."""
+    limits = [Limits(args.rounds, args.seconds)] if "rounds" in args else []
+    print(compare(*arguments, *limits).shown(args.json))
+
+
+@verb("a pre-training step on made-up rows",
+      "python -m tests.bench step --config configs/pretrain.py:base --config.data.batch_size=8 --against torch",
+      CONFIG, DTYPE, against("torch", "torch-autocast", "torch-autocast-compiled"), *limits(6, 60))  # fmt: skip
+def step(args):
+    from tests.bench.steps import compare_steps
+
+    show(args, compare_steps, args.config, args.overrides, args.dtype, args.against)
+
+
+@verb("scores and seconds of a fine-tuning; a round is a seed",
+      "python -m tests.bench finetune --config configs/classify.py --config.init=DIR --config.data.train=train.csv",
+      CONFIG, DTYPE, against("transformers", "transformers-autocast", "sentence-transformers"),
+      *limits(3, 0))  # fmt: skip
+def finetune(args):
+    from tests.bench.finetune import compare_finetuning
+
+    show(args, compare_finetuning, args.config, args.overrides, args.dtype, args.against)
+
+
+@verb("losses of a pre-training and of transformers",
+      "python -m tests.bench pretrain --config configs/pretrain.py:tiny --workdir runs/tiny "
+      "--config.data.corpora=corpus",
+      CONFIG, flag("--workdir", required=True, metavar="DIR", help="directory of our run"), JSON)  # fmt: skip
+def pretrain(args):
+    from tests.bench.pretrain import compare_pretraining
+
+    show(args, compare_pretraining, args.config, args.overrides, args.workdir)
+
+
+@verb("published sizes of any family with random weights, and transformers",
+      "python -m tests.bench families mpnet-base deberta-v3-base",
+      flag("sizes", nargs="+", metavar="SIZE", help="names that configs/pretrain.py knows"),
+      *limits(6, 60))  # fmt: skip
+def families(args):
+    from tests.bench.families import compare_families
+
+    show(args, compare_families, args.sizes)
+
+
+@verb("from text to corpus, and the bare tokenizer",
+      "python -m tests.bench prepare --input books/*.txt --tokenizer vocab",
+      INPUT, LAYOUT, COLUMN, TOKENIZER,
+      flag("--megabytes", type=number(1e-3, 1e6), default=32, help="megabytes of text to measure on (default 32)"),
+      *limits(6, 60))  # fmt: skip
+def prepare(args):
+    from bert_jax.text.readers import Source
+    from tests.bench.prepare import compare_prepare
+
+    source = Source(args.input, args.layout, args.column)
+    show(args, compare_prepare, source, args.tokenizer, args.megabytes)
+
+
+@verb("ids and offsets, and those of transformers", "python -m tests.bench tokenizers --vocab DIR --text book.txt",
+      flag("--vocab", nargs="+", required=True, help="directories, vocab.txt, vocab.json, .model files"),
+      flag("--text", nargs="*", default=[], help="texts: JSON or UTF-8 files"), JSON)  # fmt: skip
+def tokenizers(args):
+    from tests.bench.tokenizers import compare_tokenizers
+
+    show(args, compare_tokenizers, args.vocab, args.text)
+
+
+@verb("kinds of indexes of made-up vectors", "python -m tests.bench search --output runs/million --vectors 1000000",
+      flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
+      flag("--vectors", type=whole(10_000), default=100_000, help="vectors of the index (default 100000)"))  # fmt: skip
+def search(args):
+    from tests.bench.search import Size, describe_search, measure_search
+
+    size = Size(args.vectors)
+    print(describe_search(size, *measure_search(args.output, size)))
+
+
+@verb("scores after training on few labels, and those of scikit-learn, SetFit and transformers",
+      "python -m tests.bench labels --model DIR --data DIR --output runs/labels",
+      MODEL,
+      flag("--data", required=True, metavar="DIR", help="directory with glue-sst2, goemotions, mrpc and conll2003, "
+           "each as published"),
+      flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed, also by an "
+           "installation with other libraries"),
+      flag("--sets", nargs="+", default=[], metavar="NAME", help="of sst2, goemotions, mrpc, conll2003 (default all)"),
+      flag("--learners", nargs="+", default=[], metavar="NAME",
+           help="of default, probe, regression, setfit, trainer (default all)"),
+      flag("--draws", type=count, default=5, help="draws of each size (default 5)"))  # fmt: skip
+def labels(args):
+    from tests.bench.few_labels import measure_labels
+
+    print(measure_labels(args.data, args.model, args.output, args.sets, args.learners, args.draws))
+
+
+@verb("pre-training recipes after equal minutes",
+      "python -m tests.bench recipes --config configs/pretrain.py:tiny,laptop --beside configs/electra.py:tiny,laptop "
+      "--minutes 10 --workdir runs/recipes --config.data.corpora=corpus",
+      CONFIG,
+      flag("--workdir", required=True, metavar="DIR", help="directory of the runs; existing runs are resumed"),
+      flag("--beside", nargs="+", default=[], metavar="RECIPE", help='other recipes, as "FILE:NAME KEY=VALUE ..."; '
+           "--config takes this form, too, and --config.KEY=VALUE holds for all"),
+      flag("--labels", nargs="+", default=[], metavar="FINE-TUNING", help="fine-tunings of each recipe's model "
+           'and of random initial values, as "FILE:NAME KEY=VALUE ..." with a validation set and several seeds'),
+      flag("--minutes", type=number(0, 1440, above=True), default=10, metavar="N",
+           help="training minutes per recipe, without compiling and measuring (default 10)"))  # fmt: skip
+def recipes(args):
+    from tests.bench.recipe import Recipe
+    from tests.bench.recipes import compare_recipes
+
+    command = shlex.join(["python", "-m", "tests.bench", *sys.argv[1:]])
+    compared = [Recipe(text, tuple(args.overrides)) for text in [args.config, *args.beside]]
+    tunings = [Recipe(text) for text in args.labels]
+    print(compare_recipes(compared, tunings, args.minutes, args.workdir, command))
+
+
+@verb("the guide's first tables: comparisons in turn, as Markdown",
+      "python -m tests.bench all --model DIR --data DIR --output runs/bench",
+      flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),
+      flag("--model", metavar="DIR", help="sentence-transformers directory, for embedding and fine-tuning"),
+      flag("--classifier", metavar="DIR", help="model directory of a classifier"),
+      flag("--data", metavar="DIR", help="directory with glue-sst2, mrpc, stsbenchmark, conll2003, squad, wikitext-2, "
+           "vocab and xquad, each as published; what is missing is left out"),
+      flag("--corpus", metavar="DIR", help="corpus directory of `bert-jax prepare`"),
+      flag("--only", nargs="+", default=[], metavar="NAME", help="measurements to take (default all)"))  # fmt: skip
+def all_(args):
+    from tests.bench.all import Places, measure_all
+
+    given = {name: getattr(args, name) for name in ("model", "classifier", "data", "corpus")}
+    print(measure_all(Places(given, Path(args.output)), args.only))
+
+
+VERBS = verbs_of(sys.modules[__name__])
+
+
+def make_parser() -> Parser:
+    parser = Parser(prog="python -m tests.bench", allow_abbrev=False)
+    choice_of(VERBS)(parser)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of a failure")
+    return parser

@@ -1,0 +1,216 @@
+"""`finetune`: scores and seconds of a fine-tuning, compared with transformers.
+
+Cross-encoders are compared with sentence-transformers. Both sides start from the same directory, train on the same
+examples in the same order with the same recipe, take turns seed by seed, and are scored by the same metrics on the
+validation set after the last step. Seconds are those of the steps, without reading, tokenizing, scoring and writing on
+either side; ours include compiling.
+"""
+
+import contextlib
+import dataclasses
+import io
+import tempfile
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.bench.timing import Machine, Turn
+from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.arrange import Piece
+from bert_jax.finetuning.finetune_config import FinetuneConfig
+from bert_jax.finetuning.rerank_config import RerankConfig
+from bert_jax.tasks import load
+from bert_jax.training import warm_start
+from bert_jax.training.log import read
+from bert_jax.training.loop import train
+from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
+from tests.bench.torch_ranking import TorchRanking
+from tests.bench.torch_training import TorchModel, pad_rows, quiet_transformers
+from tests.bench.turns import OURS, Limits, interleaved, is_ours, running_processes
+
+AUTO = {
+    "classify": "AutoModelForSequenceClassification",
+    "tag": "AutoModelForTokenClassification",
+    "answer": "AutoModelForQuestionAnswering",
+}
+# What transformers trains as well: the published head, not fitted as a probe first, without cross-validation.
+AS_TRANSFORMERS = ("model.pooling=published", "head=kept", "data.folds=0")
+IGNORED = -100  # label that torch's cross entropy ignores
+AUTOCAST, SENTENCES = "transformers-autocast", "sentence-transformers"
+
+
+def compare_finetuning(
+    spec: str, overrides: Sequence[str], dtypes: Sequence[str], against: Sequence[str], limits: Limits
+) -> Comparison:
+    """Compare our fine-tuning, in each of the dtypes, with the libraries `against`."""
+    _, config = load(spec, overrides)
+    if isinstance(config, FinetuneConfig):
+        overrides = [*AS_TRANSFORMERS, *overrides]
+    elif not isinstance(config, RerankConfig):
+        raise BertJaxError(
+            f"{spec} is neither a fine-tuning of labels nor of a cross-encoder; name another config"
+        )
+    if other := [name for name in against if (name == SENTENCES) != isinstance(config, RerankConfig)]:
+        trains = "only cross-encoders" if other[0] == SENTENCES else "no cross-encoders"
+        raise BertJaxError(f"--against {other[0]} trains {trains}; leave it out for {spec}")
+    makers: dict[str, tuple] = {
+        f"{OURS} {dtype}": (our_runs, spec, [*overrides, f"model.dtype={dtype}"]) for dtype in dtypes
+    }
+    makers |= {name: (their_runs, spec, list(overrides), name == AUTOCAST) for name in against}
+    runs: dict[str, list[tuple[dict, list[float]]]] = {name: [] for name in makers}
+    machine, turns, best = Machine(), list[Turn](), ""
+    with running_processes(makers) as contenders:
+        seeds = ((seed,) for seed in count())
+        for name, result, turn in interleaved(
+            contenders, seeds, limits, lambda result, _: result[1]["seconds"]
+        ):
+            best, scores, losses = result
+            runs[name].append((scores, losses))
+            turns.append(turn)
+    title = f"{spec}, {len(runs[name])} seeds: {best}"
+    return Comparison(finetuning_rows(title, best, runs), machine.load_during(turns), finetuning_notes(runs))
+
+
+Runs = dict[str, list[tuple[dict[str, float], list[float]]]]  # contender -> scores and losses of each seed
+
+
+def finetuning_rows(title: str, best: str, runs: Runs) -> list[Row]:
+    scores = {name: [scores[best] for scores, _ in seeds] for name, seeds in runs.items()}
+    seconds = {name: [scores["seconds"] for scores, _ in seeds] for name, seeds in runs.items()}
+    figures = {name: f"{np.mean(scores[name]):.4f} in {np.mean(seconds[name]):.0f} s" for name in runs}
+    ours = {dtype_of(name): figure for name, figure in figures.items() if is_ours(name)}
+    others = [name for name in runs if not is_ours(name)]
+    rows = []
+    for name in others:
+        error = difference_error(next(iter(scores.values())), scores[name])
+        rows.append(Row(title, ours, f"{name} {figures[name]}{error}", dtype_ratios(seconds, name)))
+    return rows or [Row(title, ours)]
+
+
+def difference_error(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """Return the standard error of the difference of two means; nothing if there is one value of each."""
+    if len(ours) < 2:
+        return ""
+    return f" ± {sum(np.var(some, ddof=1) / len(some) for some in (ours, theirs)) ** 0.5:.4f}"
+
+
+def finetuning_notes(runs: Runs) -> list[str]:
+    """Say how long our compilation took, and how far apart the losses of a step are.
+
+    They are close if the head comes from the directory and there is no dropout. A discarded step has no loss.
+    """
+    notes = [
+        f"{name}: {np.mean([scores['compiling'] for scores, _ in seeds]):.0f} s of compilation"
+        for name, seeds in runs.items()
+        if is_ours(name)
+    ]
+    first, ours = next(iter(runs.items()))
+    for name, seeds in runs.items():
+        if not is_ours(name):
+            apart = [np.subtract(a, b, dtype=float) for (_, a), (_, b) in zip(ours, seeds, strict=True)]
+            notes.append(
+                f"{name}: losses of a step differ from {first}'s by at most {np.nanmax(np.abs(apart)):.1e}"
+            )
+    return notes
+
+
+def our_runs(spec: str, overrides: list[str]) -> Callable:
+    """Return a function that trains with bert_jax and a given seed.
+
+    It returns (the name of the metric that chooses the best model, all metrics and seconds, the loss of each step).
+    """
+
+    def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
+        task, data, config = open_run(spec, overrides, seed)
+        steps = config.steps
+        config = dataclasses.replace(
+            config,
+            # Log every step, which shows the ones that compiled; evaluate once, at the end.
+            log=dataclasses.replace(config.log, every=1, evaluate_every=steps),
+            checkpoints=dataclasses.replace(config.checkpoints, every=steps),
+        )
+        with tempfile.TemporaryDirectory() as workdir:
+            train(task, data, config, workdir, lambda: warm_start.read(config.init, task, config.seed)[0])
+            lines = read(Path(workdir) / "metrics.jsonl")
+        steps_taken = [line for line in lines if line["kind"] == "train"]
+        seconds = np.array([line["time"]["seconds"] for line in steps_taken])
+        losses = [line["loss"] for line in steps_taken]
+        usual = np.median(seconds)
+        compiling = float((seconds[seconds > 4 * usual] - usual).sum())
+        scores = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}
+        totals = {"seconds": float(seconds.sum()), "compiling": compiling}
+        return config.checkpoints.best, scores | totals, losses
+
+    return run
+
+
+def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
+    """Return the counterpart of `our_runs` for the other library: the usual loop, each batch padded to its longest."""
+
+    def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
+        with contextlib.redirect_stdout(io.StringIO()):  # our run prints the same
+            task, data, config = open_run(spec, overrides, seed)
+        pad = data.tokenizer.special.pad
+        if isinstance(config, RerankConfig):
+            torch = TorchRanking(task, config, pad)
+        else:
+            torch = TorchFinetuning(task.layout, config, pad, autocast)
+        seconds, losses = torch.train(data)
+        return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}, losses
+
+    return run
+
+
+def open_run(spec: str, overrides: list[str], seed: int) -> tuple:
+    module, config = load(spec, [*overrides, f"seed={seed}"])
+    return module.open(config)
+
+
+class TorchFinetuning(TorchModel):
+    """A model of transformers, trained from the same directory with the same pieces, order and recipe.
+
+    A head that the directory lacks has other initial values than ours.
+    """
+
+    def __init__(self, layout, config: FinetuneConfig, pad: int, autocast: bool = False):
+        self.torch, transformers = quiet_transformers(config.seed)
+        self.config, self.pad, self.autocast = config, pad, autocast
+        problem = layout.published.get("problem_type")
+        settings: dict[str, int | str] = {"num_labels": len(layout.labels)} if layout.labels else {}
+        settings |= {"problem_type": problem} if problem else {}
+        auto = getattr(transformers, AUTO[layout.heads[0]])
+        self.model = auto.from_pretrained(config.init, **settings).float()
+
+    def loss_of(self, pieces: Sequence[Piece]):
+        with self.computing():
+            return self.model(**self.tokens(pieces), **self.targets(pieces)).loss
+
+    def computing(self):
+        """Return a context in which torch chooses the operations that it computes in bfloat16, if `autocast` is set."""
+        return self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.autocast)
+
+    def outputs(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+        """Return the logits of each piece, without those of padding."""
+        with self.computing():
+            outputs = self.model(**self.tokens(pieces))
+        if "start_logits" in outputs:
+            logits = self.torch.stack([outputs.start_logits, outputs.end_logits], -1)
+        else:
+            logits = outputs.logits
+        rows = zip(logits.float().numpy(), pieces, strict=True)
+        return [row[: len(piece)] if row.ndim == 2 else row for row, piece in rows]
+
+    def targets(self, pieces: Sequence[Piece]) -> dict:
+        """Return our targets as arguments of transformers' model."""
+        targets = [piece.targets for piece in pieces]
+        if "starts" in targets[0]:
+            names = {"start_positions": "starts", "end_positions": "ends"}
+            return {theirs: self.torch.tensor([t[ours] for t in targets]) for theirs, ours in names.items()}
+        if np.ndim(targets[0]["weight"]):
+            rows = [np.where(np.asarray(t["weight"]) > 0, t["labels"], IGNORED) for t in targets]
+            return {"labels": pad_rows(self.torch, rows, IGNORED)}
+        labels = np.array([t["labels"] for t in targets])
+        kind = np.int64 if labels.ndim == 1 and labels.dtype.kind == "i" else np.float32
+        return {"labels": self.torch.from_numpy(labels.astype(kind))}
