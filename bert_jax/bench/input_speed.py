@@ -33,5 +33,5 @@ def measure_input(spec: str, overrides: Sequence[str], as_json: bool = False) ->
             "tokens_per_second": rows * length,
             "seconds_to_batch_1,000,000": far.seconds,
         }
-    title = f"batches of {data.batch} from {', '.join(data.corpora)}, {cores()} cores"
+    title = f"batches of {data.batch_size} from {', '.join(data.corpora)}, {cores()} cores"
     return Measured(title, figures, machine.load_during(turns)).shown(as_json)

@@ -23,18 +23,18 @@ from bert_jax.training.task import Features
 
 def synthetic_batch(features: Features, vocab_size: int) -> dict[str, np.ndarray]:
     """Make a batch of full rows: random words, rows divided evenly into their texts, weights of 1, labels of 0."""
-    random, (_, length), batch = np.random.default_rng(0), features["tokens"][0], {}
+    random, (_, length), batch = np.random.default_rng(0), features["input_ids"][0], {}
     for name, (shape, dtype) in features.items():
         value: np.ndarray | bool
         match name:
-            case "tokens" | "targets":
+            case "input_ids" | "targets":
                 value = random.integers(min(1000, vocab_size // 2), vocab_size, shape)
-            case "packs":
+            case "segment_ids":
                 value = 1 + np.arange(length) * features["cls_positions"][0][1] // length
             case "cls_positions" | "target_positions":
                 value = -(-np.arange(shape[1]) * length // shape[1])
             case _:
-                value = name == "mask" or bool(np.issubdtype(dtype, np.floating))
+                value = name == "attention_mask" or bool(np.issubdtype(dtype, np.floating))
         batch[name] = np.broadcast_to(value, shape).astype(dtype)
     return batch
 
@@ -57,7 +57,7 @@ class Step:
 
     def figures(self, turns: Sequence[Turn], matmul_flops: float) -> Figures:
         seconds = float(np.median([turn.seconds for turn in turns]))
-        rows, length = self.batch["tokens"].shape
+        rows, length = self.batch["input_ids"].shape
         speed = self.outline.task.flops(rows, length) / jax.device_count() / seconds
         memory, peak = self.step.memory_analysis(), peak_of(jax.devices()[0].device_kind)
         return {

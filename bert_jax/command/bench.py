@@ -55,7 +55,7 @@ def predict(args):
 
 @verb(
     "seconds of a training step of a config, on made-up rows",
-    "bert-jax bench train --config configs/pretrain.py:base --config.data.batch=8",
+    "bert-jax bench train --config configs/pretrain.py:base --config.data.batch_size=8",
     CONFIG,
     PROFILE,
     JSON,

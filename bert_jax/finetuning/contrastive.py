@@ -26,7 +26,7 @@ class Contrasting(Finetuning):
         return {VECTORS: states_read(HEADS[self.head], outputs, batch)}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        return {"contrast_loss": pair_error(outputs[VECTORS], batch["labels"], batch["weight"])}
+        return {"contrast_loss": pair_error(outputs[VECTORS], batch["labels"], batch["label_weights"])}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         return {}

@@ -16,6 +16,7 @@ from bert_jax.losses.embedding import LOSSES, EmbeddingLoss, Settings, at_each_s
 from bert_jax.losses.loss import Loss, weigh
 from bert_jax.metrics import retrieval, sums
 from bert_jax.models.pooling import pool_texts, project, unit
+from bert_jax.text.tokenizer import ENCODER_INPUTS
 from bert_jax.training.parameter_rules import Parameter, Rules
 from bert_jax.training.task import Features, Task
 
@@ -55,7 +56,7 @@ class Embedding(Task):
     @property
     def targets(self) -> dict[str, Target]:
         """The targets of a text; the scores of a group are those of its first text."""
-        targets = {"ids": Target("int32"), "weight": Target("float32"), PLACE: Target("int32")}
+        targets = {"ids": Target("int32"), "label_weights": Target("float32"), PLACE: Target("int32")}
         if self.scores_of_group:
             targets["scores"] = Target("float32", (self.scores_of_group,))
         if self.teacher_shape:
@@ -68,7 +69,7 @@ class Embedding(Task):
 
     def features(self, rows: int, length: int) -> Features:
         """Shape and type of the arrays of a batch that has one text per row."""
-        of_tokens = {name: ((rows, length), np.dtype("int32")) for name in ("tokens", "segments", "mask")}
+        of_tokens = {name: ((rows, length), np.dtype("int32")) for name in ENCODER_INPUTS}
         of_texts = {
             name: ((rows, *target.shape), np.dtype(target.dtype)) for name, target in self.targets.items()
         }
@@ -82,10 +83,10 @@ class Embedding(Task):
             vectors = project(vectors, params[PROJECTION]["dense"], projection.activation)
         if self.embedder.normalize:
             vectors = unit(vectors)
-        outputs = {VECTORS: vectors.reshape(*batch["weight"].shape, -1)}
+        outputs = {VECTORS: vectors.reshape(*batch["label_weights"].shape, -1)}
         if self.learns_scale:
             scale = self.settings.scale * jnp.exp(SCALE_SPEED * params[SCALE]["growth"])
-            outputs[SCALE] = jnp.broadcast_to(jnp.minimum(scale, HIGHEST_SCALE), batch["weight"].shape)
+            outputs[SCALE] = jnp.broadcast_to(jnp.minimum(scale, HIGHEST_SCALE), batch["label_weights"].shape)
         return outputs
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
@@ -98,7 +99,7 @@ class Embedding(Task):
         if self.loss.in_batch:
             scores["false_negatives"] = false_negatives(groups)
         if self.learns_scale:
-            scores[SCALE] = weigh(groups[SCALE], groups["weight"])
+            scores[SCALE] = weigh(groups[SCALE], groups["label_weights"])
         return scores
 
     def in_groups(self, outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
@@ -107,7 +108,7 @@ class Embedding(Task):
         def by_group(values):
             return by_example(values, batch, self.texts)
 
-        groups = {"weight": by_group(batch["weight"])[:, 0], "ids": by_group(batch["ids"])}
+        groups = {"label_weights": by_group(batch["label_weights"])[:, 0], "ids": by_group(batch["ids"])}
         if "scores" in batch:
             groups["scores"] = by_group(batch["scores"])[:, 0]
         if TEACHER in batch:
@@ -116,7 +117,7 @@ class Embedding(Task):
             groups[SCALE] = by_group(outputs[SCALE])[:, 0]
         vectors = by_group(outputs[VECTORS].astype(jnp.float32))
         # A group that is padding has zero vectors, at which some losses have no finite gradient.
-        return jnp.where(groups["weight"][:, None, None] > 0, vectors, 1.0), groups
+        return jnp.where(groups["label_weights"][:, None, None] > 0, vectors, 1.0), groups
 
     def predictions(self, outputs: dict, batch: dict):
         return unit(outputs[VECTORS])

@@ -50,10 +50,10 @@ class Finetuning(Task):
         return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights, most)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        weight = batch["weight"]
+        label_weights = batch["label_weights"]
         if self.class_weights:
-            weight = weight * jnp.asarray(self.class_weights)[batch["labels"]]
-        loss = self.kind.loss(outputs[self.head], batch, weight, self.smoothing)
+            label_weights = label_weights * jnp.asarray(self.class_weights)[batch["labels"]]
+        loss = self.kind.loss(outputs[self.head], batch, label_weights, self.smoothing)
         return {f"{self.kind.heads[0]}_loss": loss}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:

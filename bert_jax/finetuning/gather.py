@@ -10,12 +10,12 @@ def by_example(values, batch: dict, pieces: int):
 
     If the weight is 0, there is no piece, and the result has zeros. Examples come in the order of the batch.
     """
-    weight = batch["weight"]
-    values = values.reshape(-1, *values.shape[weight.ndim :])
+    label_weights = batch["label_weights"]
+    values = values.reshape(-1, *values.shape[label_weights.ndim :])
     count = -(-len(values) // pieces) * pieces
     # Indices beyond the end are dropped. They differ from each other, too, as `unique_indices` requires.
     beyond = count + jnp.arange(len(values))
-    place = jnp.where(weight.reshape(-1) > 0, batch[PLACE].reshape(-1), beyond)
+    place = jnp.where(label_weights.reshape(-1) > 0, batch[PLACE].reshape(-1), beyond)
     by_place = jnp.zeros((count, *values.shape[1:]), values.dtype)
     by_place = by_place.at[place].set(values, mode="drop", unique_indices=True)
     return by_place.reshape(-1, pieces, *values.shape[1:])

@@ -30,7 +30,7 @@ def check_step(data: Epochs, step: int) -> None:
 def in_words(task: Finetuning, piece: Piece, tokenizer: Tokenizer, colour: bool) -> str:
     label, marks = task.kind.shown(piece.targets)
     text, end = "", -1
-    for position, name in enumerate(tokenizer.tokens(piece.encoding.ids)):
+    for position, name in enumerate(tokenizer.tokens(piece.encoding.input_ids)):
         start, stop = piece.encoding.offsets[position]
         continues = start == end and stop > start
         bare = name.removeprefix("##").lstrip("▁Ġ") if stop > start else name

@@ -39,20 +39,20 @@ class Features:
         parts = []
         for i in kept:
             piece, states = self.pieces[i], self.states[i]
-            labels, weight = np.asarray(piece.targets["labels"]), np.asarray(piece.targets["weight"])
+            labels, label_weights = (np.asarray(piece.targets[name]) for name in ("labels", "label_weights"))
             if HEADS[self.head].each_token:
-                trained = np.flatnonzero(weight)
-                states, labels, weight = states[trained], labels[trained], weight[trained]
+                trained = np.flatnonzero(label_weights)
+                states, labels, label_weights = states[trained], labels[trained], label_weights[trained]
             else:
-                states, labels, weight = states[None], labels[None], weight[None]
-            parts.append((states, labels, weight, np.full(len(states), piece.example)))
-        x, y, weight, group = map(np.concatenate, zip(*parts, strict=True))
+                states, labels, label_weights = states[None], labels[None], label_weights[None]
+            parts.append((states, labels, label_weights, np.full(len(states), piece.example)))
+        x, y, label_weights, group = map(np.concatenate, zip(*parts, strict=True))
         if link == "softmax":
             numbers = y.astype(int)
             y = np.eye(len(self.layout.labels))[numbers]
             if class_weights:
-                weight = weight * np.asarray(class_weights)[numbers]
-        return Units(x.astype(np.float64), y.reshape(len(y), -1).astype(np.float64), weight, group)
+                label_weights = label_weights * np.asarray(class_weights)[numbers]
+        return Units(x.astype(np.float64), y.reshape(len(y), -1).astype(np.float64), label_weights, group)
 
 
 def with_probe(

@@ -33,7 +33,7 @@ class Ranking(Finetuning):
         logits = by_example(outputs[self.head][..., 0].astype(jnp.float32), batch, self.documents)
         lists = {
             name: by_example(batch[name], batch, self.documents)
-            for name in ("labels", "weight", "scores")
+            for name in ("labels", "label_weights", "scores")
             if name in batch
         }
         return {f"{self.loss.name}_loss": self.loss.compute(logits, lists, self.settings)}

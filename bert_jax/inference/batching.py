@@ -57,10 +57,10 @@ def batches(
 
     `beside` holds further arrays of the batch, with a row for each encoding.
     """
-    order = sorted(range(len(encodings)), key=lambda i: len(encodings[i].ids))
+    order = sorted(range(len(encodings)), key=lambda i: len(encodings[i].input_ids))
     tokens = tokens_in_batch()
     while order:
-        length = padded_length(len(encodings[order[-1]].ids), longest)
+        length = padded_length(len(encodings[order[-1]].input_ids), longest)
         rungs = row_rungs(length, tokens)
         # The longest rows come first, so that memory use peaks in the first batch, not in the last.
         rows = next((rows for rows in rungs if rows >= len(order)), rungs[-1])

@@ -144,7 +144,7 @@ def averaged(vectors: np.ndarray, windows) -> np.ndarray:
     """Average the vectors [W, D] of windows to one vector for each text, weighted by the tokens of each window."""
     ends = np.cumsum([len(parts) for parts in windows])[:-1]
     means = [
-        np.average(of_text, axis=0, weights=np.array([len(window.ids) for window in parts], np.float32))
+        np.average(of_text, axis=0, weights=np.array([len(window.input_ids) for window in parts], np.float32))
         for of_text, parts in zip(np.split(vectors, ends), windows, strict=True)
     ]
     return np.stack(means).astype(np.float32)

@@ -30,7 +30,7 @@ def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None
 
     def read(encodings):
         for states, encoding in zip(model.run(encodings, program), encodings, strict=True):
-            length = len(encoding.ids)
+            length = len(encoding.input_ids)
             yield states[:length] if layers is None else states[place, :length]
 
     return model.encoded(texts, read, at_once=0 if layers is None else AT_ONCE)
@@ -50,7 +50,7 @@ def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
 
     def read(encodings):
         for weights, encoding in zip(model.run(encodings, program), encodings, strict=True):
-            length = len(encoding.ids)
+            length = len(encoding.input_ids)
             yield weights[place, :, :length, :length]
 
     return model.encoded(texts, read, at_once=AT_ONCE)

@@ -29,9 +29,9 @@ class Completion:
         self.open.remove(mask)
         for n, window in enumerate(self.windows):
             if place in window.offsets:
-                ids = list(window.ids)
+                ids = list(window.input_ids)
                 ids[window.offsets.index(place)] = token
-                self.windows[n] = replace(window, ids=ids)
+                self.windows[n] = replace(window, input_ids=ids)
 
     def written(self, model: Runner) -> "Completion":
         """Write the words into the text, from the last to the first, so that the other offsets stay valid."""

@@ -34,7 +34,8 @@ def find(model: Runner, text: str, windows: list[Encoding]) -> list[Masked]:
     """Find each mask in the window in which it is most central."""
     mask = model.tokenizer.special.mask
     places = (
-        [(window.offsets[i], i) for i, token in enumerate(window.ids) if token == mask] for window in windows
+        [(window.offsets[i], i) for i, token in enumerate(window.input_ids) if token == mask]
+        for window in windows
     )
     if masks := most_central(windows, places, itself=True):
         return masks

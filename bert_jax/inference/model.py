@@ -143,7 +143,7 @@ class Model(Runner):
     def encode(self, texts):
         """Return the `Encoding` of each text or pair, truncated to `config.max_positions` tokens, with a warning.
 
-        >>> model.tokenizer.tokens(model.encode("the cats").ids)
+        >>> model.tokenizer.tokens(model.encode("the cats").input_ids)
         ['[CLS]', 'the', 'cat', '##s', '[SEP]']
         """
         return self.encoded(texts, iter)

@@ -45,7 +45,7 @@ def head_logits_and_vectors(config: EncoderConfig, head: str, labels: int):
 
     def run(params, batch):
         outputs = module.apply({"params": params}, batch)
-        return outputs[head], pool(outputs["hidden"], batch["mask"])
+        return outputs[head], pool(outputs["hidden"], batch["attention_mask"])
 
     return run
 
@@ -106,8 +106,8 @@ def pooled_states(config: EncoderConfig, pooling: str, normalize: bool, projecti
             return pooled.astype("float32")
         hidden = Encoder(config, unrolled()).apply({"params": params["encoder"]}, batch)
         if projection is None:
-            return pool(hidden, batch["mask"], pooling, normalize)
-        vectors = pool(hidden, batch["mask"], pooling, False)
+            return pool(hidden, batch["attention_mask"], pooling, normalize)
+        vectors = pool(hidden, batch["attention_mask"], pooling, False)
         return project(vectors, params[PROJECTION]["dense"], projection.activation)
 
     return run

@@ -72,9 +72,9 @@ def masked_copies(model: Runner, texts: list[str]) -> Iterator[Copy]:
         if not tokens:
             raise BertJaxError(f'"{texts[i][:60]}" has no token to score; leave empty texts out')
         for _, n, position in tokens:
-            ids = list(windows[n].ids)
+            ids = list(windows[n].input_ids)
             ids[position] = mask
-            yield i, replace(windows[n], ids=ids), position, windows[n].ids[position]
+            yield i, replace(windows[n], input_ids=ids), position, windows[n].input_ids[position]
 
 
 def tokens_of(window: Encoding) -> list[tuple[tuple, int]]:
@@ -96,7 +96,7 @@ def in_parts(copies: Iterator[Copy]) -> Iterator[list[Copy]]:
     part, size = [], 0
     for copy in copies:
         part.append(copy)
-        size += len(copy[1].ids)
+        size += len(copy[1].input_ids)
         if size >= AT_ONCE:
             yield part
             part, size = [], 0

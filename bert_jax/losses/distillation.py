@@ -44,7 +44,7 @@ def relation_divergence(states, taught, batch: dict, heads: int) -> Loss:
     The states [B, L, D] are split into `heads`. A token's relations are the softmax of its scaled dot products with the
     tokens that it may attend to. Teacher and student may have different widths.
     """
-    seen = allowed(batch["mask"], batch.get("packs"), None)
+    seen = allowed(batch["attention_mask"], batch.get("segment_ids"), None)
 
     # Relations are many times as large as states, so the backward pass computes them again instead of keeping them.
     @jax.checkpoint
@@ -52,7 +52,7 @@ def relation_divergence(states, taught, batch: dict, heads: int) -> Loss:
         ours, theirs = (jnp.where(seen, log_relations(x, heads, seen), 0) for x in (states, taught))
         return (jnp.where(seen, jnp.exp(theirs), 0) * (theirs - ours)).sum(-1).mean(1)
 
-    return weigh(divergence(states, taught), batch["mask"])
+    return weigh(divergence(states, taught), batch["attention_mask"])
 
 
 def log_relations(states, heads: int, seen):

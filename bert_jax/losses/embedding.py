@@ -1,7 +1,7 @@
 """Losses of embeddings: from the vectors of groups of texts to one number for the whole batch.
 
 A group [T, D] is an anchor, a positive and perhaps negatives, or two texts with a score. Besides the vectors [N, T, D],
-a batch holds `weight [N]`, 0 for groups that are padding; `ids [N, T]`, equal for equal texts; `scores [N, S]`;
+a batch holds `label_weights [N]`, 0 for groups that are padding; `ids [N, T]`, equal for equal texts; `scores [N, S]`;
 `teacher [N, K, E]`, the vectors of the first K texts by another embedder; and `scale [N]` if the scale is learnt.
 
 Each loss equals the one of the same name in sentence-transformers, except that a text equal to the anchor or to its
@@ -42,7 +42,7 @@ def multiple_negatives(vectors, batch: dict, s: Settings) -> Loss:
 
 def scales(batch: dict, s: Settings):
     """The factor [N] by which the cosines of each anchor are multiplied."""
-    return jnp.broadcast_to(batch.get("scale", s.scale), batch["weight"].shape)
+    return jnp.broadcast_to(batch.get("scale", s.scale), batch["label_weights"].shape)
 
 
 def in_batch_loss(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) -> Loss:
@@ -51,7 +51,7 @@ def in_batch_loss(anchors, candidates, batch: dict, scale, columns: tuple[int, i
     The anchors are [N, D], the candidates [N, C, D]; the first candidate of a group is the right one. `columns` are the
     columns of `ids` that belong to the anchors and to the right candidates."""
     count, width = len(anchors), candidates.shape[-1]
-    known, ids = batch["weight"] > 0, batch["ids"]
+    known, ids = batch["label_weights"] > 0, batch["ids"]
     of_anchor, of_right = ids[:, columns[0]], ids[:, columns[1]]
     others = unit(jnp.moveaxis(candidates, 1, 0).reshape(-1, width))
     first = columns[1]
@@ -76,7 +76,7 @@ def guided(vectors, batch: dict, s: Settings) -> Loss:
     """Like `multiple_negatives` with more negatives: other anchors, and for each positive the other positives (GIST).
 
     A text is not used as a negative if the teacher's cosine for it is above that of the positive minus the margin."""
-    known, ids = batch["weight"] > 0, batch["ids"]
+    known, ids = batch["label_weights"] > 0, batch["ids"]
     count, texts = ids.shape
     ours, theirs, scale = unit(vectors), unit(batch["teacher"]), scales(batch, s)
     group = jnp.tile(jnp.arange(count), texts + 1)
@@ -104,7 +104,7 @@ def guided(vectors, batch: dict, s: Settings) -> Loss:
 def false_negatives(batch: dict) -> Loss:
     """The mean number, per anchor, of other groups with an equal anchor or positive, whose positives are not used as
     negatives."""
-    known, ids = batch["weight"] > 0, batch["ids"]
+    known, ids = batch["label_weights"] > 0, batch["ids"]
 
     def of_block(rows):
         alike = (ids[:, 1] == ids[rows, 1][:, None]) | (ids[:, 0] == ids[rows, 0][:, None])
@@ -138,7 +138,7 @@ def angle(vectors, batch: dict, s: Settings) -> Loss:
 
 def order_loss(values, batch: dict, scale: float) -> Loss:
     """Penalize every two pairs whose `values` are not in the order of their scores."""
-    known, scores = batch["weight"] > 0, batch["scores"][:, 0]
+    known, scores = batch["label_weights"] > 0, batch["scores"][:, 0]
     wrong = scale * (values[:, None] - values)  # [lower, higher]
     ordered = (scores[:, None] < scores) & known[:, None] & known
     wrong = jnp.where(ordered, wrong, NEVER).reshape(-1)
@@ -147,20 +147,20 @@ def order_loss(values, batch: dict, scale: float) -> Loss:
 
 def cosine(vectors, batch: dict, s: Settings) -> Loss:
     """The squared error between cosine and score."""
-    return weigh((cosines(vectors) - batch["scores"][:, 0]) ** 2, batch["weight"])
+    return weigh((cosines(vectors) - batch["scores"][:, 0]) ** 2, batch["label_weights"])
 
 
 def contrastive(vectors, batch: dict, s: Settings) -> Loss:
     """Pull pairs with a score of 1 together, and push pairs with a score of 0 apart, up to a distance of the margin."""
     apart, same = 1 - cosines(vectors), batch["scores"][:, 0]
     errors = same * apart**2 + (1 - same) * jax.nn.relu(s.margin - apart) ** 2
-    return weigh(errors / 2, batch["weight"])
+    return weigh(errors / 2, batch["label_weights"])
 
 
 def triplet(vectors, batch: dict, s: Settings) -> Loss:
     """The anchor should be nearer to its positive than to each negative, by at least the margin."""
     near, far = distances(vectors[:, 0], vectors[:, 1]), distances(vectors[:, :1], vectors[:, 2:])
-    return weigh(jax.nn.relu(near[:, None] - far + s.margin).mean(-1), batch["weight"])
+    return weigh(jax.nn.relu(near[:, None] - far + s.margin).mean(-1), batch["label_weights"])
 
 
 def margin_mse(vectors, batch: dict, s: Settings) -> Loss:
@@ -169,18 +169,18 @@ def margin_mse(vectors, batch: dict, s: Settings) -> Loss:
     wanted = batch["scores"]
     if wanted.shape[1] == products.shape[1]:  # the scores themselves, not yet their differences
         wanted = wanted[:, :1] - wanted[:, 1:]
-    return weigh(((products[:, :1] - products[:, 1:] - wanted) ** 2).mean(-1), batch["weight"])
+    return weigh(((products[:, :1] - products[:, 1:] - wanted) ** 2).mean(-1), batch["label_weights"])
 
 
 def teacher_ranking(vectors, batch: dict, s: Settings) -> Loss:
     """The KL divergence of the softmax over a group's inner products from the softmax over a teacher's scores."""
     ours, theirs = jax.nn.log_softmax(inner(vectors)), jax.nn.log_softmax(batch["scores"])
-    return weigh((jnp.exp(theirs) * (theirs - ours)).sum(-1), batch["weight"])
+    return weigh((jnp.exp(theirs) * (theirs - ours)).sum(-1), batch["label_weights"])
 
 
 def teacher_vectors(vectors, batch: dict, s: Settings) -> Loss:
     """The squared error of the vectors of both texts against the teacher's vector of the first text."""
-    return weigh(((vectors - batch["teacher"]) ** 2).mean((-2, -1)), batch["weight"])
+    return weigh(((vectors - batch["teacher"]) ** 2).mean((-2, -1)), batch["label_weights"])
 
 
 def cosines(vectors):

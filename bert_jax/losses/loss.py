@@ -59,13 +59,13 @@ def squared_error(predictions, labels, weight) -> Loss:
     return weigh((predictions.astype(jnp.float32) - labels) ** 2, weight)
 
 
-def span_cross_entropy(logits, starts, ends, weight, mask=None) -> Loss:
+def span_cross_entropy(logits, starts, ends, weight, attention_mask=None) -> Loss:
     """Compare answer logits [B, L, 2] with start and end positions [B]; return the mean of both losses.
 
-    Positions at which `mask` [B, L] is 0 cannot be part of an answer."""
+    Positions at which `attention_mask` [B, L] is 0 cannot be part of an answer."""
     logits = logits.astype(jnp.float32)
-    if mask is not None:
-        logits = jnp.where(mask[..., None] > 0, logits, jnp.finfo(jnp.float32).min)
+    if attention_mask is not None:
+        logits = jnp.where(attention_mask[..., None] > 0, logits, jnp.finfo(jnp.float32).min)
     start = cross_entropy(logits[..., 0], starts, weight)
     end = cross_entropy(logits[..., 1], ends, weight)
     return Loss((start.total + end.total) / 2, start.weight)

@@ -26,15 +26,15 @@ class Settings:
 def binary(logits, lists: dict, s: Settings) -> Loss:
     """Binary cross-entropy of whether each document is relevant."""
     losses = jax.nn.softplus(s.scale * logits) - s.scale * logits * lists["labels"]
-    return weigh(losses, lists["weight"])
+    return weigh(losses, lists["label_weights"])
 
 
 def cross_entropy(logits, lists: dict, s: Settings) -> Loss:
     """Cross-entropy of each relevant document against all irrelevant ones, by a softmax over scaled probabilities."""
-    known, right = lists["weight"] > 0, lists["labels"] >= RELEVANT
+    known, right = lists["label_weights"] > 0, lists["labels"] >= RELEVANT
     scores = s.scale * jax.nn.sigmoid(logits)
     wrong = jax.nn.logsumexp(jnp.where(known & ~right, scores, NEVER), -1, keepdims=True)
-    return weigh(jnp.logaddexp(scores, wrong) - scores, lists["weight"] * right)
+    return weigh(jnp.logaddexp(scores, wrong) - scores, lists["label_weights"] * right)
 
 
 def list_net(logits, lists: dict, s: Settings) -> Loss:
@@ -46,19 +46,19 @@ def teacher_ranking(logits, lists: dict, s: Settings) -> Loss:
     """The KL divergence of the softmax of the logits from that of the teacher's scores, at temperature 1 / scale."""
     scores = s.scale * lists["scores"]
     cross = softmax_cross_entropy(s.scale * logits, scores, lists)
-    theirs = jax.nn.log_softmax(jnp.where(lists["weight"] > 0, scores, NEVER))
+    theirs = jax.nn.log_softmax(jnp.where(lists["label_weights"] > 0, scores, NEVER))
     entropy = -(jnp.exp(theirs) * theirs).sum(-1)
     return Loss(cross.total - (entropy * has_documents(lists)).sum(), cross.weight)
 
 
 def softmax_cross_entropy(logits, wanted, lists: dict) -> Loss:
     """Cross-entropy between the softmax of the logits and the softmax of the `wanted` values."""
-    ours, theirs = (jnp.where(lists["weight"] > 0, side, NEVER) for side in (logits, wanted))
+    ours, theirs = (jnp.where(lists["label_weights"] > 0, side, NEVER) for side in (logits, wanted))
     return weigh(-(jax.nn.softmax(theirs) * jax.nn.log_softmax(ours)).sum(-1), has_documents(lists))
 
 
 def has_documents(lists: dict):
-    return (lists["weight"] > 0).any(-1).astype(jnp.float32)
+    return (lists["label_weights"] > 0).any(-1).astype(jnp.float32)
 
 
 def rank_net(logits, lists: dict, s: Settings) -> Loss:
@@ -68,7 +68,7 @@ def rank_net(logits, lists: dict, s: Settings) -> Loss:
 
 def lambda_rank(logits, lists: dict, s: Settings) -> Loss:
     """Like `rank_net`, with each pair of documents weighted by its effect on nDCG (NDCG-Loss2++ of LambdaLoss)."""
-    known, count = lists["weight"] > 0, logits.shape[-1]
+    known, count = lists["label_weights"] > 0, logits.shape[-1]
     labels = jnp.where(known, lists["labels"], 0.0)
     place = 1 + ranks(jnp.where(known, jax.lax.stop_gradient(logits), NEVER))
     best = -jnp.sort(-labels)
@@ -91,7 +91,7 @@ def ranks(values):
 
 def order_loss(logits, lists: dict, s: Settings, weights) -> Loss:
     """The logistic loss of all pairs of documents with different labels, each pair times its weight."""
-    known, labels = lists["weight"] > 0, lists["labels"]
+    known, labels = lists["label_weights"] > 0, lists["labels"]
     ordered = (labels[:, :, None] > labels[:, None, :]) & known[:, :, None] & known[:, None, :]
     losses = jax.nn.softplus(-s.scale * (logits[:, :, None] - logits[:, None, :])) / jnp.log(2.0)
     return Loss(jnp.where(ordered, weights * losses, 0.0).sum(), ordered.sum().astype(jnp.float32))
@@ -99,7 +99,7 @@ def order_loss(logits, lists: dict, s: Settings, weights) -> Loss:
 
 def margin_mse(logits, lists: dict, s: Settings) -> Loss:
     """The squared error of (logit of the first document - logit of each other) against the teacher's difference."""
-    known, scores = lists["weight"], lists["scores"]
+    known, scores = lists["label_weights"], lists["scores"]
     apart = s.scale * (logits[:, :1] - logits[:, 1:]) - (scores[:, :1] - scores[:, 1:])
     return weigh(apart**2, known[:, :1] * known[:, 1:])
 

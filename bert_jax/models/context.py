@@ -8,8 +8,8 @@ import flax.struct
 
 @flax.struct.dataclass
 class Context:
-    mask: Any  # [B, L], 1 on real tokens
-    packs: Any = None  # [B, L], the number 1..P of the sequence in a packed row, 0 on padding
+    attention_mask: Any  # [B, L], 1 on real tokens
+    segment_ids: Any = None  # [B, L], the number 1..P of the sequence in a packed row, 0 on padding
     rows: Any = None  # [B], the index of each row in the whole batch of a step, which seeds dropout
     relative: Any = None  # relative.Relative, what distances add to attention scores
     rotary: Any = None  # [S, 2, L, K / 2], rotary tables for each sort of layer, see rotary.py
@@ -17,10 +17,10 @@ class Context:
 
     @classmethod
     def of(cls, batch, rotary=None) -> "Context":
-        return cls(batch["mask"], batch.get("packs"), batch.get("rows"), rotary=rotary)
+        return cls(batch["attention_mask"], batch.get("segment_ids"), batch.get("rows"), rotary=rotary)
 
     @property
     def for_kernel(self) -> "Context":
         """The part of the context that an attention kernel reads."""
         terms = self.relative and replace(self.relative, states=None)
-        return Context(self.mask, self.packs, self.rows, terms)
+        return Context(self.attention_mask, self.segment_ids, self.rows, terms)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
-from bert_jax.models.kernels.attention import segments_of
+from bert_jax.models.kernels.attention import masked_segment_ids
 from bert_jax.models.layers import ACTIVATIONS, Dense
 
 
@@ -30,7 +30,9 @@ class Convolution(nn.Module):
     @nn.compact
     def __call__(self, embeddings, context, train: bool) -> Convolved:
         c, width = self.config, self.config.convolution.width
-        near = [neighbour(embeddings, segments_of(context), column - width // 2) for column in range(width)]
+        near = [
+            neighbour(embeddings, masked_segment_ids(context), column - width // 2) for column in range(width)
+        ]
         states = Dense(c, (c.hidden_size,), (width, c.hidden_size), name="dense")(jnp.concatenate(near, -1))
         states = ACTIVATIONS[c.convolution.activation](Dropout(c.dropout)(states, context.rows, train))
         scale = self.param("scale", nn.initializers.ones, (c.hidden_size,))
@@ -38,7 +40,7 @@ class Convolution(nn.Module):
         return Convolved(states, scale, bias, c.norm_epsilon)
 
 
-def neighbour(states, segments, offset: int):
+def neighbour(states, segment_ids, offset: int):
     """Shift states [B, L, D]: each token gets the state `offset` positions after it, or zeros outside its text.
 
     >>> neighbour(jnp.array([[[1], [2], [3], [4]]]), jnp.array([[1, 1, 2, 0]]), 1)[0, :, 0].tolist()
@@ -46,5 +48,5 @@ def neighbour(states, segments, offset: int):
     """
     position = jnp.arange(states.shape[1]) + offset
     inside = (position >= 0) & (position < states.shape[1])
-    same = inside & (segments > 0) & (jnp.roll(segments, -offset, axis=1) == segments)
+    same = inside & (segment_ids > 0) & (jnp.roll(segment_ids, -offset, axis=1) == segment_ids)
     return jnp.where(same[..., None], jnp.roll(states, -offset, axis=1), 0)

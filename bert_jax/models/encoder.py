@@ -19,6 +19,7 @@ from bert_jax.models.disentangled import Distances
 from bert_jax.models.elementwise import KEPT
 from bert_jax.models.intermediates import STATES, is_requested
 from bert_jax.models.layers import Embeddings, norm
+from bert_jax.text.tokenizer import ENCODER_INPUTS
 
 
 def is_cudnn_attention(primitive, *_, **__) -> bool:
@@ -37,7 +38,7 @@ REMAT = {
 
 def dummy_batch() -> dict[str, np.ndarray]:
     """Return a batch of one row with one token, for making initial values and shapes."""
-    return {name: np.zeros((1, 1), np.int32) for name in ("tokens", "segments", "mask")}
+    return {name: np.zeros((1, 1), np.int32) for name in ENCODER_INPUTS}
 
 
 class Encoder(nn.Module):
@@ -84,7 +85,7 @@ class Encoder(nn.Module):
     def embedded(self, batch, train: bool):
         """Return (embeddings, context of all layers)."""
         c = self.config
-        context = Context.of(batch, rotary.tables(c, batch["tokens"].shape[1]))
+        context = Context.of(batch, rotary.tables(c, batch["input_ids"].shape[1]))
         hidden = self.embeddings(batch, train)
         if c.relative.terms:
             context = replace(context, relative=self.distances(hidden.shape[1]))

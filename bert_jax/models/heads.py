@@ -107,8 +107,8 @@ class ReplacedInContext(nn.Module):
     @nn.compact
     def __call__(self, hidden, batch, words, train: bool):
         c, of_text = self.config, first_tokens(hidden, batch)
-        if "packs" in batch:
-            number = jnp.maximum(batch["packs"] - 1, 0)
+        if "segment_ids" in batch:
+            number = jnp.maximum(batch["segment_ids"] - 1, 0)
             of_token = jnp.take_along_axis(of_text, number[..., None], axis=1)
         else:
             of_token = of_text[:, None]
@@ -194,7 +194,7 @@ HEADS = {
 class Bert(nn.Module):
     """An encoder with heads: batch -> {"hidden": [B, L, D], "pooled": [B, D], and the logits of each head by name}.
 
-    If the batch has `packs`, outputs for whole texts have an axis of packs: [B, P, ...].
+    If the batch has `segment_ids`, outputs for whole texts have an axis of sequences: [B, P, ...].
     """
 
     config: EncoderConfig
@@ -266,18 +266,18 @@ def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:
 
 def means(hidden, batch):
     """Return the mean state of each text: [B, D], or [B, P, D] if texts are packed."""
-    of_text = batch["mask"][:, None]
-    if "packs" in batch:
+    of_text = batch["attention_mask"][:, None]
+    if "segment_ids" in batch:
         numbers = 1 + jnp.arange(batch["cls_positions"].shape[1])
-        of_text = of_text * (batch["packs"][:, None] == numbers[:, None])
+        of_text = of_text * (batch["segment_ids"][:, None] == numbers[:, None])
     weight = of_text.astype(jnp.float32)
     weight = weight / jnp.maximum(weight.sum(-1, keepdims=True), 1)
     mean = jnp.einsum("bpl,bld->bpd", weight, hidden.astype(jnp.float32)).astype(hidden.dtype)
-    return mean if "packs" in batch else mean[:, 0]
+    return mean if "segment_ids" in batch else mean[:, 0]
 
 
 def first_tokens(hidden, batch):
     """Return the [CLS] states: [B, D], or [B, P, D] if texts are packed."""
-    if "packs" not in batch:
+    if "segment_ids" not in batch:
         return hidden[:, 0]
     return jnp.take_along_axis(hidden, batch["cls_positions"][..., None], axis=1)

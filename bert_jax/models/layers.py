@@ -153,7 +153,7 @@ class Embeddings(nn.Module):
         if c.positions != "none":
             self.positions = self.param("positions", initial(c), (c.max_positions, c.embedding_width))
         if c.segment_types:
-            self.segments = self.param("segments", initial(c), (c.segment_types, c.embedding_width))
+            self.token_types = self.param("token_types", initial(c), (c.segment_types, c.embedding_width))
         self.norm = norm(c, name=None)
         self.dropout = Dropout(c.dropout)
         if c.embedding_size:
@@ -162,11 +162,11 @@ class Embeddings(nn.Module):
     def __call__(self, batch, train: bool):
         c = self.config
         # take() turns an id out of range into NaN, which later checks detect; indexing would silently clamp it.
-        x = jnp.take(self.words, batch["tokens"], axis=0)
+        x = jnp.take(self.words, batch["input_ids"], axis=0)
         if c.positions == "learned":
             x += self.position_embeddings(batch)
         if c.segment_types:
-            x += jnp.take(self.segments, batch["segments"], axis=0)
+            x += jnp.take(self.token_types, batch["token_type_ids"], axis=0)
         x = self.dropout(self.norm(x), batch.get("rows"), train)
         return self.projection(x) if c.embedding_size else x
 
@@ -176,16 +176,18 @@ class Embeddings(nn.Module):
 
 
 def positions(batch, count: int):
-    """Return positions 0, 1, 2 ... along each row, from 0 in each pack; on padding they stay below `count`.
+    """Return positions 0, 1, 2 ... along each row, from 0 in each sequence; on padding they stay below `count`.
 
-    >>> batch = {"tokens": jnp.zeros((1, 7)), "mask": jnp.array([[1, 1, 1, 1, 0, 0, 0]])}
-    >>> positions(batch | {"packs": jnp.array([[1, 1, 2, 2, 0, 0, 0]])}, count=2).tolist()
+    >>> batch = {"input_ids": jnp.zeros((1, 7)), "attention_mask": jnp.array([[1, 1, 1, 1, 0, 0, 0]])}
+    >>> positions(batch | {"segment_ids": jnp.array([[1, 1, 2, 2, 0, 0, 0]])}, count=2).tolist()
     [[0, 1, 0, 1, 0, 1, 1]]
     """
-    position = jnp.broadcast_to(jnp.arange(batch["tokens"].shape[1]), batch["tokens"].shape)
-    if "packs" in batch:
-        packs = batch["packs"]
-        begins = jnp.concatenate([jnp.ones_like(packs[:, :1], bool), packs[:, 1:] != packs[:, :-1]], axis=1)
+    position = jnp.broadcast_to(jnp.arange(batch["input_ids"].shape[1]), batch["input_ids"].shape)
+    if "segment_ids" in batch:
+        segment_ids = batch["segment_ids"]
+        begins = jnp.concatenate(
+            [jnp.ones_like(segment_ids[:, :1], bool), segment_ids[:, 1:] != segment_ids[:, :-1]], axis=1
+        )
         position -= jax.lax.cummax(jnp.where(begins, position, 0), axis=1)
     # Beyond the table the look-up gives NaN. That is right for a text that is too long, but not for padding.
-    return jnp.where(batch["mask"] > 0, position, jnp.minimum(position, count - 1))
+    return jnp.where(batch["attention_mask"] > 0, position, jnp.minimum(position, count - 1))

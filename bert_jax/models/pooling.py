@@ -48,11 +48,11 @@ POOLINGS = (*WEIGHTS, "max")
 ACTIVATIONS = {"none": lambda vectors: vectors, "tanh": jnp.tanh}  # for `project`
 
 
-def pool(hidden, mask, how: str = "mean", normalize: bool = True):
+def pool(hidden, attention_mask, how: str = "mean", normalize: bool = True):
     """Pool the real tokens of hidden states [B, L, D] to one vector per row [B, D], of length 1 if `normalize`."""
-    hidden, real = hidden.astype(jnp.float32), mask.astype(jnp.float32)
+    hidden, real = hidden.astype(jnp.float32), attention_mask.astype(jnp.float32)
     if how == "max":
-        vector = jnp.where(mask[..., None] > 0, hidden, jnp.finfo(jnp.float32).min).max(1)
+        vector = jnp.where(attention_mask[..., None] > 0, hidden, jnp.finfo(jnp.float32).min).max(1)
     else:
         vector = jnp.einsum("bl,bld->bd", WEIGHTS[how](real), hidden, precision=HIGHEST)
     return unit(vector) if normalize else vector
@@ -60,10 +60,10 @@ def pool(hidden, mask, how: str = "mean", normalize: bool = True):
 
 def pool_texts(hidden, batch: dict, how: str):
     """Pool hidden states [B, L, D] to one vector per text [B, P, D]; rows may be packed. "max" is not supported."""
-    real = batch["mask"][:, None]
-    if "packs" in batch:
+    real = batch["attention_mask"][:, None]
+    if "segment_ids" in batch:
         texts = 1 + jnp.arange(batch["cls_positions"].shape[1])
-        real = real * (batch["packs"][:, None] == texts[:, None])
+        real = real * (batch["segment_ids"][:, None] == texts[:, None])
     weights = WEIGHTS[how](real.astype(jnp.float32))
     return jnp.einsum("bpl,bld->bpd", weights, hidden.astype(jnp.float32), precision=HIGHEST)
 

@@ -11,8 +11,8 @@ from bert_jax.models.mesh import FUSED_QKV, TABLE, platform
 def tables(config: EncoderConfig, length: int):
     """Return [S, 2, L, K / 2]: cosine and sine for each sort of layer (global, local), position and pair of numbers.
 
-    Return None if the model has no rotary positions. Positions count along the row and need not restart in each pack,
-    because only distances matter.
+    Return None if the model has no rotary positions. Positions count along the row and need not restart in each
+    sequence, because only distances matter.
     """
     thetas = [config.rotary.theta, config.rotary.near_theta][: 1 + bool(config.rotary.near_theta)]
     if not config.rotary.theta:

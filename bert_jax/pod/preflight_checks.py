@@ -143,5 +143,5 @@ def rows_per_second(data: DataConfig, seed: int = 0, seconds: float = MEASURED) 
         next(batches)
     start, rows = time.perf_counter(), 0
     while (passed := time.perf_counter() - start) < seconds:
-        rows += len(next(batches)["tokens"])
+        rows += len(next(batches)["input_ids"])
     return rows / passed

@@ -168,7 +168,7 @@ class Kind(ABC):
         """Return the targets of a window as text: that of the whole window, and those of tokens by position."""
 
     @abstractmethod
-    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
         """Return the loss that training minimises."""
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:

@@ -52,7 +52,7 @@ class WholeTexts(Kind):
 
     @property
     def targets(self) -> dict[str, Target]:
-        return {"labels": self.target, "weight": Target("float32")}
+        return {"labels": self.target, "label_weights": Target("float32")}
 
     @property
     def target(self) -> Target:
@@ -61,7 +61,7 @@ class WholeTexts(Kind):
     def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
         """Give each window the label of its example; the weights of an example's windows add up to 1."""
         count = len(windows.encodings)
-        return [{"labels": self.value(example), "weight": 1 / count}] * count
+        return [{"labels": self.value(example), "label_weights": 1 / count}] * count
 
     @abstractmethod
     def value(self, example: Example) -> Any:

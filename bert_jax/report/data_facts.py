@@ -35,7 +35,7 @@ def facts(
     for name, examples in parts.items():
         every = -(-len(examples) // SAMPLE)
         texts = [joined(example.text) for example in examples[::every]]
-        lengths = np.array([len(encoding.ids) for encoding in tokenizer.encode(texts)])
+        lengths = np.array([len(encoding.input_ids) for encoding in tokenizer.encode(texts)])
         here = set(keys[name])
         described[name] = Facts(
             len(examples),

@@ -45,7 +45,7 @@ class Encoder:
     def room(self, passage_tokens: int) -> int:
         """Return the number of tokens left for a passage besides the special tokens and the prompt."""
         (before,) = self.model.tokenizer.encode([self.facts.document_prompt])
-        return passage_tokens - len(before.ids)
+        return passage_tokens - len(before.input_ids)
 
     def documents(self, texts: Sequence[str]) -> np.ndarray:
         name = usual_prompt(self.model.embedder, DOCUMENTS)

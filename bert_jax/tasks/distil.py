@@ -173,12 +173,12 @@ class LikeDistilBert(Distilling):
         parts = {
             "soft_part": (
                 s.soft,
-                soft_cross_entropy(outputs["mlm"], taught["mlm"], batch["target_weight"], s.temperature),
+                soft_cross_entropy(outputs["mlm"], taught["mlm"], batch["target_weights"], s.temperature),
             ),
             "mlm_part": (s.mlm, super().losses(outputs, batch)["mlm_loss"]),
         }
         if s.cosine:
-            distance = cosine_distance(outputs["hidden"], taught["hidden"], batch["mask"])
+            distance = cosine_distance(outputs["hidden"], taught["hidden"], batch["attention_mask"])
             parts["cosine_part"] = (s.cosine, distance)
         return {name: Loss(factor * loss.total, loss.weight) for name, (factor, loss) in parts.items()}
 
@@ -299,13 +299,14 @@ class LikeTinyBert(LayerDistilling):
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         ours, theirs = outputs["student"], outputs[TEACHER]
-        mask, weight = batch["mask"], self.settings.scores
+        attention_mask, weight = batch["attention_mask"], self.settings.scores
         losses = {
-            "embeddings_loss": mean_squares(ours[STATES][:1], theirs[STATES][:1], mask),
-            "states_loss": mean_squares(ours[STATES][1:], theirs[STATES][1:], mask),
+            "embeddings_loss": mean_squares(ours[STATES][:1], theirs[STATES][:1], attention_mask),
+            "states_loss": mean_squares(ours[STATES][1:], theirs[STATES][1:], attention_mask),
         }
         if weight:
-            pairs = allowed(mask, batch.get("packs"), None)[:, 0] & (mask[:, :, None] > 0)
+            pairs = allowed(attention_mask, batch.get("segment_ids"), None)[:, 0]
+            pairs &= attention_mask[:, :, None] > 0
             of_pairs = [
                 [scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]] for layers in (ours, theirs)
             ]

@@ -106,10 +106,10 @@ class DistillingClassifier(Finetuning):
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         logits, share = outputs[self.head], self.labels_weight
-        soft = soft_loss(self.kind, logits, batch[TAUGHT], batch["weight"], self.temperature)
+        soft = soft_loss(self.kind, logits, batch[TAUGHT], batch["label_weights"], self.temperature)
         losses = {"teacher_loss": Loss((1 - share) * soft.total, soft.weight)}
         if share:
-            hard = self.kind.loss(logits, batch, batch["weight"] * batch[LABELLED])
+            hard = self.kind.loss(logits, batch, batch["label_weights"] * batch[LABELLED])
             losses["label_loss"] = Loss(share * hard.total, hard.weight)
         return losses
 
@@ -117,7 +117,7 @@ class DistillingClassifier(Finetuning):
         scores = super().scores(outputs, batch)
         if self.kind.link == "softmax":
             same = outputs[self.head].argmax(-1) == batch[TAUGHT].argmax(-1)
-            scores["agreement"] = weigh(same.astype("float32"), batch["weight"])
+            scores["agreement"] = weigh(same.astype("float32"), batch["label_weights"])
         return scores
 
 

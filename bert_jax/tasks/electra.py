@@ -224,7 +224,7 @@ class ReplacedTokens(MaskedWords):
         if self.disentangled:
             constant = jax.tree.map(jax.lax.stop_gradient, embeddings(generator))
             params = params | {GENERATOR: with_embeddings(generator, constant)}
-        seen = batch | {"tokens": tokens}
+        seen = batch | {"input_ids": tokens}
         told = applied(self.layout, self.models(params)[""], seen, keys[1])[self.layout.heads[0]]
         return {"mlm": logits, "drawn": drawn, "replaced": replaced, "told": told}
 
@@ -234,7 +234,7 @@ class ReplacedTokens(MaskedWords):
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """Score how well replaced tokens are detected; `replaced_share` is their share of all tokens."""
-        told, replaced, real = outputs["told"] > 0, outputs["replaced"], batch["mask"] > 0
+        told, replaced, real = outputs["told"] > 0, outputs["replaced"], batch["attention_mask"] > 0
         return super().scores(outputs, batch) | {
             "replaced_loss": detection_loss(outputs, batch),
             "replaced_accuracy": weigh(told == replaced, real),
@@ -280,14 +280,16 @@ def draw(logits, key, rows=None):
 def put(drawn, batch: dict):
     """Put the drawn tokens [B, K] at the target positions of the batch's tokens; return the tokens [B, L], and where
     they differ from the original ones."""
-    tokens, targets, weight = batch["tokens"], batch["targets"], batch["target_weight"]
-    here = batch["target_positions"][..., None] == jnp.arange(tokens.shape[1])
-    here &= weight[..., None] > 0
+    input_ids, targets, target_weights = batch["input_ids"], batch["targets"], batch["target_weights"]
+    here = batch["target_positions"][..., None] == jnp.arange(input_ids.shape[1])
+    here &= target_weights[..., None] > 0
     placed = jnp.where(here, drawn[..., None], 0).sum(1)
     replaced = (here & (drawn != targets)[..., None]).any(1)
-    return jnp.where(here.any(1), placed, tokens), replaced
+    return jnp.where(here.any(1), placed, input_ids), replaced
 
 
 def detection_loss(outputs: dict, batch: dict) -> Loss:
     """The discriminator's loss, over all tokens but padding."""
-    return binary_cross_entropy(outputs["told"][..., None], outputs["replaced"][..., None], batch["mask"])
+    return binary_cross_entropy(
+        outputs["told"][..., None], outputs["replaced"][..., None], batch["attention_mask"]
+    )

@@ -268,7 +268,7 @@ class GroupReader:
 
     def targets(self, group: Group, n: int) -> dict:
         """Return the targets of the n-th text of a group."""
-        targets: dict = {"ids": self.ids[group.alike or group.texts[n]], "weight": 1.0}
+        targets: dict = {"ids": self.ids[group.alike or group.texts[n]], "label_weights": 1.0}
         if group.scores and n == 0:
             targets["scores"] = group.scores
         if n < len(self.taught):
@@ -329,4 +329,4 @@ def groups_of(task: Embedding, data: Epochs, step: int) -> list[list[Piece]]:
 
 
 def texts_of(group: Sequence[Piece], tokenizer: Tokenizer) -> list[str]:
-    return [" ".join(tokenizer.tokens(piece.encoding.ids)) for piece in group]
+    return [" ".join(tokenizer.tokens(piece.encoding.input_ids)) for piece in group]

@@ -162,15 +162,15 @@ class MaskedWords(Task):
         return self.data.features(rows, length)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        return {"mlm_loss": cross_entropy(outputs["mlm"], batch["targets"], batch["target_weight"])}
+        return {"mlm_loss": cross_entropy(outputs["mlm"], batch["targets"], batch["target_weights"])}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        return {"mlm_accuracy": accuracy(outputs["mlm"], batch["targets"], batch["target_weight"])}
+        return {"mlm_accuracy": accuracy(outputs["mlm"], batch["targets"], batch["target_weights"])}
 
     def predictions(self, outputs: dict, batch: dict):
         """The rank of each target, counted from 0, among all entries of the vocabulary; -1 if there is no target."""
         logits, targets = outputs["mlm"], batch["targets"]
-        return jnp.where(batch["target_weight"] > 0, (logits > label_logits(logits, targets)).sum(-1), -1)
+        return jnp.where(batch["target_weights"] > 0, (logits > label_logits(logits, targets)).sum(-1), -1)
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700))}
@@ -206,13 +206,13 @@ class Pretraining(MaskedWords):
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         losses = super().losses(outputs, batch)
         if head := self.pair_head:
-            losses[f"{head}_loss"] = cross_entropy(outputs[head], batch["labels"], batch["weight"])
+            losses[f"{head}_loss"] = cross_entropy(outputs[head], batch["labels"], batch["label_weights"])
         return losses
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         scores = super().scores(outputs, batch)
         if head := self.pair_head:
-            scores[f"{head}_accuracy"] = accuracy(outputs[head], batch["labels"], batch["weight"])
+            scores[f"{head}_accuracy"] = accuracy(outputs[head], batch["labels"], batch["label_weights"])
         return scores
 
 

@@ -198,7 +198,7 @@ class PairReader:
 
     def targets(self, candidates: Candidates, n: int) -> dict[str, float]:
         there = n < len(candidates.grades)
-        targets = {"labels": candidates.grades[n] if there else 0.0, "weight": float(there)}
+        targets = {"labels": candidates.grades[n] if there else 0.0, "label_weights": float(there)}
         if self.task.loss.taught:
             targets["scores"] = candidates.scores[n] if there and candidates.scores else 0.0
         return targets
@@ -208,7 +208,7 @@ class JudgeOfLists(Judge):
     """Judges lists of documents; pieces that only fill up a list are left out."""
 
     def __init__(self, kind: Relevance, examples: Sequence[Example], pieces: Sequence[Piece]):
-        self.known = [bool(piece.targets["weight"]) for piece in pieces]
+        self.known = [bool(piece.targets["label_weights"]) for piece in pieces]
         windows = [
             Windows([piece.encoding]) for piece, known in zip(pieces, self.known, strict=True) if known
         ]

@@ -21,7 +21,7 @@ def encode_apart(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -
 def fitted(
     tokenizer: Tokenizer, pair: Text, first: Encoding, second: Encoding, max_length: int
 ) -> list[Encoding]:
-    lengths = len(first.ids), len(second.ids)
+    lengths = len(first.input_ids), len(second.input_ids)
     if sum(lengths) <= max_length:
         return [first, second]
     keep = longest_first(*lengths, max_length)
@@ -36,10 +36,10 @@ def joined(encodings: Sequence[Encoding]) -> Encoding:
     """
     begins = [0]
     for encoding in encodings[:-1]:
-        begins.append(begins[-1] + len(encoding.ids))
+        begins.append(begins[-1] + len(encoding.input_ids))
     return Encoding(
-        [i for encoding in encodings for i in encoding.ids],
-        [segment for encoding in encodings for segment in encoding.segments],
+        [i for encoding in encodings for i in encoding.input_ids],
+        [segment for encoding in encodings for segment in encoding.token_type_ids],
         [place for encoding in encodings for place in encoding.offsets],
         sum(encoding.dropped for encoding in encodings),
         tuple(

@@ -1,4 +1,4 @@
-"""Turn encodings into the arrays that a model reads: tokens, segments and mask, padded to one length."""
+"""Turn encodings into the arrays that a model reads: input_ids, token_type_ids, attention_mask, of one length."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.series import as_list, plain
-from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.tokenizer import ENCODER_INPUTS, Encoding, Tokenizer
 from bert_jax.text.truncation import Truncated
 
 Batch = dict[str, np.ndarray]
@@ -17,24 +17,24 @@ Batch = dict[str, np.ndarray]
 
 def pad(tokenizer: Tokenizer, encodings: Sequence[Encoding], length: int | None = None) -> Batch:
     """Return the batch [B, L] of the encodings; L is `length`, by default the length of the longest."""
-    longest = max((len(encoding.ids) for encoding in encodings), default=0)
+    longest = max((len(encoding.input_ids) for encoding in encodings), default=0)
     length = longest if length is None else length
     check_number(length, "length", is_whole=True)
     if length < longest:
         raise BertJaxError(
             f"length is {length}, but a text has {longest} tokens; set max_length={length} to truncate it"
         )
-    batch = {name: np.zeros((len(encodings), length), np.int32) for name in ("tokens", "segments", "mask")}
-    batch["tokens"][:] = tokenizer.special.pad
+    batch = {name: np.zeros((len(encodings), length), np.int32) for name in ENCODER_INPUTS}
+    batch["input_ids"][:] = tokenizer.special.pad
     for row, encoding in enumerate(encodings):
-        values: dict[str, Any] = {"tokens": encoding.ids, "segments": encoding.segments, "mask": 1}
-        for name, value in values.items():
-            batch[name][row, : len(encoding.ids)] = value
+        values: list[Any] = [encoding.input_ids, encoding.token_type_ids, 1]
+        for name, value in zip(ENCODER_INPUTS, values, strict=True):
+            batch[name][row, : len(encoding.input_ids)] = value
     return batch
 
 
 def call(tokenizer: Tokenizer, texts, *, max_length: int | None = None, length: int | None = None) -> Batch:
-    """Return the arrays that a model reads (tokens, segments and mask): [L] for one text or pair, [B, L] for a list.
+    """Return input_ids, token_type_ids and attention_mask: [L] for one text or pair, [B, L] for a list.
 
     Texts of more than `max_length` tokens are truncated, with a warning. L is `length`, by default that of the longest.
     """

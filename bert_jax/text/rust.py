@@ -140,9 +140,9 @@ def names_in(rust: tokenizers.Tokenizer, settings: Settings) -> dict[str, str]:
 def template_of(rust: tokenizers.Tokenizer) -> Template:
     """Return the template that the post-processor applies, as read from an encoded pair."""
     pair = rust.encode("a", "a")
-    sides, ids, segments = pair.sequence_ids, pair.ids, pair.type_ids
+    sides, ids, token_type_ids = pair.sequence_ids, pair.ids, pair.type_ids
     first, second = sides.index(0), sides.index(1)
     middle = first + sides.count(0)
     suffix = second + sides.count(1)
     prefix, between, end = ids[:first], ids[middle:second], ids[suffix:]
-    return Template(tuple(prefix), tuple(between), tuple(end), second=segments[second])
+    return Template(tuple(prefix), tuple(between), tuple(end), second=token_type_ids[second])

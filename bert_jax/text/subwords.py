@@ -32,23 +32,25 @@ class Template:
     def fill(self, first: Pieces, second: Pieces | None, dropped: int = 0) -> Encoding:
         """Put the special tokens around the pieces.
 
-        >>> Template((2,), (3,), (3,), second=1).fill(([7], [(0, 4)]), ([8, 9], [(0, 1), (2, 5)])).ids
+        >>> Template((2,), (3,), (3,), second=1).fill(([7], [(0, 4)]), ([8, 9], [(0, 1), (2, 5)])).input_ids
         [2, 7, 3, 8, 9, 3]
         """
         before, after = len(self.prefix), len(self.suffix)
-        ids, offsets = [*self.prefix, *first[0]], [(0, 0)] * before + first[1]
-        spans: tuple[range, ...] = (range(before, len(ids)),)
-        segments = [0] * len(ids)
+        input_ids, offsets = [*self.prefix, *first[0]], [(0, 0)] * before + first[1]
+        spans: tuple[range, ...] = (range(before, len(input_ids)),)
+        token_type_ids = [0] * len(input_ids)
         if second is not None:
-            ids += self.middle
-            segments += [0] * len(self.middle)
-            spans += (range(len(ids), len(ids) + len(second[0])),)
-            ids += second[0]
+            input_ids += self.middle
+            token_type_ids += [0] * len(self.middle)
+            spans += (range(len(input_ids), len(input_ids) + len(second[0])),)
+            input_ids += second[0]
             offsets += [(0, 0)] * len(self.middle) + second[1]
-            segments += [self.second] * (len(second[0]) + after)
+            token_type_ids += [self.second] * (len(second[0]) + after)
         else:
-            segments += [0] * after
-        return Encoding([*ids, *self.suffix], segments, offsets + [(0, 0)] * after, dropped, spans)
+            token_type_ids += [0] * after
+        return Encoding(
+            [*input_ids, *self.suffix], token_type_ids, offsets + [(0, 0)] * after, dropped, spans
+        )
 
 
 class Subwords(ABC):

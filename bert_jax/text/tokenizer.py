@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 Text = str | tuple[str, str]  # a text, or a pair of texts
+ENCODER_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # the arrays [B, L] of every batch
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class Special:
 class Encoding:
     """One text or pair as the encoder reads it, including [CLS] and [SEP].
 
-    `segments` are the inputs of the segment embedding (RoBERTa gives 0 to both texts of a pair). `offsets` are the
+    `token_type_ids` say to which text a token belongs (RoBERTa gives 0 to both texts of a pair). `offsets` are the
     half-open character span of each id in its own text, (0, 0) for special tokens. `dropped` is the number of tokens
-    that were cut off to fit `max_length`. `spans` are the ranges of `ids` that hold the tokens of each text. `begins`
-    are the indices in `ids` at which a separately encoded text begins.
+    that were cut off to fit `max_length`. `spans` are the ranges of `input_ids` that hold the tokens of each text.
+    `begins` are the indices in `input_ids` at which a separately encoded text begins.
     """
 
-    ids: list[int]
-    segments: list[int]
+    input_ids: list[int]
+    token_type_ids: list[int]
     offsets: list[tuple[int, int]]
     dropped: int = 0
     spans: tuple[range, ...] = ()

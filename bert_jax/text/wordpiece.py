@@ -31,7 +31,7 @@ CASING = {
 class WordPiece(RustTokenizer):
     """
     >>> words = WordPiece.from_vocabulary([*BERT_NAMES.values(), "play", "##ing"])
-    >>> words.tokens(words.encode(["Playing"])[0].ids)
+    >>> words.tokens(words.encode(["Playing"])[0].input_ids)
     ['[CLS]', 'play', '##ing', '[SEP]']
     """
 

@@ -77,7 +77,7 @@ def most_central(
     """
     best: dict[Place, tuple[int, int, int]] = {}
     for n, (window, pairs) in enumerate(zip(windows, places, strict=True)):
-        last = len(window.ids) - (not itself)
+        last = len(window.input_ids) - (not itself)
         for place, position in pairs:
             shown = min(position, last - position)
             if place not in best or shown > best[place][0]:

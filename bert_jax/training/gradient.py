@@ -149,7 +149,7 @@ def loss_weights(task: Task, params, batch: dict, constants, mesh: Mesh) -> dict
 
 
 def measure(task: Task, losses: dict[str, Loss], outputs: dict, batch: dict) -> dict:
-    return {"losses": losses, "scores": task.scores(outputs, batch), "tokens": batch["mask"].sum()}
+    return {"losses": losses, "scores": task.scores(outputs, batch), "tokens": batch["attention_mask"].sum()}
 
 
 def inner_product(a, b):

@@ -37,7 +37,7 @@ class Footprint:
 
     @property
     def rows(self) -> int:
-        return self.batch["tokens"].shape[0]
+        return self.batch["input_ids"].shape[0]
 
     @property
     def rows_at_once(self) -> int:
@@ -69,7 +69,7 @@ class Footprint:
     @property
     def least(self) -> int:
         """The least bytes that the step needs, without tracing: of activations, only what products and norms read."""
-        model, tokens = self.task.layouts[""].config, self.rows_at_once * self.batch["tokens"].shape[1]
+        model, tokens = self.task.layouts[""].config, self.rows_at_once * self.batch["input_ids"].shape[1]
         activations = tokens * model.layers * activation_bytes(model) // self.mesh.shape[TENSOR]
         return self.devices * (self.state + activations)
 
@@ -100,7 +100,7 @@ class Footprint:
         # The backward pass keeps parameters, too, but they are already counted with the state.
         param_shapes = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
         kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in param_shapes]
-        total = size(kept) + OUTPUTS * size(outputs) + count * self.batch["tokens"].shape[1] * width
+        total = size(kept) + OUTPUTS * size(outputs) + count * self.batch["input_ids"].shape[1] * width
         return total // (self.mesh.shape[FSDP] * self.mesh.shape[TENSOR])
 
     @property
@@ -133,7 +133,7 @@ class Footprint:
         remedy = f"set {setting}" if setting else "train a smaller model"
         if not setting and self.rows_at_once.bit_count() > 1:  # halving ends before one row
             remedy = "set a smaller --config.data.batch_size, or train a smaller model"
-        rows, length = self.batch["tokens"].shape
+        rows, length = self.batch["input_ids"].shape
         raise BertJaxError(
             f"a step of {rows:,} rows of {length:,} tokens needs about {needed / 1e9:,.1f} GB of memory, and "
             f"{self.device.device_kind if self.device else 'this machine'} has {free / 1e9:,.1f} GB free; "
@@ -155,7 +155,7 @@ def footprint(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: S
 def require(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> None:
     """Refuse a run that needs more memory than is free; if plenty is free, nothing is read or traced."""
     tokens = jax.ShapeDtypeStruct((data.batch, data.length(longest(data, config))), "int32")
-    least = Footprint(task, config, mesh, {"tokens": tokens}, abstract)
+    least = Footprint(task, config, mesh, {"input_ids": tokens}, abstract)
     free = memory.free_bytes(least.device)
     if free is not None and FAR * least.least > free:
         footprint(task, data, config, mesh, abstract).require()

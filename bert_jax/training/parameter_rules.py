@@ -34,7 +34,7 @@ EMBEDDINGS, LAYERS = "encoder/embeddings/", "encoder/layers/"
 PARAMETERS: list[tuple[str, Parameter]] = [
     (EMBEDDINGS + "words$", Parameter(P(TENSOR, FSDP), depth="embeddings")),
     (EMBEDDINGS + "positions$", Parameter(P(None, FSDP), depth="embeddings")),
-    (EMBEDDINGS + "segments$", Parameter(depth="embeddings")),
+    (EMBEDDINGS + "token_types$", Parameter(depth="embeddings")),
     (EMBEDDINGS + "norm/(scale|bias)$", Parameter(decays=False, depth="embeddings")),
     ("encoder/distances/table$", Parameter(depth="embeddings")),
     ("encoder/distances/norm/(scale|bias)$", Parameter(decays=False, depth="embeddings")),

@@ -47,7 +47,11 @@ def random_rows(rows: int, length: int, vocab_size: int) -> dict[str, np.ndarray
     random = np.random.RandomState(0)
     # Ids from 1,000 on are words in every family's vocabulary.
     tokens = random.randint(min(1000, vocab_size // 2), vocab_size, (rows, length))
-    read = {"tokens": tokens, "segments": np.zeros_like(tokens), "mask": np.ones_like(tokens)}
+    read = {
+        "input_ids": tokens,
+        "token_type_ids": np.zeros_like(tokens),
+        "attention_mask": np.ones_like(tokens),
+    }
     return {name: array.astype(np.int32) for name, array in read.items()}
 
 
@@ -64,7 +68,7 @@ class Ours:
         weight = np.ones(rows["step"], np.float32)
         self.batch = random_rows(rows["step"], length, vocab_size) | {
             "labels": labels_of_rows(rows["step"]),
-            "weight": weight,
+            "label_weights": weight,
         }
         self.state = initial_state(task, RUN, mesh, model.params)
         self.constants = constants_of(task, RUN, mesh)
@@ -81,7 +85,7 @@ class Ours:
 
 def inference_batches(batch: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
     """Split the rows of a batch into the batches that our inference uses."""
-    rows, length = batch["tokens"].shape
+    rows, length = batch["input_ids"].shape
     most = row_rungs(length, tokens_in_batch())[-1]
     for start in range(0, rows, most):
         yield {name: array[start : start + most] for name, array in batch.items()}
@@ -99,8 +103,8 @@ class Theirs:
         self.batch = self.inputs(random_rows(rows["step"], length, vocab_size)) | {"labels": labels}
 
     def inputs(self, batch: dict) -> dict:
-        names = {"tokens": "input_ids", "mask": "attention_mask"}
-        return {theirs: self.torch.from_numpy(batch[ours]).long() for ours, theirs in names.items()}
+        names = ("input_ids", "attention_mask")
+        return {name: self.torch.from_numpy(batch[name]).long() for name in names}
 
     def states(self) -> np.ndarray:
         with self.torch.inference_mode():

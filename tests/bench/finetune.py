@@ -208,8 +208,8 @@ class TorchFinetuning(TorchModel):
         if "starts" in targets[0]:
             names = {"start_positions": "starts", "end_positions": "ends"}
             return {theirs: self.torch.tensor([t[ours] for t in targets]) for theirs, ours in names.items()}
-        if np.ndim(targets[0]["weight"]):
-            rows = [np.where(np.asarray(t["weight"]) > 0, t["labels"], IGNORED) for t in targets]
+        if np.ndim(targets[0]["label_weights"]):
+            rows = [np.where(np.asarray(t["label_weights"]) > 0, t["labels"], IGNORED) for t in targets]
             return {"labels": pad_rows(self.torch, rows, IGNORED)}
         labels = np.array([t["labels"] for t in targets])
         kind = np.int64 if labels.ndim == 1 and labels.dtype.kind == "i" else np.float32

@@ -53,12 +53,12 @@ def onnx_session(directory: str, opener: str, output: str):
 def length_batches(model, texts: Sequence[str], rows_at_once: int) -> Iterator[tuple[list[int], dict]]:
     """Yield (indices of texts, arrays for a session), with texts of similar length together."""
     encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
-    order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))
+    order = sorted(range(len(texts)), key=lambda i: len(encodings[i].input_ids))
     for start in range(0, len(order), rows_at_once):
         rows = order[start : start + rows_at_once]
-        mask = np.zeros((len(rows), len(encodings[rows[-1]].ids)), np.int64)
+        mask = np.zeros((len(rows), len(encodings[rows[-1]].input_ids)), np.int64)
         ids = np.full_like(mask, model.tokenizer.special.pad)
         for row, i in enumerate(rows):
-            ids[row, : len(encodings[i].ids)] = encodings[i].ids
-            mask[row, : len(encodings[i].ids)] = 1
+            ids[row, : len(encodings[i].input_ids)] = encodings[i].input_ids
+            mask[row, : len(encodings[i].input_ids)] = 1
         yield rows, {"ids": ids, "mask": mask, "segments": np.zeros_like(mask)}

@@ -95,10 +95,12 @@ class TorchPretraining:
         """Return the training loss, and [total, weight] for each of METRICS."""
         torch = self.torch
         given = {name: torch.from_numpy(np.asarray(value, np.int64)) for name, value in batch.items()}
-        hidden, pooled = self.model.bert(given["tokens"], given["mask"], given["segments"], return_dict=False)
-        row, column = (given["target_weight"] > 0).nonzero(as_tuple=True)
+        hidden, pooled = self.model.bert(
+            given["input_ids"], given["attention_mask"], given["token_type_ids"], return_dict=False
+        )
+        row, column = (given["target_weights"] > 0).nonzero(as_tuple=True)
         words, pairs = self.model.cls(hidden[row, given["target_positions"][row, column]], pooled)
-        real = given["weight"] > 0
+        real = given["label_weights"] > 0
         objective, sums = 0, []
         for logits, labels in ((words, given["targets"][row, column]), (pairs[real], given["labels"][real])):
             loss, count = torch.nn.functional.cross_entropy(logits, labels), len(labels)

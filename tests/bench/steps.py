@@ -29,7 +29,7 @@ def torch_step(spec: str, overrides: Sequence[str], autocast: bool, compiled: bo
     outline = open_outline(spec, overrides)
     config, encoder = outline.config, outline.task.layout.config
     batch = synthetic_batch(outline.phases[0].features, encoder.vocab_size)
-    if "packs" in batch:
+    if "segment_ids" in batch:
         raise BertJaxError(
             "transformers takes a row as one sequence; set --config.data.examples=next_sentence"
         )
@@ -39,11 +39,11 @@ def torch_step(spec: str, overrides: Sequence[str], autocast: bool, compiled: bo
     model = transformers.BertForPreTraining(settings).to(device).train()
     updates = Updates(torch, model, config.optimizer, config.steps)
     forward = torch.compile(model) if compiled else model
-    labels = np.full(batch["tokens"].shape, -100)
+    labels = np.full(batch["input_ids"].shape, -100)
     np.put_along_axis(labels, batch["target_positions"], batch["targets"], axis=1)
     arrays = {
-        "input_ids": batch["tokens"],
-        "token_type_ids": batch["segments"],
+        "input_ids": batch["input_ids"],
+        "token_type_ids": batch["token_type_ids"],
         "labels": labels,
         "next_sentence_label": batch["labels"],
     }
@@ -64,7 +64,7 @@ def compare_steps(
     """Compare our step, in each of the dtypes, with each of the others, which run one after the other."""
     makers = {f"{OURS} {dtype}": (our_step, spec, [*overrides, f"model.dtype={dtype}"]) for dtype in dtypes}
     machine, turns, rows = Machine(), list[Turn](), list[Row]()
-    shape = open_outline(spec, overrides).phases[0].features["tokens"][0]
+    shape = open_outline(spec, overrides).phases[0].features["input_ids"][0]
     what = f"a pre-training step of {spec}, {shape[0]} x {shape[1]}"
     with running_processes(makers) as ours:
         for name in against:

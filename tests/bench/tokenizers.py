@@ -90,7 +90,7 @@ def compare(ours, theirs, texts: Sequence[str]) -> dict:
         fast = ours.ids(batch)
         for text, encoding, plain, (ids, offsets) in zip(batch, encodings, fast, theirs(batch), strict=True):
             (span,) = encoding.spans
-            wrong_ids = encoding.ids != ids or [encoding.ids[i] for i in span] != plain
+            wrong_ids = encoding.input_ids != ids or [encoding.input_ids[i] for i in span] != plain
             wrong_offsets = offsets is not None and encoding.offsets != offsets
             counts["tokens"] += len(ids)
             counts["ids"] += wrong_ids

@@ -35,7 +35,7 @@ class TorchRanking(TorchModel):
     def loss_of(self, pieces: Sequence[Piece]):
         size, tensor = self.task.documents, self.torch.tensor
         lists = [pieces[first : first + size] for first in range(0, len(pieces), size)]
-        lists = [[piece for piece in of_query if piece.targets["weight"]] for of_query in lists]
+        lists = [[piece for piece in of_query if piece.targets["label_weights"]] for of_query in lists]
         labels = [tensor([piece.targets["labels"] for piece in of_query]) for of_query in lists]
         if self.task.loss.name == "binary":
             documents = [piece for of_query in lists for piece in of_query]

@@ -77,9 +77,11 @@ class TorchModel(ABC):
         """Return the padded tokens under the names of transformers."""
         encodings = [piece.encoding for piece in pieces]
         return {
-            "input_ids": pad_rows(self.torch, [encoding.ids for encoding in encodings], self.pad),
-            "token_type_ids": pad_rows(self.torch, [encoding.segments for encoding in encodings], 0),
-            "attention_mask": pad_rows(self.torch, [[1] * len(encoding.ids) for encoding in encodings], 0),
+            "input_ids": pad_rows(self.torch, [encoding.input_ids for encoding in encodings], self.pad),
+            "token_type_ids": pad_rows(self.torch, [encoding.token_type_ids for encoding in encodings], 0),
+            "attention_mask": pad_rows(
+                self.torch, [[1] * len(encoding.input_ids) for encoding in encodings], 0
+            ),
         }
 
 

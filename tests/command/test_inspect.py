@@ -43,16 +43,16 @@ def test_targets_show_what_became_of_them(corpus):
     masked = replaced = kept = 0
     for i in range(64):
         for position, target, weight in zip(
-            *(batch[name][i] for name in ("target_positions", "targets", "target_weight")), strict=True
+            *(batch[name][i] for name in ("target_positions", "targets", "target_weights")), strict=True
         ):
-            token, old = batch["tokens"][i, position], ENTRIES[target]
+            token, old = batch["input_ids"][i, position], ENTRIES[target]
             masked += bool(weight) and token == 4 and f"[MASK:{old}]" in text
             replaced += bool(weight) and token not in (4, target) and f"{{{ENTRIES[token]}<{old}}}" in text
             kept += bool(weight) and token == target and f"={old}=" in text
     text = re.sub(r"^Targets, here .*$", "", text, flags=re.M)  # which explains the signs
     shown = [len(re.findall(pattern, text)) for pattern in (r"\[MASK:", r"\{\S+<\S+\}", r"=\S+=")]
     assert (
-        shown == [masked, replaced, kept] and sum(shown) == batch["target_weight"].sum() and min(shown) > 20
+        shown == [masked, replaced, kept] and sum(shown) == batch["target_weights"].sum() and min(shown) > 20
     )
     assert text.count("label 1") == batch["labels"].sum() and text.count("segment B:") == 64
     share = re.search(r"random pairs\s+([\d.]+)%\s+50.0%", text)
@@ -71,5 +71,5 @@ def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
 @pytest.mark.parametrize("examples", ["sentence_order", "full_sentences"])
 def test_other_examples(corpus, examples):
     text = show_step(config(corpus, f"data.examples={examples}"), 950_000, 8, False)
-    assert ("pack 2:" in text and "packs per row" in text) == (examples == "full_sentences")
+    assert ("sequence 2:" in text and "sequences per row" in text) == (examples == "full_sentences")
     assert ("swapped pairs" in text) == (examples == "sentence_order")

@@ -106,9 +106,9 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     _, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
     hits = []
     for batch in islice(data.heldout(data.length(0), 0, 1), config.log.max_eval_batches):
-        sentences = {name: batch[name] for name in ("tokens", "segments", "mask")}
+        sentences = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
         logits = np.asarray(model.module.apply({"params": model.params}, sentences)["mlm"])
-        for row, place in np.argwhere(batch["target_weight"] > 0):
+        for row, place in np.argwhere(batch["target_weights"] > 0):
             best = np.argsort(-logits[row, batch["target_positions"][row, place]])[:5]
             hits.append(batch["targets"][row, place] in best)
     assert line["mlm_top5_accuracy"] == pytest.approx(np.mean(hits))

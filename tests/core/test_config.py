@@ -255,8 +255,8 @@ def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     assert (config.data.unit, config.data.longest_span) == ("span", 3)
     assert task.layout.architecture == "ForPreTraining" and task.layout.pooler
     logits = np.array([[2.0, 0.0], [0.0, 1.0], [9.0, 0.0]], np.float32)
-    batch = {"labels": np.array([0, 0, 1]), "weight": np.array([1.0, 1.0, 0.0])}
-    batch |= {"targets": np.zeros((3, 2), int), "target_weight": np.ones((3, 2))}
+    batch = {"labels": np.array([0, 0, 1]), "label_weights": np.array([1.0, 1.0, 0.0])}
+    batch |= {"targets": np.zeros((3, 2), int), "target_weights": np.ones((3, 2))}
     outputs = {"mlm": np.zeros((3, 2, 7), np.float32), "sop": logits}
     expected = np.log1p(np.exp([-2.0, 1.0])).mean()
     assert float(task.losses(outputs, batch)["sop_loss"].mean) == pytest.approx(expected, rel=1e-6)

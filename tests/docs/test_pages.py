@@ -95,7 +95,7 @@ def place(tmp_path_factory):
         (folder / f"texts/{n}.txt").write_text(join_documents(texts[n::2]))
     config = EncoderConfig(vocab_size=len(ENTRIES), **WIDTH)
     layout = Layout(config, heads=("mlm", "nsp"))
-    batch = {name: np.ones((1, 4), np.int32) for name in ("tokens", "segments", "mask")}
+    batch = {name: np.ones((1, 4), np.int32) for name in ("input_ids", "token_type_ids", "attention_mask")}
     params = jax.jit(layout.module.init)(jax.random.key(0), batch)["params"]
     hub.save(folder / "path/to/bert", layout, params, WordPiece.from_vocabulary(ENTRIES))
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
@@ -283,7 +283,7 @@ def test_a_family_member_computes_what_it_is_published_for(tmp_path, monkeypatch
     WordPiece.from_vocabulary(ENTRIES).save(tmp_path)
     ours = bert_jax.load(tmp_path)
     ids = np.random.RandomState(0).randint(5, 900, (2, 11))
-    batch = {"tokens": ids, "segments": np.zeros_like(ids), "mask": np.ones_like(ids)}
+    batch = {"input_ids": ids, "token_type_ids": np.zeros_like(ids), "attention_mask": np.ones_like(ids)}
     hidden = ours.module.apply({"params": ours.params}, batch)["hidden"]
     with torch.no_grad():
         expected = theirs(torch.tensor(ids)).last_hidden_state.numpy()

@@ -31,8 +31,9 @@ PAIRS = [("w1 w2", "w3"), ("w4 w5 w6 w7", "w8 w1"), ("w2", "w9 w3 w4 w4 w5")]
 def test_the_texts_stand_one_behind_the_other_each_as_it_is_alone():
     for pair, encoding in zip(PAIRS, encode_apart(TOKENIZER, PAIRS, 32), strict=True):
         first, second = TOKENIZER.encode(list(pair))
-        assert encoding.ids == first.ids + second.ids and encoding.begins == (0, len(first.ids))
-        assert encoding.segments == first.segments + second.segments
+        assert encoding.input_ids == first.input_ids + second.input_ids
+        assert encoding.begins == (0, len(first.input_ids))
+        assert encoding.token_type_ids == first.token_type_ids + second.token_type_ids
         assert encoding.offsets == first.offsets + second.offsets
         for text, span in zip(pair, encoding.spans, strict=True):
             places = [encoding.offsets[i] for i in span]
@@ -41,13 +42,13 @@ def test_the_texts_stand_one_behind_the_other_each_as_it_is_alone():
 
 def test_the_longer_text_is_cut_first():
     long, short = " ".join(["w1"] * 20), "w2 w3"
-    alone = [len(encoding.ids) for encoding in TOKENIZER.encode([long, short])]
+    alone = [len(encoding.input_ids) for encoding in TOKENIZER.encode([long, short])]
     for pair in ((long, short), (short, long)):
         (encoding,) = encode_apart(TOKENIZER, [pair], alone[1] + 9)
-        sizes = encoding.begins[1], len(encoding.ids) - encoding.begins[1]
+        sizes = encoding.begins[1], len(encoding.input_ids) - encoding.begins[1]
         assert sorted(sizes) == sorted((alone[1], 9)) and encoding.dropped == alone[0] - 9
-        ends = encoding.begins[1] - 1, len(encoding.ids) - 1
-        assert [encoding.ids[i] for i in ends] == [TOKENIZER.special.sep] * 2
+        ends = encoding.begins[1] - 1, len(encoding.input_ids) - 1
+        assert [encoding.input_ids[i] for i in ends] == [TOKENIZER.special.sep] * 2
 
 
 def test_one_text_and_windows_are_refused():
@@ -59,21 +60,21 @@ def test_one_text_and_windows_are_refused():
         Reading(32, "windows", apart=True)
 
 
-@pytest.mark.parametrize("packs", [1, 2])
-def test_each_text_is_a_pack_of_its_own(packs):
+@pytest.mark.parametrize("max_pieces", [1, 2])
+def test_each_text_is_a_sequence_of_its_own(max_pieces):
     pieces = [
         Piece(encoding, n, {"labels": n}) for n, encoding in enumerate(encode_apart(TOKENIZER, PAIRS[:2], 32))
     ]
-    rows = [[0], [1]] if packs == 1 else [[1, 0], []]
-    batch = fill(pieces, rows, 24, packs, TOKENIZER.special.pad, {"labels": Target("int32")})
-    assert batch["labels"].tolist() == ([0, 1] if packs == 1 else [[1, 0], [0, 0]])
+    rows = [[0], [1]] if max_pieces == 1 else [[1, 0], []]
+    batch = fill(pieces, rows, 24, max_pieces, TOKENIZER.special.pad, {"labels": Target("int32")})
+    assert batch["labels"].tolist() == ([0, 1] if max_pieces == 1 else [[1, 0], [0, 0]])
     for row, indices in enumerate(rows):
         numbers, begins = [], []
         for place, i in enumerate(indices):
             first = pieces[i].encoding.begins[1]
             begins += [len(numbers), len(numbers) + first]
             numbers += [2 * place + 1] * first + [2 * place + 2] * (len(pieces[i]) - first)
-        assert batch["packs"][row].tolist() == numbers + [0] * (24 - len(numbers))
+        assert batch["segment_ids"][row].tolist() == numbers + [0] * (24 - len(numbers))
         assert batch["cls_positions"][row, : len(begins)].tolist() == begins
 
 

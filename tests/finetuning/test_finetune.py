@@ -111,12 +111,12 @@ def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
     def gradient(layout):
         config = BatchConfig(layout, examples=12, steps=1, seed=0, width=32, layers=1, longest=48)
         found = arrange([sizes], config, rows=3 * (layout == "packed"))
-        batch = fill(pieces, found.steps[0], found.lengths[0], found.packs, 0, task.kind.targets)
+        batch = fill(pieces, found.steps[0], found.lengths[0], found.max_pieces, 0, task.kind.targets)
 
         def loss(params):
             return sum(loss.mean for loss in task.losses(task.outputs(params, batch), batch).values())
 
-        return batch["tokens"].shape, jax.jit(jax.value_and_grad(loss))(params)
+        return batch["input_ids"].shape, jax.jit(jax.value_and_grad(loss))(params)
 
     shape, padded = gradient("padded")
     assert shape == (12, 48)
@@ -168,24 +168,24 @@ def epochs(**changes):
 
 
 @pytest.mark.parametrize(
-    ("layout", "rows", "bytes_"), [("packed", 8, "da7acd6c8874c2d9"), ("padded", 32, "fca40d7573f12827")]
+    ("layout", "rows", "bytes_"), [("packed", 8, "fa77f23b005ca9af"), ("padded", 32, "dc4ae5390b709b1c")]
 )
 def test_batches_are_those_of_before(layout, rows, bytes_):
     """A run that goes on sees the batches that it began with, also after a change of the code."""
     drawn = np.random.default_rng(0).integers(3, 60, 300).tolist()
     pieces = [
-        Piece(Encoding(list(range(1, n + 1)), [0] * n, [(0, 0)] * n), i, {"labels": i % 3, "weight": 1.0})
+        Piece(
+            Encoding(list(range(1, n + 1)), [0] * n, [(0, 0)] * n), i, {"labels": i % 3, "label_weights": 1.0}
+        )
         for i, n in enumerate(drawn)
     ]
     costs = Costs(5e11)
     config = BatchConfig(layout, 32, steps=20, seed=5, width=64, layers=1, longest=64, shards=2, costs=costs)
-    targets = {"labels": Target("int32"), "weight": Target("float32")}
+    targets = {"labels": Target("int32"), "label_weights": Target("float32")}
     data = Epochs(pieces[:250], pieces[250:], targets, TOKENIZER, config, lambda _: {}, each_token=False)
     made = hashlib.sha256()
     for batch in (*data.batches(0, 20, 0, 1), *data.heldout(64, 0, 1)):
-        parts = [
-            f"{name} {value.dtype} {value.shape} ".encode() + value.tobytes() for name, value in batch.items()
-        ]
+        parts = [f"{value.dtype} {value.shape} ".encode() + value.tobytes() for value in batch.values()]
         made.update(hashlib.sha256(b"".join(parts)).hexdigest().encode())
     assert (data.batch, made.hexdigest()[:16]) == (rows, bytes_)
     assert data.identity() == {
@@ -196,9 +196,9 @@ def test_batches_are_those_of_before(layout, rows, bytes_):
 def test_every_epoch_has_every_example_once_and_step_n_needs_no_replay():
     data, pieces, _ = epochs()
     whole = list(data.batches(0, 9, 0, 1))
-    tokens = [sum(int((batch["mask"]).sum()) for batch in whole[i : i + 3]) for i in (0, 3, 6)]
+    tokens = [sum(int((batch["attention_mask"]).sum()) for batch in whole[i : i + 3]) for i in (0, 3, 6)]
     assert tokens == [sum(len(piece) for piece in pieces)] * 3
-    assert {sum(int((b["weight"] > 0).sum()) for b in whole[i : i + 3]) for i in (0, 3, 6)} == {12}
+    assert {sum(int((b["label_weights"] > 0).sum()) for b in whole[i : i + 3]) for i in (0, 3, 6)} == {12}
     assert not np.array_equal(data.chosen[:3].ravel(), data.chosen[3:6].ravel())
     for batch, again in zip(whole[5:], epochs()[0].batches(5, 9, 0, 1), strict=True):
         assert all(np.array_equal(batch[name], again[name]) for name in batch)
@@ -218,18 +218,24 @@ def test_what_is_predicted_of_held_out_rows_comes_back_in_order(layout):
     predicted = []
     for batch in data.heldout(0, 0, 1):
         # A "prediction" by which each piece can be known again: its own second token.
-        first = batch["cls_positions"] if "packs" in batch else np.zeros((len(batch["tokens"]), 1), int)
-        ids = np.take_along_axis(batch["tokens"], first + 1, axis=1)[..., None]
-        predicted.append(ids if "packs" in batch else ids[:, 0])
+        first = (
+            batch["cls_positions"] if "segment_ids" in batch else np.zeros((len(batch["input_ids"]), 1), int)
+        )
+        ids = np.take_along_axis(batch["input_ids"], first + 1, axis=1)[..., None]
+        predicted.append(ids if "segment_ids" in batch else ids[:, 0])
     data.metrics(predicted)
-    assert [int(found[0]) for found in seen[0]] == [piece.encoding.ids[1] for piece in pieces[:7]]
+    assert [int(found[0]) for found in seen[0]] == [piece.encoding.input_ids[1] for piece in pieces[:7]]
 
 
 # Whole runs
 
 
 def outputs(model, encoding) -> dict:
-    values = {"tokens": encoding.ids, "segments": encoding.segments, "mask": [1] * len(encoding.ids)}
+    values = {
+        "input_ids": encoding.input_ids,
+        "token_type_ids": encoding.token_type_ids,
+        "attention_mask": [1] * len(encoding.input_ids),
+    }
     batch = {name: np.array([value], np.int32) for name, value in values.items()}
     return model.module.apply({"params": model.params}, batch)
 
@@ -449,7 +455,7 @@ def test_transformers_gives_the_same_tags(tagged):
     theirs = transformers.AutoModelForTokenClassification.from_pretrained(path).eval()
     (encoding,) = ours.encode(["w9 w5 w6 w7"])
     with torch.no_grad():
-        logits = theirs(torch.tensor([encoding.ids])).logits[0].numpy()
+        logits = theirs(torch.tensor([encoding.input_ids])).logits[0].numpy()
     np.testing.assert_allclose(outputs(ours, encoding)["tag"][0], logits, atol=1e-5)
 
 
@@ -491,7 +497,9 @@ def test_transformers_gives_the_same_answers(answered):
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(path).eval()
     (encoding,) = ours.encode([("w10", "w50 w51 w11 w12 w52")])
     with torch.no_grad():
-        out = theirs(torch.tensor([encoding.ids]), token_type_ids=torch.tensor([encoding.segments]))
+        out = theirs(
+            torch.tensor([encoding.input_ids]), token_type_ids=torch.tensor([encoding.token_type_ids])
+        )
     logits = outputs(ours, encoding)["answer"][0]
     np.testing.assert_allclose(logits, np.stack([out.start_logits[0], out.end_logits[0]], -1), atol=1e-5)
 
@@ -504,7 +512,7 @@ def test_the_answer_is_where_the_file_says_or_at_cls():
     spans = [span_in(example, window) for window in windows]
     assert [span for span in spans if span["starts"]]
     for span, window in zip(spans, windows, strict=True):
-        said = TOKENIZER.tokens(window.ids[span["starts"] : span["ends"] + 1])
+        said = TOKENIZER.tokens(window.input_ids[span["starts"] : span["ends"] + 1])
         assert said in (["w60", "w61"], ["[CLS]"])
     # Cut by a window's edge it is in neither half.
     cut = Example(("w1", text), ((text.index("w35 "), "w35 w36 w37"),), "")
@@ -527,14 +535,16 @@ def test_class_weights_and_windows_weigh_as_they_should():
     examples = [Example("", label, "") for label in "aaab"]
     assert class_weights(KINDS["classes"](("a", "b")), examples) == pytest.approx((2 / 3, 2))
     weighted = dataclasses.replace(task, class_weights=(1.0, 2.0, 5.0))
-    batch = {"labels": np.array([0, 1, 2]), "weight": np.array([1.0, 1.0, 0.5])}
+    batch = {"labels": np.array([0, 1, 2]), "label_weights": np.array([1.0, 1.0, 0.5])}
     loss = weighted.losses({"classify": np.zeros((3, 3), np.float32)}, batch)["classify_loss"]
     assert float(loss.weight) == 1 + 2 + 2.5
     long = [Example(text, label, "") for text, label in zip(random_texts(3, (20, 60)), "aab", strict=True)]
     _, made = task_and_pieces("classes", long, Reading(16, "windows", 4))
     assert len(made) > 3
     for i in range(3):
-        assert sum(float(piece.targets["weight"]) for piece in made if piece.example == i) == pytest.approx(1)
+        assert sum(
+            float(piece.targets["label_weights"]) for piece in made if piece.example == i
+        ) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

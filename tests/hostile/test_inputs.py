@@ -24,7 +24,7 @@ def test_a_table_of_sentences_is_no_table_of_words(tmp_path):
 def test_lengths_without_room_for_a_text(tmp_path):
     tokenizer = open_tokenizer(save_tokenizer(tmp_path))
     for text, least in (("w1 w2", 3), (("w1", "w2"), 5)):
-        assert len(tokenizer.encode([text], max_length=least)[0].ids) == least
+        assert len(tokenizer.encode([text], max_length=least)[0].input_ids) == least
         with pytest.raises(BertJaxError, match=f"{least - 1} tokens have no room .* allow {least} or more"):
             tokenizer.encode([text], max_length=least - 1)
         with pytest.raises(BertJaxError, match=f"allow {least} or more"):

@@ -59,13 +59,16 @@ def test_outputs_after_import_equal_the_reference(directory, values, tmp_path):
         model = bert_jax.load(path)
         for text, hidden in zip(texts, model.hidden_states(texts), strict=True):
             (encoding,) = model.tokenizer.encode([text])
-            ids = torch.tensor([encoding.ids])
+            ids = torch.tensor([encoding.input_ids])
             batch = {
                 name: np.array([row])
-                for name, row in (("tokens", encoding.ids), ("segments", encoding.segments))
+                for name, row in (
+                    ("input_ids", encoding.input_ids),
+                    ("token_type_ids", encoding.token_type_ids),
+                )
             }
             ours = model.module.apply(
-                {"params": model.params}, batch | {"mask": np.ones_like(batch["tokens"])}
+                {"params": model.params}, batch | {"attention_mask": np.ones_like(batch["input_ids"])}
             )
             with torch.no_grad():
                 expected = theirs(ids, output_hidden_states=True)

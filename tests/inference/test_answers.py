@@ -39,10 +39,15 @@ def compiled(module):
 def bare(model, encoding, output):
     """The output of the module for one row, as long as the model so that it compiles once."""
     batch = {
-        name: np.zeros((1, SMALL_CONFIG.max_positions), np.int32) for name in ("tokens", "segments", "mask")
+        name: np.zeros((1, SMALL_CONFIG.max_positions), np.int32)
+        for name in ("input_ids", "token_type_ids", "attention_mask")
     }
-    length = len(encoding.ids)
-    for name, row in (("tokens", encoding.ids), ("segments", encoding.segments), ("mask", [1] * length)):
+    length = len(encoding.input_ids)
+    for name, row in (
+        ("input_ids", encoding.input_ids),
+        ("token_type_ids", encoding.token_type_ids),
+        ("attention_mask", [1] * length),
+    ):
         batch[name][0, :length] = row
     found = np.asarray(compiled(model.module)(model.params, batch)[output][0])
     return found[:length] if found.ndim == 2 else found
@@ -130,10 +135,11 @@ def test_a_mask_far_into_a_long_text_is_read_where_it_stands(model):
     (windows,) = model.tokenizer.windows([before + "[MASK]" + after], max_length=16, overlap=7)
     mask = model.tokenizer.special.mask
     window = max(
-        (w for w in windows if mask in w.ids), key=lambda w: min(w.ids.index(mask), 16 - w.ids.index(mask))
+        (w for w in windows if mask in w.input_ids),
+        key=lambda w: min(w.input_ids.index(mask), 16 - w.input_ids.index(mask)),
     )
-    assert 4 <= window.ids.index(mask) <= 11
-    likely = jax.nn.softmax(bare(model, window, "mlm")[window.ids.index(mask)])
+    assert 4 <= window.input_ids.index(mask) <= 11
+    likely = jax.nn.softmax(bare(model, window, "mlm")[window.input_ids.index(mask)])
     np.testing.assert_allclose(filled.score, likely.max(), atol=1e-6)
 
 
@@ -185,7 +191,7 @@ def test_tag_finds_spans_where_the_words_are(model):
             labelled = {
                 encoding.offsets[i][0]: TAGS[best[i]]
                 for i in encoding.spans[0]
-                if TAGS[best[i]] != "O" and model.tokenizer.tokens([encoding.ids[i]]) != ["##s"]
+                if TAGS[best[i]] != "O" and model.tokenizer.tokens([encoding.input_ids[i]]) != ["##s"]
             }
             starts = {start for start, label in labelled.items() if label[0] == "B"}
             assert starts <= {span.start for span in spans} <= set(labelled)
@@ -202,7 +208,9 @@ def test_tag_words_gives_each_word_the_label_of_its_first_token(model):
         (encoding,) = model.tokenizer.encode([" ".join(words)])
         best = bare(model, encoding, "tag").argmax(-1)
         first = [
-            i for i, token in enumerate(encoding.ids) if token not in (2, 3, SMALL_VOCABULARY.index("##s"))
+            i
+            for i, token in enumerate(encoding.input_ids)
+            if token not in (2, 3, SMALL_VOCABULARY.index("##s"))
         ]
         seen = iter(TAGS[best[i]] for i in first)
         assert tags == ["O" if word == "\x00" else next(seen) for word in words]
@@ -218,7 +226,7 @@ def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
 
     def local(encodings, program):
         for encoding in encodings:
-            ids = np.pad(encoding.ids, sees)
+            ids = np.pad(encoding.input_ids, sees)
             votes = sum(np.roll(ids, -shift) * weight for weight, shift in ((1, 0), (3, -1), (7, 1)))
             yield np.eye(len(TAGS))[votes[sees:-sees] % len(TAGS)]
 
@@ -226,7 +234,9 @@ def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
     words = np.random.RandomState(0).choice(["the", "cats", "sat", "mat", "catss", "."], 5000).tolist()
     (encoding,) = model.tokenizer.encode([" ".join(words)])
     (logits,) = local([encoding], None)
-    first = [i for i, token in enumerate(encoding.ids) if token not in (2, 3, SMALL_VOCABULARY.index("##s"))]
+    first = [
+        i for i, token in enumerate(encoding.input_ids) if token not in (2, 3, SMALL_VOCABULARY.index("##s"))
+    ]
     assert len(first) == 5000
     assert model.tag_words(words) == [TAGS[logits[i].argmax()] for i in first]
 
@@ -309,10 +319,10 @@ def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
 
     def rigged(encodings, program):
         for encoding in encodings:
-            logits = np.zeros((len(encoding.ids), 2), np.float32)
+            logits = np.zeros((len(encoding.input_ids), 2), np.float32)
             logits[0] = 12  # [CLS]: not here
-            if cats in encoding.ids:
-                at = encoding.ids.index(cats)
+            if cats in encoding.input_ids:
+                at = encoding.input_ids.index(cats)
                 logits[at - 1, 0] = logits[at, 1] = 10
                 logits[0] = null
             yield logits

@@ -37,10 +37,11 @@ def test_states_and_attention_of_each_layer_are_those_of_transformers(family, tm
     model = bert_jax.load(tmp_path)
     states, weights = model.hidden_states(TEXTS, layers="all"), model.attentions(TEXTS)
     for n, encoding in enumerate(model.encode(TEXTS)):
-        segments = {} if family == "ModernBert" else {"token_type_ids": torch.tensor([encoding.segments])}
+        token_types = torch.tensor([encoding.token_type_ids])
+        read = {} if family == "ModernBert" else {"token_type_ids": token_types}
         answer = reference(
-            input_ids=torch.tensor([encoding.ids]), attention_mask=torch.ones(1, len(encoding.ids)).long(),
-            output_hidden_states=True, output_attentions=True, **segments,
+            input_ids=torch.tensor([encoding.input_ids]), attention_mask=torch.ones(1, len(encoding.input_ids)).long(),
+            output_hidden_states=True, output_attentions=True, **read,
         )  # fmt: skip
         for ours, theirs in ((states[n], answer.hidden_states), (weights[n], answer.attentions)):
             np.testing.assert_allclose(ours, torch.cat(theirs).detach(), atol=1e-5)

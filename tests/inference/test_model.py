@@ -107,7 +107,7 @@ def like(texts, change):
 
 @pytest.mark.slow
 def test_for_those_who_write_jax(model):
-    batch = {name: np.ones((2, 4), np.int32) for name in ("tokens", "segments", "mask")}
+    batch = {name: np.ones((2, 4), np.int32) for name in ("input_ids", "token_type_ids", "attention_mask")}
     out = model.module.apply({"params": model.params}, batch)
     assert out["mlm"].shape == (2, 4, len(SMALL_VOCABULARY)) and out["nsp"].shape == (2, 2)
     assert model.config == SMALL_CONFIG and model.tokenizer.size == len(SMALL_VOCABULARY)
@@ -133,9 +133,9 @@ def test_batches_hold_every_text_once_in_few_shapes_with_little_padding(backend,
     seen, shapes, area = [], set(), 0
     for rows, batch in batches(encodings, 512, pad=0):
         seen += rows
-        shapes.add(batch["tokens"].shape)
-        area += batch["tokens"].size
-        assert [batch["mask"][r].sum() for r in range(len(rows))] == [lengths[i] for i in rows]
+        shapes.add(batch["input_ids"].shape)
+        area += batch["input_ids"].size
+        assert [batch["attention_mask"][r].sum() for r in range(len(rows))] == [lengths[i] for i in rows]
     assert sorted(seen) == list(range(3000))
     assert area < (1 + padding) * lengths.sum()
     assert all(rows in row_rungs(length, tokens_in_batch()) for rows, length in shapes)

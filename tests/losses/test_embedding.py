@@ -85,7 +85,7 @@ def batch_of(texts: int, scores: np.ndarray, seed: int = 0):
     # The teacher finds the positive near, so that some of the others are negatives.
     teacher[:, 1] += 0.3 * teacher[:, 0]
     beside = {"scores": scores, "teacher": teacher}
-    return vectors, {"ids": ids, "weight": np.ones(GROUPS, np.float32)} | beside
+    return vectors, {"ids": ids, "label_weights": np.ones(GROUPS, np.float32)} | beside
 
 
 def scores_of(columns: int, whole: bool = False) -> np.ndarray:

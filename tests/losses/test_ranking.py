@@ -68,13 +68,13 @@ def both(encoder_path, tmp_path_factory):
     def losses(params):
         logits = task.outputs(params, batch)[task.head][..., 0]
         known = {
-            "weight": by_example(batch["weight"], batch, DOCUMENTS),
+            "label_weights": by_example(batch["label_weights"], batch, DOCUMENTS),
             "scores": by_example(batch["scores"], batch, DOCUMENTS),
         }
         of_cases = []
         for name, graded in CASES:
             wanted = jnp.asarray(labels[graded][chosen])
-            wanted = jnp.zeros_like(known["weight"]).at[:QUERIES].set(wanted)
+            wanted = jnp.zeros_like(known["label_weights"]).at[:QUERIES].set(wanted)
             loss = LOSSES[name].compute(
                 by_example(logits, batch, DOCUMENTS), known | {"labels": wanted}, Settings(LOSSES[name].scale)
             )
@@ -135,7 +135,7 @@ def padded(rng):
     logits = rng.normal(size=(2, 3)).astype(np.float32)
     lists = {
         "labels": np.float32([[1, 0, 2], [0, 1, 0]]), "scores": rng.normal(size=(2, 3)).astype(np.float32),
-        "weight": np.float32([[1, 1, 1], [1, 1, 0]]),
+        "label_weights": np.float32([[1, 1, 1], [1, 1, 0]]),
     }  # fmt: skip
     alone = [
         (logits[n : n + 1, :size], {k: v[n : n + 1, :size] for k, v in lists.items()})

@@ -26,12 +26,12 @@ from tests.support.project import ROOT
 CONFIG = EncoderConfig(
     vocab_size=50, hidden_size=16, layers=4, heads=2, feed_forward=24, max_positions=24, dropout=0.0
 )
-PACKS = np.array([[1] * 5 + [2] * 7 + [0] * 4, [1] * 16, [0] * 16])
+SEGMENT_IDS = np.array([[1] * 5 + [2] * 7 + [0] * 4, [1] * 16, [0] * 16])
 BATCH = {
-    "tokens": np.random.RandomState(0).randint(5, 50, PACKS.shape),
-    "segments": np.zeros_like(PACKS),
-    "mask": (PACKS > 0).astype(np.int32),
-    "packs": PACKS,
+    "input_ids": np.random.RandomState(0).randint(5, 50, SEGMENT_IDS.shape),
+    "token_type_ids": np.zeros_like(SEGMENT_IDS),
+    "attention_mask": (SEGMENT_IDS > 0).astype(np.int32),
+    "segment_ids": SEGMENT_IDS,
 }
 
 
@@ -71,11 +71,11 @@ def unrolled(config, params, windows):
 def assert_equals_loop(config, windows):
     params = params_of(config)
     assert {leaf.shape[0] for leaf in jax.tree.leaves(params["layers"])} == {config.groups}
-    target = np.random.RandomState(1).standard_normal((*PACKS.shape, 16)).astype(np.float32)
+    target = np.random.RandomState(1).standard_normal((*SEGMENT_IDS.shape, 16)).astype(np.float32)
 
     def gradient(run):
         def loss(params):
-            hidden = run(params) * BATCH["mask"][..., None]
+            hidden = run(params) * BATCH["attention_mask"][..., None]
             return (hidden * target).sum(), hidden
 
         (_, hidden), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)

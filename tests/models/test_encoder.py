@@ -81,7 +81,11 @@ def test_remat_changes_nothing(remat):
     def gradient(module):
         def loss(p):
             out = module.apply(p, BATCH)
-            return (out["hidden"] ** 2 * BATCH["mask"][..., None]).sum() + out["mlm"].max() + out["nsp"].sum()
+            return (
+                (out["hidden"] ** 2 * BATCH["attention_mask"][..., None]).sum()
+                + out["mlm"].max()
+                + out["nsp"].sum()
+            )
 
         return jax.jit(jax.grad(loss))(params)
 
@@ -108,7 +112,7 @@ def test_bfloat16_computes_in_bfloat16_over_float32_parameters():
     assert out["hidden"].dtype == jnp.bfloat16
     assert out["mlm"].dtype == out["nsp"].dtype == jnp.float32
     exact = apply(Bert(TINY, ("mlm", "nsp")), params)
-    real = BATCH["mask"] > 0
+    real = BATCH["attention_mask"] > 0
     assert np.abs(out["hidden"].astype(jnp.float32) - exact["hidden"])[real].max() < 0.1
 
 
@@ -140,7 +144,7 @@ def test_padded_vocabulary_never_wins():
 @pytest.mark.slow
 def test_ids_out_of_range_become_nan_rather_than_another_word():
     module, params = init()
-    batch = BATCH | {"tokens": np.where(np.arange(20) == 3, 101, BATCH["tokens"])}
+    batch = BATCH | {"input_ids": np.where(np.arange(20) == 3, 101, BATCH["input_ids"])}
     assert np.isnan(apply(module, params, batch)["hidden"]).any()
 
 

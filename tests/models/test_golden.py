@@ -28,13 +28,15 @@ def test_outputs_loss_and_gradients_are_the_recorded_ones(class_name, tmp_path):
     def loss(params):
         out = model.module.apply({"params": params}, batch)
         if class_name == "BertForPreTraining":
-            mlm = losses.cross_entropy(out["mlm"], batch["targets"], batch["target_weight"])
-            return mlm.mean + losses.cross_entropy(out["nsp"], batch["labels"], batch["weight"]).mean, out
-        return losses.cross_entropy(out["classify"], batch["labels"], batch["weight"]).mean, out
+            mlm = losses.cross_entropy(out["mlm"], batch["targets"], batch["target_weights"])
+            return mlm.mean + losses.cross_entropy(
+                out["nsp"], batch["labels"], batch["label_weights"]
+            ).mean, out
+        return losses.cross_entropy(out["classify"], batch["labels"], batch["label_weights"]).mean, out
 
     (ours, out), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params)
     assert float(ours) == pytest.approx(golden["loss"], abs=1e-5)
-    real = batch["mask"] > 0
+    real = batch["attention_mask"] > 0
     assert np.abs(np.asarray(out["hidden"]) - np.array(golden["hidden"]))[real].max() <= 1e-5
     gradients = model.layout.published_tensors(gradients)
     assert set(gradients) == set(golden["gradients"])

@@ -43,8 +43,8 @@ def example(length: int, random) -> dict:
     start = random.randint(length)
     return {
         "length": length,
-        "tokens": random.randint(5, 60, length),
-        "segments": np.sort(random.randint(0, 2, length)),
+        "input_ids": random.randint(5, 60, length),
+        "token_type_ids": np.sort(random.randint(0, 2, length)),
         "masked": np.sort(random.permutation(length)[: random.randint(1, 3)]),
         "words": random.randint(5, 60, length),
         "tags": random.randint(0, 3, length),
@@ -61,30 +61,33 @@ def arranged(rows: list[list[tuple[int, dict]]], length: int, packed: bool, rand
     def rubbish(high, *shape):
         return random.randint(0, high, shape)
 
-    tokens = {"tokens": rubbish(60, B, length), "segments": rubbish(2, B, length)}
-    tokens |= {name: np.zeros((B, length), int) for name in ("mask", "packs")}
+    tokens = {"input_ids": rubbish(60, B, length), "token_type_ids": rubbish(2, B, length)}
+    tokens |= {name: np.zeros((B, length), int) for name in ("attention_mask", "segment_ids")}
     tokens["cls_positions"] = np.zeros((B, P), int)
     masked = {"target_positions": rubbish(length, B, TARGETS), "targets": rubbish(60, B, TARGETS)}
-    masked["target_weight"] = np.zeros((B, TARGETS), np.float32)
-    tags = {"labels": rubbish(9, B, length), "weight": np.zeros((B, length), np.float32)}
+    masked["target_weights"] = np.zeros((B, TARGETS), np.float32)
+    tags = {"labels": rubbish(9, B, length), "label_weights": np.zeros((B, length), np.float32)}
     whole = {name: rubbish(9, B, P) for name in ("labels", "starts", "ends")}
-    whole["weight"] = np.zeros((B, P), np.float32)
+    whole["label_weights"] = np.zeros((B, P), np.float32)
     for row, examples in enumerate(rows):
         used = 0
-        for pack, (begin, e) in enumerate(examples):
+        for slot, (begin, e) in enumerate(examples):
             here, targets = slice(begin, begin + e["length"]), slice(used, used + len(e["masked"]))
-            tokens["tokens"][row, here], tokens["segments"][row, here] = e["tokens"], e["segments"]
-            tokens["mask"][row, here], tokens["packs"][row, here] = 1, pack + 1
-            tokens["cls_positions"][row, pack] = begin
+            tokens["input_ids"][row, here], tokens["token_type_ids"][row, here] = (
+                e["input_ids"],
+                e["token_type_ids"],
+            )
+            tokens["attention_mask"][row, here], tokens["segment_ids"][row, here] = 1, slot + 1
+            tokens["cls_positions"][row, slot] = begin
             masked["target_positions"][row, targets] = begin + e["masked"]
             masked["targets"][row, targets] = e["words"][e["masked"]]
-            masked["target_weight"][row, targets] = 1
-            tags["labels"][row, here], tags["weight"][row, here] = e["tags"], 1
-            whole["labels"][row, pack], whole["weight"][row, pack] = e["label"], 1
-            whole["starts"][row, pack], whole["ends"][row, pack] = e["starts"], e["ends"]
+            masked["target_weights"][row, targets] = 1
+            tags["labels"][row, here], tags["label_weights"][row, here] = e["tags"], 1
+            whole["labels"][row, slot], whole["label_weights"][row, slot] = e["label"], 1
+            whole["starts"][row, slot], whole["ends"][row, slot] = e["starts"], e["ends"]
             used += len(e["masked"])
     if not packed:
-        tokens = {name: tokens[name] for name in ("tokens", "segments", "mask")}
+        tokens = {name: tokens[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
         whole = {name: array[:, 0] for name, array in whole.items()}
     tokens |= {name: masked.pop(name) for name in ("target_positions",)}
     return {"tokens": tokens, "pretrain": masked | whole, "tag": tags, "classify": whole, "answer": whole}
@@ -109,7 +112,7 @@ def program(packed: bool):
         for name, task in tasks.items():
             losses |= task.losses(outputs, batch["tokens"] | batch[name])
         # The pooled states have no loss of their own: each example's weigh as it does in the others.
-        weight = batch["classify"]["weight"]
+        weight = batch["classify"]["label_weights"]
         direction = jnp.cos(jnp.arange(16.0))
         pooled = ((outputs["pooled"] @ direction) * weight).sum()
         return sum(loss.mean for loss in losses.values()) + pooled / 8, (outputs, losses)
@@ -132,11 +135,11 @@ def computed(rows, length: int, packed: bool, random):
     of_examples = {}
     for row, examples in enumerate(rows):
         used = 0
-        for pack, (begin, number, e) in enumerate(examples):
+        for slot, (begin, number, e) in enumerate(examples):
             here = slice(begin, begin + e["length"])
             taken = {name: outputs[name][row, here] for name in ("hidden", "tag", "answer")}
             taken["mlm"] = outputs["mlm"][row, used : used + len(e["masked"])]
-            at = (row, pack) if packed else row
+            at = (row, slot) if packed else row
             taken |= {name: outputs[name][at] for name in ("pooled", "nsp", "classify")}
             of_examples[number] = taken
             used += len(e["masked"])

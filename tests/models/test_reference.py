@@ -52,13 +52,15 @@ ROBERTA = {
 def test_pre_training_equals_transformers(name, length, tmp_path):
     theirs = save_transformers_model("BertForPreTraining", tmp_path, **BERT[name])
     model = load(tmp_path, tokenizer=False)
-    segments = BERT[name].get("type_vocab_size", 2)
-    batch = seeded_batch(4, length, BERT[name]["vocab_size"], segments, targets=min(6, length), seed=length)
+    token_types = BERT[name].get("type_vocab_size", 2)
+    batch = seeded_batch(
+        4, length, BERT[name]["vocab_size"], token_types, targets=min(6, length), seed=length
+    )
 
     def loss(params):
         outputs = model.module.apply({"params": params}, batch)
-        mlm = losses.cross_entropy(outputs["mlm"], batch["targets"], batch["target_weight"])
-        nsp = losses.cross_entropy(outputs["nsp"], batch["labels"], batch["weight"])
+        mlm = losses.cross_entropy(outputs["mlm"], batch["targets"], batch["target_weights"])
+        nsp = losses.cross_entropy(outputs["nsp"], batch["labels"], batch["label_weights"])
         return mlm.mean + nsp.mean, outputs
 
     (ours, outputs), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params)
@@ -70,7 +72,7 @@ def test_pre_training_equals_transformers(name, length, tmp_path):
     )
     answer.loss.backward()
 
-    assert_close(outputs["hidden"], answer.hidden_states[-1], batch["mask"])
+    assert_close(outputs["hidden"], answer.hidden_states[-1], batch["attention_mask"])
     assert_close(outputs["nsp"], answer.seq_relationship_logits)
     at_targets = torch.take_along_dim(
         answer.prediction_logits, torch.from_numpy(batch["target_positions"])[..., None], dim=1
@@ -102,10 +104,12 @@ def test_head_equals_transformers_both_ways(class_name, config, tmp_path):
     model = load(tmp_path / "theirs", tokenizer=False)
     batch = seeded_batch(3, 30, config["vocab_size"], config.get("type_vocab_size", 2), targets=4, seed=1)
     if "oberta" in class_name:
-        batch["tokens"] = np.where(batch["mask"] > 0, np.maximum(batch["tokens"], 5), config["pad_token_id"])
-    batch = {name: batch[name] for name in ("tokens", "segments", "mask")}
+        batch["input_ids"] = np.where(
+            batch["attention_mask"] > 0, np.maximum(batch["input_ids"], 5), config["pad_token_id"]
+        )
+    batch = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     ours = model.module.apply({"params": model.params}, batch)
-    mask = batch["mask"]
+    mask = batch["attention_mask"]
 
     def compare(answer):
         if class_name.endswith("Model"):

@@ -44,7 +44,7 @@ def settings(*overrides: str, name: str = "base") -> Config:
     return configs.load(f"{CONFIG}:{name}", overrides, Config)
 
 
-# Parameters: words, positions and segments; of each layer 4 D^2 + 2 D F, their biases 4 D + F + D and two norms; the
+# Parameters: words, positions and token types; of each layer 4 D^2 + 2 D F, their biases 4 D + F + D and two norms; the
 # embeddings' norm; pooler; the masked LM's transform, norm and bias; next sentence.
 PARAMETERS = {"base": 110_106_428, "large": 336_226_108}
 # A step of 256 x 512 with 77 targets, times 3 for the backward pass: each layer's 2 (4 D^2 + 2 D F) a token and its
@@ -62,7 +62,7 @@ def test_flops_and_bytes_are_those_by_hand(size):
     state, batch = abstract_state(task, config, mesh), abstract_batch(task.features(256, 512), config, mesh)
     assert bytes_per_device(state.params) == 4 * PARAMETERS[size]
     assert bytes_per_device(state.optimizer) == pytest.approx(8 * PARAMETERS[size], rel=1e-6)
-    # tokens, segments and mask; positions, words and weights of 77 targets; a label and its weight
+    # input_ids, token_type_ids and attention_mask; positions, words and weights of 77 targets; a label and its weight
     assert bytes_per_device(batch) == 256 * 4 * (3 * 512 + 3 * 77 + 2)
     traced = make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
     counted, kernels = flops.count(traced.jaxpr)
@@ -75,9 +75,9 @@ def test_a_kernel_s_flops_are_its_formula():
     shapes = [((B, 3, L, H * K), "bfloat16"), ((B, L), "int32"), ((B, H), "uint32")]
     arguments = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
 
-    def loss(qkv, segments, seeds):
+    def loss(qkv, segment_ids, seeds):
         return (
-            short_attention.attention(qkv, segments, seeds, short_attention.Options(K, rate=0.1))
+            short_attention.attention(qkv, segment_ids, seeds, short_attention.Options(K, rate=0.1))
             .astype("float32")
             .sum()
         )
@@ -343,7 +343,7 @@ def test_groups_without_data_are_as_long_as_texts_may_be(loss, texts, scores, mo
     (phase,) = outline.phases
     rows = 64 * texts
     assert (outline.batch, outline.rows, phase.length, outline.steps) == (64, rows, 16, 0)
-    assert phase.features["tokens"][0] == (rows, 16)
+    assert phase.features["input_ids"][0] == (rows, 16)
     assert phase.features.get("scores", ((rows, 0), None))[0] == (rows, scores)
     assert f"assuming groups of {texts} texts, each in a row of 16 tokens" in capsys.readouterr().out
     assert "set --config.data.train or --config.steps" in preflight_checks.check_schedule(config, outline)
@@ -370,8 +370,8 @@ def test_the_rows_of_data_are_those_of_the_slice(name, chips, model, tmp_path):
     )
     assert sum(phase.share for phase in there.phases) == pytest.approx(1)
     for phase in there.phases:
-        assert phase.features["tokens"] == ((there.rows, phase.length), np.dtype("int32"))
-        assert phase.features["weight"][0][0] == there.rows
+        assert phase.features["input_ids"] == ((there.rows, phase.length), np.dtype("int32"))
+        assert phase.features["label_weights"][0][0] == there.rows
 
 
 def test_room_for_checkpoints(tmp_path):

@@ -196,7 +196,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     (windows,) = tagger.kind.windows(tagger.tokenizer, words[-1:], Reading(tagger.config.max_positions))
     (first, *others) = windows.encodings
     assert others, "the last one is read in several windows"
-    states = tagger.run([first], hidden_states(tagger.config))[0][: len(first.ids)]
+    states = tagger.run([first], hidden_states(tagger.config))[0][: len(first.input_ids)]
     np.testing.assert_allclose(vectors[-1], unit(states.mean(0)), atol=1e-5)
     confidence = [tagger.kind.confidence(raw, tagger.calibration) for raw in given.raws]
     likely = [tagger.calibration.probabilities(raw).max(-1).min() for raw in given.raws]

@@ -36,9 +36,9 @@ def published(tmp_path):
 
         def logits(text):
             (encoding,) = tokenizer.encode([text])
-            ids, segments = torch.tensor([encoding.ids]), torch.tensor([encoding.segments])
+            read = {name: torch.tensor([getattr(encoding, name)]) for name in ("input_ids", "token_type_ids")}
             with torch.no_grad():
-                return encoding, theirs(input_ids=ids, token_type_ids=segments)
+                return encoding, theirs(**read)
 
         return tmp_path / "theirs", logits
 
@@ -68,7 +68,7 @@ def test_tags_of_a_directory_of_transformers(published, tmp_path):
         best = output.logits[0].argmax(-1).tolist()
         names = [("B-X", "O", "I-X")[best[i]] for i in encoding.spans[0]]
         tags.append(
-            [name for name, i in zip(names, encoding.spans[0], strict=True) if encoding.ids[i] != 8]
+            [name for name, i in zip(names, encoding.spans[0], strict=True) if encoding.input_ids[i] != 8]
         )  # ##s
     assert {"O", "I-X"} <= {tag for one in tags for tag in one}
     (tmp_path / "dev.conll").write_text(
@@ -122,10 +122,10 @@ def test_answers_far_into_a_text_across_a_windows_edge_and_absent(tmp_path, monk
 
     def find(_, encodings, program):
         for encoding in encodings:
-            logits = np.zeros((len(encoding.ids), 2), np.float32)
+            logits = np.zeros((len(encoding.input_ids), 2), np.float32)
             logits[0] = 5
             for i in encoding.spans[1]:
-                if encoding.ids[i : i + 4] == wanted:
+                if encoding.input_ids[i : i + 4] == wanted:
                     logits[i, 0], logits[i + 3, 1], logits[0] = 9, 9, 0
             yield logits
 

@@ -138,7 +138,7 @@ def parts_of(y: np.ndarray, count: int = 5) -> Folds:
     parts.config = SimpleNamespace(data=SimpleNamespace(folds=count))
     one = Encoding([1], [0], [(0, 0)])
     parts.judge = Judge(kind, examples, [Windows([one])] * len(examples))
-    parts.pieces = [Piece(one, i, {"labels": label, "weight": 1.0}) for i, label in enumerate(y)]
+    parts.pieces = [Piece(one, i, {"labels": label, "label_weights": 1.0}) for i, label in enumerate(y)]
     parts.example_of_piece = [piece.example for piece in parts.pieces]
     parts.of_piece = folds(examples, count)[parts.example_of_piece]
     parts.predicted, parts.is_predicted = range(count), np.ones(len(examples), bool)

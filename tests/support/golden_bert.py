@@ -48,7 +48,9 @@ def write_golden():
                 "next_sentence_label": torch.from_numpy(batch["labels"]),
             }
         else:
-            batch["tokens"] = np.where(batch["mask"] > 0, batch["tokens"], fields["pad_token_id"])
+            batch["input_ids"] = np.where(
+                batch["attention_mask"] > 0, batch["input_ids"], fields["pad_token_id"]
+            )
             labels = {"labels": torch.from_numpy(batch["labels"])}
         answer = model(**transformers_inputs(batch), **labels, output_hidden_states=True)
         answer.loss.backward()

@@ -16,23 +16,29 @@ def assert_packed_equals_separate(layout, lengths=(5, 9, 4)):
     params = jax.tree.map(jnp.float32, unflatten_dict(flat, sep="/"))
     total, longest = sum(lengths), max(lengths)
     places = [slice(sum(lengths[:i]), sum(lengths[: i + 1])) for i in range(len(lengths))]
-    apart = {name: np.zeros((len(lengths), longest), np.int32) for name in ("tokens", "segments", "mask")}
-    packed = {name: np.zeros((1, total + 2), np.int32) for name in ("tokens", "segments", "mask", "packs")}
+    apart = {
+        name: np.zeros((len(lengths), longest), np.int32)
+        for name in ("input_ids", "token_type_ids", "attention_mask")
+    }
+    packed = {
+        name: np.zeros((1, total + 2), np.int32)
+        for name in ("input_ids", "token_type_ids", "attention_mask", "segment_ids")
+    }
     packed["cls_positions"] = np.array([[place.start for place in places]])
     for i, (place, length) in enumerate(zip(places, lengths, strict=True)):
         values = {
-            "tokens": random.randint(1, layout.config.vocab_size, length),
-            "segments": np.arange(length) % max(layout.config.segment_types, 1),
-            "mask": 1,
+            "input_ids": random.randint(1, layout.config.vocab_size, length),
+            "token_type_ids": np.arange(length) % max(layout.config.segment_types, 1),
+            "attention_mask": 1,
         }
         for name, value in values.items():
             apart[name][i, :length] = packed[name][0, place] = value
-        packed["packs"][0, place] = i + 1
+        packed["segment_ids"][0, place] = i + 1
     states = random.standard_normal((total, layout.config.hidden_size)).astype(np.float32)
 
     def of_texts(batch, hidden):
         """[total, ...] of the tokens, text after text."""
-        if "packs" in batch:
+        if "segment_ids" in batch:
             return hidden[0, :total]
         return jnp.concatenate([row[:length] for row, length in zip(hidden, lengths, strict=True)])
 

@@ -61,7 +61,7 @@ def assert_equals_transformers(
         (total, outputs), gradients = run(whole | model.params, batch, weights)
         answer = theirs[suffix](**given, **labels_for_heads(of_class, batch), output_hidden_states=True)
         hidden = answer.last_hidden_state if "last_hidden_state" in answer else answer.hidden_states[-1]
-        assert_close(outputs["hidden"], hidden, batch["mask"])
+        assert_close(outputs["hidden"], hidden, batch["attention_mask"])
         assert_outputs_close(of_class, outputs, answer, batch)
         if of_class:
             assert_close(total, answer.loss)
@@ -94,11 +94,11 @@ def fill_gradients(model):
 def batch_for_heads(heads, config: dict, encoder, length: int = 19) -> dict:
     batch = seeded_batch(3, length, config["vocab_size"], max(encoder.segment_types, 1), targets=4, seed=1)
     if "answer" in heads:  # the reference's loss reads padding, whose embedding it gives no gradient
-        batch["mask"][:] = 1
+        batch["attention_mask"][:] = 1
     # Some references tell padding by its token.
-    words = np.maximum(batch["tokens"], 5)
-    batch["tokens"] = np.where(batch["mask"] > 0, words, config.get("pad_token_id", 0))
-    random, mask = np.random.RandomState(2), batch["mask"]
+    words = np.maximum(batch["input_ids"], 5)
+    batch["input_ids"] = np.where(batch["attention_mask"] > 0, words, config.get("pad_token_id", 0))
+    random, mask = np.random.RandomState(2), batch["attention_mask"]
     more = {
         "classes": random.randint(0, LABEL_COUNT, len(mask)),
         "tags": random.randint(0, LABEL_COUNT, mask.shape),
@@ -109,7 +109,7 @@ def batch_for_heads(heads, config: dict, encoder, length: int = 19) -> dict:
 
 def labels_for_heads(heads, batch: dict) -> dict:
     """What the reference is given as labels."""
-    mask = batch["mask"]
+    mask = batch["attention_mask"]
     labels = {
         "mlm": {"labels": transformers_mlm_labels(batch)},
         "sop": {"sentence_order_label": torch.from_numpy(batch["labels"])},
@@ -125,10 +125,10 @@ def labels_for_heads(heads, batch: dict) -> dict:
 
 
 def head_loss(head: str, logits, batch: dict) -> losses.Loss:
-    mask, one = batch["mask"], jnp.ones(len(batch["mask"]))
+    mask, one = batch["attention_mask"], jnp.ones(len(batch["attention_mask"]))
     match head:
         case "mlm":
-            return losses.cross_entropy(logits, batch["targets"], batch["target_weight"])
+            return losses.cross_entropy(logits, batch["targets"], batch["target_weights"])
         case "sop":
             return losses.cross_entropy(logits, batch["labels"], one)
         case "classify":
@@ -145,11 +145,11 @@ def head_loss(head: str, logits, batch: dict) -> losses.Loss:
 def assert_outputs_close(heads, outputs: dict, answer, batch: dict) -> None:
     """The heads' logits, or what the encoder gives where there are none."""
     if not heads:
-        assert_close(outputs["hidden"], answer.last_hidden_state, batch["mask"])
+        assert_close(outputs["hidden"], answer.last_hidden_state, batch["attention_mask"])
         if "pooler_output" in answer:
             assert_close(outputs["pooled"], answer.pooler_output)
     for head in heads:
-        mask = batch["mask"] if head in PER_TOKEN else None
+        mask = batch["attention_mask"] if head in PER_TOKEN else None
         if head == "mlm":
             positions = torch.from_numpy(batch["target_positions"])[..., None]
             logits = answer.logits if "logits" in answer else answer.prediction_logits

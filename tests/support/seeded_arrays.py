@@ -15,7 +15,7 @@ def seeded_tensors(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, n
 
 
 def seeded_batch(
-    rows: int, length: int, vocab: int, segments: int, targets: int, seed: int
+    rows: int, length: int, vocab: int, type_vocab_size: int, targets: int, seed: int
 ) -> dict[str, np.ndarray]:
     """A pre-training batch whose rows have different lengths, padding at the end."""
     random = np.random.RandomState(seed)
@@ -29,14 +29,14 @@ def seeded_batch(
         ]
     )
     return {
-        "tokens": random.randint(5, vocab, (rows, length)) * mask,
-        "segments": random.randint(0, segments, (rows, length)) * mask,
-        "mask": mask,
+        "input_ids": random.randint(5, vocab, (rows, length)) * mask,
+        "token_type_ids": random.randint(0, type_vocab_size, (rows, length)) * mask,
+        "attention_mask": mask,
         "target_positions": positions,
         "targets": random.randint(0, vocab, (rows, targets)),
-        "target_weight": (
+        "target_weights": (
             np.arange(targets) < np.minimum(random.randint(1, targets + 1, rows), lengths)[:, None]
         ).astype(np.float32),
         "labels": random.randint(0, 2, rows),
-        "weight": np.ones(rows, np.float32),
+        "label_weights": np.ones(rows, np.float32),
     }

@@ -32,7 +32,7 @@ class Batches:
 
     def whole(self, step):
         batch = seeded_batch(self.batch, ROW_LENGTH, len(ENTRIES), 2, TARGETS, seed=step)
-        batch = {k: v.astype(np.float32 if k.endswith("weight") else np.int32) for k, v in batch.items()}
+        batch = {k: v.astype(np.float32 if k.endswith("weights") else np.int32) for k, v in batch.items()}
         batch["targets"] = 5 + batch["targets"] % 7  # so that there is something to learn
         return self.plant(step, batch) if self.plant else batch
 

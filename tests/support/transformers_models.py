@@ -22,14 +22,14 @@ def save_transformers_model(class_name: str, directory, seed: int = 0, **config)
 
 
 def transformers_inputs(batch) -> dict:
-    names = {"input_ids": "tokens", "token_type_ids": "segments", "attention_mask": "mask"}
-    return {theirs: torch.from_numpy(np.asarray(batch[ours], np.int64)) for theirs, ours in names.items()}
+    names = ("input_ids", "token_type_ids", "attention_mask")
+    return {name: torch.from_numpy(np.asarray(batch[name], np.int64)) for name in names}
 
 
 def transformers_mlm_labels(batch):
-    labels = np.full(batch["tokens"].shape, -100)
+    labels = np.full(batch["input_ids"].shape, -100)
     for row in range(len(labels)):
-        for k in np.flatnonzero(batch["target_weight"][row]):
+        for k in np.flatnonzero(batch["target_weights"][row]):
             labels[row, batch["target_positions"][row, k]] = batch["targets"][row, k]
     return torch.from_numpy(labels)
 

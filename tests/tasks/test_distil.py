@@ -47,12 +47,12 @@ TEACHER = EncoderConfig(
 
 
 def distilbert_in_torch(student, teacher, batch):
-    mask, labels = torch.from_numpy(batch["mask"]) > 0, transformers_mlm_labels(batch)
+    mask, labels = torch.from_numpy(batch["attention_mask"]) > 0, transformers_mlm_labels(batch)
     asked = {**transformers_inputs(batch), "output_hidden_states": True}
     ours, theirs = student(**asked, labels=labels), teacher(**asked)
     # The batch names a place more than once where it has few: each naming counts.
     places = torch.from_numpy(batch["target_positions"])[..., None]
-    weight = torch.from_numpy(batch["target_weight"])
+    weight = torch.from_numpy(batch["target_weights"])
     logits = [torch.take_along_dim(answer.logits, places, dim=1) for answer in (ours, theirs)]
     divergence = torch.nn.functional.kl_div(
         (logits[0] / 2).log_softmax(-1), (logits[1] / 2).softmax(-1), reduction="none"
@@ -77,7 +77,7 @@ def minilm_in_torch(student, teacher, batch):
     (_, ours), (_, theirs) = (of_layers_in_torch(model, batch) for model in (student, teacher))
     total = 0.0
     for of_student, of_teacher in zip(ours[-1], theirs[-1], strict=True):
-        for row, count in enumerate(batch["mask"].sum(1)):
+        for row, count in enumerate(batch["attention_mask"].sum(1)):
             relations = []
             for states in (of_student, of_teacher):
                 heads = states[row, :count].reshape(count, RELATION_HEADS, -1).transpose(0, 1)
@@ -86,13 +86,13 @@ def minilm_in_torch(student, teacher, batch):
                 relations[0].log_softmax(-1), relations[1].softmax(-1), reduction="sum"
             )
             total = total + divergence / RELATION_HEADS
-    return {"relation_loss": total / batch["mask"].sum()}
+    return {"relation_loss": total / batch["attention_mask"].sum()}
 
 
 def tinybert_in_torch(student, teacher, batch, to_embeddings, to_states):
     (states, ours), (taught, theirs) = (of_layers_in_torch(model, batch) for model in (student, teacher))
-    mask = torch.from_numpy(batch["mask"]) > 0
-    error, counts = torch.nn.functional.mse_loss, batch["mask"].sum(1)
+    mask = torch.from_numpy(batch["attention_mask"]) > 0
+    error, counts = torch.nn.functional.mse_loss, batch["attention_mask"].sum(1)
 
     def scores(qkv):
         q, k, _ = (x.reshape(*x.shape[:2], 4, -1).transpose(1, 2) for x in qkv)

@@ -93,7 +93,7 @@ class Torch:
         mlm = self.generator(
             **self.given(transformers_inputs(batch)), labels=transformers_mlm_labels(batch)
         ).loss
-        seen = self.given(transformers_inputs(batch | {"tokens": tokens}))
+        seen = self.given(transformers_inputs(batch | {"input_ids": tokens}))
         labels = torch.from_numpy(replaced.astype(np.int64))
         if self.sharing == "tied":
             told = self.discriminator(**seen, labels=labels).loss
@@ -104,7 +104,7 @@ class Torch:
             words = {"embeddings.word_embeddings.weight": theirs.detach() + self.delta}
             hidden = torch.func.functional_call(self.discriminator, words, (), seen).last_hidden_state
             logits = self.told(hidden)
-            real = torch.from_numpy(batch["mask"]) > 0
+            real = torch.from_numpy(batch["attention_mask"]) > 0
             told = torch.nn.functional.binary_cross_entropy_with_logits(logits[real], labels[real].float())
         (mlm + WEIGHT * told).backward()
         gradients = {f"generator {name}": p.grad for name, p in self.generator.named_parameters()}
@@ -159,12 +159,12 @@ def compute(sharing, root):
         return values, jax.vmap(pull)(jnp.eye(2))[0], outputs
 
     drawn = run(params, batch)[2]["drawn"]
-    real = batch["target_weight"] > 0
-    batch["targets"][0, 0], batch["target_weight"][0, 0] = drawn[0, 0], 1.0  # drawn as it was: not replaced
+    real = batch["target_weights"] > 0
+    batch["targets"][0, 0], batch["target_weights"][0, 0] = drawn[0, 0], 1.0  # drawn as it was: not replaced
     values, gradients, outputs = jax.device_get(run(params, batch))
     np.testing.assert_array_equal(outputs["drawn"], drawn)
-    tokens, replaced = batch["tokens"].copy(), np.zeros_like(batch["tokens"])
-    for row, column in np.argwhere(real | (batch["target_weight"] > 0)):
+    tokens, replaced = batch["input_ids"].copy(), np.zeros_like(batch["input_ids"])
+    for row, column in np.argwhere(real | (batch["target_weights"] > 0)):
         place = batch["target_positions"][row, column]
         tokens[row, place] = drawn[row, column]
         replaced[row, place] = drawn[row, column] != batch["targets"][row, column]
@@ -221,7 +221,7 @@ def test_scores_are_of_real_tokens():
         "loss": np.log1p(np.exp(np.where(replaced, -logits, logits)))[real].mean(),
     }  # fmt: skip
     task = ReplacedTokens.of(load("configs/electra.py:tiny", [])[1])
-    batch = seeded_batch(3, 7, 9, 1, 2, seed=0) | {"mask": mask}
+    batch = seeded_batch(3, 7, 9, 1, 2, seed=0) | {"attention_mask": mask}
     outputs = {"mlm": np.zeros((3, 2, 9)), "told": logits, "replaced": replaced}
     scores, losses = task.scores(outputs, batch), task.losses(outputs, batch)
     for name, value in expected.items():

@@ -67,7 +67,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_
     )
     whole, gradients, batch = gradient_of(task, data, config)
     parts, in_parts, _ = gradient_of(task, data, config, accumulate=12)
-    assert batch["weight"].shape == (48,), "texts of a group are in rows of their own"
+    assert batch["label_weights"].shape == (48,), "texts of a group are in rows of their own"
     assert float(parts) == pytest.approx(float(whole), rel=1e-6)
     assert_gradients_equal(in_parts, gradients, 1e-5)
     if loss == "multiple_negatives":
@@ -125,7 +125,7 @@ def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, 
             encoder_path, train, "data.batch_size=24", f"data.rows={layout}", *still
         )
         loss, gradients, batch = gradient_of(task, data, config)
-        shapes.add(batch["tokens"].shape[0])
+        shapes.add(batch["input_ids"].shape[0])
         results.append((float(loss), gradients))
     assert len(shapes) == 2, "or both are the same computation"
     (packed, its), (bucketed, theirs) = results
@@ -290,7 +290,7 @@ def test_a_model_that_lower_cases_is_trained_so(encoder_path, tmp_path):
 
     def learnt(rows) -> list[list[int]]:
         _, data, _ = open_embed_task(begun, write_jsonl(tmp_path / "pairs.jsonl", rows), "data.batch_size=4")
-        return [piece.encoding.ids for piece in data.train]
+        return [piece.encoding.input_ids for piece in data.train]
 
     assert learnt(capitals) == learnt(rows)
 

@@ -45,11 +45,12 @@ def test_encode_and_ids_agree(tokenizer):
     texts = [*SENTENCES, *ADVERSARIAL]
     for encoding, plain in zip(tokenizer.encode(texts), tokenizer.ids(texts), strict=True):
         (span,) = encoding.spans
-        assert [encoding.ids[i] for i in span] == plain
-        assert encoding.ids[0] == tokenizer.special.cls and encoding.ids[-1] == tokenizer.special.sep
-        assert len(encoding.ids) == len(encoding.offsets) == len(encoding.segments)
+        assert [encoding.input_ids[i] for i in span] == plain
+        assert encoding.input_ids[0] == tokenizer.special.cls
+        assert encoding.input_ids[-1] == tokenizer.special.sep
+        assert len(encoding.input_ids) == len(encoding.offsets) == len(encoding.token_type_ids)
         assert encoding.dropped == 0
-        assert max(encoding.ids) < tokenizer.size
+        assert max(encoding.input_ids) < tokenizer.size
 
 
 def test_offsets_are_of_the_original_text(tokenizer):
@@ -62,16 +63,16 @@ def test_offsets_are_of_the_original_text(tokenizer):
 
 def test_decode_gives_the_text_back(tokenizer):
     text = "the quick brown fox"
-    assert tokenizer.decode(tokenizer.encode([text])[0].ids).strip() == text
+    assert tokenizer.decode(tokenizer.encode([text])[0].input_ids).strip() == text
 
 
 def test_pairs_are_cut_longest_first_and_counted(tokenizer):
     long, short = "the quick " * 20, "the fox"
     whole = tokenizer.encode([(long, short)])[0]
     cut = tokenizer.encode([(long, short)], max_length=20)[0]
-    assert len(cut.ids) == 20 and cut.dropped == len(whole.ids) - 20
+    assert len(cut.input_ids) == 20 and cut.dropped == len(whole.input_ids) - 20
     assert len(cut.spans[1]) == len(whole.spans[1])  # the short side is untouched
-    assert [cut.ids[i] for i in cut.spans[1]] == tokenizer.ids([short])[0]
+    assert [cut.input_ids[i] for i in cut.spans[1]] == tokenizer.ids([short])[0]
     assert [cut.offsets[i] for i in cut.spans[0]] == [whole.offsets[i] for i in whole.spans[0]][
         : len(cut.spans[0])
     ]
@@ -89,8 +90,8 @@ def test_windows_cover_the_text(tokenizer):
         (windows,) = tokenizer.windows([given], max_length=40, overlap=8)
         together = []
         for place, window in enumerate(windows):
-            assert len(window.ids) <= 40
-            part = [window.ids[i] for i in window.spans[-1]]
+            assert len(window.input_ids) <= 40
+            part = [window.input_ids[i] for i in window.spans[-1]]
             if place:
                 assert together[-8:] == part[:8]
             together += part[8 if place else 0 :]
@@ -196,7 +197,7 @@ def test_names_from_the_special_tokens_map(tmp_path):
     names = zip(("pad", "unk", "cls", "sep", "mask"), "puce" + "m", strict=True)
     write_json(tmp_path / "special_tokens_map.json", {f"{role}_token": f"<{name}>" for role, name in names})
     encoding = open_tokenizer(tmp_path).encode(["the <m>"])[0]
-    assert encoding.ids == [2, 5, 4, 3]
+    assert encoding.input_ids == [2, 5, 4, 3]
 
 
 def test_from_vocabulary_in_memory():
@@ -211,21 +212,21 @@ def test_a_call_gives_the_arrays_of_a_batch():
     shown = ["a b a", ("a", "b"), "b"]
     batch = words(shown)
     for row, encoding in enumerate(words.encode(shown)):
-        length = len(encoding.ids)
-        assert batch["tokens"][row].tolist() == encoding.ids + [0] * (5 - length)
-        assert batch["segments"][row, :length].tolist() == encoding.segments
-        assert batch["mask"][row].tolist() == [1] * length + [0] * (5 - length)
+        length = len(encoding.input_ids)
+        assert batch["input_ids"][row].tolist() == encoding.input_ids + [0] * (5 - length)
+        assert batch["token_type_ids"][row, :length].tolist() == encoding.token_type_ids
+        assert batch["attention_mask"][row].tolist() == [1] * length + [0] * (5 - length)
     of_one = words(("a", "b"))
     assert all((of_one[name] == batch[name][1]).all() for name in batch)
-    assert words(shown, length=8)["tokens"].shape == (3, 8)
+    assert words(shown, length=8)["input_ids"].shape == (3, 8)
     with pytest.warns(
         UserWarning, match=r"1 of 3 texts \(number 1\) is longer than 4 tokens and was truncated"
     ):
-        assert words([shown[0], "a", "b"], max_length=4)["tokens"].shape == (3, 4)
+        assert words([shown[0], "a", "b"], max_length=4)["input_ids"].shape == (3, 4)
     with pytest.raises(BertJaxError, match="length is 4, but a text has 5 tokens; set max_length=4"):
         words(shown, length=4)
     lazily = words.batches(iter(shown), 2)
-    assert [len(part["tokens"]) for part in lazily] == [2, 1]
+    assert [len(part["input_ids"]) for part in lazily] == [2, 1]
     with pytest.raises(
         BertJaxError, match='batches reads a list of texts, but "a b" is a single text; give a list'
     ):

@@ -57,7 +57,7 @@ def test_mpnet_s_wordpiece(casing, tmp_path):
     ours, theirs = open_tokenizer(directory), transformers.MPNetTokenizer.from_pretrained(directory)
     agree(ours, transformers_on(directory))
     pair = ours.encode([("the quick", "fox")])[0]
-    assert pair.ids == theirs("the quick", "fox")["input_ids"] and set(pair.segments) == {0}
+    assert pair.input_ids == theirs("the quick", "fox")["input_ids"] and set(pair.token_type_ids) == {0}
     ours.save(tmp_path / "ours")
     agree(ours, transformers_on(tmp_path / "ours"))
     theirs.save_pretrained(tmp_path / "theirs")
@@ -81,7 +81,7 @@ def test_byte_level_bpe_with_names_of_bert(tmp_path):
     ours, theirs = open_tokenizer(directory), transformers.AutoTokenizer.from_pretrained(directory)
     agree(ours, transformers_on(directory))
     pair = ours.encode([("the quick", "fox")])[0]
-    assert pair.ids == theirs("the quick", "fox")["input_ids"]
+    assert pair.input_ids == theirs("the quick", "fox")["input_ids"]
     ours.save(tmp_path / "saved")
     agree(ours, transformers_on(tmp_path / "saved"))
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
@@ -121,9 +121,9 @@ def test_the_first_deberta_s_byte_level_bpe(tmp_path):
         [text for text in MULTILINGUAL_TEXTS if " [MASK]" not in text],
     )
     (masked,) = ours.encode(["a [MASK]"])
-    assert ours.tokens(masked.ids)[1:-1] == ["a", "[MASK]"], "the masked word has its space with it"
+    assert ours.tokens(masked.input_ids)[1:-1] == ["a", "[MASK]"], "the masked word has its space with it"
     (pair,) = ours.encode([("a", "b")])
-    assert ours.tokens(pair.ids) == ["[CLS]", "a", "[SEP]", "b", "[SEP]"]
+    assert ours.tokens(pair.input_ids) == ["[CLS]", "a", "[SEP]", "b", "[SEP]"]
     ours.save(tmp_path / "ours")
     agree(ours, transformers_on(tmp_path / "ours"))
     assert open_tokenizer(tmp_path / "ours").fingerprint == ours.fingerprint
@@ -136,9 +136,9 @@ def test_deberta_model(tmp_path):
     library = SentencePieceProcessor(model_file=str(directory / "spm.model"))
     texts = [text for text in clean(MULTILINGUAL_TEXTS) if "[" not in text]
     for encoding, text in zip(ours.encode(texts), texts, strict=True):
-        assert encoding.ids == [ours.special.cls, *library.encode(text), ours.special.sep], text
+        assert encoding.input_ids == [ours.special.cls, *library.encode(text), ours.special.sep], text
     (encoding,) = ours.encode(["x𠀀 [MASK]y"])
-    assert ours.tokens(encoding.ids)[2:-1] == [
+    assert ours.tokens(encoding.input_ids)[2:-1] == [
         "x",
         "<0xF0>",
         "<0xA0>",
@@ -149,8 +149,8 @@ def test_deberta_model(tmp_path):
         "y",
     ]
     assert encoding.offsets[2:-1] == [(0, 1), *[(1, 2)] * 4, (3, 9), (9, 10), (9, 10)]
-    assert ours.decode(encoding.ids) == "x𠀀 y" and ours.special.mask == library.get_piece_size()
-    assert ours.encode([("a", "b")])[0].segments[-2:] == [1, 1]
+    assert ours.decode(encoding.input_ids) == "x𠀀 y" and ours.special.mask == library.get_piece_size()
+    assert ours.encode([("a", "b")])[0].token_type_ids[-2:] == [1, 1]
     ours.save(tmp_path / "ours")
     agree(ours, transformers_on(tmp_path / "ours"))
     assert open_tokenizer(tmp_path / "ours").fingerprint == ours.fingerprint
@@ -168,7 +168,8 @@ def test_truncated_pairs(words):
                 expected = theirs(*pair, truncation="longest_first", max_length=most)
                 encoding = ours.encode([pair], max_length=most)[0]
                 assert (
-                    encoding.ids == expected["input_ids"] and encoding.segments == expected["token_type_ids"]
+                    encoding.input_ids == expected["input_ids"]
+                    and encoding.token_type_ids == expected["token_type_ids"]
                 )
                 assert encoding.dropped == max(0, first + second + 3 - most)
     with pytest.raises(BertJaxError, match="4 tokens have no room for a pair"):

@@ -63,7 +63,7 @@ def test_ids_and_first_tokens_are_those_of_transformers(tokenizer, tmp_path):
     found = encode_words(tokenizer, LISTS, max_length=1000, overlap=0)
     for words, (window,) in zip(LISTS, found, strict=True):
         expected = theirs(words, is_split_into_words=True)
-        assert window.encoding.ids == expected["input_ids"]
+        assert window.encoding.input_ids == expected["input_ids"]
         first: dict[int, int] = {}
         for position, word in enumerate(expected.word_ids()):
             if word is not None:
@@ -78,15 +78,15 @@ def test_each_word_is_decided_once_where_it_sees_enough_on_both_sides(tokenizer)
     for overlap, max_length in ((6, 16), (7, 20), (1, 9)):
         found = encode_words(tokenizer, lists, max_length=max_length, overlap=overlap)
         for (all_of_it,), windows in zip(whole, found, strict=True):
-            assert all(len(window.encoding.ids) <= max_length for window in windows)
+            assert all(len(window.encoding.input_ids) <= max_length for window in windows)
             decided = {word: (w.encoding, place) for w in windows for place, word in w.words}
             assert len(decided) == sum(len(window.words) for window in windows)
             assert sorted(decided) == [word for _, word in all_of_it.words]
-            ids, sees = all_of_it.encoding.ids, (overlap - 1) // 2
+            ids, sees = all_of_it.encoding.input_ids, (overlap - 1) // 2
             for place, word in all_of_it.words:
                 window, at = decided[word]
                 near = slice(max(0, place - sees), place + sees + 1)
-                assert window.ids[at - (place - near.start) : at + sees + 1] == ids[near]
+                assert window.input_ids[at - (place - near.start) : at + sees + 1] == ids[near]
 
 
 def test_lists_of_words_only():

@@ -177,7 +177,7 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
 def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, capsys):
     def plant(step, batch):
         if step == 7:
-            batch["target_weight"][3, 0] = np.nan
+            batch["target_weights"][3, 0] = np.nan
         return batch
 
     task, config = tiny_pretraining()
@@ -202,7 +202,7 @@ def test_a_discarded_update_leaves_the_state_as_it_was():
     constants = constants_of(task, config, mesh)
     state = step(initial_state(task, config, mesh), batch, constants)[0]
     before = jax.device_get(state)
-    bad = batch | {"target_weight": batch["target_weight"] * np.nan}
+    bad = batch | {"target_weights": batch["target_weights"] * np.nan}
     after, measured = jax.device_get(step(state, bad, constants))
     assert (after.step, after.discarded, after.bad, measured["bad"]) == (2, 1, 1, 1)
     for one, other in zip(
@@ -218,7 +218,7 @@ def test_a_discarded_update_leaves_the_state_as_it_was():
 def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_path, whole):
     def plant(step, batch):
         if 10 <= step < HELDOUT:
-            batch["weight"][:] = np.inf
+            batch["label_weights"][:] = np.inf
         return batch
 
     task, config = tiny_pretraining(max_nonfinite_steps=3)
@@ -253,7 +253,7 @@ def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
 def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch(tmp_path):
     def plant(step, batch):
         if step == HELDOUT + 2:
-            batch["target_weight"][3, 0] = np.nan
+            batch["target_weights"][3, 0] = np.nan
         return batch
 
     task, config = tiny_pretraining(checkpoint_best_metric="mlm_loss")

@@ -116,7 +116,7 @@ def test_biases_and_norms_do_not_decay_and_embeddings_do():
     task, config = tiny_pretraining()
     params = jax.eval_shape(lambda: fresh_params(task, config))
     decayed = {name for name in named(params) if decide(PARAMETERS, name).decays}
-    assert {name.split("/")[-1] for name in decayed} == {"kernel", "words", "positions", "segments"}
+    assert {name.split("/")[-1] for name in decayed} == {"kernel", "words", "positions", "token_types"}
     assert decide(PARAMETERS, "mlm/bias").decays is False
 
 

@@ -57,16 +57,16 @@ class Pair(Task):
     def outputs(self, params, batch, constants=None, key=None):
         train, rngs = key is not None, None if key is None else {"dropout": key}
         logits = self.generator.module.apply({"params": params["generator"]}, batch, train, rngs=rngs)["mlm"]
-        rows = jnp.arange(len(batch["tokens"]))[:, None]
-        tokens = batch["tokens"].at[rows, batch["target_positions"]].set(logits.argmax(-1))
-        seen = batch | {"tokens": tokens}
+        rows = jnp.arange(len(batch["input_ids"]))[:, None]
+        tokens = batch["input_ids"].at[rows, batch["target_positions"]].set(logits.argmax(-1))
+        seen = batch | {"input_ids": tokens}
         marks = self.layout.module.apply({"params": params["discriminator"]}, seen, train, rngs=rngs)["tag"]
-        return {"mlm": logits, "tag": marks, "replaced": (tokens != batch["tokens"]).astype(jnp.int32)}
+        return {"mlm": logits, "tag": marks, "replaced": (tokens != batch["input_ids"]).astype(jnp.int32)}
 
     def losses(self, outputs, batch):
         return {
-            "mlm_loss": cross_entropy(outputs["mlm"], batch["targets"], batch["target_weight"]),
-            "replaced_loss": cross_entropy(outputs["tag"], outputs["replaced"], batch["mask"]),
+            "mlm_loss": cross_entropy(outputs["mlm"], batch["targets"], batch["target_weights"]),
+            "replaced_loss": cross_entropy(outputs["tag"], outputs["replaced"], batch["attention_mask"]),
         }
 
 

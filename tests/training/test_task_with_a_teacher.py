@@ -39,7 +39,7 @@ class Distilling(Task):
         return {"student": student["hidden"], "teacher": teacher["hidden"]}
 
     def losses(self, outputs, batch):
-        weight = batch["mask"][..., None] * np.ones(outputs["student"].shape[-1])
+        weight = batch["attention_mask"][..., None] * np.ones(outputs["student"].shape[-1])
         return {"distance_loss": squared_error(outputs["student"], outputs["teacher"], weight)}
 
 

@@ -48,7 +48,10 @@ class Matching(Task):
     whole_batch = True
 
     def outputs(self, params, batch, constants=None, key=None):
-        halves = [batch | {"mask": batch["mask"] * (batch["segments"] == half)} for half in (0, 1)]
+        halves = [
+            batch | {"attention_mask": batch["attention_mask"] * (batch["token_type_ids"] == half)}
+            for half in (0, 1)
+        ]
         keys = (None, None) if key is None else jax.random.split(key)
         pooled = [super(Matching, self).outputs(params, *args)["pooled"]
                   for args in zip(halves, (None, None), keys, strict=True)]  # fmt: skip
@@ -101,7 +104,7 @@ def by_step(devices: int, **changes) -> dict:
     shardings = jax.tree.map(lambda leaf: leaf.sharding, params)
     gradient = make_gradient(task, config, mesh, shardings)
     gradients, measured = jax.jit(lambda *given: gradient(*given, {}))(params, batch, key())
-    assert measured["tokens"] == batch["mask"].sum()
+    assert measured["tokens"] == batch["attention_mask"].sum()
     return as_json(measured["losses"]["matching_loss"].mean, gradients)
 
 

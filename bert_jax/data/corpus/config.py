@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_jax.core.config import Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
+from bert_jax.text.tokenizer import ENCODER_INPUTS
 
 LONGEST = 1 << 16  # tokens of a row
 Above = Range(0, 1e9, above=True)
@@ -76,11 +77,11 @@ class DataConfig:
     def features(self, rows: int, length: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return the shape and type of every array of a batch, without making one."""
         targets = self.targets(length)
-        sizes: dict[str, tuple[int, ...]] = dict.fromkeys(("tokens", "segments", "mask"), (rows, length))
-        sizes |= dict.fromkeys(("target_positions", "targets", "target_weight"), (rows, targets))
+        sizes: dict[str, tuple[int, ...]] = dict.fromkeys(ENCODER_INPUTS, (rows, length))
+        sizes |= dict.fromkeys(("target_positions", "targets", "target_weights"), (rows, targets))
         if self.packed:
-            sizes |= {"packs": (rows, length), "cls_positions": (rows, self.packs)}
+            sizes |= {"segment_ids": (rows, length), "cls_positions": (rows, self.packs)}
         else:
-            sizes |= {"labels": (rows,), "weight": (rows,)}
-        integers, floats = np.dtype(np.int32), np.dtype(np.float32)
-        return {name: (size, floats if name.endswith("weight") else integers) for name, size in sizes.items()}
+            sizes |= {"labels": (rows,), "label_weights": (rows,)}
+        types = {True: np.dtype(np.float32), False: np.dtype(np.int32)}
+        return {name: (size, types[name.endswith("weights")]) for name, size in sizes.items()}

@@ -41,14 +41,17 @@ def show_step(config, step: int, rows: int, colour: bool | None = None) -> str:
 def show_row(stream: "Stream", batch: "Batch", row: int, fact: dict[str, int], colour: bool) -> str:
     facts = [f"{name} {value}" for name, value in fact.items()]
     facts[:2] = [" ".join(facts[:2])]
-    facts += [f"{batch['mask'][row].sum()} tokens", f"{batch['target_weight'][row].sum():.0f} targets"]
+    real, weights = batch["attention_mask"][row], batch["target_weights"][row]
+    facts += [f"{real.sum()} tokens", f"{weights.sum():.0f} targets"]
     if "labels" in batch:
-        facts.append(LABELS[stream.config.examples][int(batch["labels"][row]) if batch["weight"][row] else 2])
+        label = int(batch["labels"][row]) if batch["label_weights"][row] else 2
+        facts.append(LABELS[stream.config.examples][label])
     pieces = mark_targets(stream, batch, row, colour)
     if stream.config.packed:
-        groups, names = batch["packs"][row], [f"pack {n}" for n in range(1, stream.config.packs + 1)]
+        groups = batch["segment_ids"][row]
+        names = [f"sequence {n}" for n in range(1, stream.config.packs + 1)]
     else:
-        groups, names = batch["segments"][row] + batch["mask"][row], ["segment A", "segment B"]
+        groups, names = batch["token_type_ids"][row] + real, ["segment A", "segment B"]
     lines = [", ".join(facts)]
     for group, name in zip(range(1, int(groups.max()) + 1), names, strict=False):
         text = "".join(pieces[i] for i in np.flatnonzero(groups == group)).strip()
@@ -58,17 +61,17 @@ def show_row(stream: "Stream", batch: "Batch", row: int, fact: dict[str, int], c
 
 def mark_targets(stream: "Stream", batch: "Batch", row: int, colour: bool) -> list[str]:
     """Return the row's tokens as text, each with the space before it if there is one, and with targets marked."""
-    ids = batch["tokens"][row]
-    names = stream.tokenizer.tokens(ids.tolist())
+    input_ids = batch["input_ids"][row]
+    names = stream.tokenizer.tokens(input_ids.tolist())
     pieces = [
         name.removeprefix("##") if stream.continues[i] else " " + name.lstrip("▁Ġ")
-        for name, i in zip(names, ids, strict=True)
+        for name, i in zip(names, input_ids, strict=True)
     ]
-    count = int(batch["target_weight"][row].sum())
+    count = int(batch["target_weights"][row].sum())
     targets = batch["targets"][row, :count]
     originals = stream.tokenizer.tokens(targets.tolist())
     for position, target, old in zip(batch["target_positions"][row, :count], targets, originals, strict=True):
-        tint, signs = STYLES[fate(stream, ids[position], target)]
+        tint, signs = STYLES[fate(stream, input_ids[position], target)]
         text = signs.format(new=names[position], old=old)
         pieces[position] = f" {tint}{text}{PLAIN}" if colour else f" {text}"
     return pieces
@@ -82,27 +85,27 @@ def fate(stream: "Stream", token, target) -> str:
 
 
 def table_of_rates(stream: "Stream", batch: "Batch", length: int) -> str:
-    config, mask = stream.config, batch["mask"]
-    rows, here = np.nonzero(batch["target_weight"])
-    tokens = batch["tokens"][rows, batch["target_positions"][rows, here]]
+    config, attention_mask = stream.config, batch["attention_mask"]
+    rows, here = np.nonzero(batch["target_weights"])
+    tokens = batch["input_ids"][rows, batch["target_positions"][rows, here]]
     fates = [fate(stream, *pair) for pair in zip(tokens, batch["targets"][rows, here], strict=True)]
     rates = [
-        ("targets of all tokens", len(rows) / mask.sum(), config.rate),
+        ("targets of all tokens", len(rows) / attention_mask.sum(), config.rate),
         ("  masked", fates.count("masked") / len(fates), config.masked),
         ("  replaced at random", fates.count("replaced") / len(fates), config.replaced),
         ("  kept", fates.count("kept") / len(fates), 1 - config.masked - config.replaced),
     ]
-    if "labels" in batch and batch["weight"].any():
+    if "labels" in batch and batch["label_weights"].any():
         name = "random" if config.examples == "next_sentence" else "swapped"
-        rates.append((f"{name} pairs", np.average(batch["labels"], weights=batch["weight"]), 0.5))
-    most = batch["target_weight"].sum(axis=1).max()
+        rates.append((f"{name} pairs", np.average(batch["labels"], weights=batch["label_weights"]), 0.5))
+    most = batch["target_weights"].sum(axis=1).max()
     plain = [
-        ("rows", f"{len(mask)} x {length}"),
-        ("tokens, not padding", f"{mask.mean():.1%}"),
+        ("rows", f"{len(attention_mask)} x {length}"),
+        ("tokens, not padding", f"{attention_mask.mean():.1%}"),
         ("most targets in a row", f"{most:.0f} of {config.targets(length)}"),
     ]
     if config.packed:
-        plain.append(("packs per row", f"{batch['packs'].max(axis=1).mean():.2f}"))
+        plain.append(("sequences per row", f"{batch['segment_ids'].max(axis=1).mean():.2f}"))
     lines = [f"{'this batch':<24}{'measured':>10}{'config':>10}"]
     lines += [f"{name:<24}{measured:>10.2%}{configured:>10.1%}" for name, measured, configured in rates]
     return "\n".join(lines + [f"{name:<24}{text:>10}" for name, text in plain])

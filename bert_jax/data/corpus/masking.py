@@ -28,32 +28,32 @@ class Masking:
         self.config, self.special, self.continues = config, special, continues
         self.cap = config.targets(length)  # K
 
-    def __call__(self, tokens, mask, keys) -> dict[str, tf.Tensor]:
-        """Mask `tokens` [B, L] with the padding mask `mask` [B, L] and a key [B] for each row.
+    def __call__(self, input_ids, attention_mask, keys) -> dict[str, tf.Tensor]:
+        """Mask tokens of `input_ids` [B, L], given the `attention_mask` [B, L] and a key [B] for each row.
 
         Return the masked tokens, and the positions, ids and weights of the targets [B, K]."""
-        special = tf.reduce_any(tokens[..., None] == tf.constant(self.special.all, tf.int32), axis=-1)
-        maskable = ~special & (mask > 0)
-        length = tf.cast(tf.reduce_sum(mask, axis=1), tf.float64)
+        special = tf.reduce_any(input_ids[..., None] == tf.constant(self.special.all, tf.int32), axis=-1)
+        maskable = ~special & (attention_mask > 0)
+        length = tf.cast(tf.reduce_sum(attention_mask, axis=1), tf.float64)
         wanted = tf.cast(tf.round(self.config.rate * length), tf.int32)  # halves to even, as Python rounds
         wanted = tf.minimum(tf.clip_by_value(wanted, 1, self.cap), count(maskable))
         if self.config.unit == "token":
             positions = self._tokens(maskable, wanted, keys)
         else:
-            positions = self._groups(self._group(tokens, maskable, keys), maskable, wanted, keys)
-        weight = tf.cast(positions < tokens.shape[1], tf.int32)
-        positions = positions * weight
-        targets = tf.gather(tokens, positions, batch_dims=1) * weight
+            positions = self._groups(self._group(input_ids, maskable, keys), maskable, wanted, keys)
+        target_weights = tf.cast(positions < input_ids.shape[1], tf.int32)
+        positions = positions * target_weights
+        targets = tf.gather(input_ids, positions, batch_dims=1) * target_weights
         changed = self._replace(targets, positions, keys)
-        rows = tf.broadcast_to(tf.range(tf.shape(tokens)[0])[:, None], tf.shape(positions))
-        real = tf.where(weight > 0)
+        rows = tf.broadcast_to(tf.range(tf.shape(input_ids)[0])[:, None], tf.shape(positions))
+        real = tf.where(target_weights > 0)
         where = tf.gather_nd(tf.stack([rows, positions], axis=-1), real)
-        tokens = tf.tensor_scatter_nd_update(tokens, where, tf.gather_nd(changed, real))
+        input_ids = tf.tensor_scatter_nd_update(input_ids, where, tf.gather_nd(changed, real))
         return {
-            "tokens": tokens,
+            "input_ids": input_ids,
             "target_positions": positions,
             "targets": targets,
-            "target_weight": tf.cast(weight, tf.float32),
+            "target_weights": tf.cast(target_weights, tf.float32),
         }
 
     def _tokens(self, maskable, wanted, keys):
@@ -64,15 +64,15 @@ class Masking:
         lowest = tf.where(tf.range(lowest.shape[1]) < wanted[:, None], lowest, length)
         return self._padded(tf.sort(lowest, axis=1), length)
 
-    def _group(self, tokens, maskable, keys):
+    def _group(self, input_ids, maskable, keys):
         """Return [B, L], the number of the word or span to which each token belongs."""
-        joined = tf.gather(tf.constant(self.continues), tokens) & maskable & shifted(maskable, False)
+        joined = tf.gather(tf.constant(self.continues), input_ids) & maskable & shifted(maskable, False)
         word = tf.cumsum(tf.cast(~joined, tf.int32), axis=1) - 1
         if self.config.unit == "word":
             return word
         # Spans lie end to end from the row's first word on. The length of a span is drawn with probability proportional
         # to 1 / length. A special token ends a span, as it ends a word. The first word, after [CLS], has number 1.
-        length = tokens.shape[1]
+        length = input_ids.shape[1]
         word = tf.maximum(word - 1, 0)
         shares = 1 / np.arange(1, self.config.longest_span + 1)
         steps = np.cumsum(shares / shares.sum())[:-1]

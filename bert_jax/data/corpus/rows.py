@@ -1,7 +1,7 @@
 """Rows packed with full sentences: RoBERTa's input without sentence pairs.
 
 Documents are laid end to end, in a random order of the plan. Each row takes whole sentences until the next one does not
-fit. The sentences of one document in a row form a pack, `[CLS] ... [SEP]`, which attends to nothing else in the row.
+fit. The sentences of one document in a row form a sequence, `[CLS] ... [SEP]`, that attends to nothing else in the row.
 Only a sentence longer than a row is cut, and its rest counts as the next sentence: nothing is dropped.
 """
 
@@ -19,7 +19,7 @@ BLOCK = 1 << 16  # documents laid end to end at once; bounds the memory
 
 @dataclass(frozen=True)
 class Rows:
-    spans: int  # most packs in a row
+    spans: int  # most sequences in a row
     name: str = "full_sentences"
 
     def blocks(self, part: Part, length: int, key) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
@@ -39,7 +39,7 @@ class Rows:
         begins = [0]
         while (following := int(stop[begins[-1]])) < len(size):
             begins.append(following)
-        # A pack begins where a row or a document begins.
+        # A sequence begins where a row or a document begins.
         row_begins = np.zeros(len(size), bool)
         row_begins[begins] = True
         pack_begins = np.flatnonzero(row_begins | np.diff(document, prepend=-1).astype(bool))

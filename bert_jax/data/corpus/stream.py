@@ -106,7 +106,7 @@ class Stream:
                 name: value * real.reshape(-1, *[1] * (value.ndim - 1)).astype(value.dtype)
                 for name, value in self._gather(tokens, owner[here], table[here], length).items()
             }
-            masked = masking(batch["tokens"], batch["mask"], keys[here])
+            masked = masking(batch["input_ids"], batch["attention_mask"], keys[here])
             yield self._in_order(batch | {name: value.numpy() for name, value in masked.items()})
 
     def facts(self, step: int) -> list[dict[str, int]]:
@@ -144,7 +144,7 @@ class Stream:
                 batch = dict(zip(gathered, values, strict=True))
                 for name, value in batch.items():
                     value.set_shape(features[name][0])
-                return self._in_order(batch | masking(batch["tokens"], batch["mask"], keys))
+                return self._in_order(batch | masking(batch["input_ids"], batch["attention_mask"], keys))
 
             self._makers[key] = make
         return self._makers[key]
@@ -168,7 +168,7 @@ class Stream:
         raise failure
 
     def _in_order(self, batch):
-        return {name: batch[name] for name in self.config.features(1, batch["tokens"].shape[1])}
+        return {name: batch[name] for name in self.config.features(1, batch["input_ids"].shape[1])}
 
     def _rows_of(self, host_index: int, host_count: int) -> slice:
         if self.config.batch_size % host_count:
@@ -214,7 +214,7 @@ class Stream:
                 batch.setdefault(name, np.empty((len(owner), *value.shape[1:]), value.dtype))[here] = value
         if not self.config.packed:
             batch["labels"] = table["label"].astype(np.int32)
-            batch["weight"] = table["weight"].astype(np.float32)
+            batch["label_weights"] = table["weight"].astype(np.float32)
         return batch
 
     def _locate(self, length: int, examples: np.ndarray):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.tokenizer import ENCODER_INPUTS, Encoding
 
 RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # the limit of usual row lengths: each length is another program to compile
@@ -88,7 +88,7 @@ class Piece:
     targets: dict[str, Any]
 
     def __len__(self) -> int:
-        return len(self.encoding.ids)
+        return len(self.encoding.input_ids)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Arrangement:
     """The rows of each step, and the pieces in each row."""
 
     rows: int  # per step
-    packs: int  # the most pieces in a row
+    max_pieces: int  # the most pieces in a row
     steps: list[list[list[int]]] = field(repr=False)  # step -> row -> indices of pieces within the step
     lengths: list[int] = field(repr=False)  # step -> length of its rows
 
@@ -120,17 +120,17 @@ def arrange(
     """
     like = like or steps
     rows = rows or (cheapest_rows(like, config) if config.layout == "packed" else config.examples)
-    packs = most_packs(rows, config.examples)
-    placed = [in_rows(sizes, rows, packs) for sizes in steps]
+    max_pieces = max_pieces_in_row(rows, config.examples)
+    placed = [in_rows(sizes, rows, max_pieces) for sizes in steps]
     if config.layout == "padded":
-        return Arrangement(rows, packs, placed, [config.longest] * len(steps))
+        return Arrangement(rows, max_pieces, placed, [config.longest] * len(steps))
     needed = row_lengths(steps, placed, config.multiple)
     likely = needed
     if like != steps:
-        likely = row_lengths(like, [in_rows(sizes, rows, packs) for sizes in like], config.multiple)
+        likely = row_lengths(like, [in_rows(sizes, rows, max_pieces) for sizes in like], config.multiple)
     usual = few_lengths(likely, config, config.program_cost(rows))
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
-    return Arrangement(rows, packs, placed, few[np.searchsorted(few, needed)].tolist())
+    return Arrangement(rows, max_pieces, placed, few[np.searchsorted(few, needed)].tolist())
 
 
 def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
@@ -141,7 +141,7 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
     fitting = [rows for rows in halved if rows % config.shards == 0] or [batch]
 
     def price(rows: int) -> float:
-        placed = [in_rows(sizes, rows, most_packs(rows, batch)) for sizes in sample]
+        placed = [in_rows(sizes, rows, max_pieces_in_row(rows, batch)) for sizes in sample]
         needed = row_lengths(sample, placed, config.multiple)
         program = share * config.program_cost(rows)
         lengths = few_lengths(needed, config, program)
@@ -151,17 +151,17 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
     return min(fitting, key=price)
 
 
-def most_packs(rows: int, batch: int) -> int:
+def max_pieces_in_row(rows: int, batch: int) -> int:
     """Allow a row twice its even share of pieces: rows may differ, but the arrays stay small."""
     return min(batch, 2 * batch // rows) if rows < batch else 1
 
 
-def in_rows(sizes: Sequence[int], rows: int, packs: int) -> list[list[int]]:
+def in_rows(sizes: Sequence[int], rows: int, max_pieces: int) -> list[list[int]]:
     """Distribute the indices of `sizes` over rows of even load: longest first, each to the row with the fewest tokens.
 
-    A row gets at most `packs` indices.
+    A row gets at most `max_pieces` indices.
 
-    >>> in_rows([5, 9, 4, 2], rows=2, packs=4)
+    >>> in_rows([5, 9, 4, 2], rows=2, max_pieces=4)
     [[1, 3], [0, 2]]
     """
     filled: list[list[int]] = [[] for _ in range(rows)]
@@ -169,7 +169,7 @@ def in_rows(sizes: Sequence[int], rows: int, packs: int) -> list[list[int]]:
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         load, row = heapq.heappop(loads)
         filled[row].append(i)
-        if len(filled[row]) < packs:
+        if len(filled[row]) < max_pieces:
             heapq.heappush(loads, (load + sizes[i], row))
     return filled
 
@@ -194,45 +194,43 @@ def fill(
     pieces: Sequence[Piece],
     rows: list[list[int]],
     length: int,
-    packs: int,
+    max_pieces: int,
     pad: int,
     targets: dict[str, Target],
 ) -> dict[str, np.ndarray]:
     """Build the arrays of a batch from `rows` of indices into `pieces`.
 
-    A row has at most `packs` pieces; if `packs` is 1, target arrays have no axis for pieces. Texts of a piece that are
-    encoded separately become packs of their own."""
+    A row has at most `max_pieces` pieces; if that is 1, target arrays have no axis for pieces. Texts of a piece that
+    are encoded separately get `segment_ids` of their own."""
     B, L = len(rows), length
-    batch = {name: np.zeros((B, L), np.int32) for name in ("tokens", "segments", "mask")}
-    batch["tokens"][:] = pad
+    batch = {name: np.zeros((B, L), np.int32) for name in ENCODER_INPUTS}
+    batch["input_ids"][:] = pad
     texts = len(pieces[0].encoding.begins)
-    packed = packs * texts > 1
+    packed = max_pieces * texts > 1
     if packed:
-        batch["packs"], batch["cls_positions"] = (
-            np.zeros((B, L), np.int32),
-            np.zeros((B, packs * texts), np.int32),
-        )
-    per_piece = (B, packs) if packs > 1 else (B,)
+        batch["segment_ids"] = np.zeros((B, L), np.int32)
+        batch["cls_positions"] = np.zeros((B, max_pieces * texts), np.int32)
+    per_piece = (B, max_pieces) if max_pieces > 1 else (B,)
     for name, target in targets.items():
         shape = (B, L) if target.each_token else (*per_piece, *target.shape)
         batch[name] = np.zeros(shape, target.dtype)
     for row, indices in enumerate(rows):
         begin = 0
-        for pack, i in enumerate(indices):
+        for slot, i in enumerate(indices):
             piece = pieces[i]
             end = begin + len(piece)
-            batch["tokens"][row, begin:end] = piece.encoding.ids
-            batch["segments"][row, begin:end] = piece.encoding.segments
-            batch["mask"][row, begin:end] = 1
+            batch["input_ids"][row, begin:end] = piece.encoding.input_ids
+            batch["token_type_ids"][row, begin:end] = piece.encoding.token_type_ids
+            batch["attention_mask"][row, begin:end] = 1
             if packed:
                 for text, first in enumerate(piece.encoding.begins):
-                    batch["packs"][row, begin + first : end] = pack * texts + text + 1
-                    batch["cls_positions"][row, pack * texts + text] = begin + first
+                    batch["segment_ids"][row, begin + first : end] = slot * texts + text + 1
+                    batch["cls_positions"][row, slot * texts + text] = begin + first
             if PLACE in targets:
-                batch[PLACE][(row, pack)[: len(per_piece)]] = i
+                batch[PLACE][(row, slot)[: len(per_piece)]] = i
             for name, value in piece.targets.items():
                 where = (
-                    (row, slice(begin, end)) if targets[name].each_token else (row, pack)[: len(per_piece)]
+                    (row, slice(begin, end)) if targets[name].each_token else (row, slot)[: len(per_piece)]
                 )
                 batch[name][where] = value
             begin = end

@@ -82,21 +82,21 @@ class Epochs:
     def filled(self, pieces, arrangement: Arrangement, step: int, index: int, count: int):
         size, pad = arrangement.rows // count, self.tokenizer.special.pad
         rows = arrangement.steps[step][index * size : (index + 1) * size]
-        return fill(pieces, rows, arrangement.lengths[step], arrangement.packs, pad, self.targets)
+        return fill(pieces, rows, arrangement.lengths[step], arrangement.max_pieces, pad, self.targets)
 
     def metrics(self, predicted: Sequence[np.ndarray]) -> dict[str, float]:
-        """Compute the metrics from the model's outputs for the validation batches so far, per pack or per token.
+        """Compute the metrics from the model's outputs for the validation batches so far, per piece or per token.
 
         `judge` gets None for the pieces of later batches."""
         of_pieces: list = [None] * len(self.held)
-        packed = self.held_arrangement.packs > 1
+        packed = self.held_arrangement.max_pieces > 1
         for step, logits in enumerate(predicted):
             for row, indices in enumerate(self.held_arrangement.steps[step]):
                 begin = 0
-                for pack, i in enumerate(indices):
+                for slot, i in enumerate(indices):
                     piece = self.held_steps[step][i]
                     end = begin + len(self.held[piece])
-                    where = (row, slice(begin, end)) if self.each_token else (row, pack) if packed else row
+                    where = (row, slice(begin, end)) if self.each_token else (row, slot) if packed else row
                     of_pieces[piece] = logits[where]
                     begin = end
         return self.judge(of_pieces)
@@ -148,7 +148,7 @@ def fingerprint(pieces: Sequence[Piece]) -> str:
     """Return a hash that changes if any text or label changes."""
     digest = hashlib.blake2b(digest_size=8)
     for piece in pieces:
-        digest.update(repr(piece.encoding.ids).encode())
+        digest.update(repr(piece.encoding.input_ids).encode())
         for name in sorted(piece.targets):
             digest.update(np.ascontiguousarray(piece.targets[name]).tobytes())
     return f"{len(pieces)} pieces, {digest.hexdigest()}"

@@ -28,7 +28,7 @@ def encoder(config: EncoderConfig) -> list[Part]:
     return [
         Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
         Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
-        Part("encoder/embeddings/segments", ("embeddings.token_type_embeddings.weight",)),
+        Part("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
         *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
         *fused_qkv(config, ours + "attention/qkv", qkv),
         *heads_out(config, ours + "attention/out", theirs + "attention.output.dense"),

@@ -171,7 +171,7 @@ def shared_parts(config: EncoderConfig) -> list[Part]:
     if config.positions != "none":
         parts.append(Part("encoder/embeddings/positions", (POSITION_TABLE,), per_position=True))
     if config.segment_types:
-        parts.append(Part("encoder/embeddings/segments", ("embeddings.token_type_embeddings.weight",)))
+        parts.append(Part("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)))
     parts += layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm")
     if config.relative.terms:
         parts.append(Part("encoder/distances/table", ("encoder.rel_embeddings.weight",)))

@@ -1,9 +1,9 @@
 """Attention: one entry point, several kernels, and a table of what each kernel can do.
 
 Shapes: B rows, L tokens, H heads, K numbers per head. Queries, keys and values are one array `qkv [B, L, 3, H x K]`, as
-one product computes them. A query attends to the real tokens of its own pack (context.mask, context.packs) and, with a
-`window`, only to tokens at most that many positions away. A query that may attend to nothing gets exact zeros. Kernels
-agree where the mask is 1; on padding they may differ.
+one product computes them. A query attends to the real tokens of its own sequence (context.attention_mask and
+context.segment_ids) and, with a `window`, only to tokens at most that many positions away. A query that may attend to
+nothing gets exact zeros. Kernels agree where the mask is 1; on padding they may differ.
 """
 
 from collections.abc import Callable
@@ -144,10 +144,10 @@ def unstack(qkv):
 unstack.defvjp(lambda qkv: (unstack(qkv), None), lambda _, parts: (jnp.stack(parts, axis=2),))
 
 
-def segments_of(context: Context):
-    """Return padding and packs as one array of segments: tokens attend within their own segment; 0 is padding."""
-    mask, packs = context.mask, context.packs
-    return (mask if packs is None else packs * (mask > 0)).astype(jnp.int32)
+def masked_segment_ids(context: Context):
+    """Return the mask and the segment ids as one array: tokens attend to those of equal id; 0 is padding."""
+    attention_mask, segment_ids = context.attention_mask, context.segment_ids
+    return (attention_mask if segment_ids is None else segment_ids * (attention_mask > 0)).astype(jnp.int32)
 
 
 def choose(kernel: str, request: Request) -> str:
@@ -161,24 +161,28 @@ def choose(kernel: str, request: Request) -> str:
     return kernel
 
 
-def allowed(mask, packs, window):
+def allowed(attention_mask, segment_ids, window):
     """Return which query may see which key, [B, 1, L or 1, L] of bool.
 
     >>> allowed(jnp.ones((1, 4)), jnp.array([[1, 1, 2, 0]]), None)[0, 0].astype(int).tolist()
     [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
     """
-    allow = mask[:, None, None, :] > 0
-    if packs is not None:
-        allow = allow & (packs[:, None, :, None] == packs[:, None, None, :]) & (packs[:, None, :, None] > 0)
+    allow = attention_mask[:, None, None, :] > 0
+    if segment_ids is not None:
+        allow = (
+            allow
+            & (segment_ids[:, None, :, None] == segment_ids[:, None, None, :])
+            & (segment_ids[:, None, :, None] > 0)
+        )
     if window is not None:
-        position = jnp.arange(mask.shape[1])
+        position = jnp.arange(attention_mask.shape[1])
         allow = allow & (jnp.abs(position[:, None] - position[None, :]) <= window)
     return allow
 
 
 def xla(qkv, context: Context, request: Request, key):
     q, k, v = split_parts(qkv, request.head_size)
-    allow = allowed(context.mask, context.packs, request.window)
+    allow = allowed(context.attention_mask, context.segment_ids, request.window)
     scores = scores_of(q, k, context, request.dtype)
     weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     if request.dropout:
@@ -203,7 +207,7 @@ def scale_of(head_size: int, terms: relative.Relative | None) -> float:
 def banded(qkv, context: Context, request: Request, key):
     q, k, v = split_parts(qkv, request.head_size)
     dropped = request.dropout, key, context.rows
-    out = banded_attention.attention(q, k, v, segments_of(context), request.window, dropped)
+    out = banded_attention.attention(q, k, v, masked_segment_ids(context), request.window, dropped)
     return out.reshape(*qkv.shape[:2], -1)
 
 
@@ -225,7 +229,7 @@ def zero_dead(out, allow):
 
 def cudnn(qkv, context: Context, request: Request, seeds):
     q, k, v = split_parts(qkv, request.head_size)
-    allow = allowed(context.mask, context.packs, None)
+    allow = allowed(context.attention_mask, context.segment_ids, None)
     allow_all = jnp.broadcast_to(allow, (*allow.shape[:2], q.shape[1], q.shape[1]))
     out = jax.nn.dot_product_attention(q, k, v, mask=allow_all, implementation="cudnn")
     return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
@@ -282,11 +286,11 @@ def splash(qkv, context: Context, request: Request, seeds, interpret: bool = Fal
         residual_checkpoint_name=KEPT,
         interpret=interpret,
     )
-    segments = segments_of(context)
+    segment_ids = masked_segment_ids(context)
     heads_first = [x.transpose(0, 2, 1, 3) for x in (q * K**-0.5, k, v)]
-    ids = splash_attention_kernel.SegmentIds(q=segments, kv=segments)
+    ids = splash_attention_kernel.SegmentIds(q=segment_ids, kv=segment_ids)
     out = jax.vmap(kernel)(*heads_first, segment_ids=ids).transpose(0, 2, 1, 3)
-    return jnp.where((segments > 0)[:, :, None, None], out, 0).reshape(*qkv.shape[:2], -1)
+    return jnp.where((segment_ids > 0)[:, :, None, None], out, 0).reshape(*qkv.shape[:2], -1)
 
 
 def splash_refusal(request: Request) -> str | None:
@@ -303,12 +307,12 @@ def splash_refusal(request: Request) -> str | None:
 
 def short(qkv, context: Context, request: Request, seeds, interpret: bool = False):
     options = short_attention.Options(request.head_size, request.window, request.dropout, interpret)
-    parts_first, segments = qkv.transpose(0, 2, 1, 3), segments_of(context)
+    parts_first, segment_ids = qkv.transpose(0, 2, 1, 3), masked_segment_ids(context)
     if context.relative is None:
-        return short_attention.attention(parts_first, segments, seeds, options)
+        return short_attention.attention(parts_first, segment_ids, seeds, options)
     scale = scale_of(request.head_size, context.relative)
     tables = relative.tables(context.relative, scale, request.dtype)
-    return relative_attention.attention(parts_first, segments, seeds, tables, options)
+    return relative_attention.attention(parts_first, segment_ids, seeds, tables, options)
 
 
 def short_refusal(request: Request) -> str | None:

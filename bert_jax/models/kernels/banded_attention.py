@@ -22,8 +22,8 @@ def is_worthwhile(length: int, window: int) -> bool:
     return length >= WORTH * (block_size(window) + 2 * window)
 
 
-def attention(q, k, v, segments, window: int, dropped):
-    """Map q, k, v [B, L, H, K] and segments [B, L] (0 on padding) to [B, L, H, K]; `dropped` is (rate, key, rows)."""
+def attention(q, k, v, segment_ids, window: int, dropped):
+    """Map q, k, v [B, L, H, K] and segment_ids [B, L] (0: padding) to [B, L, H, K]; `dropped` is (rate, key, rows)."""
     B, L, H, K = q.shape
     size = block_size(window)
     count = -(-L // size)
@@ -39,7 +39,7 @@ def attention(q, k, v, segments, window: int, dropped):
         return jnp.concatenate([ends[:, :-2, size - window :], own, ends[:, 2:, :window]], axis=2)
 
     distances = np.arange(size)[:, None] - (np.arange(size + 2 * window) - window)
-    of_query, of_key = blocks(segments)[..., None], reached(segments)[:, :, None]
+    of_query, of_key = blocks(segment_ids)[..., None], reached(segment_ids)[:, :, None]
     allow = (of_query == of_key) & (of_key > 0) & (np.abs(distances) <= window)
     allow = allow[:, None]  # [B, 1, N, S, S + 2 x window]
     dtype = str(q.dtype)

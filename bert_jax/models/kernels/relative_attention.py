@@ -32,13 +32,13 @@ ROOM = 48 * 2**20
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
-def attention(qkv, segments, seeds, tables: Mapping, options: Options):
+def attention(qkv, segment_ids, seeds, tables: Mapping, options: Options):
     """Compute short_attention.attention with tables: "bias" [H, 1, 2L], or "keys", "queries" or both [2L, H x K]."""
-    return forward(qkv, segments, seeds, tables, options)[0]
+    return forward(qkv, segment_ids, seeds, tables, options)[0]
 
 
-def forward(qkv, segments, seeds, tables, options):
-    inputs, specs, grid = arranged(qkv, segments, seeds, tables, options)
+def forward(qkv, segment_ids, seeds, tables, options):
+    inputs, specs, grid = arranged(qkv, segment_ids, seeds, tables, options)
     B, _, L, width = qkv.shape
     lanes = width // grid[0]
     out = pl.pallas_call(
@@ -51,12 +51,12 @@ def forward(qkv, segments, seeds, tables, options):
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=ROOM),
         name="relative_attention",
     )(*inputs)
-    return out, (qkv, segments, seeds, tables)
+    return out, (qkv, segment_ids, seeds, tables)
 
 
 def backward(options, residuals, gradient):
-    qkv, segments, seeds, tables = residuals
-    inputs, specs, grid = arranged(qkv, segments, seeds, tables, options)
+    qkv, segment_ids, seeds, tables = residuals
+    inputs, specs, grid = arranged(qkv, segment_ids, seeds, tables, options)
     L, lanes = qkv.shape[2], qkv.shape[3] // grid[0]
     d_qkv, *d_tables = pl.pallas_call(
         partial(backward_kernel, names=tuple(tables), options=options),
@@ -78,7 +78,7 @@ def backward(options, residuals, gradient):
 attention.defvjp(forward, backward)
 
 
-def arranged(qkv, segments, seeds, tables, options: Options):
+def arranged(qkv, segment_ids, seeds, tables, options: Options):
     """Return (inputs, their block specs, the grid). The grid runs over groups of heads and, for each, over the rows."""
     B, _, L, width = qkv.shape
     per_program = heads_per_program(width // options.head_size, options.head_size)
@@ -94,14 +94,14 @@ def arranged(qkv, segments, seeds, tables, options: Options):
         pl.BlockSpec((1, 1, 1, LANES), lambda g, b: (b, g, 0, 0)),
         *(blocks[name] for name in tables),
     ]
-    inputs = (qkv, segments[:, None], group_seeds(seeds, per_program), *tables.values())
+    inputs = (qkv, segment_ids[:, None], group_seeds(seeds, per_program), *tables.values())
     return inputs, specs, (width // lanes, B)
 
 
-def forward_kernel(qkv, segments, seeds, *refs, names: tuple[str, ...], options: Options):
+def forward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], options: Options):
     *tables, out = refs
     size, rate = options.head_size, options.rate
-    allow, alive = allowed(segments[0], options.window)
+    allow, alive = allowed(segment_ids[0], options.window)
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
         q, k, v = scaled(qkv, here, names)
@@ -112,10 +112,10 @@ def forward_kernel(qkv, segments, seeds, *refs, names: tuple[str, ...], options:
         out[0, :, here] = jnp.where(alive, mixed / total, 0).astype(out.dtype)
 
 
-def backward_kernel(qkv, segments, seeds, *refs, names: tuple[str, ...], options: Options):
+def backward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], options: Options):
     tables, (gradient, out, *d_tables) = refs[: len(names)], refs[len(names) :]
     size, rate = options.head_size, options.rate
-    allow, alive = allowed(segments[0], options.window)
+    allow, alive = allowed(segment_ids[0], options.window)
 
     @pl.when(pl.program_id(1) == 0)
     def begin():

@@ -42,12 +42,12 @@ def heads_per_program(heads: int, size: int) -> int:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
-def attention(qkv, segments, seeds, options: Options):
-    """Map qkv [B, 3, L, H x K], segments [B, L] (0 on padding) and seeds [B, H] to [B, L, H x K]."""
-    return forward(qkv, segments, seeds, options)[0]
+def attention(qkv, segment_ids, seeds, options: Options):
+    """Map qkv [B, 3, L, H x K], segment_ids [B, L] (0 on padding) and seeds [B, H] to [B, L, H x K]."""
+    return forward(qkv, segment_ids, seeds, options)[0]
 
 
-def forward(qkv, segments, seeds, options: Options):
+def forward(qkv, segment_ids, seeds, options: Options):
     B, _, L, width = qkv.shape
     per_program = heads_per_program(width // options.head_size, options.head_size)
     lanes = per_program * options.head_size
@@ -59,12 +59,12 @@ def forward(qkv, segments, seeds, options: Options):
         out_shape=jax.ShapeDtypeStruct((B, L, width), qkv.dtype),
         interpret=options.interpret,
         name="short_attention",
-    )(qkv, segments[:, None], group_seeds(seeds, per_program))
-    return out, (qkv, segments, seeds)
+    )(qkv, segment_ids[:, None], group_seeds(seeds, per_program))
+    return out, (qkv, segment_ids, seeds)
 
 
 def backward(options: Options, residuals, gradient):
-    qkv, segments, seeds = residuals
+    qkv, segment_ids, seeds = residuals
     B, _, L, width = qkv.shape
     per_program = heads_per_program(width // options.head_size, options.head_size)
     lanes = per_program * options.head_size
@@ -76,7 +76,7 @@ def backward(options: Options, residuals, gradient):
         out_shape=jax.ShapeDtypeStruct(qkv.shape, qkv.dtype),
         interpret=options.interpret,
         name="short_attention_backward",
-    )(qkv, segments[:, None], group_seeds(seeds, per_program), gradient)
+    )(qkv, segment_ids[:, None], group_seeds(seeds, per_program), gradient)
     return out, None, None
 
 
@@ -97,9 +97,9 @@ def group_seeds(seeds, per_program: int):
     return jnp.pad(seeds, ((0, 0), (0, 0), (0, 0), (0, LANES - per_program)))
 
 
-def forward_kernel(qkv, segments, seeds, out, *, options: Options):
+def forward_kernel(qkv, segment_ids, seeds, out, *, options: Options):
     size, rate = options.head_size, options.rate
-    allow, alive = allowed(segments[0], options.window)
+    allow, alive = allowed(segment_ids[0], options.window)
     for head in range(qkv.shape[3] // size):
         q, k, v = (qkv[0, part, :, head * size : (head + 1) * size] for part in range(3))
         weights, total = softmax(q * size**-0.5, k, allow)
@@ -109,9 +109,9 @@ def forward_kernel(qkv, segments, seeds, out, *, options: Options):
         out[0, :, head * size : (head + 1) * size] = jnp.where(alive, mixed / total, 0).astype(out.dtype)
 
 
-def backward_kernel(qkv, segments, seeds, gradient, out, *, options: Options):
+def backward_kernel(qkv, segment_ids, seeds, gradient, out, *, options: Options):
     size, rate = options.head_size, options.rate
-    allow, alive = allowed(segments[0], options.window)
+    allow, alive = allowed(segment_ids[0], options.window)
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
         q, k, v = (qkv[0, part, :, here] for part in range(3))
@@ -143,10 +143,10 @@ def softmax(q, k, allow):
     return weights, weights.sum(-1, keepdims=True)
 
 
-def allowed(segments, window):
-    """Return which query may see which key [L, L], and which tokens are real [L, 1], from segments [1, L]."""
-    L = segments.shape[1]
-    of_key = jnp.broadcast_to(segments, (L, L))
+def allowed(segment_ids, window):
+    """Return which query may see which key [L, L], and which tokens are real [L, 1], from segment_ids [1, L]."""
+    L = segment_ids.shape[1]
+    of_key = jnp.broadcast_to(segment_ids, (L, L))
     of_query = of_key.T
     allow = (of_key == of_query) & (of_key > 0)
     if window is not None:

@@ -50,7 +50,11 @@ class Answers(Kind):
     best = "f1"
     scoped = False  # a passage may hold the answer anywhere
     units = abstention_units = "answers"
-    targets: ClassVar = {"starts": Target("int32"), "ends": Target("int32"), "weight": Target("float32")}
+    targets: ClassVar = {
+        "starts": Target("int32"),
+        "ends": Target("int32"),
+        "label_weights": Target("float32"),
+    }
 
     may_be_missing: bool = False
     longest: int = LONGEST
@@ -117,7 +121,7 @@ class Answers(Kind):
         for window, scores in zip(windows.encodings, logits, strict=True):
             # Only tokens of the passage get a probability, and [CLS] if there may be no answer.
             allowed = [*([0] if self.may_be_missing else []), *window.spans[1]]
-            both = np.full((len(window.ids), 2), -np.inf)
+            both = np.full((len(window.input_ids), 2), -np.inf)
             both[allowed] = np.asarray(scores)[allowed]
             starts.append(both[:, 0])
             ends.append(both[:, 1])
@@ -147,21 +151,21 @@ class Answers(Kind):
         return best, float(gap) if self.may_be_missing else -np.inf
 
     def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
-        return [{**span_in(example, encoding), "weight": 1.0} for encoding in windows.encodings]
+        return [{**span_in(example, encoding), "label_weights": 1.0} for encoding in windows.encodings]
 
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         start, end = values["starts"], values["ends"]
         return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})
 
-    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
-        logits, mask, starts, ends = in_packs(logits, batch)
-        return span_cross_entropy(logits, starts, ends, weight, mask)
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+        logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
+        return span_cross_entropy(logits, starts, ends, label_weights, attention_mask)
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:
-        logits, mask, starts, ends = in_packs(logits, batch)
-        best = jnp.where(mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
+        logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
+        best = jnp.where(attention_mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
         right = (best[..., 0] == starts) & (best[..., 1] == ends)
-        return {"span_accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+        return {"span_accuracy": weigh(right.astype(jnp.float32), batch["label_weights"])}
 
     def predicted(self, raw: tuple[Answer, float], calibration: Calibration) -> str:
         answer, gap = raw
@@ -245,14 +249,14 @@ def span_in(example: Example, window: Encoding) -> dict[str, int]:
     return {"starts": 0, "ends": 0}
 
 
-def in_packs(logits, batch: dict):
-    """Return (logits, mask of tokens, starts, ends), each with an axis of packs if rows are packed."""
-    if "packs" not in batch:
-        return logits, batch["mask"], batch["starts"], batch["ends"]
+def with_segment_axis(logits, batch: dict):
+    """Return (logits, mask of tokens, starts, ends), each with an axis of sequences if rows are packed."""
+    if "segment_ids" not in batch:
+        return logits, batch["attention_mask"], batch["starts"], batch["ends"]
     begins = batch["cls_positions"]
-    packs = jnp.arange(begins.shape[1]) + 1
-    mask = batch["packs"][:, None, :] == packs[None, :, None]  # [B, P, L]
-    return logits[:, None], mask, batch["starts"] + begins, batch["ends"] + begins
+    numbers = jnp.arange(begins.shape[1]) + 1
+    attention_mask = batch["segment_ids"][:, None, :] == numbers[None, :, None]  # [B, P, L]
+    return logits[:, None], attention_mask, batch["starts"] + begins, batch["ends"] + begins
 
 
 @dataclass(frozen=True)

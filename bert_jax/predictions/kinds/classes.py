@@ -61,12 +61,12 @@ class Classes(WholeTexts):
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return self.labels[values["labels"]], {}
 
-    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
-        return cross_entropy(logits, batch["labels"], weight, smoothing)
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+        return cross_entropy(logits, batch["labels"], label_weights, smoothing)
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:
         right = logits.argmax(-1) == batch["labels"]
-        return {"accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+        return {"accuracy": weigh(right.astype(jnp.float32), batch["label_weights"])}
 
     def predicted(self, raw: np.ndarray, calibration: Calibration) -> str:
         return self.labels[raw.argmax()]

@@ -67,8 +67,8 @@ class Labels(WholeTexts):
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return " ".join(np.array(self.labels)[values["labels"]]) or "none", {}
 
-    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
-        return binary_cross_entropy(logits, batch["labels"], weight)
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+        return binary_cross_entropy(logits, batch["labels"], label_weights)
 
     def predicted(self, raw: np.ndarray, calibration: Calibration) -> set[str]:
         likely = calibration.probabilities(raw, multi_label=True)

@@ -63,8 +63,8 @@ class Number(WholeTexts):
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return f"{values['labels']:g}", {}
 
-    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
-        return squared_error(logits[..., 0], batch["labels"], weight)
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+        return squared_error(logits[..., 0], batch["labels"], label_weights)
 
     def predicted(self, raw: np.ndarray, calibration: Calibration) -> float:
         return float(raw[0])

@@ -109,10 +109,10 @@ class Relevance(WholeTexts):
         return self.truth(example).grade
 
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
-        return f"{values['labels']:g}" if values["weight"] else "", {}
+        return f"{values['labels']:g}" if values["label_weights"] else "", {}
 
-    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
-        return binary_cross_entropy(logits, batch["labels"][..., None], weight)
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+        return binary_cross_entropy(logits, batch["labels"][..., None], label_weights)
 
     def predicted(self, raw: float, calibration: Calibration) -> float:
         return float(likely(np.array(raw), calibration))

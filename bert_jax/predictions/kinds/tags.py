@@ -64,7 +64,7 @@ class Tags(Kind):
     published: ClassVar[dict[str, Any]] = {}
     targets: ClassVar = {
         "labels": Target("int32", each_token=True),
-        "weight": Target("float32", each_token=True),
+        "label_weights": Target("float32", each_token=True),
     }
 
     @classmethod
@@ -116,23 +116,23 @@ class Tags(Kind):
         """Return the targets of each window: a word has its label and weight at its first token."""
         numbers, values = self.numbers(self.truth(example)), []
         for encoding, words in zip(windows.encodings, windows.extra, strict=True):
-            labels, weight = np.zeros((2, len(encoding.ids)))
+            labels, label_weights = np.zeros((2, len(encoding.input_ids)))
             for position, word in words:
-                labels[position], weight[position] = numbers[word], 1
-            values.append({"labels": labels, "weight": weight})
+                labels[position], label_weights[position] = numbers[word], 1
+            values.append({"labels": labels, "label_weights": label_weights})
         return values
 
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
-        positions = np.flatnonzero(values["weight"]).tolist()
+        positions = np.flatnonzero(values["label_weights"]).tolist()
         names = {position: self.labels[int(values["labels"][position])] for position in positions}
         return "", {position: name for position, name in names.items() if name != OUTSIDE}
 
-    def loss(self, logits, batch: dict, weight, smoothing: float = 0.0) -> Loss:
-        return cross_entropy(logits, batch["labels"], weight, smoothing)
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+        return cross_entropy(logits, batch["labels"], label_weights, smoothing)
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:
         right = logits.argmax(-1) == batch["labels"]
-        return {"accuracy": weigh(right.astype(jnp.float32), batch["weight"])}
+        return {"accuracy": weigh(right.astype(jnp.float32), batch["label_weights"])}
 
     def predicted(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
         return [self.labels[i] for i in raw.argmax(-1)]

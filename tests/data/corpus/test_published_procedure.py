@@ -62,14 +62,19 @@ def ours(corpus, **changes) -> dict[str, np.ndarray]:
     seen = {name: [] for name in ("a", "b", "label", "targets", "fate", "random")}
     for batch in stream.batches(0, EXAMPLES // 512):
         for i in range(512):
-            size = int(batch["mask"][i].sum())
-            b = int(batch["segments"][i].sum()) - 1
-            k = int(batch["target_weight"][i].sum())
+            size = int(batch["attention_mask"][i].sum())
+            b = int(batch["token_type_ids"][i].sum()) - 1
+            k = int(batch["target_weights"][i].sum())
             positions, originals = batch["target_positions"][i, :k], batch["targets"][i, :k]
             assert (np.diff(positions) > 0).all(), "targets are drawn without replacement"
             assert (originals >= len(SPECIAL)).all(), "a special token is a target"
             gather(
-                seen, size - 3 - b, b, batch["labels"][i], batch["tokens"][i, positions].tolist(), originals
+                seen,
+                size - 3 - b,
+                b,
+                batch["labels"][i],
+                batch["input_ids"][i, positions].tolist(),
+                originals,
             )
     return {name: np.array(values) for name, values in seen.items()}
 

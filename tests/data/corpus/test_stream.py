@@ -79,7 +79,7 @@ def test_any_step_can_be_made_again(corpus, examples):
     for step in steps:
         for hosts in (1, 2, 4):
             parts = [again.batch(step, i, hosts) for i in range(hosts)]
-            assert all(len(part["tokens"]) == BATCH // hosts for part in parts)
+            assert all(len(part["input_ids"]) == BATCH // hosts for part in parts)
             assert digest(joined(parts)) == wanted[step]
     for threads in (1, 2, 8):
         batches = opened(corpus, threads, examples=examples).batches(775, 778)
@@ -138,7 +138,7 @@ def test_lengths_follow_the_schedule_and_shapes_are_known(corpus):
     stream = opened(corpus, steps=10)
     assert [stream.length(step) for step in range(12)] == [64] * 9 + [128] * 3
     batches = list(stream.batches(7, 11))
-    assert [batch["tokens"].shape[1] for batch in batches] == [64, 64, 128, 128]
+    assert [batch["input_ids"].shape[1] for batch in batches] == [64, 64, 128, 128]
     for step, batch in zip(range(7, 11), batches, strict=True):
         shapes = stream.config.features(BATCH, stream.length(step))
         assert {name: (value.shape, value.dtype) for name, value in batch.items()} == shapes
@@ -171,7 +171,10 @@ def test_masks_are_fresh_on_every_pass_unless_frozen(corpus):
         return found[0], found[1]
 
     fresh, frozen = row_of_each_pass(), row_of_each_pass(fresh_masks=False)
-    assert fresh[0]["segments"] == fresh[1]["segments"] and fresh[0]["tokens"] != fresh[1]["tokens"]
+    assert (
+        fresh[0]["token_type_ids"] == fresh[1]["token_type_ids"]
+        and fresh[0]["input_ids"] != fresh[1]["input_ids"]
+    )
     assert frozen[0] == frozen[1]
 
 
@@ -186,10 +189,10 @@ def test_rows_are_text_of_the_corpus(corpus):
     batch = opened(corpus).batch(5)
     followed = 0
     for i in range(BATCH):
-        row, size = restored(batch, i), int(batch["mask"][i].sum())
-        assert batch["mask"][i].tolist() == [1] * size + [0] * (64 - size) and not row[size:].any()
-        middle = size - int(batch["segments"][i].sum())
-        assert batch["segments"][i].tolist() == [0] * middle + [1] * (size - middle) + [0] * (64 - size)
+        row, size = restored(batch, i), int(batch["attention_mask"][i].sum())
+        assert batch["attention_mask"][i].tolist() == [1] * size + [0] * (64 - size) and not row[size:].any()
+        middle = size - int(batch["token_type_ids"][i].sum())
+        assert batch["token_type_ids"][i].tolist() == [0] * middle + [1] * (size - middle) + [0] * (64 - size)
         assert row[0] == 2 and row[middle - 1] == 3 and row[size - 1] == 3
         a, b = row[1 : middle - 1], row[middle : size - 1]
         assert stands_there(a) and stands_there(b)
@@ -198,18 +201,18 @@ def test_rows_are_text_of_the_corpus(corpus):
             followed += 1 - batch["labels"][i]
     assert followed
     batch = opened(corpus, examples="full_sentences").batch(5)
-    assert not batch["segments"].any() and batch["packs"].max() > 1
+    assert not batch["token_type_ids"].any() and batch["segment_ids"].max() > 1
     for i in range(BATCH):
-        row, packs = restored(batch, i), batch["packs"][i]
-        assert ((packs > 0) == batch["mask"][i]).all() and not row[packs == 0].any()
-        for number in range(1, packs.max() + 1):
-            here = np.flatnonzero(packs == number)
+        row, segment_ids = restored(batch, i), batch["segment_ids"][i]
+        assert ((segment_ids > 0) == batch["attention_mask"][i]).all() and not row[segment_ids == 0].any()
+        for number in range(1, segment_ids.max() + 1):
+            here = np.flatnonzero(segment_ids == number)
             assert batch["cls_positions"][i, number - 1] == here[0] and (np.diff(here) == 1).all()
             assert row[here[0]] == 2 and row[here[-1]] == 3 and stands_there(row[here[1:-1]])
 
 
 def restored(batch, row) -> np.ndarray:
-    out, k = batch["tokens"][row].copy(), int(batch["target_weight"][row].sum())
+    out, k = batch["input_ids"][row].copy(), int(batch["target_weights"][row].sum())
     out[batch["target_positions"][row, :k]] = batch["targets"][row, :k]
     assert (batch["target_positions"][row, k:] == 0).all() and (batch["targets"][row, k:] == 0).all()
     return out
@@ -222,11 +225,11 @@ def test_whole_words_are_never_split_and_fill_the_count(corpus):
     exact = 0
     for i in range(256):
         row = restored(batch, i)
-        positions = set(batch["target_positions"][i, : int(batch["target_weight"][i].sum())].tolist())
-        groups = whole_word_groups(row[: batch["mask"][i].sum()].tolist(), set(range(5)), continues)
+        positions = set(batch["target_positions"][i, : int(batch["target_weights"][i].sum())].tolist())
+        groups = whole_word_groups(row[: batch["attention_mask"][i].sum()].tolist(), set(range(5)), continues)
         for group in groups:
             assert not positions & set(group) or positions >= set(group), "a word is split"
-        wanted = min(10, max(1, round(0.15 * int(batch["mask"][i].sum()))))
+        wanted = min(10, max(1, round(0.15 * int(batch["attention_mask"][i].sum()))))
         left_out = [len(group) for group in groups if not positions & set(group)]
         assert len(positions) == wanted or len(positions) + min(left_out) > wanted
         exact += len(positions) == wanted
@@ -281,7 +284,7 @@ def test_span_lengths_follow_their_distribution(corpus):
     for step in range(4):
         batch = stream.batch(step)
         for i in range(64):
-            k = int(batch["target_weight"][i].sum())
+            k = int(batch["target_weights"][i].sum())
             words = np.cumsum([not ENTRIES[t].startswith("##") for t in restored(batch, i)])
             hit = np.unique(words[batch["target_positions"][i, :k]])
             lengths = np.diff(np.flatnonzero(np.diff(hit, prepend=-9, append=10**6) != 1))
@@ -297,11 +300,13 @@ def test_heldout_has_every_example_once(corpus):
     count = len(stream._heldout_rows(64)[0])
     assert len(batches) == -(-count // BATCH) and count % BATCH
     for batch in batches[:-1]:
-        assert batch["weight"].sum() == BATCH
+        assert batch["label_weights"].sum() == BATCH
     last, real = batches[-1], count % BATCH
-    assert last["weight"].tolist() == [1] * real + [0] * (BATCH - real)
-    assert not last["mask"][real:].any() and not last["target_weight"][real:].any()
-    rows = {restored(batch, i).tobytes() for batch in batches for i in range(BATCH) if batch["weight"][i]}
+    assert last["label_weights"].tolist() == [1] * real + [0] * (BATCH - real)
+    assert not last["attention_mask"][real:].any() and not last["target_weights"][real:].any()
+    rows = {
+        restored(batch, i).tobytes() for batch in batches for i in range(BATCH) if batch["label_weights"][i]
+    }
     assert len(rows) == count
     assert [digest(batch) for batch in stream.heldout(64)] == [digest(batch) for batch in batches]
     halves = [list(stream.heldout(64, i, 2)) for i in range(2)]
@@ -335,7 +340,7 @@ def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
         )
         stream = Stream(both, 0, 100)
         facts = [fact["corpus"] for step in range(100) for fact in stream.facts(step)]
-        assert np.array_equal(stream.batch(3)["tokens"][8:16], stream.batch(3, 1, 4)["tokens"])
+        assert np.array_equal(stream.batch(3)["input_ids"][8:16], stream.batch(3, 1, 4)["input_ids"])
         return np.mean(facts)
 
     sizes = [Corpus(path).manifest["counts"]["train"]["tokens"] for path in (corpus, tmp_path / "small")]

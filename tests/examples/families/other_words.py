@@ -9,7 +9,7 @@ def encoder(config):
     return [
         Part("encoder/embeddings/words", ("tokens.table",), per_entry=True),
         Part("encoder/embeddings/positions", ("places.table",), per_position=True),
-        Part("encoder/embeddings/segments", ("kinds.table",)),
+        Part("encoder/embeddings/token_types", ("kinds.table",)),
         *layer_norm("encoder/embeddings/norm", "first_norm"),
         *fused_qkv(config, ours + "attention/qkv", [f"{theirs}{name}_lin" for name in "qkv"]),
         *heads_out(config, ours + "attention/out", theirs + "out_lin"),

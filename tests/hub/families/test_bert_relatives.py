@@ -75,10 +75,10 @@ def test_transformers_computes_the_same_from_it(name, tmp_path):
     )
     theirs = transformers.BertForPreTraining.from_pretrained(tmp_path).eval()
     tokens = np.arange(1, 21).reshape(2, 10)
-    batch = {"tokens": tokens, "segments": tokens % 2, "mask": np.ones_like(tokens)}
+    batch = {"input_ids": tokens, "token_type_ids": tokens % 2, "attention_mask": np.ones_like(tokens)}
     model = bert_jax.load(tmp_path, tokenizer=False)
     ours = model.module.apply({"params": model.params}, batch)
     with torch.no_grad():
-        answer = theirs(torch.from_numpy(tokens), token_type_ids=torch.from_numpy(batch["segments"]))
+        answer = theirs(torch.from_numpy(tokens), token_type_ids=torch.from_numpy(batch["token_type_ids"]))
     np.testing.assert_allclose(ours["nsp"], answer.seq_relationship_logits, atol=1e-5)
     np.testing.assert_allclose(ours["mlm"], answer.prediction_logits, atol=1e-5)

@@ -144,9 +144,10 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     model = bert_jax.load(tmp_path / "theirs", tokenizer=False)
     assert model.config.positions == "decoder"
     batch = batch_for_heads(("mlm",), config, model.config)
-    read = {name: batch[name] for name in ("tokens", "segments", "mask")}
+    read = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     target = (
-        np.random.RandomState(1).standard_normal((3, 19, 61)).astype(np.float32) * batch["mask"][..., None]
+        np.random.RandomState(1).standard_normal((3, 19, 61)).astype(np.float32)
+        * batch["attention_mask"][..., None]
     )
 
     def loss(params):
@@ -156,14 +157,14 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     (_, logits), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(model.params)
     table = torch.from_numpy(places).requires_grad_()
     expected = decoded_by_torch(theirs, table, batch)
-    assert_close(logits, expected, batch["mask"])
+    assert_close(logits, expected, batch["attention_mask"])
     (expected * torch.from_numpy(target)).sum().backward()
     ours = model.layout.published_tensors(gradients)
     of_places = ours.pop("deberta.embeddings.position_embeddings.weight")
     np.testing.assert_allclose(of_places, table.grad, atol=1e-4 * float(table.grad.abs().max()))
     assert_gradients_close(ours, theirs)
     unrolled = programs.head_logits(model.config, "mlm", 0)(model.rounded, read)
-    assert_close(unrolled, expected, batch["mask"])
+    assert_close(unrolled, expected, batch["attention_mask"])
 
     model.save(tmp_path / "ours")
     again = bert_jax.load(tmp_path / "ours", tokenizer=False)

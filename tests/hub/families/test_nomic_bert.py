@@ -104,7 +104,11 @@ def test_published_files_compute_what_transformers_computes_of_them(tmp_path):
     config = transformers.NomicBertConfig(**model.layout.published_config())
     theirs = transformers.NomicBertModel.from_pretrained(tmp_path / "old", config=config).eval()
     tokens = np.random.RandomState(0).randint(1, 64, (2, 9))
-    batch = {"tokens": tokens, "segments": np.zeros_like(tokens), "mask": np.ones_like(tokens)}
+    batch = {
+        "input_ids": tokens,
+        "token_type_ids": np.zeros_like(tokens),
+        "attention_mask": np.ones_like(tokens),
+    }
     with torch.no_grad():
         expected = theirs(torch.from_numpy(tokens)).last_hidden_state
     ours = model.module.apply({"params": model.params}, batch)["hidden"]

@@ -39,7 +39,11 @@ def write(path, layout):
 
 def outputs(layout, params):
     tokens = np.arange(2 * 5).reshape(2, 5)
-    batch = {"tokens": tokens, "segments": np.zeros_like(tokens), "mask": np.ones_like(tokens)}
+    batch = {
+        "input_ids": tokens,
+        "token_type_ids": np.zeros_like(tokens),
+        "attention_mask": np.ones_like(tokens),
+    }
     return jax.jit(layout.module.apply)({"params": params}, batch)
 
 

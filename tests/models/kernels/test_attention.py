@@ -22,19 +22,19 @@ RANDOM = np.random.RandomState(0)
 Q, KEY, V, TARGET = (jnp.asarray(RANDOM.standard_normal((3, L, H, K)), jnp.float32) for _ in range(4))
 QKV = jnp.stack([Q, KEY, V], axis=2).reshape(3, L, 3, H * K)
 MASK = jnp.asarray(np.arange(L) < np.array([L, 100, 0])[:, None], jnp.int32)  # full, short and dead rows
-PACKS = jnp.asarray(
+SEGMENT_IDS = jnp.asarray(
     np.repeat([[1, 1, 2, 3, 3, 3, 0, 0], [1, 2, 2, 0, 0, 0, 0, 0], [0] * 8], L // 8, axis=1), jnp.int32
 )
 
 
-def by_hand(q, k, v, mask, packs, window):
+def by_hand(q, k, v, attention_mask, segment_ids, window):
     """The definition, one query at a time."""
     out = np.zeros(q.shape)
     for b, i, h in np.ndindex(q.shape[0], q.shape[1], q.shape[2]):
         sees = [
             j for j in range(q.shape[1])
-            if mask[b, j]
-            and (packs is None or (packs[b, i] and packs[b, i] == packs[b, j]))
+            if attention_mask[b, j]
+            and (segment_ids is None or (segment_ids[b, i] and segment_ids[b, i] == segment_ids[b, j]))
             and (window is None or abs(i - j) <= window)
         ]  # fmt: skip
         if sees:
@@ -50,16 +50,18 @@ def by_hand(q, k, v, mask, packs, window):
 def test_xla_is_the_definition(packed, window):
     small = slice(0, 12)
     q, k, v = (np.asarray(x[:, small], np.float64) for x in (Q, KEY, V))
-    mask = np.array([[1] * 12, [1] * 5 + [0] * 7, [0] * 12])
-    packs = np.array([[1] * 4 + [2] * 6 + [0] * 2, [1] * 2 + [2] * 3 + [0] * 7, [0] * 12]) if packed else None
-    ours = attend(QKV[:, small], Context(mask, packs), heads=H, window=window, kernel="xla")
+    attention_mask = np.array([[1] * 12, [1] * 5 + [0] * 7, [0] * 12])
+    segment_ids = (
+        np.array([[1] * 4 + [2] * 6 + [0] * 2, [1] * 2 + [2] * 3 + [0] * 7, [0] * 12]) if packed else None
+    )
+    ours = attend(QKV[:, small], Context(attention_mask, segment_ids), heads=H, window=window, kernel="xla")
     ours = ours.reshape(q.shape)
-    np.testing.assert_allclose(ours, by_hand(q, k, v, mask, packs, window), atol=1e-5)
+    np.testing.assert_allclose(ours, by_hand(q, k, v, attention_mask, segment_ids, window), atol=1e-5)
 
 
 def test_mask_as_a_picture():
-    packs = jnp.array([[1, 1, 2, 2, 2, 0]])
-    grid = allowed(packs > 0, packs, 1)[0, 0].astype(int)
+    segment_ids = jnp.array([[1, 1, 2, 2, 2, 0]])
+    grid = allowed(segment_ids > 0, segment_ids, 1)[0, 0].astype(int)
     assert ["".join(map(str, row)) for row in np.asarray(grid)] == [
         "110000",
         "110000",
@@ -72,21 +74,21 @@ def test_mask_as_a_picture():
 
 CASES = {
     "padding": (None, None),
-    "packs": (PACKS, None),
+    "packed": (SEGMENT_IDS, None),
     "window": (None, 40),
-    "packs and window": (PACKS, 40),
+    "packed and window": (SEGMENT_IDS, 40),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "rate"),
-    long_except(product(CASES, (0.0, 0.3)), [("packs and window", 0.0), *product(CASES, [0.3])]),
+    long_except(product(CASES, (0.0, 0.3)), [("packed and window", 0.0), *product(CASES, [0.3])]),
 )
 def test_short_is_the_definition_forward_and_gradient(case, rate):
-    packs, window = CASES[case]
-    mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
-    context = Context(mask, packs)
+    segment_ids, window = CASES[case]
+    attention_mask = MASK if segment_ids is None else (segment_ids > 0).astype(jnp.int32)
+    context = Context(attention_mask, segment_ids)
     seeds = jax.random.bits(jax.random.key(0), (3, H), jnp.uint32)
     request = Request("tpu", L, H, K, "float32", window=window, dropout=rate)
 
@@ -95,7 +97,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
 
     def plain(qkv):
         q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
-        allow = allowed(mask, packs, window)
+        allow = allowed(attention_mask, segment_ids, window)
         scores = jnp.einsum("blhk,bmhk->bhlm", q * K**-0.5, k)
         weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
         survives = jax.vmap(jax.vmap(lambda seed: short_attention.keep_mask(L, seed[None, None], rate)))(
@@ -103,7 +105,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
         )
         weights = jnp.where(survives, weights / (1 - rate), 0)
         out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
-        return jnp.where(attention.segments_of(context)[..., None] > 0, out, 0)
+        return jnp.where(attention.masked_segment_ids(context)[..., None] > 0, out, 0)
 
     (result, backward), (expected, plain_backward) = (jax.vjp(jax.jit(run), QKV) for run in (ours, plain))
     np.testing.assert_allclose(result, expected, atol=1e-5)
@@ -123,15 +125,15 @@ def test_short_s_draws_are_fair_and_of_each_seed_its_own():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", long_except(CASES, ["padding", "packs and window"]))
+@pytest.mark.parametrize("case", long_except(CASES, ["padding", "packed and window"]))
 def test_splash_equals_xla_forward_and_gradient(case):
-    packs, window = CASES[case]
-    mask = MASK if packs is None else (packs > 0).astype(jnp.int32)
-    real, target = (mask > 0)[:, :, None], TARGET.reshape(3, L, H * K)
+    segment_ids, window = CASES[case]
+    attention_mask = MASK if segment_ids is None else (segment_ids > 0).astype(jnp.int32)
+    real, target = (attention_mask > 0)[:, :, None], TARGET.reshape(3, L, H * K)
     request = Request("tpu", L, H, K, "float32", window=window, dropout=0.0)
 
     def total(run, qkv):
-        out = run(qkv, Context(mask, packs), request, None)
+        out = run(qkv, Context(attention_mask, segment_ids), request, None)
         return (jnp.where(real, out, 0) * target).sum(), out
 
     splash = functools.partial(attention.splash, interpret=True)
@@ -151,7 +153,7 @@ def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
         lambda qkv: attend(qkv, Context(MASK), heads=H, kernel="xla")[2].sum()
     )(QKV)
     assert out == 0
-    assert (attend(QKV, Context(MASK, PACKS), heads=H, kernel="xla")[0, 192:] == 0).all()
+    assert (attend(QKV, Context(MASK, SEGMENT_IDS), heads=H, kernel="xla")[0, 192:] == 0).all()
     assert np.isfinite(gradient).all()
 
 
@@ -235,9 +237,9 @@ devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").
 mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 def shape(dtype, *dims):
     return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, ROWS))
-def loss(qkv, mask, packs):
+def loss(qkv, attention_mask, segment_ids):
     dropout = {"dropout": RATE, "dropout_key": jax.random.key(0)} if RATE else {}
-    out = attend(qkv, Context(mask, packs), heads=12, kernel=KERNEL, **dropout)
+    out = attend(qkv, Context(attention_mask, segment_ids), heads=12, kernel=KERNEL, **dropout)
     return out.astype("float32").sum()
 arguments = [shape("bfloat16", 4, 512, 3, 768)] + [shape("int32", 4, 512)] * 2
 with jax.set_mesh(mesh):

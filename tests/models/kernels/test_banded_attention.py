@@ -25,8 +25,8 @@ RANDOM = np.random.RandomState(0)
 QKV = jnp.asarray(RANDOM.standard_normal((3, L, 3, H * K)), jnp.float32)
 TARGET = jnp.asarray(RANDOM.standard_normal((3, L, H * K)), jnp.float32)
 MASK = (np.arange(L) < np.array([L, 130, 0])[:, None]).astype(np.int32)
-PACKS = np.repeat([[1, 1, 2, 3, 3, 3], [1, 2, 2, 0, 0, 0], [0] * 6], L // 6, axis=1)
-CONTEXTS = {"padding": Context(MASK), "packs": Context((PACKS > 0).astype(np.int32), PACKS)}
+SEGMENT_IDS = np.repeat([[1, 1, 2, 3, 3, 3], [1, 2, 2, 0, 0, 0], [0] * 6], L // 6, axis=1)
+CONTEXTS = {"padding": Context(MASK), "packed": Context((SEGMENT_IDS > 0).astype(np.int32), SEGMENT_IDS)}
 
 
 def by_kernel(kernel, context, window, qkv):
@@ -35,7 +35,7 @@ def by_kernel(kernel, context, window, qkv):
 
 
 def gradient(run, context, qkv=QKV, target=TARGET):
-    real = (context.mask > 0)[:, :, None]
+    real = (context.attention_mask > 0)[:, :, None]
 
     def total(qkv):
         out = run(qkv)
@@ -48,7 +48,7 @@ def gradient(run, context, qkv=QKV, target=TARGET):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "window"),
-    long_except(product(CONTEXTS, (5, 64, 150)), [("padding", 5), ("packs", 64), ("padding", 150)]),
+    long_except(product(CONTEXTS, (5, 64, 150)), [("padding", 5), ("packed", 64), ("padding", 150)]),
 )
 def test_bands_equal_all_scores_at_once(name, window):
     context = CONTEXTS[name]
@@ -66,7 +66,7 @@ def test_bands_equal_all_scores_at_once(name, window):
 )
 def test_a_sort_known_at_run_time_equals_one_known_before(near, window, monkeypatch):
     monkeypatch.setattr(banded_attention, "LEAST", 8)
-    context = CONTEXTS["packs"]
+    context = CONTEXTS["packed"]
     run = partial(attend_near_or_far, context=context, window=window, heads=H)
     expected = gradient(partial(run, near=near), context)
     traced = gradient(lambda qkv: run(qkv, near=jnp.asarray(near)), context)
@@ -86,8 +86,8 @@ def test_auto_takes_bands_where_rows_are_many_times_the_window():
 def temporaries(length: int, window: int | None) -> int:
     """Bytes of a layer's attention, forward and backward."""
 
-    def loss(qkv, mask):
-        return attend(qkv, Context(mask), heads=4, window=window).astype(jnp.float32).sum()
+    def loss(qkv, attention_mask):
+        return attend(qkv, Context(attention_mask), heads=4, window=window).astype(jnp.float32).sum()
 
     arguments = (
         jax.ShapeDtypeStruct((1, length, 3, 64), jnp.float32),
@@ -154,10 +154,10 @@ def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
     """The unrolled ones know their sort while tracing, and have no branches."""
     monkeypatch.setattr(banded_attention, "LEAST", 8)
     c = NEAR_AND_FAR.replace(remat=remat)
-    batch = {"tokens": RANDOM.randint(0, 50, (2, 70)), "segments": np.zeros((2, 70), int)}
-    batch["packs"] = np.array([[1] * 30 + [2] * 40, [1] * 50 + [0] * 20])
-    batch["mask"] = (batch["packs"] > 0).astype(int)
-    target = RANDOM.standard_normal((2, 70, 16)) * batch["mask"][..., None]
+    batch = {"input_ids": RANDOM.randint(0, 50, (2, 70)), "token_type_ids": np.zeros((2, 70), int)}
+    batch["segment_ids"] = np.array([[1] * 30 + [2] * 40, [1] * 50 + [0] * 20])
+    batch["attention_mask"] = (batch["segment_ids"] > 0).astype(int)
+    target = RANDOM.standard_normal((2, 70, 16)) * batch["attention_mask"][..., None]
     params = jax.jit(Encoder(c).init)(jax.random.key(0), dummy_batch())["params"]
     params = jax.tree.map(lambda x: 5 * x + 0.1, params)
 
@@ -168,7 +168,9 @@ def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
     grad = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
     (_, scanned), gradients = grad(params, False)
     (_, expected), of_unrolled = grad(unroll(params), True)
-    np.testing.assert_allclose(scanned[batch["mask"] > 0], expected[batch["mask"] > 0], atol=2e-5)
+    np.testing.assert_allclose(
+        scanned[batch["attention_mask"] > 0], expected[batch["attention_mask"] > 0], atol=2e-5
+    )
     assert_gradients_equal(gradients, stack(of_unrolled))
     assert (gradients["layers"]["attention_norm"]["scale"][0] == 0).all(), "nothing reads the first layer's"
     every_layer_far = Encoder(c.replace(near=NearConfig()))
@@ -187,8 +189,8 @@ mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto
 def shape(dtype, *dims):
     spec = ROWS if dims else PartitionSpec()
     return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, spec))
-def loss(qkv, mask, packs, near):
-    out = attend_near_or_far(qkv, Context(mask, packs), near > 0, 64, heads=12)
+def loss(qkv, attention_mask, segment_ids, near):
+    out = attend_near_or_far(qkv, Context(attention_mask, segment_ids), near > 0, 64, heads=12)
     return out.astype("float32").sum()
 arguments = [shape("bfloat16", 1, 8192, 3, 768), *[shape("int32", 1, 8192)] * 2, shape("int32")]
 with jax.set_mesh(mesh):

@@ -24,7 +24,7 @@ L, H, K = 11, 2, 3
 RANDOM = np.random.RandomState(0)
 QKV = RANDOM.standard_normal((3, L, 3, H * K)).astype(np.float32)
 MASK = np.array([[1] * L, [1] * 5 + [0] * 6, [0] * L])
-PACKS = np.array([[1] * 4 + [2] * 6 + [0], [1] * 2 + [2] * 3 + [0] * 6, [0] * L])
+SEGMENT_IDS = np.array([[1] * 4 + [2] * 6 + [0], [1] * 2 + [2] * 3 + [0] * 6, [0] * L])
 TARGET = RANDOM.standard_normal((3, L, H * K)).astype(np.float32)
 # The far distances share rows.
 CONFIG = RelativeConfig(("keys", "queries"), buckets=6, farthest=8)
@@ -39,13 +39,17 @@ def terms(names, tables=TABLES, bias=BIAS) -> Relative:
     return Relative(rows=jnp.asarray(ROWS), **{name: tables[name] for name in names})
 
 
-def by_hand(names, packs):
+def by_hand(names, segment_ids):
     """The definition, one query at a time."""
     q, k, v = (QKV[:, :, part].reshape(3, L, H, K).astype(float) for part in range(3))
     scale = (K * (1 + len(set(names) & {"keys", "queries"}))) ** -0.5
     out = np.zeros(q.shape)
     for b, i, h in np.ndindex(*q.shape[:3]):
-        sees = [j for j in range(L) if MASK[b, j] and (packs is None or 0 < packs[b, i] == packs[b, j])]
+        sees = [
+            j
+            for j in range(L)
+            if MASK[b, j] and (segment_ids is None or 0 < segment_ids[b, i] == segment_ids[b, j])
+        ]
         values = []
         for j in sees:
             row = ROWS[j - i + L - 1]
@@ -66,9 +70,9 @@ ALL = [("bias",), ("keys",), ("queries",), ("keys", "queries")]
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("names", ALL)
 def test_attention_adds_what_distances_say(names, packed):
-    packs = PACKS if packed else None
-    ours = attend(QKV, Context(MASK, packs, relative=terms(names)), heads=H, kernel="xla")
-    np.testing.assert_allclose(ours, by_hand(names, packs), atol=1e-5)
+    segment_ids = SEGMENT_IDS if packed else None
+    ours = attend(QKV, Context(MASK, segment_ids, relative=terms(names)), heads=H, kernel="xla")
+    np.testing.assert_allclose(ours, by_hand(names, segment_ids), atol=1e-5)
 
 
 def plain(states, table, rows, dtype):
@@ -102,8 +106,8 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
     L, H, K = 128, heads, 128 // heads
     random = np.random.RandomState(0)
     qkv = random.standard_normal((3, L, 3, H * K)).astype(np.float32)
-    mask = (np.arange(L) < np.array([L, 50, 0])[:, None]).astype(int)  # full, short and dead rows
-    packs = mask * (1 + (np.arange(L) > 30)) if packed else None
+    attention_mask = (np.arange(L) < np.array([L, 50, 0])[:, None]).astype(int)  # full, short and dead rows
+    segment_ids = attention_mask * (1 + (np.arange(L) > 30)) if packed else None
     rows = jnp.asarray(row_of_distances(RelativeConfig(("keys",), buckets=16, farthest=64), L))
     values = {name: random.standard_normal((32, H, K)).astype(np.float32) for name in ("keys", "queries")}
     values["bias"] = random.standard_normal((H, 2 * L - 1)).astype(np.float32)
@@ -112,7 +116,7 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
     request = Request("tpu", L, H, K, "float32", window, rate, relative=True)
 
     def context_of(values):
-        return Context(mask, packs, relative=Relative(rows=rows, **values))
+        return Context(attention_mask, segment_ids, relative=Relative(rows=rows, **values))
 
     def ours(qkv, values):
         return attention.short(qkv, context_of(values), request, seeds, interpret=True)
@@ -123,12 +127,12 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
         scale = attention.scale_of(K, context.relative)
         scores = jnp.einsum("blhk,bmhk->bhlm", q * scale, k)
         scores += relative.scores(context.relative, q * scale, k, scale, "float32")
-        allow = attention.allowed(mask, packs, window)
+        allow = attention.allowed(attention_mask, segment_ids, window)
         weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
         keep = jax.vmap(jax.vmap(lambda seed: short_attention.keep_mask(L, seed[None, None], rate)))
         weights = jnp.where(keep(seeds), weights / (1 - rate), 0) if rate else weights
         out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
-        return jnp.where(attention.segments_of(context)[..., None] > 0, out, 0)
+        return jnp.where(attention.masked_segment_ids(context)[..., None] > 0, out, 0)
 
     (result, backward), (expected, of_plain) = (jax.vjp(jax.jit(run), qkv, values) for run in (ours, plain))
     np.testing.assert_allclose(result, expected, atol=1e-5)
@@ -205,8 +209,8 @@ def shape(dtype, *dims, spec=ROWS):
     return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, spec))
 def whole(dtype, *dims):
     return shape(dtype, *dims, spec=PartitionSpec())
-def loss(qkv, terms, mask, packs, rows):
-    context = Context(mask, packs, relative=Relative(rows=rows, **terms) if terms else None)
+def loss(qkv, terms, attention_mask, segment_ids, rows):
+    context = Context(attention_mask, segment_ids, relative=Relative(rows=rows, **terms) if terms else None)
     out = attend(qkv, context, heads=H, kernel="short", dropout=0.1, dropout_key=jax.random.key(0))
     return out.astype("float32").sum()
 table = whole("bfloat16", 2 * 256, H, K)
