@@ -37,7 +37,7 @@ class TextWorkload:
             model.need(WholeTexts.heads, "bench predict")
         texts = sample_texts(self.source, self.count)
         encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
-        return model, texts, np.array([len(encoding.ids) for encoding in encodings])
+        return model, texts, np.array([len(encoding.input_ids) for encoding in encodings])
 
     def function(self, model) -> Callable[[Sequence[str]], object]:
         return model.embed if self.verb == "embed" else model.classify

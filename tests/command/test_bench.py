@@ -137,13 +137,13 @@ def test_made_up_rows_are_full_and_count_whole(examples):
     features = outline.phases[0].features
     batch = synthetic_batch(features, outline.task.layout.config.vocab_size)
     assert {name: (array.shape, array.dtype) for name, array in batch.items()} == features
-    assert batch["mask"].all() and (batch["target_weight"] == 1).all()
+    assert batch["attention_mask"].all() and (batch["target_weights"] == 1).all()
     assert all(len(set(row)) == len(row) and max(row) < 20 for row in batch["target_positions"].tolist())
     if examples == "full_sentences":
-        first = [batch["packs"][0].tolist().index(number) for number in (1, 2, 3)]
-        assert batch["cls_positions"][0].tolist() == first and batch["packs"].max() == 3
+        first = [batch["segment_ids"][0].tolist().index(number) for number in (1, 2, 3)]
+        assert batch["cls_positions"][0].tolist() == first and batch["segment_ids"].max() == 3
     else:
-        assert (batch["weight"] == 1).all()
+        assert (batch["label_weights"] == 1).all()
 
 
 @pytest.mark.slow

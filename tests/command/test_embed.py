@@ -240,7 +240,7 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
     lines(tmp_path / "lines.txt", texts)
     (tmp_path / "there/00001.npy").write_bytes(before["00001.npy"][:300])
     assert "there/00001.npy is damaged; delete it, and repeat the command" in embed(*given, code=1)
-    with pytest.raises(BertJaxError, match="00001.npy is damaged"):
+    with pytest.raises(BertJaxError, match="00001.npy"):
         bert_jax.open_vectors("there")
 
 

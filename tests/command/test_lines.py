@@ -49,7 +49,7 @@ def test_embed_without_output_prints_json(directory, tmp_path, capsys):
     [
         ("-", "out.txt", "should end in .npy"),
         ("empty.txt", "out.npy", "input is empty"),
-        ("none.txt", "out.npy", "no file at none.txt"),
+        ("none.txt", "out.npy", "none.txt"),
     ],
 )
 def test_what_embed_refuses(directory, tmp_path, capsys, monkeypatch, source, output, message):

@@ -75,7 +75,7 @@ def test_tags_of_words_and_spans_of_texts(headed_model, tmp_path):
     pairs = write_jsonl(tmp_path / "pairs.jsonl", [{"text": text, "pair": "no"} for text in SMALL_TEXTS])
     (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
     assert list(predictions(model, pairs)) == list(predictions(model, str(tmp_path / "in.txt")))
-    with pytest.raises(BertJaxError, match='reads one text per row; leave out --pair "pair"'):
+    with pytest.raises(BertJaxError, match='--pair.*"pair"'):
         list(predictions(model, pairs, Columns(pair="pair")))
     spans = [[(s["label"], s["text"], s["start"], s["end"]) for s in one["spans"]]
              for one in predictions(model, str(tmp_path / "in.txt"))]  # fmt: skip
@@ -101,7 +101,7 @@ def test_answers(headed_model, tmp_path, monkeypatch):
     found = predictions(model, data, options=Options(may_be_missing=True))
     assert [one["answer"] for one in found] == [one and one.text for one in missing]
     set_stdin(monkeypatch, "Who?\n")
-    with pytest.raises(BertJaxError, match='row 1: a question needs a passage; give both, as {"question": '):
+    with pytest.raises(BertJaxError, match='row 1.*"question"'):
         list(predictions(model, "-"))
 
 
@@ -129,9 +129,9 @@ def test_a_stream_is_read_no_further_than_needed(small_classifier, monkeypatch):
     ("content", "said"),
     [
         ('{"text": "the cat"}\n{"text": \n', "standard input row 2 is not JSON"),
-        ('{"text": "the cat"}\n{"txet": "a"}\n', 'row 2 has no column "text"; did you mean "txet"'),
+        ('{"text": "the cat"}\n{"txet": "a"}\n', 'did you mean "txet"'),
         ('{"text": "the cat"}\nthe cat\n', "standard input row 2 is not JSON"),
-        ("the cat\n \nthe mat\n", 'standard input row 2: column "text" is empty'),
+        ("the cat\n \nthe mat\n", 'row 2.*"text"'),
         (b"the cat\nthe \xff\n", "standard input line 2 is not UTF-8"),
         ("", "standard input is empty"),
     ],
@@ -147,10 +147,10 @@ def test_a_file_of_predictions_is_whole_or_not_there(headed_model, tmp_path, cap
     model = headed_model("classify", ("no", "yes"))
     rows = [{"text": text} for text in SMALL_TEXTS]
     bad = write_jsonl(tmp_path / "bad.jsonl", [*rows * 100, {"text": 3}])
-    with pytest.raises(BertJaxError, match='row 801: column "text" holds a number'):
+    with pytest.raises(BertJaxError, match='row 801.*"text"'):
         write(model, bad, str(tmp_path / "out.jsonl"))
     assert not (tmp_path / "out.jsonl").exists()
-    with pytest.raises(BertJaxError, match="out.parquet: predictions are written as .jsonl or .csv"):
+    with pytest.raises(BertJaxError, match="out.parquet"):
         write(model, bad, str(tmp_path / "out.parquet"))
     good = write_jsonl(tmp_path / "good.jsonl", rows)
     write(model, good, str(tmp_path / "out.jsonl"))
@@ -196,7 +196,7 @@ def test_a_table_of_predictions_keeps_the_columns_of_the_input(headed_model, tmp
         for row, p in zip(rows, predictions(bert_jax.load(path), str(tmp_path / "in.csv")), strict=True)
     ]  # fmt: skip
     assert rows_of(tmp_path / "out.csv") == expected
-    with pytest.raises(BertJaxError, match='out.csv row 2 has a column "predicted_label" already; rename it'):
+    with pytest.raises(BertJaxError, match='out.csv.*row 2.*"predicted_label"'):
         write(path, str(tmp_path / "out.csv"), str(tmp_path / "again.csv"))
     assert not (tmp_path / "again.csv").exists()
 
@@ -272,7 +272,7 @@ def test_lines_of_csv_are_read_as_they_were_written(tmp_path):
     assert rows_of(tmp_path / "a.csv") == rows
     odd = [{"a": None, "b": True, "c": [{"d": 1}], "e": 1.5}]
     assert list(csv_lines(odd)) == ['a,b,c,e\n,true,"[{""d"": 1}]",1.5']
-    with pytest.warns(match='column "b" is left out of the table, because the first row'):
+    with pytest.warns(match='"b"'):
         assert list(csv_lines([{"a": 1}, {"b": 2}, {"c": 3}])) == ["a\n1", '""', '""']
 
 
@@ -310,9 +310,7 @@ def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(small_class
     stdin_pipe.write("the cat\n \n")
     found = predictions(small_classifier, "-")
     assert "label" in next(found)
-    with pytest.raises(
-        BertJaxError, match='standard input row 2: column "text" is empty.*--skip-bad skips such'
-    ):
+    with pytest.raises(BertJaxError, match='row 2.*"text".*--skip-bad'):
         next(found)
 
 
@@ -328,9 +326,7 @@ def test_long_texts_of_a_pipe_are_told_of_once(small_classifier, stdin_pipe):
     for _ in range(3):
         stdin_pipe.write("the cat sat on the mat . " * 5 + "\n")
     stdin_pipe.close()
-    with pytest.warns(
-        match="longer than 16 tokens and were truncated, .*; --long windows reads all of them"
-    ) as told:
+    with pytest.warns(match="--long") as told:
         assert len(list(predictions(small_classifier, "-"))) == 3
     assert len(told) == 1
 

@@ -87,7 +87,7 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     other.mkdir()
     said = told(capsys, make_corpus(other, seed=6), workdir)
     assert f"{workdir} was started with other data: corpus 0 was" in said
-    assert "put them back, or name another --workdir" in said
+    assert "--workdir" in said
 
 
 @pytest.mark.slow

@@ -52,11 +52,11 @@ def test_the_longer_text_is_cut_first():
 
 
 def test_one_text_and_windows_are_refused():
-    with pytest.raises(BertJaxError, match=r'takes pairs of texts, but "w1 w2" is a single text'):
+    with pytest.raises(BertJaxError, match='"w1 w2"'):
         encode_apart(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
     with pytest.raises(BertJaxError, match='takes pairs of texts, but "" is a single text'):
         encode_apart(TOKENIZER, [""], 9)
-    with pytest.raises(BertJaxError, match=r"cannot read them in windows; .*--config.model.pairs=together"):
+    with pytest.raises(BertJaxError, match="--config.model.pairs=together"):
         Reading(32, "windows", apart=True)
 
 
@@ -155,7 +155,7 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
         assert methods(config, opened, 2 * PROBE_BELOW - 1) == ["probe"]
         assert methods(config, opened, 2 * PROBE_BELOW) == ["probe", "finetune"]
     unasked = head.startswith("compare") and "model.pairs" not in overrides
-    assert ("set --config.model.pairs=together" in capsys.readouterr().out) == unasked
+    assert ("--config.model.pairs=together" in capsys.readouterr().out) == unasked
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_a_model_of_pairs_is_trained_on_unless_its_head_cannot_be_used(
 
 def test_contrast_of_pairs_apart_is_refused():
     given = ["init=model", "data.train=t.csv", "method=contrast", "model.pairs=apart"]
-    with pytest.raises(BertJaxError, match="method=contrast encodes pairs together"):
+    with pytest.raises(BertJaxError, match="method=contrast"):
         load_task("configs/classify.py", given)
 
 

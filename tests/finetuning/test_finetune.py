@@ -589,7 +589,7 @@ def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):
 
     rows = [("w1 w2", "bad"), ("w3", "good"), ("w4 w5y7", "bad"), ("w6 w7", "good")]
     assert "bad: [CLS] w4 w5y7 [SEP]" in shown("classify", write_csv(tmp_path / "t.csv", rows * 2))
-    with pytest.raises(BertJaxError, match="--step must be from 0 to 2"):
+    with pytest.raises(BertJaxError, match="--step"):
         shown("classify", tmp_path / "t.csv", 3)
     (tmp_path / "t.conll").write_text("w1 O\nw5y7 B-PER\nw6 I-PER\n\nw9 O\n\n" * 4)
     assert "[CLS] w1 w5/B-PERy7 w6/I-PER [SEP]" in shown("tag", tmp_path / "t.conll")

@@ -233,9 +233,7 @@ def test_only_a_directory_of_ours_is_replaced(small, tmp_path, capsys):
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == whole
     (directory / "1_Pooling").mkdir()
     (directory / "1_Pooling" / "thesis.txt").write_text("years of work")
-    with pytest.raises(
-        BertJaxError, match=r"it holds files that this command does not write \(1_Pooling/thesis.txt\)"
-    ):
+    with pytest.raises(BertJaxError, match="1_Pooling/thesis.txt"):
         model.save(directory)
     assert (directory / "1_Pooling" / "thesis.txt").exists() and names(tmp_path) == ["model"]
     labelled = ["--data", small / "labelled.jsonl"]
@@ -291,7 +289,7 @@ def test_an_error_of_the_system_names_the_output_once(tmp_path):
         expected = f"{name}: No space left on device; make room there and repeat the command"
         with pytest.raises(BertJaxError, match=expected), write(tmp_path / name) as new:
             full(new)
-    with pytest.raises(BertJaxError, match="elsewhere.txt: No such file"), replacing(tmp_path / "out"):
+    with pytest.raises(BertJaxError, match="elsewhere.txt"), replacing(tmp_path / "out"):
         (tmp_path / "elsewhere.txt").read_text()
     with pytest.raises(BrokenPipeError), replacing(tmp_path / "out"):
         raise BrokenPipeError

@@ -124,12 +124,10 @@ def test_what_is_not_computed_is_refused_by_name(tmp_path):
     (tmp_path / "modules.json").write_text(
         json.dumps([*modules, more | {"type": "models.Dense", "path": "3"}])
     )
-    with pytest.raises(
-        BertJaxError, match="names '3' for its Dense, which is not a folder with a config.json"
-    ):
+    with pytest.raises(BertJaxError, match="'3'.*config.json"):
         bert_jax.load(tmp_path)
     (tmp_path / "modules.json").write_text("[{}]")
-    with pytest.raises(BertJaxError, match="0.type. is missing"):
+    with pytest.raises(BertJaxError, match="0.type"):
         bert_jax.load(tmp_path)
 
 

@@ -158,7 +158,7 @@ def test_a_zip_that_asks_for_a_later_version_of_the_format(directory):
     file.write_bytes(content)
     with pytest.raises(NotImplementedError, match="zip file version 9.9"):
         zipfile.ZipFile(file)
-    assert "pytorch_model.bin is damaged" in load_error(directory)
+    assert "pytorch_model.bin" in load_error(directory)
 
 
 @pytest.mark.parametrize("place", range(5))

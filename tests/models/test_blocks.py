@@ -148,9 +148,7 @@ def test_rates_by_layer_mean_nothing_where_layers_share_parameters():
 
 
 def test_a_block_is_known_by_its_file():
-    with pytest.raises(
-        BertJaxError, match='no block "alternating_window"; did you mean "alternating_windows"'
-    ):
+    with pytest.raises(BertJaxError, match='did you mean "alternating_windows"'):
         CONFIG.replace(block="alternating_window")
-    with pytest.raises(BertJaxError, match="layer_groups = 3 does not divide layers = 4; 2 does"):
+    with pytest.raises(BertJaxError, match="layer_groups = 3"):
         CONFIG.replace(layer_groups=3)

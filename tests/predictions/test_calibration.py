@@ -344,12 +344,10 @@ def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
 
 def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
     calibration.save(classifier, Calibration("classes", ("a", "b"), (3.0,)))
-    with pytest.warns(
-        UserWarning, match="calibration.json is for other labels than the model's and is ignored"
-    ):
+    with pytest.warns(UserWarning, match="calibration.json"):
         assert bert_jax.load(classifier).calibration == calibration.NONE
     (classifier / calibration.FILE).write_text("{")
-    with pytest.raises(BertJaxError, match="calibration.json is not valid JSON"):
+    with pytest.raises(BertJaxError, match="calibration.json"):
         bert_jax.load(classifier)
 
 

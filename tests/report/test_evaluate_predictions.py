@@ -232,14 +232,12 @@ def test_labels_are_matched_only_where_it_is_plain(theirs, ours, known, expected
 
 
 def test_a_cell_that_was_not_taken_apart_is_recognised():
-    with pytest.raises(BertJaxError, match="set --separator to what stands between"):
+    with pytest.raises(BertJaxError, match="--separator"):
         match(examples("book;film", "book"), ("book", "film"))
 
 
 def test_a_label_the_model_does_not_know_is_named_with_its_row():
-    with pytest.raises(
-        BertJaxError, match='dev.csv row 3: the model has no label "maybe"; its labels are no, yes; correct'
-    ):
+    with pytest.raises(BertJaxError, match='dev.csv.*row 3.*"maybe"'):
         match(examples("no", "maybe"), ("no", "yes"))
 
 

@@ -63,7 +63,7 @@ def test_documents_stay_whole_and_labels_are_spread():
     assert all(of[n] == of[n + 1] for n in range(0, 80, 2))
     assert np.bincount(of).tolist() == [16] * 5
     assert [sum(of[n] == fold for n in range(0, 80, 8)) for fold in range(5)] == [2] * 5
-    with pytest.raises(BertJaxError, match="40 documents are too few for data.folds=41"):
+    with pytest.raises(BertJaxError, match="data.folds=41"):
         folds(examples, 41)
     same = [Example("abc"[n % 3], "x", f"row {n}") for n in range(24)]
     found = r"3 different texts in 24 examples \(identical texts stay together\) are too few for data.folds=5"
@@ -360,11 +360,11 @@ def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
 
 
 def test_what_a_probe_cannot_learn_is_said(encoder_path, tmp_path):
-    with pytest.raises(BertJaxError, match="data.folds is 1; at least 2 are needed"):
+    with pytest.raises(BertJaxError, match="data.folds"):
         load_task("configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=1"])
-    with pytest.raises(BertJaxError, match="data.fold=5 is not among the data.folds=5 folds"):
+    with pytest.raises(BertJaxError, match="data.fold=5.*data.folds=5"):
         load_task(
             "configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=5", "data.fold=5"]
         )
-    with pytest.raises(BertJaxError, match="a probe cannot learn answers; leave --config.method=probe out"):
+    with pytest.raises(BertJaxError, match="--config.method=probe"):
         load_task("configs/answer.py", [f"init={encoder_path}", "data.train=x.jsonl", "method=probe"])

@@ -241,19 +241,17 @@ def test_scores_of_attention_have_a_weight(teacher):
 def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
     directory, corpus = teacher
     load(directory, head="tag", labels=["a", "b"]).save(tmp_path / "tagger")
-    with pytest.raises(BertJaxError, match='no head "mlm", from which objective=distilbert learns'):
+    with pytest.raises(BertJaxError, match='"mlm".*objective=distilbert'):
         opened((tmp_path / "tagger", corpus))
     with pytest.raises(BertJaxError, match="of 16 dimensions have no cosine with the teacher's 32"):
         opened(teacher, **{"model.hidden_size": 16})
-    with pytest.raises(BertJaxError, match="relation_heads=48 does not divide .* 24 and 32; 8 does"):
+    with pytest.raises(BertJaxError, match="relation_heads=48"):
         opened(teacher, "minilm", **{"model.hidden_size": 24, "loss.relation_heads": 48})
-    with pytest.raises(
-        BertJaxError, match="teacher 4; set --config.model.heads=4, or --config.loss.scores=0"
-    ):
+    with pytest.raises(BertJaxError, match="--config.model.heads=4.*--config.loss.scores=0"):
         opened(teacher, "tinybert", **{"model.heads": 2})
-    with pytest.raises(BertJaxError, match="has 4 layers; set --config.loss.teacher_layer=4 or lower"):
+    with pytest.raises(BertJaxError, match="--config.loss.teacher_layer=4"):
         opened(teacher, "minilm", **{"loss.teacher_layer": 9})
-    with pytest.raises(BertJaxError, match="is 6, but .* has 4 layers; set --config.model.layers=4 or"):
+    with pytest.raises(BertJaxError, match="--config.model.layers=4"):
         opened(teacher, init=directory, **{"model.layers": 6})
-    with pytest.raises(BertJaxError, match="data.lengths goes up to 48, but .* reads at most 40 tokens"):
+    with pytest.raises(BertJaxError, match="data.lengths"):
         opened(teacher, **{"data.lengths": 48})

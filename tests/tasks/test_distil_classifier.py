@@ -147,11 +147,11 @@ def test_what_a_distillation_cannot_use_is_refused(teacher_path, tmp_path):
         module, config = load_task("configs/distil.py:classifier", distil_settings(teacher, train, **changes))
         return module.open(config)
 
-    with pytest.raises(BertJaxError, match="has no labels; leave labels_weight out"):
+    with pytest.raises(BertJaxError, match="labels_weight"):
         opened(labels_weight=0.5)
-    with pytest.raises(BertJaxError, match="is 3, but .* has 2 layers; set --config.model.layers=2 or fewer"):
+    with pytest.raises(BertJaxError, match="--config.model.layers=2"):
         opened(**{"model.layers": 3})
     with pytest.raises(BertJaxError, match="config key teacher is missing"):
         opened(teacher="")
-    with pytest.raises(BertJaxError, match="distil_classifier has no folds and no choice of method"):
+    with pytest.raises(BertJaxError, match="distil_classifier"):
         opened(method="probe")

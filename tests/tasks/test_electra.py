@@ -27,7 +27,7 @@ from tests.support.pretraining_runs import (
     make_corpus,
     train_command,
 )
-from tests.support.processes import run_on_eight_devices, run_process
+from tests.support.processes import run_process
 from tests.support.project import ROOT
 from tests.support.seeded_arrays import seeded_batch
 
@@ -385,14 +385,3 @@ def test_recipes_have_the_published_sizes(size):
     run = (config.steps, config.data.batch_size, config.optimizer.learning_rate)
     assert (*sizes, task.generator.config.heads, *run) == PUBLISHED[size]
     assert task.weight == 50 and task.disentangled == size.startswith("deberta")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("family", ["electra", "deberta-v2"])
-def test_meshes_and_accumulation_give_the_same_losses(family):
-    one, *others = run_on_eight_devices("tests.tasks.electra_on_eight_devices", family).values()
-    losses = np.array(one["losses"])
-    assert len(losses) == 30 and (losses[:3].mean(0) - losses[-3:].mean(0) > 0.1).all(), "both must learn"
-    for other in others:
-        np.testing.assert_allclose(other["losses"], losses, rtol=1e-5)
-        np.testing.assert_allclose(other["heldout"], one["heldout"], rtol=1e-5)

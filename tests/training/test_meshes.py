@@ -1,12 +1,146 @@
 """The same training on any mesh: dropout on, threefry, float32, 50 steps."""
 
+import functools
+import json
+import sys
+import tempfile
+
+import jax
 import numpy as np
 import pytest
 
+from bert_jax.tasks.pretrain import Pretraining
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.feed import placed
+from bert_jax.training.sharded_gradient import ABORTING
+from bert_jax.training.sharding import make_mesh
+from bert_jax.training.state import abstract_state, constants_of, initial_state
+from bert_jax.training.step import make_evaluation, make_step
 from tests.support.processes import run_on_eight_devices
-from tests.training.on_eight_devices import EVALUATED, MESHES, MORE_MESHES
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
+
+STEPS = 50
+MESHES = {
+    "one device": (1, {}),
+    "data 8, 4 microbatches": (8, {"accumulate": 4, "shard_optimizer": True}),
+    "fsdp 8": (8, {"data": 1, "fsdp": 8}),
+    "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
+}
+EVALUATED = "one device", "data 8, 4 microbatches", "2 x 2 x 2"
+ROUNDED = {"data 8, gradients in bfloat16": (8, {"reduce": "bfloat16", "shard_optimizer": True})}
+MORE_MESHES = {
+    "one device, 4 microbatches": (1, {"accumulate": 4}),
+    "data 8": (8, {}),
+    "data 8, in parts": (8, {"shard_optimizer": True}),
+    "fsdp 8, 4 microbatches": (8, {"data": 1, "fsdp": 8, "accumulate": 4}),
+    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
+}
+if jax.__version_info__ < ABORTING:
+    MORE_MESHES |= {
+        "2 x 2 x 2, in parts": (8, {"fsdp": 2, "tensor": 2, "shard_optimizer": True}),
+        "2 x 2 x 2, 4 microbatches, in parts": (
+            8,
+            {"fsdp": 2, "tensor": 2, "accumulate": 4, "shard_optimizer": True},
+        ),
+    }
+else:
+    MORE_MESHES |= {"data 4, tensor 2, in parts": (8, {"tensor": 2, "shard_optimizer": True})}
+
+
+class Telling(Pretraining):
+    """Pre-training that also keeps what it says of each row."""
+
+    def predictions(self, outputs, batch):
+        return outputs["nsp"]
+
+
+def loss(measured) -> float:
+    return sum(float(loss.mean) for loss in measured["losses"].values())
+
+
+def begun(task, config, mesh):
+    """Made in its shards where they are of parameters; elsewhere from those of one device, which compiles faster."""
+    made_there = mesh.size == 1 or mesh.shape["fsdp"] == 8
+    return initial_state(task, config, mesh, None if made_there else params_of_one())
+
+
+@functools.cache
+def params_of_one():
+    task, config = tiny_pretraining(STEPS, layers=2)
+    return jax.device_get(initial_state(task, config, make_mesh(config.mesh, jax.devices()[:1])).params)
+
+
+@functools.cache
+def compiled(devices, changes):
+    task, config = tiny_pretraining(STEPS, layers=2, **dict(changes))
+    task = Telling(**vars(task))
+    mesh = make_mesh(config.mesh, jax.devices()[:devices])
+    return task, config, mesh, make_step(task, config, mesh), make_evaluation(task, config, mesh)
+
+
+def steps_on(devices, changes, state=None, first=0, stop=STEPS):
+    """Losses of the steps, and the state after them."""
+    task, config, mesh, step, _ = compiled(devices, tuple(changes.items()))
+    data = Batches()
+    state = state(task, config, mesh) if state else begun(task, config, mesh)
+    constants = constants_of(task, config, mesh)
+    losses = []
+    for batch in placed(data.batches(first, stop, 0, 1), mesh, data.batch):
+        state, measured = step(state, batch, constants)
+        losses.append(loss(measured))
+    assert np.isfinite(losses).all()
+    return losses, state
+
+
+def evaluated_on(devices, changes, state):
+    """The held-out sums, and what is predicted of each row."""
+    task, config, mesh, _, evaluation = compiled(devices, tuple(changes.items()))
+    data = Batches()
+    batch = next(placed(data.heldout(20, 0, 1), mesh, data.batch))
+    heldout, predicted = jax.device_get(evaluation(state.params, batch, constants_of(task, config, mesh)))
+    return {"heldout": [float(x) for x in jax.tree.leaves(heldout)], "predicted": predicted.tolist()}
+
+
+def across_counts():
+    """8 devices, then 4, then 8, through a checkpoint each time."""
+    losses = []
+    with tempfile.TemporaryDirectory() as directory:
+        first, restore = 0, None
+        for devices, stop, changes in (
+            (8, 20, MESHES["data 8, 4 microbatches"][1]),
+            (4, 35, {"fsdp": 2, "accumulate": 2}),
+            (8, STEPS, MESHES["fsdp 8"][1]),
+        ):
+            some, state = steps_on(devices, changes, restore, first, stop)
+            losses += some
+            _, config = tiny_pretraining()
+            checkpoints = Checkpoints(directory, config.checkpoints)
+            checkpoints.save(stop, state, {"step": stop})
+            checkpoints.wait()
+
+            def restore(task, config, mesh, checkpoints=checkpoints):
+                return checkpoints.restore(checkpoints.newest(), abstract_state(task, config, mesh))[0]
+
+            first = stop
+    return losses
+
+
+def main() -> None:
+    found = {}
+    meshes = MESHES | ROUNDED if sys.argv[1] == "some" else {"one device": MESHES["one device"]} | MORE_MESHES
+    for name, (devices, changes) in meshes.items():
+        losses, state = steps_on(devices, changes)
+        found[name] = {"losses": losses}
+        if name == "fsdp 8":
+            kernel = state.params["encoder"]["layers"]["feed_forward"]["in"]["kernel"]
+            found["share"] = kernel.addressable_shards[0].data.size / kernel.size
+        if name in EVALUATED:
+            found[name] |= evaluated_on(devices, changes, state)
+    if sys.argv[1] == "some":
+        found["8, 4, 8 devices"] = {"losses": across_counts()}
+    json.dump(found, sys.stdout)
 
 
 def assert_same(one, other):
@@ -17,7 +151,7 @@ def assert_same(one, other):
 
 @pytest.fixture(scope="module")
 def some():
-    return run_on_eight_devices("tests.training.on_eight_devices", "some")
+    return run_on_eight_devices(__name__, "some")
 
 
 @pytest.mark.parametrize("mesh", [name for name in MESHES if name != "one device"])
@@ -49,6 +183,10 @@ def test_a_run_goes_on_from_8_devices_on_4_and_on_8_again(some):
 
 @pytest.mark.long
 def test_more_meshes_give_the_same_losses():
-    found = run_on_eight_devices("tests.training.on_eight_devices", "more")
+    found = run_on_eight_devices(__name__, "more")
     for mesh in MORE_MESHES:
         assert_same(found["one device"], found[mesh])
+
+
+if __name__ == "__main__":
+    main()

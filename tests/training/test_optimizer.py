@@ -271,7 +271,7 @@ def test_what_a_task_freezes_keeps_its_value():
 
 
 def test_meshes_and_batches_that_do_not_divide_name_what_does():
-    with pytest.raises(BertJaxError, match="mesh.fsdp=3, mesh.tensor=1 does not divide 1 devices"):
+    with pytest.raises(BertJaxError, match="mesh.fsdp=3.*mesh.tensor=1"):
         make_mesh(MeshConfig(fsdp=3), jax.devices()[:1])
     mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
     with pytest.raises(

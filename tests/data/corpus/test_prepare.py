@@ -148,7 +148,7 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
     ):
         with pytest.raises(BertJaxError, match=complaint):
             list(Source([name]).documents())
-    with pytest.raises(BertJaxError, match='no column "body"'):
+    with pytest.raises(BertJaxError, match='"body"'):
         list(Source(["tfds:made_up/plain:train"], column="body").documents())
 
 
@@ -241,7 +241,7 @@ def test_missing_column_of_parquet_and_existing_output(vocabulary, tmp_path, cap
     flags = ["--input", write_parquet(tmp_path), "--tokenizer", vocabulary, "--output", tmp_path / "out"]
     assert [*Source([str(write_parquet(tmp_path))], column="TEXT").documents()] == [*TEXTS]
     assert run(*flags, "--column", "txt") == 1
-    assert 'no column "txt"; did you mean "text"?' in capsys.readouterr().err
+    assert 'did you mean "text"' in capsys.readouterr().err
     assert run(*flags) == 0
     assert run(*flags) == 1
     assert "exists already" in capsys.readouterr().err

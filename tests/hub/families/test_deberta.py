@@ -1,4 +1,4 @@
-"""DeBERTa-v2 and v3, beside those of `transformers`; the enhanced mask decoder, which it lacks, beside torch."""
+"""DeBERTa's enhanced mask decoder, which transformers lacks, beside torch; and the file of v3."""
 
 import json
 from functools import partial
@@ -9,13 +9,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import bert_jax
-from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.families import sized
 from bert_jax.inference import programs
 from bert_jax.report import model_info
-from tests.support.cases import long_except
-from tests.support.packing import assert_packed_equals_separate
-from tests.support.parity import FINE_TUNED_HEADS, assert_equals_transformers, batch_for_heads
+from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS
+from tests.support.parity import batch_for_heads
 from tests.support.transformers_models import (
     assert_close,
     assert_gradients_close,
@@ -26,56 +23,7 @@ from tests.support.transformers_models import (
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-V3 = {
-    "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40, "vocab_size": 61,
-    "max_position_embeddings": 40, "position_biased_input": False, "relative_attention": True, "position_buckets": 8,
-    "max_relative_positions": -1, "share_att_key": True, "norm_rel_ebd": "layer_norm", "pos_att_type": "p2c|c2p",
-    "type_vocab_size": 0,
-}  # fmt: skip
-XLARGE = V3 | {"conv_kernel_size": 3, "conv_act": "gelu", "legacy": False}
-# Projections of their own, every distance by itself and farther than any, segments, positions in the embeddings.
-UNSHARED = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 1, "intermediate_size": 20, "vocab_size": 47,
-    "max_position_embeddings": 30, "position_biased_input": True, "relative_attention": True,
-    "max_relative_positions": 12, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 3, "conv_kernel_size": 5,
-}  # fmt: skip
-V1 = {
-    "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "vocab_size": 61,
-    "max_position_embeddings": 40, "position_biased_input": False, "relative_attention": True,
-    "max_relative_positions": -1, "pos_att_type": "c2p|p2c", "type_vocab_size": 0,
-}  # fmt: skip
-# Rows longer than the farthest distance.
-V1_FAR = V1 | {
-    "max_relative_positions": 9,
-    "position_biased_input": True,
-    "type_vocab_size": 2,
-    "hidden_act": "relu",
-}
-LEGACY = {
-    "lm_predictions.lm_head.bias": "cls.predictions.bias",
-    "lm_predictions.lm_head.": "cls.predictions.transform.",
-}
-CONFIGS = {
-    "v3": ("DebertaV2", V3),
-    "convolution": ("DebertaV2", XLARGE),
-    "projections of their own": ("DebertaV2", UNSHARED),
-    "content to position alone": ("DebertaV2", UNSHARED | {"pos_att_type": "c2p", "hidden_act": "relu"}),
-    "position to content alone": ("DebertaV2", V3 | {"pos_att_type": "p2c"}),
-    "v1": ("Deberta", V1),
-    "v1, rows longer than the farthest distance": ("Deberta", V1_FAR),
-    "v1, position to content alone": ("Deberta", V1 | {"pos_att_type": "p2c"}),
-}
-SHOWN = ("convolution", "v1, rows longer than the farthest distance")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", long_except(CONFIGS, SHOWN))
-def test_equals_transformers(name, tmp_path):
-    prefix, config = CONFIGS[name]
-    old = LEGACY if config.get("legacy", True) else None
-    assert_equals_transformers(
-        prefix, {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED_HEADS}, config, tmp_path, old=old
-    )
+V3 = DEBERTA_V2_CONFIGS["v3"]
 
 
 def layer_of_v1(layer, hidden, mask, query_states, relative_pos, rel_embeddings):
@@ -133,8 +81,10 @@ def add_places(path, places):
     ("kind", "config"),
     [
         ("DebertaV2ForMaskedLM", V3 | {"legacy": False}),
-        pytest.param("DebertaV2ForMaskedLM", XLARGE, marks=pytest.mark.long),
-        pytest.param("DebertaForMaskedLM", V1 | {"legacy": False}, marks=pytest.mark.long),
+        pytest.param("DebertaV2ForMaskedLM", DEBERTA_V2_CONFIGS["convolution"], marks=pytest.mark.long),
+        pytest.param(
+            "DebertaForMaskedLM", DEBERTA_CONFIGS["plain"] | {"legacy": False}, marks=pytest.mark.long
+        ),
     ],
 )
 def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, config, tmp_path):
@@ -175,22 +125,6 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     assert bert_jax.load(tmp_path / "ours", head="tag", labels=["O"], tokenizer=False).config == model.config
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "config"),
-    [
-        ("DebertaV2ForMaskedLM", XLARGE),
-        pytest.param("DebertaV2ForMaskedLM", UNSHARED, marks=pytest.mark.long),
-        pytest.param("DebertaForMaskedLM", V1, marks=pytest.mark.long),
-    ],
-)
-def test_packed_texts_equal_separate_ones(kind, config, tmp_path):
-    save_transformers_model(kind, tmp_path, **config)
-    if not config["position_biased_input"]:
-        add_places(tmp_path, np.random.RandomState(0).standard_normal((40, 24)).astype(np.float32))
-    assert_packed_equals_separate(bert_jax.load(tmp_path, tokenizer=False).layout)
-
-
 def saved(path, **changes):
     transformers.DebertaV2ForMaskedLM(transformers.DebertaV2Config(**V3 | changes)).save_pretrained(path)
 
@@ -221,41 +155,3 @@ def test_a_published_file_opens_and_says_what_it_leaves_aside(tmp_path):
         del halves[name]
     save_file(halves, tmp_path / "model.safetensors")
     assert bert_jax.load(tmp_path, tokenizer=False).layout.heads == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"relative_attention": False}, "relative_attention = False contradicts pos_att_type"),
-        ({"relative_attention": None}, "relative_attention = None contradicts pos_att_type"),
-        ({"pos_att_type": None}, "relative_attention = True contradicts pos_att_type"),
-        ({"pos_att_type": "p2p"}, 'pos_att_type has "p2p"; did you mean "p2c"'),
-        ({"position_buckets": 7}, "buckets must be an even number of at least 4, not 7"),
-        ({"position_buckets": -8}, "position_buckets = -8 is not a size"),
-        ({"position_buckets": 400}, "farthest must be a whole number of at least 202, not 40"),
-        ({"position_buckets": 16}, r"rel_embeddings.weight is \[16, 24\] where the config asks for \[32, 24\]"),
-        ({"conv_kernel_size": 2}, "convolution.width must be an odd number or 0, not 2"),
-        ({"conv_groups": 3}, "conv_groups = 3 is not supported, only 1"),
-        ({"conv_kernel_size": 3}, "missing: deberta.encoder.conv.conv.weight"),
-        ({"embedding_size": 12}, "embedding_size = 12 is not supported, only hidden_size = 24"),
-        ({"attention_head_size": 64}, "attention_head_size = 64 is not supported"),
-        ({"pooler_dropout": 0.3}, "pooler_dropout = 0.3 is not supported, only 0"),
-        ({"share_att_key": False}, "missing: deberta.encoder.layer.0.attention.self.pos_key_proj.weight"),
-        ({"model_type": "deberta"}, "position_buckets = 8 is not supported, only -1"),
-    ],
-)  # fmt: skip
-def test_hostile_configs_are_refused_in_one_line(changes, message, tmp_path):
-    saved(tmp_path)
-    edit_config(tmp_path, **changes)
-    with pytest.raises(BertJaxError, match=message) as error:
-        bert_jax.load(tmp_path, tokenizer=False)
-    assert "\n" not in str(error.value)
-
-
-def test_published_sizes():
-    family, config = sized("deberta-v3-xsmall")
-    assert family == "deberta-v2" and (config.layers, config.hidden_size, config.heads) == (12, 384, 6)
-    assert config.positions == "decoder" and config.relative.span == 256 and config.norm_epsilon == 1e-7
-    assert not sized("deberta-base")[1].relative.key_bias and sized("deberta-base")[1].relative.span == 512
-    assert sized("deberta-v2-xlarge")[1].convolution.width == 3

@@ -22,10 +22,9 @@ from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import fresh_params
 from bert_jax.training.task import Task
 from tests.support.cases import long_except
-from tests.support.family_sizes import FAMILY_SIZES
+from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import ENTRIES
-from tests.support.released_models import family_layout
 from tests.support.tables import write_csv
 from tests.support.texts import random_texts
 from tests.support.vocabularies import write_bytepair
@@ -75,7 +74,7 @@ def directory(tmp_path_factory):
     def written(name: str, head: str):
         root = tmp_path_factory.mktemp(name)
         tokenizer = made_up_tokenizer(name, root / "tokenizer")
-        published = FAMILY_SIZES[name] | {"vocab_size": tokenizer.size}
+        published = FAMILY_CONFIGS[name] | {"vocab_size": tokenizer.size}
         layout = family_layout(name, published, (head,), ("bad", "good") if head == "classify" else ())
         if layout.config.block == "disentangled":  # with the table that only the mask decoder reads
             layout = replace(layout, config=layout.config.replace(positions="decoder"))
@@ -98,7 +97,7 @@ def short(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", long_except(FAMILY_SIZES, SHOWN))
+@pytest.mark.parametrize("name", long_except(FAMILY_CONFIGS, SHOWN))
 def test_words_vectors_and_files(name, directory, tmp_path, capsys):
     model = directory(name, "mlm")
     opened = bert_jax.load(model)
@@ -111,7 +110,7 @@ def test_words_vectors_and_files(name, directory, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", long_except(FAMILY_SIZES, ("deberta-v2",)))
+@pytest.mark.parametrize("name", long_except(FAMILY_CONFIGS, ("deberta-v2",)))
 def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     model = directory(name, "classify")
     torch = pytest.importorskip("torch")

@@ -1,4 +1,4 @@
-"""Support tickets of six classes in varied wording, made up: `python tests/tickets.py 430 train.csv`."""
+"""Support tickets of six classes in varied wording, made up: `python -m tests.bench.tickets 430 train.csv`."""
 
 import csv
 import random

@@ -1,6 +1,6 @@
 """A model whose last layers have initial values again, to see how much a training teaches it.
 
-python tests/fresh_layers.py MODEL OUTPUT 2
+python -m tests.bench.fresh_layers MODEL OUTPUT 2
 """
 
 import sys

@@ -1,9 +1,11 @@
-"""Run by test_electra.py in a process with eight CPU devices: what training gives, as JSON."""
+"""A generator and a discriminator learn the same on every mesh and in any number of microbatches."""
 
 import json
 import sys
 
 import jax
+import numpy as np
+import pytest
 
 from bert_jax.hub.layout import Layout
 from bert_jax.tasks.electra import GeneratorConfig, ReplacedTokens
@@ -11,9 +13,11 @@ from bert_jax.training.feed import placed
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import constants_of, initial_state
 from bert_jax.training.step import make_evaluation, make_step
-from tests.support.family_sizes import FAMILY_SIZES
-from tests.support.released_models import family_layout
+from tests.support.families import FAMILY_CONFIGS, family_layout
+from tests.support.processes import run_on_eight_devices
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
+
+pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 STEPS = 30
 MESHES = {
@@ -33,7 +37,7 @@ FAMILIES = {
 def measured_on(name: str, devices: int, changes: dict) -> dict:
     pretraining, config = tiny_pretraining(STEPS, **changes)
     head, sizes = FAMILIES[name]
-    layout = family_layout(name, FAMILY_SIZES[name] | {"vocab_size": config.model.vocab_size}, (head,))
+    layout = family_layout(name, FAMILY_CONFIGS[name] | {"vocab_size": config.model.vocab_size}, (head,))
     assert layout.config.dropout > 0
     generator = Layout(sizes.of(layout.config), layout.family, ("mlm",), pooler=False)
     task = ReplacedTokens(layout, pretraining.data, generator=generator, disentangled=name == "deberta-v2")
@@ -50,6 +54,17 @@ def measured_on(name: str, devices: int, changes: dict) -> dict:
 
 def main() -> None:
     json.dump({mesh: measured_on(sys.argv[1], *how) for mesh, how in MESHES.items()}, sys.stdout)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["electra", "deberta-v2"])
+def test_meshes_and_accumulation_give_the_same_losses(family):
+    one, *others = run_on_eight_devices(__name__, family).values()
+    losses = np.array(one["losses"])
+    assert len(losses) == 30 and (losses[:3].mean(0) - losses[-3:].mean(0) > 0.1).all(), "both must learn"
+    for other in others:
+        np.testing.assert_allclose(other["losses"], losses, rtol=1e-5)
+        np.testing.assert_allclose(other["heldout"], one["heldout"], rtol=1e-5)
 
 
 if __name__ == "__main__":

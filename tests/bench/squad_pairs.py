@@ -1,6 +1,6 @@
 """SQuAD's questions and their paragraphs as pairs to train on, and those of other articles to judge by.
 
-    python tests/squad_pairs.py dev-v1.1.json train.jsonl test.jsonl [PAIRS] [FOLDER]
+    python -m tests.bench.squad_pairs dev-v1.1.json train.jsonl test.jsonl [PAIRS] [FOLDER]
 
 The last ten articles are kept apart. PAIRS draws so many of the others; FOLDER gets the test in BEIR's layout.
 """
