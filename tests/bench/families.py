@@ -30,7 +30,7 @@ from tests.bench.torch_training import Updates, quiet_transformers
 from tests.bench.turns import OURS, Limits, interleaved, running_processes
 
 LABELS = ("bad", "good")
-RUN = RunConfig(optimizer=OptimizerConfig(warmup=1))
+RUN = RunConfig(optimizer=OptimizerConfig(warmup_steps=1))
 FIGURES = {"states": ("hidden states", 32), "step": ("a fine-tuning step", 8)}  # name -> what it is, rows
 LENGTH = 128  # tokens of a row
 OUR_NAME, THEIR_NAME = f"{OURS} float32", "transformers"
