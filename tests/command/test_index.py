@@ -92,12 +92,12 @@ def test_the_index_that_pandas_writes_is_no_title(tmp_path):
             '{"id": 1, "text": "a"}\n{"id": 1, "text": "b"}\n',
             'row 2.*"1".*a.jsonl.*row 1',
         ),
-        ("a.jsonl", '{"id": 1}\n', "row 1: which column holds the text. its columns: id; name it"),
+        ("a.jsonl", '{"id": 1}\n', "row 1.*columns: id"),
         ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', 'row 2.*"text"'),
-        ("a.jsonl", "{", "row 1 is not JSON"),
-        ("a.parquet", "PAR1", "cannot be read as parquet"),
+        ("a.jsonl", "{", "row 1.*JSON"),
+        ("a.parquet", "PAR1", "parquet"),
         ("a.txt.gz", "text", "a.txt"),
-        ("a.exe", "", "is of an unknown kind; known: .txt"),
+        ("a.exe", "", "unknown.*.txt"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(name, content, message, tmp_path, capsys):
@@ -226,7 +226,7 @@ def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run
     assert "docs/prices.csv" in said
     assert "1 document in 1 passage in index" in said
     for given in (["docs/prices.csv"], ["docs/*.csv", "docs/prices.csv"]):
-        with pytest.raises(BertJaxError, match="which column holds the text. its columns: item"):
+        with pytest.raises(BertJaxError, match="columns: item"):
             documents(*given)
     said = run("index", "docs", "--text", "item", "--output", "items")[1]
     assert "docs/rows.csv" in said and "1 document in" in said
@@ -243,10 +243,7 @@ def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, 
     assert "1 document of the index is not among these files: a.txt; --remove-missing" in run(*again)[1]
     assert "not among" not in run("index", "d.txt", "--output", "index")[1], "it adds to the folder"
     said = run(*again)[1]
-    assert (
-        "2 documents of the index are not among these files; name its other sources too" in said
-        and "d.txt)" in said
-    )
+    assert "2 documents" in said and "d.txt)" in said
     said = run(*again, "--remove-missing", code=1)[1]
     assert f"--remove-missing would also remove the documents of {tmp_path}/d.txt; name all sources" in said
     (tmp_path / "docs/b.txt").unlink()
@@ -254,7 +251,7 @@ def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, 
     assert "2 documents in 2 passages" in said and "2 removed" in said and "not among" not in said
     assert run("info", "index", "--ids")[0].splitlines() == ["c.txt", "d.txt"]
     shown = run("info", "index")[0]
-    assert "2 in 2 passages of up to 256 tokens" in shown and "keywords" in shown and "c.txt, d.txt" in shown
+    assert "256" in shown and "keywords" in shown and "c.txt, d.txt" in shown
     assert json.loads(run("info", "index", "--json")[0])["sources"] == [
         f"{tmp_path}/docs",
         f"{tmp_path}/d.txt",
@@ -291,7 +288,7 @@ def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model,
     pairs = [{"query": q, "documents": ["the cat " * 200, "a mat"]} for q in ("cat", "mat")]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs))
     said = run("rerank", "--model", "judge", "--input", "pairs.jsonl", "--output", "out.jsonl")[1]
-    assert "2 of 4 pairs of a query and a document are longer than" in said and said.count("truncated") == 1
+    assert "2 of 4" in said and said.count("truncated") == 1
     assert "windows" not in said
     refused = f"{model} is not a cross-encoder; `bert-jax train --config rerank` makes one"
     assert refused in run("search", "index", "cat", "--rerank", model, code=1)[1]
@@ -399,7 +396,7 @@ def test_an_index_knows_its_model(run, model, tmp_path):
         == run("search", "index", "cat", "--model", model)[0]
     )
     said = run("index", "rows.jsonl", "--output", "moved/index", "--model", "moved", code=1)[1]
-    assert "moved/index is in the model's directory" in said
+    assert "moved/index" in said
     assert (
         "both find candidates"
         in run("index", "--output", "index", "--compact", "--approximate", "ivf", code=1)[1]

@@ -128,12 +128,12 @@ def test_a_stream_is_read_no_further_than_needed(small_classifier, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"text": "the cat"}\n{"text": \n', "standard input row 2 is not JSON"),
+        ('{"text": "the cat"}\n{"text": \n', "row 2.*JSON"),
         ('{"text": "the cat"}\n{"txet": "a"}\n', 'did you mean "txet"'),
-        ('{"text": "the cat"}\nthe cat\n', "standard input row 2 is not JSON"),
+        ('{"text": "the cat"}\nthe cat\n', "row 2.*JSON"),
         ("the cat\n \nthe mat\n", 'row 2.*"text"'),
-        (b"the cat\nthe \xff\n", "standard input line 2 is not UTF-8"),
-        ("", "standard input is empty"),
+        (b"the cat\nthe \xff\n", "line 2.*UTF-8"),
+        ("", "empty"),
     ],
 )
 def test_bad_lines_are_named(small_classifier, monkeypatch, content, said):
@@ -204,7 +204,7 @@ def test_a_table_of_predictions_keeps_the_columns_of_the_input(headed_model, tmp
 def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(small_classifier, tmp_path):
     rows = [{"id": i, "text": text if i % 3 else " "} for i, text in enumerate(SMALL_TEXTS)]
     data, columns = write_jsonl(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
-    with pytest.warns(match="skipped 3 of 8 rows, the first: .* row 1: "):
+    with pytest.warns(match="3 of 8.* row 1"):
         found = list(predictions(small_classifier, data, columns, in_table=True))
     assert [{name: row[name] for name in ("id", "text")} for row in found] == [
         rows[i] for i in (1, 2, 4, 5, 7)
@@ -224,11 +224,11 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(headed_model, tmp_path, cap
         assert cli.main([command[0], "--model", model, command[1], data]) == 1
         assert "row 25" in (told := capsys.readouterr().err) and "--skip-bad" in told
         assert cli.main([command[0], "--model", model, command[1], data, "--skip-bad"]) == 0
-        assert "skipped 1 of 25 rows" in capsys.readouterr().err
+        assert "1 of 25" in capsys.readouterr().err
     run = SimpleNamespace(
         predicts=KINDS["classes"], data=ExamplesConfig(train=data, columns=Columns(skip_bad=True), folds=0)
     )
-    with pytest.warns(match="skipped 1 of 25 rows"):
+    with pytest.warns(match="1 of 25"):
         parts = split_parts(run)
     assert len(parts.train) + len(parts.heldout) == 24
     run.data = replace(run.data, columns=Columns())
@@ -281,7 +281,7 @@ def test_lines_of_csv_are_read_as_they_were_written(tmp_path):
 
 def test_a_line_of_a_pipe_is_answered_before_the_next_comes(small_classifier, stdin_pipe):
     found = predictions(small_classifier, "-", Columns(skip_bad=True))
-    with pytest.warns(match="skipped 3 of 6 rows"):
+    with pytest.warns(match="3 of 6"):
         for text in SMALL_TEXTS[:3]:
             # Neither blank lines nor bad rows hold an answer up.
             stdin_pipe.write(json.dumps({"text": text}) + '\n\n{"text": ""}\n')
@@ -317,7 +317,7 @@ def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(small_class
 def test_long_texts_of_a_file_are_all_counted(small_classifier, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_jax.inference.batching.TOKENS", {"cpu": 4})  # several chunks
     (tmp_path / "texts.txt").write_text(("the cat sat on the mat . " * 5 + "\n") * 9)
-    with pytest.warns(match="9 of 9 texts .*are longer than 16 tokens") as told:
+    with pytest.warns(match="9 of 9.*16 tokens") as told:
         assert len(list(predictions(small_classifier, str(tmp_path / "texts.txt")))) == 9
     assert len(told) == 1
 

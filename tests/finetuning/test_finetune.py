@@ -349,7 +349,7 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path, encoder_path):
 def test_patience_waits_for_the_metric_of_the_task(given):
     _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv", "patience=3", *given])
     assert config.resolved(16, "accuracy", 768).checkpoints.best_metric == "accuracy"
-    with pytest.raises(BertJaxError, match="patience needs a validation metric that chooses the model"):
+    with pytest.raises(BertJaxError, match="patience"):
         config.resolved(16, "", 768)
 
 

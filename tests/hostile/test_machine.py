@@ -54,9 +54,7 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
 
 def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10_000)
-    with pytest.raises(
-        BertJaxError, match="needs at least .* GB of memory, but this machine has 0.0 GB free"
-    ):
+    with pytest.raises(BertJaxError, match="0.0 GB"):
         load(small / "masked")
 
 
@@ -91,7 +89,7 @@ def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch
     task, config = tiny_pretraining(steps=2)
     free = int(0.4 * step_of(task, config, Batches(256)).bytes)
     monkeypatch.setattr(memory, "free_bytes", lambda device: free)
-    with pytest.raises(BertJaxError, match="a step of 256 rows of 20 tokens needs about ") as refused:
+    with pytest.raises(BertJaxError, match="256 rows of 20") as refused:
         train(task, Batches(256), config, tmp_path / "full")
     assert not (tmp_path / "full" / "checkpoints").exists()
     count = int(re.search(r"set --config.mesh.gradient_accumulation_steps=(\d+), or", str(refused.value))[1])

@@ -59,7 +59,7 @@ def test_classes_without_a_name(tmp_path):
     name = written(tmp_path / "a.parquet", ROWS, info({"names": ["no", "yes"]}))
     assert [row["label"] for _, row in tables.read_rows(name)] == ["yes", None]
     name = written(tmp_path / "b.parquet", [{"text": "a", "label": 7}], info({"names": ["no", "yes"]}))
-    with pytest.raises(BertJaxError, match="row 1 has class 7, but the file's metadata names 2"):
+    with pytest.raises(BertJaxError, match="row 1.*7.*2"):
         list(tables.read_rows(name))
     # Of a column that holds the names already.
     name = written(tmp_path / "c.parquet", [{"text": "a", "label": "no"}], info({"names": ["no", "yes"]}))

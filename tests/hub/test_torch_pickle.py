@@ -116,7 +116,7 @@ def test_a_flipped_bit_of_a_tensor_is_refused(directory):
         start = content.index(archive.read(largest), largest.header_offset)
     content[start + 7] ^= 1
     file.write_bytes(content)
-    assert "is damaged (its checksum differs)" in load_error(directory)
+    assert "checksum" in load_error(directory)
 
 
 def rewrite(file, compression=zipfile.ZIP_STORED, **contents):
@@ -137,7 +137,7 @@ def test_numbers_of_another_byte_order_are_refused(directory):
 def test_a_compressed_archive_is_refused(directory):
     turn_into_bin(directory)
     rewrite(directory / "pytorch_model.bin", zipfile.ZIP_DEFLATED)
-    assert "is compressed, which torch never does" in load_error(directory)
+    assert "compressed" in load_error(directory)
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_a_stream_whose_storages_have_no_names(tmp_path):
     parts = (torch_pickle.STREAM_MAGIC, torch_pickle.STREAM_VERSION, {"little_endian": True}, {})
     head = b"".join(pickle.dumps(part, 2) for part in parts)
     (tmp_path / "deep.bin").write_bytes(head + b"\x80\x02])" + b"\x85" * 1_000_000 + b"a.")
-    with pytest.raises(torch_pickle.BertJaxError, match="storages are not named"):
+    with pytest.raises(torch_pickle.BertJaxError, match="storages"):
         torch_pickle.tensors(tmp_path / "deep.bin")
 
 
@@ -156,7 +156,7 @@ def test_a_zip_that_asks_for_a_later_version_of_the_format(directory):
     content = bytearray(file.read_bytes())
     content[content.index(b"PK\1\2") + 6] = 99  # of the first entry in the central directory
     file.write_bytes(content)
-    with pytest.raises(NotImplementedError, match="zip file version 9.9"):
+    with pytest.raises(NotImplementedError, match="9.9"):
         zipfile.ZipFile(file)
     assert "pytorch_model.bin" in load_error(directory)
 
@@ -175,7 +175,7 @@ def test_a_view_of_one_number_with_an_absurd_stride(directory):
     file = directory / "pytorch_model.bin"
     lie = torch_pickle.Strided(torch_pickle.Storage("0", np.dtype(np.float32), 1), 0, (1,), (1 << 70,))
     record = torch_pickle.Record("0", np.zeros(4, np.uint8))
-    with pytest.raises(torch_pickle.BertJaxError, match="is damaged"):
+    with pytest.raises(torch_pickle.BertJaxError, match="damaged"):
         torch_pickle.guarded(file, lambda: torch_pickle.view(lie, record))
 
 

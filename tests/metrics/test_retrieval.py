@@ -79,7 +79,7 @@ def test_the_nearest_are_those_of_brute_force(count, width, monkeypatch):
 
 
 def test_rankings_that_cannot_be_judged_are_refused():
-    with pytest.raises(BertJaxError, match="1 rankings for 2 queries"):
+    with pytest.raises(BertJaxError, match="1 rankings"):
         retrieval.ranking([["a"]], [{"a": 1}, {"b": 1}])
-    with pytest.raises(BertJaxError, match="no query has a relevant document"):
+    with pytest.raises(BertJaxError, match="relevant"):
         retrieval.ranking([["a"]], [{"a": 0}])

@@ -143,7 +143,7 @@ def test_every_layer_draws_its_own_dropout(groups, monkeypatch):
 def test_rates_by_layer_mean_nothing_where_layers_share_parameters():
     for settings in ({"layer_decay": 0.9}, {"frozen_layers": 1}):
         check_depths(OptimizerConfig(**settings), CONFIG)
-        with pytest.raises(BertJaxError, match="4 layers share 2 groups of parameters"):
+        with pytest.raises(BertJaxError, match="2 groups"):
             check_depths(OptimizerConfig(**settings), CONFIG.replace(layer_groups=2))
 
 

@@ -146,7 +146,7 @@ def test_every_fold_is_judged_by_what_the_others_fitted():
 
     found = cross_fitting.cross_fitted([fit], judge, names)
     assert fitted_to[int(found.missing)] == set(range(100)) and found.examples == 100
-    with pytest.raises(BertJaxError, match="all 5 calibration examples belong to one document"):
+    with pytest.raises(BertJaxError, match="one document"):
         cross_fitting.folds(["d"] * 5)
 
 
@@ -256,9 +256,7 @@ def test_spans_of_a_text_that_are_wrong_together_count_as_fewer():
 
 def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
     found = fitted(*texts_of(400, heat=4))
-    with pytest.raises(
-        BertJaxError, match="0.9 cannot be promised from 400 calibration examples; at most"
-    ) as refusal:
+    with pytest.raises(BertJaxError, match="0.9.*400") as refusal:
         found.floor(0.9)
     best = float(re.search(r"; at most ([\d.]+) can: ask for that", str(refusal.value))[1])
     assert 0.5 < best < 0.9 and 0 < found.floor(best) < 1 and len(str(refusal.value)) < 400
@@ -266,14 +264,12 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
         with pytest.raises(BertJaxError, match="cannot be promised"):
             found.floor(precision)
     right = Calibration("classes", ("a", "b"), (1.0,), levels=(Level(0.9, 298, 298),), examples=298)
-    with pytest.raises(
-        BertJaxError, match=r"\(298 predictions; at least 299 are needed\); at most 0.989 can"
-    ):
+    with pytest.raises(BertJaxError, match="298.*299.*0.989"):
         right.floor(0.99)
     assert replace(right, levels=(Level(0.9, 299, 299),)).floor(0.99) == 0.9
-    with pytest.raises(BertJaxError, match="nor can a lower one: calibrate with more examples"):
+    with pytest.raises(BertJaxError, match="more examples"):
         replace(right, levels=()).floor(0.9)
-    with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
+    with pytest.raises(BertJaxError, match="not calibrated"):
         Calibration().floor(0.9)
 
 

@@ -344,7 +344,7 @@ def test_two_models_are_compared_example_by_example(two, tmp_path):
     assert f", only A on {len(found['worse'])}; on {len(found['otherwise'])} both are wrong" in lines
     assert lines.count("only A is right: ") == len(found["worse"])
     write_model(tmp_path / "c", heads=("classify",), labels=("no", "yes", "maybe"))
-    with pytest.raises(BertJaxError, match=r"compare models that have the same labels"):
+    with pytest.raises(BertJaxError, match="same labels"):
         compare(a, tmp_path / "c", data)
 
 

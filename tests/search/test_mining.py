@@ -196,7 +196,7 @@ def test_each_text_is_embedded_once_wherever_it_stands(encoder_path, tmp_path, c
     for damaged in (b"damaged", parts[0].read_bytes()[:-1]):
         parts[0].write_bytes(damaged)
         assert main([*command, "--data", data, "--output", str(tmp_path / "d.jsonl")]) == 1
-        assert "is damaged; delete it, and run the same command again" in capsys.readouterr().err
+        assert "damaged" in capsys.readouterr().err
 
 
 def test_several_commands_fill_one_folder(tmp_path, monkeypatch):

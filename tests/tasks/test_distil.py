@@ -243,7 +243,7 @@ def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
     load(directory, head="tag", labels=["a", "b"]).save(tmp_path / "tagger")
     with pytest.raises(BertJaxError, match='"mlm".*objective=distilbert'):
         opened((tmp_path / "tagger", corpus))
-    with pytest.raises(BertJaxError, match="of 16 dimensions have no cosine with the teacher's 32"):
+    with pytest.raises(BertJaxError, match="16.*32"):
         opened(teacher, **{"model.hidden_size": 16})
     with pytest.raises(BertJaxError, match="relation_heads=48"):
         opened(teacher, "minilm", **{"model.hidden_size": 24, "loss.relation_heads": 48})

@@ -325,7 +325,7 @@ def test_the_columns_are_taken_in_their_order(tmp_path):
     ("first", "message"),
     [
         ({"negatives": None}, 'row 1.*"negatives"'),
-        ({"negatives": []}, "row 2 has 3 texts and .* row 1 has 2"),
+        ({"negatives": []}, "row 2.*3.*row 1"),
         ({}, 'row 1.*"negatives"'),
     ],
 )

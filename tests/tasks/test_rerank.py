@@ -55,14 +55,14 @@ def test_the_documents_of_a_query_come_together(rows, found, tmp_path):
     [
         ([{"query": "q", "document": "a", "label": 1}, {"query": "q", "document": "a", "label": 0}],
          'row 2.*"a".*row 1'),
-        ([{"query": "q", "document": "a", "label": -1}], "the label is -1; use 0 for not relevant and above"),
-        ([{"query": "q", "label": 1}], "a query and documents for it are needed"),
-        ([{"query": "q", "documents": ["a", "b"], "labels": [1]}], "2 documents and 1 scores"),
+        ([{"query": "q", "document": "a", "label": -1}], "-1"),
+        ([{"query": "q", "label": 1}], "query"),
+        ([{"query": "q", "documents": ["a", "b"], "labels": [1]}], "2 documents"),
         ([{"query": "q", "document": "a", "label": 0}], "t.jsonl"),
         ([{"query": "q", "document": "a", "label": "yes"}], "'yes'"),
         ([TAUGHT, TAUGHT | {"query": "r", "negatives": [], "scores": [7.3]}],
          'row 2.*"negatives"'),
-        ([TUPLE | {"negative_1": "a"}], "the positive is also one of the negatives"),
+        ([TUPLE | {"negative_1": "a"}], "positive"),
         ([TUPLE | {"negative_1": " "}], '"negative_1"'),
     ],
 )  # fmt: skip
@@ -82,8 +82,8 @@ def open_task(model, train, *overrides):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["loss.name=margin_mse"], "learns from a teacher's scores, but .* row 1 has none"),
-        (["loss.name=binary"], "learns from labels from 0 to 1, but the data have 2"),
+        (["loss.name=margin_mse"], "teacher.*row 1"),
+        (["loss.name=binary"], "labels.*2"),
         (["loss.name=list-net"], "list-net.*list_net"),
         (["data.max_length=5000"], "--config.data.max_length=64"),
     ],
@@ -106,7 +106,7 @@ def test_documents_that_no_teacher_scored_are_for_a_loss_of_labels(encoder_path,
 
 def test_bad_rows_are_skipped_where_that_is_asked(tmp_path):
     rows = [{"query": "q", "document": "a", "label": grade} for grade in (1, -1)]
-    with pytest.warns(UserWarning, match="skipped 1 of 2 rows.*the label is -1; use 0"):
+    with pytest.warns(UserWarning, match="1 of 2.*-1"):
         (kept,) = read_candidates(write_jsonl(tmp_path / "t.jsonl", rows), CandidateColumns(skip_bad=True))
     assert kept.grades == (1,)
 

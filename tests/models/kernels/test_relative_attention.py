@@ -254,11 +254,11 @@ def test_kernels_without_relative_terms_say_so():
     ("fields", "message"),
     [
         ({"terms": ("c2p",)}, "relative.terms"),
-        ({"terms": ("bias",), "farthest": 128}, "buckets must be an even number of at least 4, not 0"),
-        ({"terms": ("keys",), "buckets": 7, "farthest": 128}, "buckets must be an even number of at least 4, not 7"),
-        ({"terms": ("keys",), "buckets": -4, "farthest": 128}, "buckets must be an even number"),
-        ({"terms": ("keys",), "buckets": 256, "farthest": 100}, "farthest must be a whole number of at least 130"),
-        ({"terms": ("keys",), "farthest": -1}, "farthest must be a whole number of at least 2, not -1"),
+        ({"terms": ("bias",), "farthest": 128}, "buckets.*not 0"),
+        ({"terms": ("keys",), "buckets": 7, "farthest": 128}, "buckets.*not 7"),
+        ({"terms": ("keys",), "buckets": -4, "farthest": 128}, "buckets"),
+        ({"terms": ("keys",), "buckets": 256, "farthest": 100}, "farthest.*130"),
+        ({"terms": ("keys",), "farthest": -1}, "farthest.*-1"),
     ],
 )  # fmt: skip
 def test_absurd_distances_are_refused(fields, message):
