@@ -30,16 +30,11 @@ NAME, VALUE = 18, 13  # widths of the columns of names and of values, in charact
         help="config file, or the name of an installed one (default: list the installed ones); "
         "--config.KEY=VALUE changes a key",
     ),
-    flag("--reference", action="store_true", help="print the reference of all tasks, configs/README.md"),
     JSON,
     OVERRIDES,
 )
 def config(args):
-    if args.reference:
-        from bert_jax.command import config_reference
-
-        print(config_reference.written(), end="")
-    elif args.spec is None:
+    if args.spec is None:
         print(describe_recipes(args.json))
     else:
         print(describe(args.spec, args.overrides, args.json))

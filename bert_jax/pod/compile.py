@@ -1,7 +1,7 @@
 """Compile the steps of a config for a slice without having one, in a process of its own, and print facts as JSON.
 
-`python -m bert_jax.pod.compile JSON` takes an object of `config`, `overrides`, `topology` and `longest`, which asks for
-the longest rows only. The lines that the task prints while it reads its data come before the result.
+`python -m bert_jax.pod.compile JSON` takes an object of `config`, `overrides` and `topology`. The lines that the task
+prints while it reads its data come before the result.
 """
 
 import dataclasses
@@ -37,12 +37,9 @@ def outline_for(config: RunConfig, where: Slice) -> tuple[Outline, Mesh]:
         return tasks.outline_of(config), mesh
 
 
-def compiled_for(config: RunConfig, where: Slice, longest: bool) -> dict:
+def compiled_for(config: RunConfig, where: Slice) -> dict:
     outline, mesh = outline_for(config, where)
     lines = preflight_checks.check_outline(config, outline, where)
-    phases = outline.phases
-    if longest:
-        phases = (max(phases, key=lambda phase: phase.length),)
     return {
         "batch_size": outline.batch,
         "rows": outline.rows,
@@ -50,7 +47,7 @@ def compiled_for(config: RunConfig, where: Slice, longest: bool) -> dict:
         "remat": outline.task.layout.config.remat,
         "checkpoints": dataclasses.asdict(outline.config.checkpoints),
         "checks": lines,
-        "phases": [compiled_phase(outline, phase, mesh, where) for phase in phases],
+        "phases": [compiled_phase(outline, phase, mesh, where) for phase in outline.phases],
     }
 
 
@@ -119,7 +116,7 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     try:
         _, config = tasks.load(request["config"], request["overrides"])
-        result = compiled_for(config, slice_of(request["topology"]), request["longest"])
+        result = compiled_for(config, slice_of(request["topology"]))
     except BertJaxError as error:
         result = {"error": str(error)}
     print(to_json(result))

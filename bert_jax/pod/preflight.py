@@ -34,7 +34,6 @@ def preflight(
     overrides: Sequence[str],
     topology: str,
     price: float | None = None,
-    workdir: str | None = None,
     as_json: bool = False,
 ) -> str:
     """Return facts about the run; raise if it would fail."""
@@ -45,13 +44,13 @@ def preflight(
         if not phase["fits"]:
             raise BertJaxError(advice(facts, phase, config, where))
     facts |= total(facts, where, price)
-    facts["checks"] += preflight_checks.check_machine(config, facts, where, workdir)
+    facts["checks"] += preflight_checks.describe_machine(config, facts, where)
     return to_json(facts) if as_json else describe(facts, where)
 
 
-def compiled(spec: str, overrides: Sequence[str], where: Slice, longest: bool = False) -> dict:
+def compiled(spec: str, overrides: Sequence[str], where: Slice) -> dict:
     """Return the result of pod/compile.py, run in its own process: libtpu does not mix with a running JAX program."""
-    request = {"config": spec, "overrides": list(overrides), "topology": str(where), "longest": longest}
+    request = {"config": spec, "overrides": list(overrides), "topology": str(where)}
     command = [sys.executable, "-m", "bert_jax.pod.compile", json.dumps(request)]
     ran = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True)
     if ran.returncode:

@@ -4,9 +4,7 @@ A check raises if the run would fail, and returns a line of facts otherwise.
 """
 
 import dataclasses
-import shutil
 import time
-from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
@@ -91,11 +89,11 @@ def describe_corpus(corpus: Corpus) -> str:
     )
 
 
-def check_machine(config: RunConfig, compiled: dict, where: Slice, workdir: str | None) -> list[str]:
+def describe_machine(config: RunConfig, compiled: dict, where: Slice) -> list[str]:
     """Return lines about the space for checkpoints, and about the speed at which this machine makes batches."""
     phases, data = compiled["phases"], corpora_of(config)
     checkpoints = dataclasses.replace(config.checkpoints, **compiled["checkpoints"])
-    lines = [check_space(checkpoints, compiled["steps"], phases[0]["state"], workdir)]
+    lines = [describe_checkpoints(checkpoints, compiled["steps"], phases[0]["state"])]
     if data and data.corpora:
         lines += [
             check_input(data, config.seed, phase, where) for phase in phases if "rows_per_second" in phase
@@ -103,25 +101,13 @@ def check_machine(config: RunConfig, compiled: dict, where: Slice, workdir: str 
     return lines
 
 
-def check_space(config: CheckpointConfig, steps: int, state: int, workdir: str | None) -> str:
-    """Check that the checkpoints fit in the run directory; each has `state` bytes."""
+def describe_checkpoints(config: CheckpointConfig, steps: int, state: int) -> str:
+    """Say how much space the checkpoints take; each has `state` bytes."""
     kept = config.keep + (steps // config.keep_every if config.keep_every else 0) + bool(config.best_metric)
     needed = (kept + 1) * state  # the oldest is deleted after the next is written
-    line = (
+    return (
         f"checkpoints: {state / 1e9:.1f} GB each, {needed / 1e9:,.0f} GB for {kept} and the one being written"
     )
-    if workdir is None:
-        return line
-    if "://" in workdir:
-        return f"{line}; the free space of {workdir} is unknown"
-    path = Path(workdir).absolute()
-    free = shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists())).free
-    if free < needed:
-        raise BertJaxError(
-            f"{needed / 1e9:,.1f} GB of checkpoints do not fit in {workdir}, where {free / 1e9:,.1f} GB are free; "
-            "free some space, or keep fewer: --config.checkpoints.keep, --config.checkpoints.keep_every"
-        )
-    return f"{line}, {free / 1e9:,.0f} GB free in {workdir}"
 
 
 def check_input(data: DataConfig, seed: int, phase: dict, where: Slice) -> str:

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from bert_jax.command import config_reference
 from bert_jax.command.main import main, parser_of
 from bert_jax.core.config import apply_override, kinds_of
 from bert_jax.core.config_files import find, own_files
@@ -13,6 +12,7 @@ from bert_jax.core.config_keys import keys_of
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.synonyms import MEANINGS, hint_for, proposals
 from bert_jax.tasks import TASKS
+from tests.support import config_reference
 from tests.support.project import ROOT
 
 NAMES = {task: list(kinds_of(TASKS[task].Config)) for task in TASKS.names()}
@@ -53,7 +53,7 @@ def test_every_key_has_a_meaning(task):
 def test_the_reference_is_current():
     shown = (ROOT / "configs/README.md").read_text(encoding="utf-8")
     assert shown == config_reference.written(), (
-        "`bert-jax config --reference > configs/README.md` writes it anew"
+        "`python -m tests.support.config_reference > configs/README.md` writes it anew"
     )
 
 

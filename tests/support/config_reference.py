@@ -1,4 +1,7 @@
-"""Generate configs/README.md: all recipes and all keys of all tasks, from the config files and the dataclasses."""
+"""Generate configs/README.md: all recipes and all keys of all tasks, from the config files and the dataclasses.
+
+python -m tests.support.config_reference > configs/README.md
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -25,8 +28,7 @@ bert-jax train --config classify --workdir runs/tickets --config.init=path/to/be
 `--config configs/classify.py` name the same file; name a file of your own by its path. An unknown key is an error that
 suggests the right key, also for the names of other libraries (`lr`, `num_epochs`, `max_seq_length`).
 
-`bert-jax config --reference` writes this page, from the config files and the classes that read them. The guides in
-`configs/guides/` explain the tasks.
+The guides in `configs/guides/` explain the tasks.
 """
 KEYS = """\
 ## Keys
@@ -104,3 +106,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in (heads, ["---"] * len(heads), *rows):
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
     yield ""
+
+
+if __name__ == "__main__":
+    print(written(), end="")
