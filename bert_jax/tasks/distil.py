@@ -306,7 +306,7 @@ class LikeTinyBert(LayerDistilling):
         }
         if weight:
             pairs = allowed(attention_mask, batch.get("segment_ids"), None)[:, 0]
-            pairs &= attention_mask[:, :, None] > 0
+            pairs = pairs & (attention_mask[:, :, None] > 0)
             of_pairs = [
                 [scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]] for layers in (ours, theirs)
             ]
