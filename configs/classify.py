@@ -19,12 +19,12 @@ number --config.kind=number.
 
 from ml_collections import ConfigDict
 
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.examples import glue
 
 
 def names() -> dict[str, str]:
-    return {name: f"GLUE's {task.folder}, scored by {task.metric}" for name, task in glue.TASKS.items()}
+    return {name: f"GLUE's {task.folder}, scored by {task.metric}" for name, task in glue.GLUE_TASKS.items()}
 
 
 def get_config(name: str = "") -> ConfigDict:
@@ -33,9 +33,9 @@ def get_config(name: str = "") -> ConfigDict:
     # Defaults, in finetune_config.py: three epochs in batches of 32 and at least 60 steps, at a learning rate
     # of 3e-5 for base, the middle of the published grid.
     if name:
-        if name not in glue.TASKS:
-            raise BertJaxError(f'configs/classify.py has no "{name}"; {nearest(name, glue.TASKS)}')
-        task = glue.TASKS[name]
+        if name not in glue.GLUE_TASKS:
+            raise BertJaxError(f'configs/classify.py has no "{name}"; {suggest_name(name, glue.GLUE_TASKS)}')
+        task = glue.GLUE_TASKS[name]
         config.kind = task.kind
         config.data = ConfigDict(
             {"train": f"tfds:glue/{name}:train", "heldout": f"tfds:glue/{name}:{task.validation}"}

@@ -28,12 +28,12 @@ layers of 192 learn embeddings and hidden states of short rows.
 
 from ml_collections import ConfigDict
 
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 
 
 def get_config(name: str = "classifier") -> ConfigDict:
     if name not in RECIPES:
-        raise BertJaxError(f'configs/distil.py has no "{name}"; {nearest(name, RECIPES)}')
+        raise BertJaxError(f'configs/distil.py has no "{name}"; {suggest_name(name, RECIPES)}')
     config = ConfigDict()
     RECIPES[name](config)
     return config

@@ -18,8 +18,8 @@ of a published DeBERTa-v3.
 
 from ml_collections import ConfigDict
 
-from bert_jax.core.errors import BertJaxError, nearest
-from bert_jax.hub.families import sized
+from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.hub.families import resolve_size
 
 SIZES = {
     **{name: f"electra-{name}" for name in ("small", "base", "large")},
@@ -31,8 +31,8 @@ SIZES = {
 def get_config(names: str = "small") -> ConfigDict:
     size, *recipes = names.split(",")
     if size not in SIZES:
-        raise BertJaxError(f'configs/electra.py has no size "{size}"; {nearest(size, SIZES)}')
-    family, model = sized(SIZES[size])
+        raise BertJaxError(f'configs/electra.py has no size "{size}"; {suggest_name(size, SIZES)}')
+    family, model = resolve_size(SIZES[size])
     config = ConfigDict()
     config.task = "electra"
     config.seed = 0
@@ -49,7 +49,9 @@ def get_config(names: str = "small") -> ConfigDict:
         deberta_v3(config)
     for recipe in recipes:
         if recipe not in RECIPES:
-            raise BertJaxError(f'configs/electra.py has no recipe "{recipe}"; {nearest(recipe, RECIPES)}')
+            raise BertJaxError(
+                f'configs/electra.py has no recipe "{recipe}"; {suggest_name(recipe, RECIPES)}'
+            )
         RECIPES[recipe](config)
     return config
 
@@ -58,7 +60,7 @@ def names() -> dict[str, str]:
     """Return the names that may follow the colon, each with a description."""
     sizes = {}
     for name, of_family in SIZES.items():
-        _, model = sized(of_family)
+        _, model = resolve_size(of_family)
         sizes[name] = f"discriminator with {model.layers} layers of {model.hidden_size}"
     return sizes | {f"SIZE,{name}": (recipe.__doc__ or "").rstrip(".") for name, recipe in RECIPES.items()}
 

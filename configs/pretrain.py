@@ -18,14 +18,14 @@ has one. To train with replaced tokens, use configs/electra.py. `modernbert-base
 
 from ml_collections import ConfigDict
 
-from bert_jax.core.errors import BertJaxError, nearest
-from bert_jax.hub.families import sized, sizes_of_families
-from bert_jax.models.config import SIZES
+from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.hub.families import resolve_size, sizes_of_families
+from bert_jax.models.config import BERT_SIZES
 
 
 def get_config(names: str = "base") -> ConfigDict:
     size, *recipes = names.split(",")
-    family, model = sized(size)
+    family, model = resolve_size(size)
     config = ConfigDict()
     config.task = "pretrain"
     config.seed = 0
@@ -51,13 +51,15 @@ def get_config(names: str = "base") -> ConfigDict:
         OF_FAMILY[family](config)
     for recipe in recipes:
         if recipe not in RECIPES:
-            raise BertJaxError(f'configs/pretrain.py has no recipe "{recipe}"; {nearest(recipe, RECIPES)}')
+            raise BertJaxError(
+                f'configs/pretrain.py has no recipe "{recipe}"; {suggest_name(recipe, RECIPES)}'
+            )
         RECIPES[recipe](config)
     return config
 
 
 def names() -> dict[str, str]:
-    models = {size: sized(size)[1] for size in (*SIZES, *sizes_of_families())}
+    models = {size: resolve_size(size)[1] for size in (*BERT_SIZES, *sizes_of_families())}
     sizes = {size: f"{model.layers} layers of {model.hidden_size}" for size, model in models.items()}
     return sizes | {f"SIZE,{name}": (recipe.__doc__ or "").rstrip(".") for name, recipe in RECIPES.items()}
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from statistics import mean, stdev
 
-from bert_jax.report.plots import ACCENT, INK, PALE, drawn
-from bert_jax.training.log import read
+from bert_jax.report.plots import ACCENT, INK, PALE, save_plot
+from bert_jax.training.log import read_metrics
 
 MASKED = {"mlm_loss": "loss", "mlm_accuracy": "top 1", "mlm_top5_accuracy": "top 5"}
 MODELS = {
@@ -85,12 +85,12 @@ def draw(masked: dict[str, list[float]], scores: dict[str, list[float]], path: P
         axes.margins(y=0.12)
         axes.legend(frameon=False, fontsize=9, loc="upper left")
 
-    drawn(path, (8, 3.2), panel)
+    save_plot(path, (8, 3.2), panel)
 
 
 def heldout(run: Path) -> dict:
     """Return the last metrics of the validation set."""
-    return [line for line in read(run / "metrics.jsonl") if line["kind"] == "heldout"][-1]
+    return [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "heldout"][-1]
 
 
 if __name__ == "__main__":

@@ -7,15 +7,15 @@ from bert_jax import tasks
 from bert_jax.bench.timing import Figures, Machine, Measured, Turn, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.chunks import cores
-from bert_jax.pod.preflight_checks import corpora_of, rows_per_second
+from bert_jax.pod.preflight_checks import corpus_config, rows_per_second
 
 FAR = 1_000_000  # a step that needs all earlier ones if batches cannot be computed directly
 
 
 def measure_input(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
     """Measure each length of the rows."""
-    _, config = tasks.load(spec, overrides)
-    data = corpora_of(config)
+    _, config = tasks.load_config(spec, overrides)
+    data = corpus_config(config)
     if data is None or not data.corpora:
         raise BertJaxError(
             f"{spec} names no corpus to read; give a pre-training config and --config.data.corpora=DIR"

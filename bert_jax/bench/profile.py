@@ -20,7 +20,7 @@ from bert_jax.bench.speeds import Speeds, measured_speeds
 from bert_jax.bench.timing import Machine, describe_load, timed_rounds
 from bert_jax.bench.trace import Call, Operation, live_programs, traced
 from bert_jax.core.files import to_json
-from bert_jax.report.plots import ACCENT, INK, PALE, above, drawn
+from bert_jax.report.plots import ACCENT, INK, PALE, put_legend_above, save_plot
 
 CALLS = 5  # traced calls
 COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer"
@@ -180,7 +180,7 @@ def draw(result: Profile, path: Path) -> None:
                           xytext=(6, 0), textcoords="offset points", va="center", fontsize=7)  # fmt: skip
         axes.set_xlabel(f"{unit} of {scale * result.seconds:.4g}: {result.title}", fontsize=8)
         axes.margins(x=0.1)
-        above(axes, 4)
+        put_legend_above(axes, 4)
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn(path, (9, 0.32 * len(times) + 1.2), bars)
+    save_plot(path, (9, 0.32 * len(times) + 1.2), bars)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bert_jax.pod.hlo import Computation, Instruction, Program, Reader, computations_of
+from bert_jax.pod.hlo import Computation, CostReader, HloProgram, Instruction, parse_computations
 
 COSTLY = {"exponential", "exponential-minus-one", "erf", "tanh", "log", "log-plus-one", "rsqrt", "sqrt", "divide",
           "power", "logistic", "cosine", "sine"}  # fmt: skip
@@ -82,8 +82,8 @@ class ProgramPart:
 
 def read_parts(text: str) -> dict[str, ProgramPart]:
     """Return the operations of `compiled.as_text()` by name."""
-    computations, entry = computations_of(text)
-    reader, trains = Reader(computations, Program()), BACKWARD in text
+    computations, entry = parse_computations(text)
+    reader, trains = CostReader(computations, HloProgram()), BACKWARD in text
     reader.walk(entry, 1)
     trips = {operation.name: operation.trips for operation in reader.program.operations}
     inner = {called for c in computations.values() for i in c.values() for called in fused_computations(i)}

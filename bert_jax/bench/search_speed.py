@@ -25,11 +25,11 @@ def measure_search(directory: str, source: str | None, as_json: bool = False) ->
             f"{directory} holds no documents; `bert-jax index DOCS --output {directory}` adds some"
         )
     queries = sample_queries(index, source)
-    ways = [[name] for name in index.legs] + [index.legs] * (len(index.legs) > 1)
+    ways = [[name] for name in index.retrievers] + [index.retrievers] * (len(index.retrievers) > 1)
     figures, turns = dict[str, Figures](), [opened]
     for way in ways:
         figures[" + ".join(way)], taken = search_figures(
-            lambda some, way=way: index.search(some, legs=way), queries
+            lambda some, way=way: index.search(some, retrievers=way), queries
         )
         turns += taken
     title = (

@@ -13,10 +13,10 @@ from bert_jax.bench.profile import name_operations, profile
 from bert_jax.bench.speeds import matmul_flops_per_second
 from bert_jax.bench.timing import Figures, Machine, Measured, Turn, timed, timed_rounds
 from bert_jax.core.errors import BertJaxError
-from bert_jax.training.chips import peak_of
-from bert_jax.training.outline import Outline, Phase
+from bert_jax.training.chips import peak_flops
+from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 from bert_jax.training.task import Features
 
@@ -42,12 +42,12 @@ def synthetic_batch(features: Features, vocab_size: int) -> dict[str, np.ndarray
 class Step:
     """A step of a config, compiled ahead of its first call."""
 
-    def __init__(self, outline: Outline, phase: Phase):
+    def __init__(self, outline: Outline, phase: OutlinePhase):
         task, config, mesh = outline.task, outline.config, make_mesh(outline.config.mesh)
         self.outline, self.phase = outline, phase
         self.batch = synthetic_batch(phase.features, task.layout.config.vocab_size)
         self.state = initial_state(task, config, mesh)
-        self.constants = constants_of(task, config, mesh)
+        self.constants = make_constants(task, config, mesh)
         lowered = make_step(task, config, mesh).lower(self.state, self.batch, self.constants)
         self.step, self.compilation = timed(lowered.compile)
 
@@ -59,7 +59,7 @@ class Step:
         seconds = float(np.median([turn.seconds for turn in turns]))
         rows, length = self.batch["input_ids"].shape
         speed = self.outline.task.flops(rows, length) / jax.device_count() / seconds
-        memory, peak = self.step.memory_analysis(), peak_of(jax.devices()[0].device_kind)
+        memory, peak = self.step.memory_analysis(), peak_flops(jax.devices()[0].device_kind)
         return {
             "seconds": seconds,
             "cpu_seconds": float(np.median([turn.cpu for turn in turns])),
@@ -74,7 +74,7 @@ class Step:
 
 
 def open_outline(spec: str, overrides: Sequence[str]) -> Outline:
-    return tasks.outline_of(tasks.load(spec, overrides)[1])
+    return tasks.outline_run(tasks.load_config(spec, overrides)[1])
 
 
 def measure_steps(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:

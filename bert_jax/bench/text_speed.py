@@ -15,7 +15,7 @@ from bert_jax.bench.profile import name_operations, profile
 from bert_jax.bench.timing import FEWEST, Figures, Machine, Measured, Turn, timed, timed_rounds
 from bert_jax.bench.trace import on_host
 from bert_jax.core.errors import BertJaxError
-from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.predictions.whole_texts import WholeTextKind
 from bert_jax.text.lines import read_lines
 
 PERCENTILES = (50, 90, 99)
@@ -34,7 +34,7 @@ class TextWorkload:
         """Return the model, the texts, and the number of tokens of each text."""
         model = bert_jax.load(self.directory, dtype=dtype)
         if self.verb == "predict":
-            model.need(WholeTexts.heads, "bench predict")
+            model.require_head(WholeTextKind.heads, "bench predict")
         texts = sample_texts(self.source, self.count)
         encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
         return model, texts, np.array([len(encoding.input_ids) for encoding in encodings])

@@ -1,6 +1,6 @@
 """The verb that adapts models to documents."""
 
-from bert_jax.command.flags import count, flag, number, verb, whole
+from bert_jax.command.flags import flag, number_type, positive_integer, verb, whole_number_type
 
 
 @verb(
@@ -15,19 +15,21 @@ from bert_jax.command.flags import count, flag, number, verb, whole
         "sentences, titles and words of held-out documents)",
     ),
     flag("--split", default="", metavar="NAME", help="split of --data: use the judgements of qrels/NAME.tsv"),
-    flag("--pairs", type=count, default=20_000, metavar="N", help="train on at most N pairs (default 20,000)"),
     flag(
-        "--epochs", type=number(0, 100, above=True), default=0.0, metavar="N",
+        "--pairs", type=positive_integer, default=20_000, metavar="N", help="train on at most N pairs (default 20,000)",
+    ),
+    flag(
+        "--epochs", type=number_type(0, 100, above=True), default=0.0, metavar="N",
         help="epochs of each training run (default 1; the reranker takes at least 120 steps)",
     ),
-    flag("--passage-tokens", type=count, default=128, metavar="N", help="tokens of a passage (default 128)"),
+    flag("--passage-tokens", type=positive_integer, default=128, metavar="N", help="tokens of a passage (default 128)"),
     flag(
-        "--rate", type=number(0, 1, above=True), default=0.0, metavar="R",
+        "--rate", type=number_type(0, 1, above=True), default=0.0, metavar="R",
         help="peak learning rate of each training run (default: 2e-5 for the embedder; for the reranker by its width, "
         "5e-5 for base)",
     ),
     flag(
-        "--masked-lm", type=whole(0), default=0, metavar="STEPS",
+        "--masked-lm", type=whole_number_type(0), default=0, metavar="STEPS",
         help="first steps of masked language modelling on the documents (default 0: none)",
     ),
     flag("--distil", action="store_true", help="finally train the embedder on the reranker's scores"),
@@ -37,12 +39,12 @@ from bert_jax.command.flags import count, flag, number, verb, whole
 )  # fmt: skip
 def adapt(args):
     from bert_jax.command.adaptation import Adaptation, Settings
-    from bert_jax.search.documents import Columns
+    from bert_jax.search.documents import DocumentColumns
 
     Adaptation(
         args.output,
         Settings(
-            tuple(args.documents), args.model, Columns(args.text, args.id, args.title), args.pairs,
+            tuple(args.documents), args.model, DocumentColumns(args.text, args.id, args.title), args.pairs,
             args.epochs, args.passage_tokens, args.rate, args.masked_lm, args.distil, args.data or "", args.split,
         ),
     ).run()  # fmt: skip

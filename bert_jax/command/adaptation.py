@@ -29,47 +29,46 @@ from typing import Any
 from bert_jax.command import mine
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, to_json, write_json
-from bert_jax.core.hashes import digest
-from bert_jax.core.output import holding, remove, streaming
-from bert_jax.core.terminal import part_of_run, say
-from bert_jax.data.corpus.prepare import prepare
-from bert_jax.data.examples.example import Example, sample
+from bert_jax.core.hashes import json_digest
+from bert_jax.core.output import locked_directory, open_output, remove_path
+from bert_jax.core.terminal import prefix_run_lines, print_line
+from bert_jax.data.corpus.prepare import prepare_corpus
+from bert_jax.data.examples.example import Example, sample_examples
 from bert_jax.data.examples.groups import GroupColumns, read_groups
-from bert_jax.data.examples.judged import read_judged
-from bert_jax.data.examples.split import split
+from bert_jax.data.examples.judged import read_beir
+from bert_jax.data.examples.split import train_validation_split
 from bert_jax.hub import directory as hub
-from bert_jax.hub.sentence_transformers import Embedder
-from bert_jax.metrics.retrieval import BEST
+from bert_jax.hub.sentence_transformers import EmbedderSettings
+from bert_jax.metrics.retrieval import MAIN_METRIC
 from bert_jax.models.config import EncoderConfig
 from bert_jax.report import evaluate_index
 from bert_jax.report.embedders import evaluate_embedders
-from bert_jax.report.embedders.embedder_eval_config import Trial
-from bert_jax.report.intervals import Interval, differences
-from bert_jax.runs.run import run
+from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
+from bert_jax.report.intervals import Interval, difference_intervals
+from bert_jax.runs.run import run_from_config
 from bert_jax.search import index_manifest as manifests
-from bert_jax.search.cached_vectors import Vectors, fingerprint
-from bert_jax.search.documents import Columns, Source
-from bert_jax.search.index_encoder import Encoder
-from bert_jax.search.index_manifest import FILE as INDEX
-from bert_jax.search.index_settings import Asked as IndexSettings
-from bert_jax.search.index_settings import Plan
-from bert_jax.search.index_writer import writing
-from bert_jax.search.mining import Limits
-from bert_jax.search.pair_scores import Scores
-from bert_jax.search.passages import Cutter
+from bert_jax.search.cached_vectors import CachedEncoder, model_fingerprint
+from bert_jax.search.documents import DocumentColumns, DocumentSource
+from bert_jax.search.index_encoder import IndexEncoder
+from bert_jax.search.index_manifest import INDEX_FILE as INDEX
+from bert_jax.search.index_settings import IndexOptions, IndexSettings
+from bert_jax.search.index_writer import open_writer
+from bert_jax.search.mining import MiningLimits
+from bert_jax.search.pair_scores import CachedPairScorer
+from bert_jax.search.passages import PassageCutter
 from bert_jax.search.structure import (
-    SOURCES,
-    Pair,
+    PAIR_SOURCES,
+    DocumentPair,
     Passage,
-    in_equal_shares,
-    is_first,
-    pairs_of,
-    passages_of,
-    queries_of,
-    without_a_sentence,
+    list_passages,
+    make_pairs,
+    make_query_pairs,
+    sample_equally,
+    split_off_sentence,
+    starts_document,
 )
-from bert_jax.text.readers import Source as TextSource
-from bert_jax.training.stop_signal import Stop
+from bert_jax.text.readers import TextSource as TextSource
+from bert_jax.training.stop_signal import StopSignal
 
 FACTS, PAIRS, QUERIES, HELDOUT, MINED, CANDIDATES, SCORED = (
     "adapt.json", "pairs.jsonl", "queries.jsonl", "heldout", "mined.jsonl", "candidates.jsonl", "scored.jsonl",
@@ -93,7 +92,7 @@ PARTS = 4  # microbatches of a batch, so that one fits into a laptop's memory
 class Settings:
     documents: tuple[str, ...]
     model: str
-    columns: Columns
+    columns: DocumentColumns
     pairs: int
     epochs: float
     passage_tokens: int
@@ -110,7 +109,7 @@ class Adaptation:
         self.command = shlex.join(["bert-jax", *sys.argv[1:]])
 
     def run(self) -> None:
-        with holding(self.path):
+        with locked_directory(self.path):
             self.check()
             self.read_documents()
             begin = self.language()
@@ -124,11 +123,14 @@ class Adaptation:
 
     @cached_property
     def passages(self) -> list[Passage]:
-        source, encoder = Source(self.settings.documents, self.settings.columns), Encoder(self.settings.model)
+        source, encoder = (
+            DocumentSource(self.settings.documents, self.settings.columns),
+            IndexEncoder(self.settings.model),
+        )
         room = encoder.room(min(self.settings.passage_tokens, encoder.facts.max_length))
-        passages = list(passages_of(Cutter(encoder.ruler, room, 0)(source.documents())))
+        passages = list(list_passages(PassageCutter(encoder.token_counter, room, 0)(source.documents())))
         for line in source.notes():
-            say(line)
+            print_line(line)
         return passages
 
     def check(self) -> None:
@@ -137,7 +139,7 @@ class Adaptation:
         Write adapt.json; if --data or --split changed, remove the index, which depends on them.
         """
         texts = [part for passage in self.passages for part in (passage.id, passage.title, passage.text)]
-        hashes = {"passages": digest(texts), "fingerprint": fingerprint(self.settings.model)}
+        hashes = {"passages": json_digest(texts), "fingerprint": model_fingerprint(self.settings.model)}
         facts = asdict(self.settings) | hashes
         facts = {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
         path = self.path / FACTS
@@ -148,14 +150,14 @@ class Adaptation:
                     f"{self.path} holds an adaptation with different {name}; name a new --output"
                 )
         if self.settings.data:
-            judged = read_judged(self.settings.data, self.settings.split)
+            judged = read_beir(self.settings.data, self.settings.split)
             if not judged.names_relevant() & {passage.document for passage in self.passages}:
                 raise BertJaxError(
                     f"{self.settings.data} judges none of these documents; adapt to its corpus.jsonl, or leave --data "
                     "out"
                 )
         if before != facts:
-            remove(self.path / "index")
+            remove_path(self.path / "index")
         write_json(path, facts, indent=1)
 
     def read_documents(self) -> None:
@@ -163,22 +165,22 @@ class Adaptation:
         if all((self.path / name).exists() for name in (QUERIES, f"{HELDOUT}/qrels.tsv")):
             return
         documents = [Example(passage.id, None, "", document=passage.document) for passage in self.passages]
-        _, held = split(documents, SHARE)
+        _, held = train_validation_split(documents, SHARE)
         names = {example.document for example in held}
-        learnt = [pair for pair in pairs_of(self.passages) if pair.document not in names]
+        learnt = [pair for pair in make_pairs(self.passages) if pair.document not in names]
         if len(learnt) < FEWEST:
             raise BertJaxError(
                 f"the documents give {len(learnt)} pairs to learn from, fewer than {FEWEST}; give more documents"
             )
-        drawn = in_equal_shares(learnt, self.settings.pairs)
+        drawn = sample_equally(learnt, self.settings.pairs)
         write_pairs(self.path / PAIRS, drawn)
-        queries = [pair for pair in queries_of(self.passages) if pair.document not in names]
+        queries = [pair for pair in make_query_pairs(self.passages) if pair.document not in names]
         if len(queries) < FEWEST:  # text without spaces between words
             queries = learnt
-        shown = in_equal_shares(queries, self.settings.pairs)
+        shown = sample_equally(queries, self.settings.pairs)
         write_pairs(self.path / QUERIES, shown)
         self.write_heldout([passage for passage in self.passages if passage.document in names])
-        say(
+        print_line(
             f"{len(self.passages):,} passages give {len(learnt):,} pairs, {len(drawn):,} of them to learn from: "
             f"{of_sources(drawn)}; the reranker learns from {of_sources(shown)}"
         )
@@ -188,12 +190,12 @@ class Adaptation:
 
         A query is a sentence of a passage, which is removed from it, a few words of the rest, or the title.
         """
-        clozes = {passage.id: cloze for passage in held if (cloze := without_a_sentence(passage))}
+        clozes = {passage.id: cloze for passage in held if (cloze := split_off_sentence(passage))}
         left = [replace(p, text=clozes[p.id][1] if p.id in clozes else p.text) for p in held]
         queries = [(name, query) for name, (query, _) in clozes.items()]
-        queries += [(pair.passage, pair.anchor) for pair in queries_of(left)]
+        queries += [(pair.passage, pair.anchor) for pair in make_query_pairs(left)]
         examples = [Example(query, None, "", id=name) for name, query in queries]
-        queries = [(example.id, str(example.text)) for example in sample(examples, MOST_HELDOUT)]
+        queries = [(example.id, str(example.text)) for example in sample_examples(examples, MOST_HELDOUT)]
         folder = self.path / HELDOUT
         folder.mkdir(exist_ok=True)
         texts = {p.id: clozes[p.id][1] if p.id in clozes else p.text for p in self.passages}
@@ -201,7 +203,7 @@ class Adaptation:
         write_rows(
             folder / "queries.jsonl", ({"_id": f"q{n}", "text": text} for n, (_, text) in enumerate(queries))
         )
-        with streaming(folder / "qrels.tsv") as file:
+        with open_output(folder / "qrels.tsv") as file:
             file.write("query-id\tcorpus-id\tscore\n")
             file.writelines(f"q{n}\t{name}\t1\n" for n, (name, _) in enumerate(queries))
 
@@ -215,11 +217,13 @@ class Adaptation:
         corpus = self.path / "corpus"
         if not corpus.exists():
             text = self.path / "text.txt"
-            with streaming(text) as file:
+            with open_output(text) as file:
                 for n, passage in enumerate(self.passages):
-                    between = "\n" if n and is_first(self.passages, n) else ""
+                    between = "\n" if n and starts_document(self.passages, n) else ""
                     file.write(f"{between}{' '.join(passage.text.split())}\n")
-            prepare(TextSource([str(text)]), hub.existing(self.settings.model), corpus, heldout=SHARE / 2)
+            prepare_corpus(
+                TextSource([str(text)]), hub.resolve_directory(self.settings.model), corpus, heldout=SHARE / 2
+            )
         encoder = self.config
         self.train("language", {"task": "pretrain", "model": encoder.settings}, self.settings.model, f"steps={steps}",
                    f"data.corpora={corpus}", "data.examples=full_sentences", "data.shares=(1.0,)", "data.batch_size=32",
@@ -248,7 +252,7 @@ class Adaptation:
 
     @cached_property
     def config(self) -> EncoderConfig:
-        return hub.survey(self.settings.model)[0].config
+        return hub.read_layout(self.settings.model)[0].config
 
     @property
     def longest(self) -> int:
@@ -272,23 +276,24 @@ class Adaptation:
     @property
     def as_before(self) -> list[str]:
         """Settings that keep the embedder's pooling and normalization."""
-        before = hub.survey(self.settings.model)[0].embedder or Embedder()
+        before = hub.read_layout(self.settings.model)[0].embedder or EmbedderSettings()
         return [f"model.pooling={before.pooling}", f"model.normalize={'yes' if before.normalize else 'no'}"]
 
     def mine(self, name: str, model: str, pairs: str, margin: float, reranker: str = "") -> None:
         path, cache = self.path / name, self.path / f"{name}.cache"
         if not path.exists():
-            say(f"mining negatives with {model}")
+            print_line(f"mining negatives with {model}")
             groups = read_groups(str(self.path / pairs), GroupColumns())
-            counts = mine.write(
-                path, groups, [passage.text for passage in self.passages], Vectors(model, cache),
-                Limits(NEGATIVES, margin=margin), Scores(reranker, cache) if reranker else None, bool(reranker),
+            counts = mine.write_mined(
+                path, groups, [passage.text for passage in self.passages], CachedEncoder(model, cache),
+                MiningLimits(NEGATIVES, margin=margin), CachedPairScorer(reranker, cache) if reranker else None,
+                bool(reranker),
             )  # fmt: skip
-            say(
+            print_line(
                 f"{counts.groups:,} pairs have {NEGATIVES} negatives; {counts.too_few:,} are left out because their "
                 "two texts are no more similar than unrelated ones"
             )
-        remove(cache)  # also one that a killed command left behind
+        remove_path(cache)  # also one that a killed command left behind
         if not path.stat().st_size:
             raise BertJaxError(
                 f"no pair has {NEGATIVES} passages that are less similar than its own two; give more documents"
@@ -297,11 +302,13 @@ class Adaptation:
     def train(self, name: str, values: dict, init: str, *overrides: str) -> str:
         """Start or resume a run, train it to the end, and return the directory of its model."""
         workdir = self.path / name
-        with part_of_run(name):
-            stopped = run(values, [f"init={init}", *overrides], str(workdir), self.command) is None
-        if stopped or Stop.last_signal:
+        with prefix_run_lines(name):
+            stopped = (
+                run_from_config(values, [f"init={init}", *overrides], str(workdir), self.command) is None
+            )
+        if stopped or StopSignal.last_signal:
             raise BertJaxError(f"{workdir} was stopped; repeat the command to resume")
-        say(f"{name}: the model is in {workdir / 'model'}")
+        print_line(f"{name}: the model is in {workdir / 'model'}")
         return str(workdir / "model")
 
     # The end
@@ -309,68 +316,73 @@ class Adaptation:
     def conclude(self, embedder: str, reranker: str) -> None:
         folder = self.settings.data or str(self.path / HELDOUT)
         if not self.settings.data:
-            say(
+            print_line(
                 "no --data, so queries are sentences, titles and words of held-out documents, like the training pairs; "
                 "real queries may gain less"
             )
-        trial = Trial(folder, self.settings.split)
-        _, (before, after) = evaluate_embedders.measure([self.settings.model, embedder], trial)
-        gap = differences(before.sums, after.sums)[BEST]
+        trial = EmbedderEvalConfig(folder, self.settings.split)
+        _, (before, after) = evaluate_embedders.measure_embedders([self.settings.model, embedder], trial)
+        gap = difference_intervals(before.sums, after.sums)[MAIN_METRIC]
         chosen = embedder if gap.low > 0 else self.settings.model
-        say(
-            f"embedder: {BEST} {before.sums.scores[BEST]:.4f} before, {after.sums.scores[BEST]:.4f} after, by {folder}"
+        print_line(
+            f"embedder: {MAIN_METRIC} {before.sums.scores[MAIN_METRIC]:.4f} before, "
+            f"{after.sums.scores[MAIN_METRIC]:.4f} after, by {folder}"
         )
-        say(verdict(f"the adapted embedder, {embedder}", f"keep {self.settings.model}", gap))
+        print_line(verdict(f"the adapted embedder, {embedder}", f"keep {self.settings.model}", gap))
         index = self.path / "index"
         self.index(index, chosen)
-        index_trial = evaluate_index.Trial(str(index), folder, self.settings.split, reranker=reranker)
+        index_trial = evaluate_index.IndexEvalConfig(
+            str(index), folder, self.settings.split, reranker=reranker
+        )
         report = str(self.path / "report")
-        compared = evaluate_index.measured_and_written(index_trial, report, self.command)
-        print("\n".join(evaluate_index.in_lines(compared)), flush=True)
-        gap = compared.differences[evaluate_index.FUSION, evaluate_index.RERANKED][BEST]
-        say(verdict(f"the reranker, {reranker}", "leave it out", gap))
+        compared = evaluate_index.measure_and_write(index_trial, report, self.command)
+        print("\n".join(evaluate_index.format_comparison(compared)), flush=True)
+        gap = compared.differences[evaluate_index.FUSION, evaluate_index.RERANKED][MAIN_METRIC]
+        print_line(verdict(f"the reranker, {reranker}", "leave it out", gap))
         write_json(
             self.path / "result.json", {"embedder": chosen, "reranker": reranker if gap.low > 0 else None}
         )
-        say(f"the report is {report}/report.md")
+        print_line(f"the report is {report}/report.md")
         if self.settings.data:
-            say(
+            print_line(
                 f"{index} is the index of the documents: {shlex.join(['bert-jax', 'search', str(index)])} QUERY"
             )
         else:
             documents = shlex.join([*self.settings.documents, "--model", chosen])
-            say(f"to search the documents: bert-jax index {documents} --output INDEX")
+            print_line(f"to search the documents: bert-jax index {documents} --output INDEX")
 
     def index(self, path: Path, embedder: str) -> None:
         """Build or complete the index; replace an index of another embedder that an earlier attempt left."""
         if (path / INDEX).exists():
-            before = manifests.read(path).model
-            if before is None or before.fingerprint != fingerprint(embedder):
-                remove(path)
-        plan = Plan(path, IndexSettings(embedder))
-        with writing(path, plan.manifest) as writer:
+            before = manifests.read_index_manifest(path).model
+            if before is None or before.fingerprint != model_fingerprint(embedder):
+                remove_path(path)
+        plan = IndexSettings(path, IndexOptions(embedder))
+        with open_writer(path, plan.manifest) as writer:
             inputs = self.settings.documents if self.settings.data else [str(self.path / HELDOUT)]
-            documents = Source(inputs, self.settings.columns).documents()
+            documents = DocumentSource(inputs, self.settings.columns).documents()
             writer.add(documents, plan.cutter, plan.encoder.documents if plan.encoder else None)
 
 
 def verdict(what: str, otherwise: str, gap: Interval) -> str:
     interval = f"{gap.value:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})"
     if gap.low > 0:
-        return f"{what}, is better: {BEST} {interval}"
+        return f"{what}, is better: {MAIN_METRIC} {interval}"
     word = "worse" if gap.high < 0 else "not better by more than chance"
-    return f"{what}, is {word}: {BEST} {interval}; {otherwise}"
+    return f"{what}, is {word}: {MAIN_METRIC} {interval}; {otherwise}"
 
 
-def of_sources(pairs: Sequence[Pair]) -> str:
+def of_sources(pairs: Sequence[DocumentPair]) -> str:
     counts = Counter(pair.source for pair in pairs)
-    return ", ".join(f"{counts[source]:,} {what}" for source, what in SOURCES.items() if source in counts)
+    return ", ".join(
+        f"{counts[source]:,} {what}" for source, what in PAIR_SOURCES.items() if source in counts
+    )
 
 
-def write_pairs(path: Path, pairs: Sequence[Pair]) -> None:
+def write_pairs(path: Path, pairs: Sequence[DocumentPair]) -> None:
     write_rows(path, ({"anchor": pair.anchor, "positive": pair.positive} for pair in pairs))
 
 
 def write_rows(path: Path, rows) -> None:
-    with streaming(path) as file:
+    with open_output(path) as file:
         file.writelines(to_json(row) + "\n" for row in rows)

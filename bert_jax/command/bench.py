@@ -2,16 +2,25 @@
 
 import sys
 
-from bert_jax.command.flags import CONFIG, JSON, choice_of, count, flag, picture, verb, verbs_of
+from bert_jax.command.flags import (
+    CONFIG,
+    JSON,
+    find_verbs,
+    flag,
+    picture_file,
+    positive_integer,
+    verb,
+    verb_choice,
+)
 from bert_jax.core.errors import BertJaxError
 
 PROFILE = flag(
-    "--profile", type=picture, metavar="FILE.png",
+    "--profile", type=picture_file, metavar="FILE.png",
     help="print how much time each part takes instead, and draw it into this file",
 )  # fmt: skip
 TEXTS = (
     flag("--input", required=True, metavar="FILE", help="file with one text per line"),
-    flag("--texts", type=count, default=500, help="number of texts to draw from it (default 500)"),
+    flag("--texts", type=positive_integer, default=500, help="number of texts to draw from it (default 500)"),
     flag(
         "--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32"], metavar="DTYPE",
         help="dtypes to compute in, one after the other: float32, bfloat16 (default float32)",
@@ -98,9 +107,9 @@ def search(args):
     print(measure_search(args.index, args.queries, args.json))
 
 
-BENCHES = verbs_of(sys.modules[__name__])
+BENCHES = find_verbs(sys.modules[__name__])
 bench = verb(
     "measure speeds on this machine, and where the time goes",
     "bert-jax bench embed --model DIR --input lines.txt",
-    choice_of(BENCHES),
+    verb_choice(BENCHES),
 )(lambda args: None)

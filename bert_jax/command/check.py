@@ -9,6 +9,6 @@ from bert_jax.command.flags import flag, verb
     flag("directory", help="corpus, directory of a run, index, or model directory"),
 )
 def check(args):
-    from bert_jax.runs.integrity import describe
+    from bert_jax.runs.integrity import check_directory
 
-    print(describe(args.directory))
+    print(check_directory(args.directory))

@@ -11,9 +11,9 @@ from bert_jax.command.flags import (
     verb,
 )
 from bert_jax.core import terminal
-from bert_jax.core.config import checked, merged
-from bert_jax.core.config_files import read_file, recipes
-from bert_jax.core.config_keys import keys_of, shown, values_of
+from bert_jax.core.config import check_values, merge_overrides
+from bert_jax.core.config_files import bundled_configs, run_config_file
+from bert_jax.core.config_keys import flatten_config_values, format_config_value, list_config_keys
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 
@@ -37,19 +37,19 @@ def config(args):
     if args.spec is None:
         print(describe_recipes(args.json))
     else:
-        print(describe(args.spec, args.overrides, args.json))
+        print(describe_config(args.spec, args.overrides, args.json))
 
 
-def collect(spec: str, overrides: Sequence[str]) -> dict:
+def collect_keys(spec: str, overrides: Sequence[str]) -> dict:
     """Return the task of a config, its keys with their values, and the reason why it cannot run (None if it can)."""
     from bert_jax import tasks
 
-    values = read_file(spec)
-    reader = tasks.module_of(values, overrides).Config
-    keys = keys_of(reader)
-    value_of = values_of(keys, checked(merged(values, overrides, reader), reader))
+    values = run_config_file(spec)
+    reader = tasks.find_task_module(values, overrides).Config
+    keys = list_config_keys(reader)
+    value_of = flatten_config_values(keys, check_values(merge_overrides(values, overrides, reader), reader))
     try:
-        tasks.read(values, overrides)
+        tasks.read_config(values, overrides)
         refused = None
     except BertJaxError as error:
         refused = str(error)
@@ -57,13 +57,13 @@ def collect(spec: str, overrides: Sequence[str]) -> dict:
     return {"config": spec, "task": value_of["task"], "keys": facts, "refused": refused}
 
 
-def describe(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
-    facts = collect(spec, overrides)
+def describe_config(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
+    facts = collect_keys(spec, overrides)
     if as_json:
         return to_json(facts, indent=2)
-    changed = sum(map(differs, facts["keys"]))
+    changed = sum(map(is_changed, facts["keys"]))
     lines = [
-        *wrapped(
+        *wrap_text(
             f"{spec}, task {facts['task']}: {len(facts['keys'])} keys, {changed} of them set (*). "
             "--config.KEY=VALUE sets a key, --config.SECTION.KEY=VALUE a key of a section.",
             "",
@@ -73,55 +73,57 @@ def describe(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
     for key in facts["keys"]:
         above, _, name = key["name"].rpartition(".")
         if above != section:
-            lines += ["", tinted(above, terminal.BOLD)] if above else [""]
+            lines += ["", tint(above, terminal.BOLD)] if above else [""]
             section = above
-        lines += described(key, name)
+        lines += format_key(key, name)
     if facts["refused"]:
-        lines += ["", *wrapped(f"This config cannot run yet: {facts['refused']}.", "")]
+        lines += ["", *wrap_text(f"This config cannot run yet: {facts['refused']}.", "")]
     return "\n".join(lines)
 
 
-def differs(key: dict) -> bool:
+def is_changed(key: dict) -> bool:
     return key["value"] != key["default"]
 
 
-def described(key: dict, name: str) -> Iterator[str]:
-    value, meaning = shown(key["value"]), key["meaning"]
+def format_key(key: dict, name: str) -> Iterator[str]:
+    value, meaning = format_config_value(key["value"]), key["meaning"]
     if key["has_choices"]:
         meaning += f"; one of: {key['allowed']}"
-    if differs(key):
-        meaning += f" (default: {shown(key['default'])})"
-    colour, sign = (terminal.YELLOW, "*") if differs(key) else ("", " ")
+    if is_changed(key):
+        meaning += f" (default: {format_config_value(key['default'])})"
+    colour, sign = (terminal.YELLOW, "*") if is_changed(key) else ("", " ")
     indent = " " * (NAME + VALUE + 5)
-    first, *others = wrapped(meaning, indent)
+    first, *others = wrap_text(meaning, indent)
     head = f"  {name:<{NAME}} {sign}"
     # The meaning starts on the next line after a long name, or a long value such as a path or a list.
     if len(name) > NAME or len(value) > VALUE:
-        yield head + tinted(value, colour)
+        yield head + tint(value, colour)
         yield first
     else:
-        yield head + tinted(f"{value:<{VALUE}}", colour) + first[NAME + VALUE + 4 :]
+        yield head + tint(f"{value:<{VALUE}}", colour) + first[NAME + VALUE + 4 :]
     yield from others
 
 
-def wrapped(text: str, indent: str) -> list[str]:
+def wrap_text(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        text, terminal.width(), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        text, terminal.table_width(), initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
 
 
-def tinted(text: str, colour: str) -> str:
-    return f"{colour}{text}{terminal.PLAIN}" if colour and terminal.is_coloured() else text
+def tint(text: str, colour: str) -> str:
+    return f"{colour}{text}{terminal.RESET}" if colour and terminal.is_coloured() else text
 
 
 def describe_recipes(as_json: bool = False) -> str:
-    known = recipes()
+    known = bundled_configs()
     if as_json:
         return to_json([asdict(recipe) for recipe in known], indent=2)
     lines = []
     for recipe in known:
-        first, *others = wrapped(recipe.purpose, " " * 10)
-        lines += [tinted(f"{recipe.name:<10}", terminal.BOLD) + first.strip(), *others]
+        first, *others = wrap_text(recipe.purpose, " " * 10)
+        lines += [tint(f"{recipe.name:<10}", terminal.BOLD) + first.strip(), *others]
         if recipe.names:
-            lines += wrapped(f"{recipe.name}:NAME, where NAME is one of {', '.join(recipe.names)}", " " * 10)
+            lines += wrap_text(
+                f"{recipe.name}:NAME, where NAME is one of {', '.join(recipe.names)}", " " * 10
+            )
     return "\n".join([*lines, "", "`bert-jax config NAME` shows the keys of a config."])

@@ -1,6 +1,6 @@
 """The verb `embed`."""
 
-from bert_jax.command.flags import LONG, count, flag, verb
+from bert_jax.command.flags import LONG, flag, positive_integer, verb
 
 
 @verb(
@@ -21,7 +21,7 @@ from bert_jax.command.flags import LONG, count, flag, verb
         "on standard output)",
     ),
     flag("--prompt", metavar="NAME", help="name of a prompt of the model, put before each text"),
-    flag("--dimensions", type=count, metavar="N", help="keep the first N dimensions of each vector"),
+    flag("--dimensions", type=positive_integer, metavar="N", help="keep the first N dimensions of each vector"),
     flag(
         "--quantize", choices=("int8", "binary"),
         help="store each dimension as a byte, or its sign as a bit",
@@ -29,7 +29,7 @@ from bert_jax.command.flags import LONG, count, flag, verb
     LONG,
 )  # fmt: skip
 def embed(args):
-    from bert_jax.search.embed_file import write
+    from bert_jax.search.embed_file import write_vectors
 
     settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long": args.long}
-    write(args.model, settings, args.input, args.text, args.output, args.quantize)
+    write_vectors(args.model, settings, args.input, args.text, args.output, args.quantize)

@@ -11,28 +11,28 @@ from bert_jax.command.flags import (
     PREDICTORS,
     SKIP_BAD,
     TEXT,
-    count,
+    exactly_one,
     flag,
-    one_of,
+    positive_integer,
     verb,
 )
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import say
+from bert_jax.core.terminal import print_line
 
 DIMENSIONS = flag(
     "--dimensions",
-    type=count,
+    type=positive_integer,
     metavar="N",
     help="for an embedder: use only the first N dimensions of its vectors",
 )
 # Flags that do not apply if an index is measured.
-OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimensions")
+TABLE_FLAGS = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimensions")
 
 
 @verb(
     "measure a model or an embedder on labelled data, or compare two",
     "bert-jax evaluate --model DIR --data dev.csv --text review --json",
-    one_of(
+    exactly_one(
         flag("--model", metavar="DIR", help=f"model directory: {PREDICTORS}, an embedder or a cross-encoder"),
         flag(
             "--compare", nargs=2, metavar=("DIR_A", "DIR_B"),
@@ -63,10 +63,13 @@ OF_TABLES = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimen
     DIMENSIONS,
     flag("--embedder", metavar="DIR", help="for an index: where its model is, if it was moved"),
     flag("--rerank", metavar="DIR", help="for an index: cross-encoder that reranks the top passages"),
-    flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
+    flag(
+        "--rerank-top", type=positive_integer, default=50, metavar="N", help="passages that --rerank scores "
+        "(default 50)",
+    ),
 )  # fmt: skip
 def evaluate(args):
-    from bert_jax.report.embedders.evaluate_embedders import is_of_embeddings
+    from bert_jax.report.embedders.evaluate_embedders import evaluates_vectors
 
     command = shlex.join(["bert-jax", *sys.argv[1:]])
     if not args.index and (args.rerank or args.embedder):
@@ -74,62 +77,62 @@ def evaluate(args):
         raise BertJaxError(f"--{name} is for an index; leave it out, or give --index")
     if args.index:
         evaluate_index(args, command)
-    elif is_of_embeddings((args.compare or [args.model])[0], args.data):
+    elif evaluates_vectors((args.compare or [args.model])[0], args.data):
         evaluate_embedders(args, command)
     else:
         evaluate_predictions(args, command)
     if args.report:
         file = sys.stderr if args.json else sys.stdout
-        say(f"the report is {Path(args.report) / 'report.md'}", file)
+        print_line(f"the report is {Path(args.report) / 'report.md'}", file)
 
 
 def evaluate_index(args, command: str) -> None:
     from bert_jax.report import evaluate_index
 
-    if unused := [name for name in OF_TABLES if getattr(args, name)]:
+    if unused := [name for name in TABLE_FLAGS if getattr(args, name)]:
         raise BertJaxError(f"--{unused[0].replace('_', '-')} is not for an index; leave it out")
-    trial = evaluate_index.Trial(
+    trial = evaluate_index.IndexEvalConfig(
         args.index, args.data, args.split, args.embedder or "", args.rerank or "", args.rerank_top
     )
-    print(evaluate_index.describe(trial, args.json, args.report, command))
+    print(evaluate_index.describe_index_evaluation(trial, args.json, args.report, command))
 
 
 def evaluate_embedders(args, command: str) -> None:
     from bert_jax.data.examples.groups import GroupColumns
     from bert_jax.report.embedders import evaluate_embedders
-    from bert_jax.report.embedders.embedder_eval_config import Trial
+    from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 
     if args.foreign:
         raise BertJaxError("--foreign is for predictions; leave it out to measure an embedder")
     texts = tuple(name for name in (args.text, args.pair) if name)
     groups = GroupColumns(texts, args.label, skip_bad=args.skip_bad)
-    trial = Trial(args.data, args.split, groups, args.dimensions, args.long)
+    trial = EmbedderEvalConfig(args.data, args.split, groups, args.dimensions, args.long)
     names = args.compare or [args.model]
-    print(evaluate_embedders.describe(names, trial, args.json, args.report, command))
+    print(evaluate_embedders.describe_embedders(names, trial, args.json, args.report, command))
 
 
 def evaluate_predictions(args, command: str) -> None:
-    from bert_jax.data.examples.columns import Columns
-    from bert_jax.report.compare import compare
-    from bert_jax.report.evaluate_predictions import Trial, describe
-    from bert_jax.report.prediction_page import describe_with_report
+    from bert_jax.data.examples.columns import ExampleColumns
+    from bert_jax.report.compare import compare_models
+    from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation
+    from bert_jax.report.prediction_page import evaluate_with_report
 
     if args.split or args.dimensions:
         raise BertJaxError(
             "--split and --dimensions are for embedders; leave them out to measure predictions"
         )
-    columns = Columns(
+    columns = ExampleColumns(
         args.text, args.pair, args.label, separator=args.separator or "", skip_bad=args.skip_bad
     )
-    trial = Trial(args.data, columns, args.long, args.foreign or "")
+    trial = PredictionEvalConfig(args.data, columns, args.long, args.foreign or "")
     if args.compare:
         if args.report:
             raise BertJaxError("--report needs --model; a comparison is printed as lines, or with --json")
         if args.foreign:
             raise BertJaxError("--foreign needs --model; evaluate each of the two models with it")
         first, second = args.compare
-        print(compare(first, second, args.data, columns, args.long, args.json))
+        print(compare_models(first, second, args.data, columns, args.long, args.json))
     elif args.report:
-        print(describe_with_report(args.report, args.model, trial, args.json, command))
+        print(evaluate_with_report(args.report, args.model, trial, args.json, command))
     else:
-        print(describe(args.model, trial, args.json))
+        print(describe_evaluation(args.model, trial, args.json))

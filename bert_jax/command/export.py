@@ -3,7 +3,7 @@
 from bert_jax.command.flags import (
     flag,
     verb,
-    whole,
+    whole_number_type,
 )
 from bert_jax.core.errors import BertJaxError
 
@@ -13,7 +13,7 @@ from bert_jax.core.errors import BertJaxError
     "bert-jax export runs/base model --step 10000",
     flag("workdir", help="directory of the run"),
     flag("directory", help="output directory"),
-    flag("--step", type=whole(0), help="step of the checkpoint (default: the newest)"),
+    flag("--step", type=whole_number_type(0), help="step of the checkpoint (default: the newest)"),
 )
 def export(args):
     print(
@@ -36,7 +36,7 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
             f"{path} fits its head after the last step (method=contrast), so its checkpoints have none; the model of "
             f"the finished run is {workdir.model}"
         )
-    task = tasks.reopen(workdir.read()["config"]["task"], workdir.layouts())
+    task = tasks.reopen_task(workdir.read()["config"]["task"], workdir.layouts())
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
     if step is None:
         steps = checkpoints.steps()
@@ -44,6 +44,6 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
             raise BertJaxError(f"{path} has no checkpoint yet; continue the run until it writes one")
         step = steps[-1]
     checkpoints.check(step)
-    with hub.saving(directory) as new:
+    with hub.atomic_model_directory(directory) as new:
         save_models(new, task, checkpoints.params(step), open_tokenizer(workdir.tokenizer))
     return step

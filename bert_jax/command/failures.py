@@ -3,19 +3,19 @@
 import os
 import sys
 
-from bert_jax.core.errors import BertJaxError, first_line, of_system
+from bert_jax.core.errors import BertJaxError, explain_os_error, first_line
 
-LESS = "take a smaller batch, shorter texts or a smaller model, or a machine with more memory"
+MEMORY_REMEDY = "take a smaller batch, shorter texts or a smaller model, or a machine with more memory"
 
 
-def explained(error: Exception) -> BertJaxError | None:
+def explain_error(error: Exception) -> BertJaxError | None:
     """Return an error with one line for the user; None for a bug in this program, which needs its traceback."""
     # An error of a file names the file; that of a connection has no name.
     if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
-        return of_system(error, error.filename or "standard output")
+        return explain_os_error(error, error.filename or "standard output")
     text = str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
-        return BertJaxError(f"out of memory ({first_line(error)}); {LESS}")
+        return BertJaxError(f"out of memory ({first_line(error)}); {MEMORY_REMEDY}")
     if "jax" in sys.modules and not has_device():
         asked = os.environ.get("JAX_PLATFORMS", "")
         named = f" {asked!r:.40}" if asked else ""

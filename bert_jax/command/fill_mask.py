@@ -1,6 +1,6 @@
 """The verb `fill-mask`."""
 
-from bert_jax.command.flags import count, flag, verb
+from bert_jax.command.flags import flag, positive_integer, verb
 from bert_jax.core.files import to_json
 
 
@@ -9,10 +9,10 @@ from bert_jax.core.files import to_json
     'bert-jax fill-mask --model DIR "Paris is the [MASK] of France."',
     flag("--model", required=True, metavar="DIR", help="model directory with a masked LM head"),
     flag("texts", nargs="*", metavar="TEXT", help="texts with [MASK] (default: lines of standard input)"),
-    flag("--top", type=count, default=5, help="predictions per mask (default 5)"),
+    flag("--top", type=positive_integer, default=5, help="predictions per mask (default 5)"),
     flag(
         "--steps",
-        type=count,
+        type=positive_integer,
         default=0,
         metavar="N",
         help="fill the masks of a text together, in N passes, the most confident first",
@@ -25,7 +25,7 @@ def fill_mask(args):
 
     texts = iter(args.texts) if args.texts else read_lines("-")
     for text in load(args.model).fill_mask(texts, top=args.top, steps=args.steps):
-        for filled in flat(text):
+        for filled in flatten_fillings(text):
             if args.json:
                 result = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}
                 print(to_json(result))
@@ -33,8 +33,10 @@ def fill_mask(args):
                 print(f"{filled.score:.4f}  {filled.text}")
 
 
-def flat(fillings) -> list:
+def flatten_fillings(fillings) -> list:
     """Return the fillings of one mask or of several masks in one list."""
     return (
-        [filling for part in fillings for filling in flat(part)] if isinstance(fillings, list) else [fillings]
+        [filling for part in fillings for filling in flatten_fillings(part)]
+        if isinstance(fillings, list)
+        else [fillings]
     )

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from bert_jax.core.config import LARGEST, MOST, Range
-from bert_jax.core.errors import nearest, one_line
-from bert_jax.core.terminal import say
+from bert_jax.core.config import MAX_FLOAT, MAX_INT, Range
+from bert_jax.core.errors import one_line, suggest_name
+from bert_jax.core.terminal import print_line
 
 Flag = Callable[[argparse._ActionsContainer], object]  # adds itself to a parser
 
@@ -20,17 +20,17 @@ def flag(*names: str, **settings) -> Flag:
     return lambda parser: parser.add_argument(*names, **settings)
 
 
-def number(least: float, most: float = LARGEST, above: bool = False, below: bool = False) -> Callable:
+def number_type(least: float, most: float = MAX_FLOAT, above: bool = False, below: bool = False) -> Callable:
     """Return the type of a flag that is a number in a range; `above` and `below` exclude the limits."""
-    return partial(read_number, float, Range(least, most, above, below))
+    return partial(parse_number, float, Range(least, most, above, below))
 
 
-def whole(least: int, most: int = MOST) -> Callable:
+def whole_number_type(least: int, most: int = MAX_INT) -> Callable:
     """Return the type of a flag that is a whole number in a range."""
-    return partial(read_number, int, Range(least, most))
+    return partial(parse_number, int, Range(least, most))
 
 
-def read_number(kind: type, allowed: Range, text: str) -> float:
+def parse_number(kind: type, allowed: Range, text: str) -> float:
     try:
         value = kind(text)
     except ValueError:
@@ -41,18 +41,18 @@ def read_number(kind: type, allowed: Range, text: str) -> float:
     return value
 
 
-def picture(text: str) -> str:
+def picture_file(text: str) -> str:
     """The type of a flag that is a file to draw into: refuse a directory now, because drawing may be hours away."""
     if Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"must be a file, and {text:.200} is a directory")
     return text
 
 
-count = whole(1)
-share = number(0, 1, below=True)
+positive_integer = whole_number_type(1)
+fraction = number_type(0, 1, below=True)
 
 
-def one_of(*flags: Flag) -> Flag:
+def exactly_one(*flags: Flag) -> Flag:
     """Combine the flags into one, so that exactly one of them must be given."""
 
     def add(parser):
@@ -79,7 +79,7 @@ class Verb:
         description = self.summary[0].upper() + self.summary[1:] + "."
         return {"description": description, "epilog": f"example: {self.example}", "allow_abbrev": False}
 
-    def declare(self, parser: argparse.ArgumentParser, debug: bool | str = False) -> None:
+    def add_to_parser(self, parser: argparse.ArgumentParser, debug: bool | str = False) -> None:
         parser.set_defaults(run=self.run)
         for add_flag in self.flags:
             add_flag(parser)
@@ -93,23 +93,27 @@ def verb(summary: str, example: str, *flags: Flag) -> Callable[[Callable], Verb]
     return lambda run: Verb(run.__name__.strip("_").replace("_", "-"), summary, example, flags, run)
 
 
-def verbs_of(module) -> dict[str, Verb]:
+def find_verbs(module) -> dict[str, Verb]:
     return {value.name: value for value in vars(module).values() if isinstance(value, Verb)}
 
 
-def choice_of(verbs: dict[str, Verb]) -> Flag:
+def verb_choice(verbs: dict[str, Verb]) -> Flag:
     """Return an argument that is the name of one of the verbs, followed by the flags of that verb."""
 
     def add(parser):
         choices = parser.add_subparsers(dest="choice", required=True, metavar="WHAT")
         for verb in verbs.values():
             # --debug may stand before the word or after it.
-            verb.declare(choices.add_parser(verb.name, help=verb.summary, **verb.texts), argparse.SUPPRESS)
+            verb.add_to_parser(
+                choices.add_parser(verb.name, help=verb.summary, **verb.texts), argparse.SUPPRESS
+            )
 
     return add
 
 
-ALIKE = 0.8  # lowest similarity of a misspelt flag and the right one, if it may also be a key of the config
+MIN_SIMILARITY = (
+    0.8  # lowest similarity of a misspelt flag and the right one, if it may also be a key of the config
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -137,7 +141,7 @@ class Parser(argparse.ArgumentParser):
         return args
 
     def error(self, message: str):
-        known = sorted(flags_of(self) - {"--help"})
+        known = sorted(list_flags(self) - {"--help"})
         wrong = ""
         if "unrecognized arguments: " in message:
             wrong = message.split("unrecognized arguments: ")[1].split()[0].split("=")[0]
@@ -145,21 +149,21 @@ class Parser(argparse.ArgumentParser):
             flags = (word.split("=")[0] for word in self.argv if word.startswith("--"))
             wrong = next((flag for flag in flags if not any(name.startswith(flag) for name in known)), "")
         if wrong:
-            message = f"unknown argument {wrong}; {nearest(wrong, known)}"
-            if "--config" in known and not get_close_matches(wrong, known, cutoff=ALIKE):
+            message = f"unknown argument {wrong}; {suggest_name(wrong, known)}"
+            if "--config" in known and not get_close_matches(wrong, known, cutoff=MIN_SIMILARITY):
                 message = f"unknown argument {wrong}; a key of the config is set by --config.{wrong.lstrip('-')}=VALUE"
-        say(f"{self.prog}: {one_line(message, 300)} (see {self.prog} --help)", sys.stderr)
+        print_line(f"{self.prog}: {one_line(message, 300)} (see {self.prog} --help)", sys.stderr)
         sys.exit(2)
 
 
-def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+def list_flags(parser: argparse.ArgumentParser) -> set[str]:
     """Return the long flags of a parser, including those of its subcommands."""
     flags = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
     nested = (a.choices.values() for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return flags.union(*(flags_of(parser) for parsers in nested for parser in parsers))
+    return flags.union(*(list_flags(parser) for parsers in nested for parser in parsers))
 
 
-def config(parser: argparse._ActionsContainer) -> None:
+def add_config_flags(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--config", required=True, metavar="FILE[:NAME]",
         help="config file, and the variant that it names; --config.KEY=VALUE changes a key",
@@ -167,7 +171,7 @@ def config(parser: argparse._ActionsContainer) -> None:
     parser.set_defaults(overrides=[])  # filled by Parser.parse_args
 
 
-CONFIG: Flag = config
+CONFIG: Flag = add_config_flags
 OVERRIDES: Flag = lambda parser: parser.set_defaults(overrides=[])  # noqa: E731
 JSON = flag("--json", action="store_true", help="print one JSON object instead of lines")
 LONG = flag(

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bert_jax.command.flags import (
-    count,
     flag,
+    positive_integer,
     verb,
-    whole,
+    whole_number_type,
 )
 from bert_jax.core.errors import BertJaxError, one_line
-from bert_jax.core.terminal import counted, say
+from bert_jax.core.terminal import pluralize, print_line
 from bert_jax.text.lines import read_lines
 
 if TYPE_CHECKING:
     from bert_jax.search.documents import Document
-    from bert_jax.search.index_manifest import Manifest
-    from bert_jax.search.index_writer import Counts
+    from bert_jax.search.index_manifest import IndexManifest
+    from bert_jax.search.index_writer import UpdateCounts
 
-MANY = 16  # segments; if there are more, --compact is recommended
+MANY_SEGMENTS = 16  # segments; if there are more, --compact is recommended
 SHOWN = 5  # document names in a message
 
 
@@ -52,8 +52,14 @@ SHOWN = 5  # document names in a message
         help="write all passages into a new directory, for qdrant, opensearch, elasticsearch or pgvector to load; the "
         "index stays unchanged",
     ),
-    flag("--passage-tokens", type=count, metavar="N", help="tokens of a passage (default: 256, or the model's)"),
-    flag("--overlap", type=whole(0), metavar="N", help="tokens that neighbouring passages share (default: an eighth)"),
+    flag(
+        "--passage-tokens", type=positive_integer, metavar="N", help="tokens of a passage (default: 256, or the "
+        "model's)",
+    ),
+    flag(
+        "--overlap", type=whole_number_type(0), metavar="N", help="tokens that neighbouring passages share "
+        "(default: an eighth)",
+    ),
     flag("--text", default="", metavar="COLUMN", help="column of texts of a table (default: by its usual names)"),
     flag("--id", default="", metavar="COLUMN", help="column of ids (default: _id or id, or else FILE:ROW)"),
     flag("--title", default="", metavar="COLUMN", help="column of titles (default: title, if there is one)"),
@@ -64,16 +70,16 @@ def index(args):
 
         write(args)
         return
-    change(args)
+    update_index(args)
 
 
-def change(args) -> None:
-    from bert_jax.search.documents import Columns, Source
-    from bert_jax.search.index_settings import Asked, Plan
-    from bert_jax.search.index_writer import writing
-    from bert_jax.text.truncation import warn
+def update_index(args) -> None:
+    from bert_jax.search.documents import DocumentColumns, DocumentSource
+    from bert_jax.search.index_settings import IndexOptions, IndexSettings
+    from bert_jax.search.index_writer import open_writer
+    from bert_jax.text.truncation import warn_caller
 
-    start, path, others, adds = time.monotonic(), Path(args.output), list[str](), False
+    start, path, other_sources, adds = time.monotonic(), Path(args.output), list[str](), False
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
     if args.remove_missing and not args.documents:
@@ -82,61 +88,61 @@ def change(args) -> None:
         raise BertJaxError(
             "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"
         )
-    asked = Asked(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
-    source = Source(args.documents, Columns(args.text, args.id, args.title))
-    plan = Plan(path, asked, args.compact)
-    if args.documents and plan.is_new and plan.manifest.model is None:
-        say("no --model, so documents are found by keywords alone", sys.stderr)
-    with writing(path, plan.manifest if args.documents else None) as writer:
+    options = IndexOptions(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
+    source = DocumentSource(args.documents, DocumentColumns(args.text, args.id, args.title))
+    settings = IndexSettings(path, options, args.compact)
+    if args.documents and settings.is_new and settings.manifest.model is None:
+        print_line("no --model, so documents are found by keywords alone", sys.stderr)
+    with open_writer(path, settings.manifest if args.documents else None) as writer:
         if args.remove:
-            writer.remove(ids_of(args.remove))
+            writer.remove(read_ids(args.remove))
         if args.documents:
-            encoder = plan.encoder
-            before = writer.manifest
-            others, adds = before.sources_beside(args.documents), before.has_none_of(args.documents)
-            if others and args.remove_missing:
+            encoder = settings.encoder
+            manifest = writer.manifest
+            other_sources, adds = manifest.other_sources(args.documents), manifest.lacks_all(args.documents)
+            if other_sources and args.remove_missing:
                 raise BertJaxError(
-                    f"--remove-missing would also remove the documents of {', '.join(others)}; name all sources of the "
-                    "index, or remove documents by their ids with --remove"
+                    f"--remove-missing would also remove the documents of {', '.join(other_sources)}; name all "
+                    "sources of the index, or remove documents by their ids with --remove"
                 )
-            documents, encode = shown(source.documents()), encoder.documents if encoder else None
-            writer.add(documents, plan.cutter, encode, args.documents)
+            documents, encode = show_progress(source.documents()), encoder.documents if encoder else None
+            writer.add(documents, settings.cutter, encode, args.documents)
             if args.remove_missing and writer.missing:
                 writer.remove(writer.missing)
             if encoder and encoder.truncated.truncated:
-                warn(encoder.truncated.notice(what="passages"))
+                warn_caller(encoder.truncated.notice(what="passages"))
             for line in source.notes():
-                say(line, sys.stderr)
+                print_line(line, sys.stderr)
             if not writer.manifest.changes:
                 raise BertJaxError(f"{' '.join(args.documents)}: no documents that can be read; name others")
         if args.compact:
-            writer.compact(plan.manifest)
-    say(summary(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
+            writer.compact(settings.manifest)
+    print_line(summarize_update(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
     if (missing := writer.missing) and not adds:
-        say(one_line(in_words(missing, others)), sys.stderr)
+        print_line(one_line(describe_missing(missing, other_sources)), sys.stderr)
 
 
-def in_words(missing: list[str], others: list[str]) -> str:
+def describe_missing(missing: list[str], others: list[str]) -> str:
     """Return a notice about documents of the index that were not read; `others` are its sources that were not read.
 
-    >>> in_words(["a.txt"], [])
+    >>> describe_missing(["a.txt"], [])
     '1 document of the index is not among these files: a.txt; --remove-missing removes it'
     """
     verb, them = ("is", "it") if len(missing) == 1 else ("are", "them")
-    counts = f"{counted(len(missing), 'document')} of the index {verb} not among these files"
+    counts = f"{pluralize(len(missing), 'document')} of the index {verb} not among these files"
     if others:
         return f"{counts}; name its other sources too ({', '.join(others)}) to see which of them are gone"
     names = ", ".join(missing[:SHOWN]) + ", ..." * (len(missing) > SHOWN)
     return f"{counts}: {names}; --remove-missing removes {them}"
 
 
-def shown(documents: "Iterable[Document]") -> "Iterable[Document]":
+def show_progress(documents: "Iterable[Document]") -> "Iterable[Document]":
     from tqdm import tqdm
 
     return tqdm(documents, desc="reading", unit=" documents", disable=None, delay=2)
 
 
-def ids_of(names: list[str]) -> list[str]:
+def read_ids(names: list[str]) -> list[str]:
     """Return the ids that --remove gives, without duplicates; @FILE stands for the ids in a file."""
     ids = [
         name
@@ -147,15 +153,15 @@ def ids_of(names: list[str]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def summary(path: Path, manifest: "Manifest", counts: "Counts", seconds: float) -> str:
+def summarize_update(path: Path, manifest: "IndexManifest", counts: "UpdateCounts", seconds: float) -> str:
     line = (
-        f"{counted(manifest.documents, 'document')} in {counted(manifest.passages, 'passage')} in {path}: "
+        f"{pluralize(manifest.documents, 'document')} in {pluralize(manifest.passages, 'passage')} in {path}: "
         f"{counts.new:,} new, "
         f"{counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
-        f"{counted(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
+        f"{pluralize(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
     )
     if recall := manifest.recall:
         line += f"; recall@{recall.at} {recall.recall:.3f} of {recall.queries} passages as queries"
-    if len(manifest.segments) > MANY:
+    if len(manifest.segments) > MANY_SEGMENTS:
         line += f"; {len(manifest.segments)} segments, which --compact merges"
     return line

@@ -18,20 +18,22 @@ from bert_jax.core.errors import BertJaxError
     JSON,
 )
 def info(args):
-    from bert_jax.search.index_manifest import FILE
+    from bert_jax.search.index_manifest import INDEX_FILE
 
     if args.ids and args.json:
         raise BertJaxError("--ids prints one id per line; leave --json out")
-    if args.ids or (Path(args.directory) / FILE).is_file():
+    if args.ids or (Path(args.directory) / INDEX_FILE).is_file():
         from bert_jax.search.index import Index
-        from bert_jax.search.index_info import describe as describe_index
-        from bert_jax.search.index_info import ids_of
+        from bert_jax.search.index_info import describe_index as describe_index
+        from bert_jax.search.index_info import document_ids
 
         for line in (
-            ids_of(Index.open(args.directory)) if args.ids else [describe_index(args.directory, args.json)]
+            document_ids(Index.open(args.directory))
+            if args.ids
+            else [describe_index(args.directory, args.json)]
         ):
             print(line)
         return
-    from bert_jax.report.model_info import describe
+    from bert_jax.report.model_info import describe_model
 
-    print(describe(args.directory, as_json=args.json))
+    print(describe_model(args.directory, as_json=args.json))

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from bert_jax.command.flags import (
     CONFIG,
-    count,
     flag,
+    positive_integer,
     verb,
-    whole,
+    whole_number_type,
 )
 
 
@@ -15,8 +15,13 @@ from bert_jax.command.flags import (
     "show the examples of a training step as text",
     "bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 777",
     CONFIG,
-    flag("--step", type=whole(0), default=0, help="training step (default 0)"),
-    flag("--rows", type=count, default=4, help="rows to show; for an embedder, groups of texts (default 4)"),
+    flag("--step", type=whole_number_type(0), default=0, help="training step (default 0)"),
+    flag(
+        "--rows",
+        type=positive_integer,
+        default=4,
+        help="rows to show; for an embedder, groups of texts (default 4)",
+    ),
 )
 def inspect(args):
     print(show_examples(args.config, args.overrides, args.step, args.rows))
@@ -26,5 +31,5 @@ def show_examples(spec: str, overrides: Sequence[str], step: int, rows: int) -> 
     """Return the examples of a step as text."""
     from bert_jax import tasks
 
-    module, config = tasks.load(spec, overrides)
+    module, config = tasks.load_config(spec, overrides)
     return module.inspect(config, step, rows)

@@ -23,7 +23,7 @@ def interruptible():
 
     def interrupt(number, frame):
         first.append(number)
-        if UNINTERRUPTED & set(files_of(frame)):
+        if UNINTERRUPTED & set(source_files(frame)):
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             return
         signal.setitimer(signal.ITIMER_REAL, 2)
@@ -55,7 +55,7 @@ def interruptible():
             signal.signal(number, handler)
 
 
-def files_of(frame: FrameType | None) -> Iterator[str]:
+def source_files(frame: FrameType | None) -> Iterator[str]:
     """Yield the source files of a frame and its callers."""
     while frame is not None:
         yield frame.f_code.co_filename

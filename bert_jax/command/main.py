@@ -11,14 +11,14 @@ from importlib.util import find_spec
 from keyword import iskeyword
 
 from bert_jax import __version__
-from bert_jax.command.failures import explained
+from bert_jax.command.failures import explain_error
 from bert_jax.command.flags import Parser, Verb
 from bert_jax.command.interrupts import interruptible
-from bert_jax.core.arguments import set_by_config
-from bert_jax.core.compilation_cache import keep_programs
-from bert_jax.core.errors import BertJaxError, nearest, one_line
+from bert_jax.core.arguments import use_config_spelling
+from bert_jax.core.compilation_cache import enable_compilation_cache
+from bert_jax.core.errors import BertJaxError, one_line, suggest_name
 from bert_jax.core.memory import use_large_pages
-from bert_jax.core.terminal import say
+from bert_jax.core.terminal import print_line
 
 GROUPS = {
     "text": ("vocab", "prepare", "inspect"),
@@ -38,9 +38,9 @@ def verb_of(name: str) -> Verb:
 VERBS = {name: verb_of(name) for group in GROUPS.values() for name in group}
 
 
-def parser_of(name: str) -> Parser:
+def make_parser(name: str) -> Parser:
     parser = Parser(prog=f"bert-jax {name}", **VERBS[name].texts)
-    VERBS[name].declare(parser)
+    VERBS[name].add_to_parser(parser)
     return parser
 
 
@@ -52,7 +52,7 @@ def quiet_libraries() -> None:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
-def show_verbs() -> None:
+def print_verbs() -> None:
     width = max(map(len, VERBS))
     print("usage: bert-jax VERB [...]\n\nBERT in JAX, from raw text to predictions.")
     for group, names in GROUPS.items():
@@ -75,46 +75,46 @@ def command() -> int:
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
-        show_verbs()
+        print_verbs()
         return 0
     if argv[0] == "--version":
         print(f"bert-jax {__version__}")
         return 0
     if argv[0] not in VERBS:
-        hint = nearest(argv[0], VERBS, "the verbs", most=len(VERBS))
+        hint = suggest_name(argv[0], VERBS, "the verbs", most=len(VERBS))
         print(f'bert-jax: no verb "{one_line(argv[0], 60)}"; {hint}', file=sys.stderr)
         return 2
     name = f"bert-jax {argv[0]}"
-    args = parser_of(argv[0]).parse_args(argv[1:])
+    args = make_parser(argv[0]).parse_args(argv[1:])
     quiet_libraries()
     if argv[0] in ("bench", "preflight"):  # they measure compilation, or compile for another machine
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", "")
     else:
-        keep_programs()
+        enable_compilation_cache()
     if sys.stdout is None:  # the first file opened would get its file descriptor, and all that is printed
         print(f"{name}: standard output is closed; redirect it to a file or to /dev/null", file=sys.stderr)
         return 1
     try:
-        written = set_by_config() if "config" in args else nullcontext()
+        written = use_config_spelling() if "config" in args else nullcontext()
         with interruptible(), written, warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: say(f"{name}: {one_line(message)}", sys.stderr)
+            warnings.showwarning = lambda message, *_: print_line(f"{name}: {one_line(message)}", sys.stderr)
             args.run(args)
             sys.stdout.flush()
     except BertJaxError as error:
         if args.debug:
             raise
-        say(f"{name}: {error}", sys.stderr)
+        print_line(f"{name}: {error}", sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # the reader of our output has exited (`| head`)
         end_output()
         return 128 + signal.SIGPIPE
     except Exception as error:
-        known = None if args.debug else explained(error)
-        if known is None:
+        explanation = None if args.debug else explain_error(error)
+        if explanation is None:
             raise
-        say(f"{name}: {known}", sys.stderr)
+        print_line(f"{name}: {explanation}", sys.stderr)
         end_output()
-        return known.exit_code
+        return explanation.exit_code
     except KeyboardInterrupt as interrupt:
         if args.debug:
             raise

@@ -3,13 +3,13 @@
 import sys
 from pathlib import Path
 
-from bert_jax.command.flags import SKIP_BAD, count, flag, number, verb, whole
-from bert_jax.core.config import LARGEST
+from bert_jax.command.flags import SKIP_BAD, flag, number_type, positive_integer, verb, whole_number_type
+from bert_jax.core.config import MAX_FLOAT
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
-from bert_jax.core.terminal import say
+from bert_jax.core.terminal import print_line
 
-any_number = number(-LARGEST)
+any_score = number_type(-MAX_FLOAT)
 
 
 @verb(
@@ -29,38 +29,47 @@ any_number = number(-LARGEST)
     flag("--scores", action="store_true", help="write the scores of the positive and of the negatives into each row"),
     flag("--output", required=True, metavar="FILE.jsonl", help="output file: anchor, positive, negatives"),
     flag("--cache", metavar="DIR", help="directory of vectors and scores for later runs (default: OUTPUT.cache)"),
-    flag("--negatives", type=count, default=3, metavar="N", help="negatives of an anchor (default 3)"),
-    flag("--first", type=whole(0), default=0, metavar="N", help="skip the N nearest texts (default 0)"),
-    flag("--last", type=count, default=100, metavar="N", help="consider only the N nearest texts (default 100)"),
+    flag("--negatives", type=positive_integer, default=3, metavar="N", help="negatives of an anchor (default 3)"),
+    flag("--first", type=whole_number_type(0), default=0, metavar="N", help="skip the N nearest texts (default 0)"),
     flag(
-        "--margin", type=number(0), metavar="M",
+        "--last", type=positive_integer, default=100, metavar="N", help="consider only the N nearest texts "
+        "(default 100)",
+    ),
+    flag(
+        "--margin", type=number_type(0), metavar="M",
         help="keep a negative if its cosine is lower than the positive's by more than this share of it (default 0.05), "
         "or with --rescore if its score is lower by more than this number (default 0)",
     ),
-    flag("--least", type=any_number, metavar="SCORE", help="lowest score of a negative (a cosine, or by --rescore)"),
-    flag("--most", type=any_number, metavar="SCORE", help="highest score of a negative (a cosine, or by --rescore)"),
+    flag("--least", type=any_score, metavar="SCORE", help="lowest score of a negative (a cosine, or by --rescore)"),
+    flag("--most", type=any_score, metavar="SCORE", help="highest score of a negative (a cosine, or by --rescore)"),
 )  # fmt: skip
 def mine(args):
     from bert_jax.core.output import refuse_input
-    from bert_jax.data.examples.groups import GroupColumns, mapping, positive_column, read_groups, read_texts
-    from bert_jax.search.cached_vectors import Vectors
-    from bert_jax.search.mining import Limits
-    from bert_jax.search.pair_scores import Scores
+    from bert_jax.data.examples.groups import (
+        GroupColumns,
+        describe_columns,
+        positive_column,
+        read_groups,
+        read_text_column,
+    )
+    from bert_jax.search.cached_vectors import CachedEncoder
+    from bert_jax.search.mining import MiningLimits
+    from bert_jax.search.pair_scores import CachedPairScorer
 
     for source in filter(None, (args.data, args.corpus)):
         refuse_input(args.output, source)
-    limits = Limits(args.negatives, args.first, args.last, **bounds(args))
+    limits = MiningLimits(args.negatives, args.first, args.last, **score_bounds(args))
     names = tuple(name for name in (args.text, args.pair) if name)
     columns = GroupColumns(names, skip_bad=args.skip_bad)
     groups = read_groups(args.data, columns)
-    check(args.data, groups)
+    check_pairs(args.data, groups)
     preferred, plain = positive_column(args.data, columns), GroupColumns(skip_bad=args.skip_bad)
-    corpus = read_texts(args.corpus, plain, preferred) if args.corpus else []
+    corpus = read_text_column(args.corpus, plain, preferred) if args.corpus else []
     cache = Path(args.cache or f"{args.output}.cache")
-    vectors = Vectors(args.model, cache)
-    scores = Scores(args.rescore, cache) if args.rescore else None
-    say(mapping(args.data, columns, "--text and --pair", most=2), sys.stderr)
-    counts = write(Path(args.output), groups, corpus, vectors, limits, scores, args.scores)
+    vectors = CachedEncoder(args.model, cache)
+    scores = CachedPairScorer(args.rescore, cache) if args.rescore else None
+    print_line(describe_columns(args.data, columns, "--text and --pair", most=2), sys.stderr)
+    counts = write_mined(Path(args.output), groups, corpus, vectors, limits, scores, args.scores)
     left = ""
     if counts.too_few:
         left = (
@@ -70,14 +79,14 @@ def mine(args):
     print(f"{counts.groups:,} groups in {args.output}{left}", file=sys.stderr)
 
 
-def write(output: Path, groups, corpus, vectors, limits, scores=None, with_scores: bool = False):
+def write_mined(output: Path, groups, corpus, vectors, limits, scores=None, with_scores: bool = False):
     """Write the mined rows, and return counts of them."""
-    from bert_jax.core.output import streaming
-    from bert_jax.search.mining import Mined
-    from bert_jax.search.mining import mine as mined
+    from bert_jax.core.output import open_output
+    from bert_jax.search.mining import MiningCounts
+    from bert_jax.search.mining import mine_hard_negatives as mined
 
-    counts = Mined()
-    with streaming(output) as file:
+    counts = MiningCounts()
+    with open_output(output) as file:
         for row in mined(groups, corpus, vectors, limits, counts, scores):
             given = row.pop("scores")
             if with_scores:
@@ -86,7 +95,7 @@ def write(output: Path, groups, corpus, vectors, limits, scores=None, with_score
     return counts
 
 
-def bounds(args) -> dict[str, float]:
+def score_bounds(args) -> dict[str, float]:
     """Return the margin, and the limits of scores that the user gave."""
     ranges = {"margin": (0, 1), "least": (-1, 1), "most": (-1, 1)}
     given = {name: value for name in ranges if (value := getattr(args, name)) is not None}
@@ -97,7 +106,7 @@ def bounds(args) -> dict[str, float]:
     return {"margin": 0.0 if args.rescore else 0.05} | given
 
 
-def check(data: str, groups) -> None:
+def check_pairs(data: str, groups) -> None:
     """Refuse data without positives."""
     if all(group.texts[0] == group.texts[1] for group in groups):
         raise BertJaxError(f"{data} has one text per row; give anchors and positives")

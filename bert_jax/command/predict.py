@@ -1,6 +1,6 @@
 """The verb `predict`."""
 
-from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag, number, verb
+from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag, number_type, verb
 
 
 @verb(
@@ -26,11 +26,11 @@ from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag,
         help="allow that a passage has no answer (default: as the model was trained)",
     ),
     flag(
-        "--precision", type=number(0, 1, above=True, below=True), metavar="P",
+        "--precision", type=number_type(0, 1, above=True, below=True), metavar="P",
         help="abstain from predictions so that this share of the others is correct; needs a calibrated model",
     ),
     flag(
-        "--foreign", type=number(0, 1, above=True, below=True), metavar="SHARE",
+        "--foreign", type=number_type(0, 1, above=True, below=True), metavar="SHARE",
         help="mark a text as foreign if it is less similar to the training texts than all but this share of known "
         "texts are: 0.01 marks about 1%% of known texts by mistake",
     ),
@@ -41,11 +41,11 @@ from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag,
     ),
 )  # fmt: skip
 def predict(args):
-    from bert_jax.data.examples.columns import Columns
-    from bert_jax.inference.predict_file import Options, predictions, write
-    from bert_jax.inference.rank_for_labelling import ranked
+    from bert_jax.data.examples.columns import ExampleColumns
+    from bert_jax.inference.predict_file import PredictionOptions, predict_rows, write_predictions
+    from bert_jax.inference.rank_for_labelling import rank_rows
 
-    columns = Columns(text=args.text, pair=args.pair, id=args.id, skip_bad=args.skip_bad)
-    options = Options(args.long, args.may_be_missing, args.precision, args.foreign)
-    rows_of = ranked if args.rank_for_labelling else predictions
-    write(args.model, args.input, args.output, columns, options, rows_of)
+    columns = ExampleColumns(text=args.text, pair=args.pair, id=args.id, skip_bad=args.skip_bad)
+    options = PredictionOptions(args.long, args.may_be_missing, args.precision, args.foreign)
+    rows_of = rank_rows if args.rank_for_labelling else predict_rows
+    write_predictions(args.model, args.input, args.output, columns, options, rows_of)

@@ -1,6 +1,6 @@
 """The verb `preflight`."""
 
-from bert_jax.command.flags import CONFIG, JSON, flag, number, verb
+from bert_jax.command.flags import CONFIG, JSON, flag, number_type, verb
 
 
 @verb(
@@ -13,7 +13,7 @@ from bert_jax.command.flags import CONFIG, JSON, flag, number, verb
         metavar="CHIP:SIDES",
         help="slice, as in v5e:4x4, v6e:8x8, v4:2x2x4, v5p:4x4x4",
     ),
-    flag("--price", type=number(0), metavar="P", help="price per chip-hour, in any currency"),
+    flag("--price", type=number_type(0), metavar="P", help="price per chip-hour, in any currency"),
     JSON,
 )
 def preflight(args):

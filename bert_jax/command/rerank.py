@@ -4,7 +4,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from bert_jax.command.flags import SKIP_BAD, count, flag, number, verb
+from bert_jax.command.flags import SKIP_BAD, flag, number_type, positive_integer, verb
 from bert_jax.core.files import to_json
 
 
@@ -19,27 +19,30 @@ from bert_jax.core.files import to_json
     flag("--text", default="", metavar="COLUMN", help="column of queries (default: the first that holds text)"),
     flag("--pair", default="", metavar="COLUMN", help="column of documents (default: all others that hold text)"),
     flag("--output", metavar="FILE.jsonl", help="output file, a line for each query (default: standard output)"),
-    flag("--top", type=count, metavar="N", help="write only the N best documents of each query (default: all)"),
     flag(
-        "--precision", type=number(0, 1, above=True, below=True), metavar="P",
+        "--top", type=positive_integer, metavar="N", help="write only the N best documents of each query "
+        "(default: all)",
+    ),
+    flag(
+        "--precision", type=number_type(0, 1, above=True, below=True), metavar="P",
         help="leave out documents so that this share of the others is relevant; needs a calibrated model",
     ),
     SKIP_BAD,
 )  # fmt: skip
 def rerank(args):
-    from bert_jax.core.output import refuse_input, streaming
+    from bert_jax.core.output import open_output, refuse_input
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
     from bert_jax.inference.model import load
     from bert_jax.inference.reranker import check_cross_encoder
-    from bert_jax.text.truncation import Truncated, warn
+    from bert_jax.text.truncation import TruncationCounter, warn_caller
 
     refuse_input(args.output, args.input)
     names = tuple(name for name in (args.text, args.pair) if name)
     lists = read_candidates(args.input, CandidateColumns(names, skip_bad=args.skip_bad))
     model = load(args.model)
     check_cross_encoder(model, args.model)
-    truncated = Truncated(model.config.max_positions)
-    with streaming(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
+    truncated = TruncationCounter(model.config.max_positions)
+    with open_output(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
         for candidates in lists:
             ranked = model.rank(
                 candidates.query,
@@ -58,6 +61,6 @@ def rerank(args):
             ]
             file.write(to_json({"query": candidates.query, "ranked": rows}) + "\n")
     if truncated.truncated:
-        warn(truncated.notice(what="pairs of a query and a document"))
+        warn_caller(truncated.notice(what="pairs of a query and a document"))
     if args.output:
         print(f"{len(lists):,} queries in {args.output}", file=sys.stderr)

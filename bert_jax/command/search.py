@@ -8,19 +8,19 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from bert_jax.command.flags import (
-    count,
     flag,
+    positive_integer,
     verb,
 )
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.files import to_json
-from bert_jax.core.terminal import BOLD, PLAIN, YELLOW, in_width, is_coloured, say
+from bert_jax.core.terminal import BOLD, RESET, YELLOW, is_coloured, print_line, wrap_for_terminal
 
 if TYPE_CHECKING:
     from bert_jax.search.index import Hit
 
-QUERIES = 64  # queries searched together
-EXCERPT = 240  # characters of a passage that are shown, about three lines of a terminal
+QUERIES_AT_ONCE = 64  # queries searched together
+EXCERPT_CHARACTERS = 240  # characters of a passage that are shown, about three lines of a terminal
 INDENT = 5
 TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
 
@@ -31,11 +31,14 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
     flag("index", metavar="INDEX", help="directory of an index"),
     flag("query", nargs="?", metavar="QUERY", help="text to search for"),
     flag("--queries", metavar="FILE", help="file with a query per line, or a table, instead of a query"),
-    flag("--top", type=count, default=10, metavar="N", help="number of passages to show (default 10)"),
+    flag("--top", type=positive_integer, default=10, metavar="N", help="number of passages to show (default 10)"),
     flag("--legs", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
     flag("--weights", metavar="NAME=W,...", help="weights of the legs, as keywords=1,vectors=2 (default 1)"),
     flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
-    flag("--rerank-top", type=count, default=50, metavar="N", help="passages that --rerank scores (default 50)"),
+    flag(
+        "--rerank-top", type=positive_integer, default=50, metavar="N", help="passages that --rerank scores "
+        "(default 50)",
+    ),
     flag("--model", metavar="DIR", help="where the model of the index is, if it was moved"),
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag(
@@ -51,10 +54,10 @@ def search(args):
         raise BertJaxError("give a query, or --queries FILE")
     if args.query is not None and args.queries is not None:
         raise BertJaxError("give a query or --queries FILE, not both")
-    show(args)
+    print_hits(args)
 
 
-def show(args) -> None:
+def print_hits(args) -> None:
     from bert_jax.search.index import Index
 
     index = Index.open(args.index, args.model, args.verify)
@@ -62,25 +65,25 @@ def show(args) -> None:
         raise BertJaxError(
             f"{args.index} holds no documents; `bert-jax index DOCS --output {args.index}` adds some"
         )
-    legs = None if args.legs is None else args.legs.split(",")
-    weights = weights_of(args.weights)
-    queries = iter([args.query]) if args.query is not None else queries_in(args.queries)
-    while some := list(islice(queries, QUERIES)):
+    retrievers = None if args.legs is None else args.legs.split(",")
+    weights = parse_weights(args.weights)
+    queries = iter([args.query]) if args.query is not None else read_queries(args.queries)
+    while some := list(islice(queries, QUERIES_AT_ONCE)):
         for query, hits in zip(
-            some, index.search(some, args.top, legs, weights, args.rerank, args.rerank_top), strict=True
+            some, index.search(some, args.top, retrievers, weights, args.rerank, args.rerank_top), strict=True
         ):
             if args.json:
-                print(to_json({"query": query, "hits": [as_json(hit, args.explain) for hit in hits]}))
+                print(to_json({"query": query, "hits": [hit_to_json(hit, args.explain) for hit in hits]}))
             else:
                 if args.queries:
                     print(f"# {one_line(query)}")
                 for rank, hit in enumerate(hits, 1):
-                    print("\n".join(lines_of(rank, hit, query, args.explain, args.full)))
+                    print("\n".join(format_hit(rank, hit, query, args.explain, args.full)))
                 if not hits:
                     print("nothing found")
 
 
-def queries_in(source: str) -> Iterator[str]:
+def read_queries(source: str) -> Iterator[str]:
     """Yield the queries of a file; skip and count blank ones."""
     from bert_jax.data.examples.unlabelled import read_unlabelled
 
@@ -91,10 +94,10 @@ def queries_in(source: str) -> Iterator[str]:
         else:
             blank += 1
     if blank:
-        say(f"{blank:,} blank {'query' if blank == 1 else 'queries'} of {source} left out", sys.stderr)
+        print_line(f"{blank:,} blank {'query' if blank == 1 else 'queries'} of {source} left out", sys.stderr)
 
 
-def weights_of(text: str | None) -> dict[str, float] | None:
+def parse_weights(text: str | None) -> dict[str, float] | None:
     if text is None:
         return None
     try:
@@ -105,30 +108,30 @@ def weights_of(text: str | None) -> dict[str, float] | None:
         ) from None
 
 
-def as_json(hit: "Hit", explain: bool) -> dict:
+def hit_to_json(hit: "Hit", explain: bool) -> dict:
     shown = asdict(hit)
     if not explain:
         del shown["parts"]
     return shown
 
 
-def lines_of(rank: int, hit: "Hit", query: str, explain: bool, full: bool) -> list[str]:
+def format_hit(rank: int, hit: "Hit", query: str, explain: bool, full: bool) -> list[str]:
     from bert_jax.search.keywords import query_words
 
     title = f"  {one_line(hit.title)}" if hit.title else ""
     lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)}, characters {hit.start}-{hit.end}{title}"]
     if explain:
-        for leg, part in hit.parts.items():
+        for retriever, part in hit.parts.items():
             words = "".join(f"  {word} {added:.4f}" for word, added in part.words.items())
-            lines.append(f"     {leg}: rank {part.rank}, score {part.score:.4f}{words}")
+            lines.append(f"     {retriever}: rank {part.rank}, score {part.score:.4f}{words}")
     wanted = frozenset(query_words(query))
     text = one_line(" ".join(hit.text.split()), longest=6 * len(hit.text))
     text = " " * INDENT + (text if full else excerpt(text, wanted))
-    shown = in_width(text, sys.stdout, INDENT, short_paths=False)
-    return [*lines, coloured(shown, wanted), ""]
+    shown = wrap_for_terminal(text, sys.stdout, INDENT, short_paths=False)
+    return [*lines, highlight_words(shown, wanted), ""]
 
 
-def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT) -> str:
+def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT_CHARACTERS) -> str:
     """Return the part of a text with the largest number of distinct wanted words; among equal parts, the first.
 
     >>> excerpt("Dogs bark. Most cats land on their feet, and some do not.", {"cats", "feet"}, 32)
@@ -155,10 +158,10 @@ def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT) -> str:
     return "… " * (begin > 0) + text[begin:end] + " …" * (end < len(text))
 
 
-def coloured(text: str, wanted: Set[str]) -> str:
+def highlight_words(text: str, wanted: Set[str]) -> str:
     """Colour the wanted words, if standard output is a terminal."""
     if not is_coloured():
         return text
     return WORD.sub(
-        lambda match: f"{BOLD}{YELLOW}{match[0]}{PLAIN}" if match[0].lower() in wanted else match[0], text
+        lambda match: f"{BOLD}{YELLOW}{match[0]}{RESET}" if match[0].lower() in wanted else match[0], text
     )

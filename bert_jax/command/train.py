@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from bert_jax.command.flags import (
     CONFIG,
-    count,
     flag,
+    positive_integer,
     verb,
-    whole,
+    whole_number_type,
 )
 
 
@@ -24,30 +24,30 @@ from bert_jax.command.flags import (
         "--coordinator", metavar="HOST:PORT",
         help="address of process 0 of several; not needed on Slurm, on GKE and with launch/run.sh"
     ),
-    flag("--processes", type=count, help="number of processes"),
-    flag("--process", type=whole(0), help="index of this process, from 0"),
+    flag("--processes", type=positive_integer, help="number of processes"),
+    flag("--process", type=whole_number_type(0), help="index of this process, from 0"),
 )  # fmt: skip
 def train(args):
-    from bert_jax.training.processes import joined
+    from bert_jax.training.processes import join_processes
 
     if args.dry_run:
-        from bert_jax.runs.dry_run import show
+        from bert_jax.runs.dry_run import print_dry_run
 
-        show(args.config, args.overrides, args.workdir)
+        print_dry_run(args.config, args.overrides, args.workdir)
         return
-    with joined(args.coordinator, args.processes, args.process):
-        start(args.config, args.overrides, args.workdir)
+    with join_processes(args.coordinator, args.processes, args.process):
+        start_training(args.config, args.overrides, args.workdir)
 
 
-def start(spec: str, overrides: Sequence[str], workdir: str) -> bool:
+def start_training(spec: str, overrides: Sequence[str], workdir: str) -> bool:
     """`bert-jax train`: return whether the run, or every run of a sweep, finished."""
     from bert_jax.core import config as configs
-    from bert_jax.runs.run import run
+    from bert_jax.runs.run import run_from_config
 
-    command = command_line(spec, overrides, workdir)
-    return run(configs.read_file(spec), overrides, workdir, command) is not None
+    command = format_command(spec, overrides, workdir)
+    return run_from_config(configs.run_config_file(spec), overrides, workdir, command) is not None
 
 
-def command_line(spec: str, overrides: Sequence[str], workdir: str) -> str:
+def format_command(spec: str, overrides: Sequence[str], workdir: str) -> str:
     settings = [f"--config.{override}" for override in overrides]
     return shlex.join(["bert-jax", "train", "--config", spec, *settings, "--workdir", str(workdir)])

@@ -1,6 +1,6 @@
 """The verb `vocab`."""
 
-from bert_jax.command.flags import COLUMN, INPUT, LAYOUT, OUTPUT, STRICT, flag, verb, whole
+from bert_jax.command.flags import COLUMN, INPUT, LAYOUT, OUTPUT, STRICT, flag, verb, whole_number_type
 
 
 @verb(
@@ -10,19 +10,21 @@ from bert_jax.command.flags import COLUMN, INPUT, LAYOUT, OUTPUT, STRICT, flag, 
     flag("--kind", choices=("wordpiece", "sentencepiece"), default="wordpiece",
          help="kind of vocabulary (default wordpiece)"),
     flag("--cased", action="store_true", help="keep capital letters (default: lower case)"),
-    flag("--size", type=whole(1, 1 << 24),
+    flag("--size", type=whole_number_type(1, 1 << 24),
          help="number of entries (default 30522); with --extend, of entries to add (default 1000)"),
     flag("--extend", metavar="DIR", help="model directory whose vocabulary is extended by words of the text"),
 )  # fmt: skip
 def vocab(args):
-    from bert_jax.text.readers import Source
+    from bert_jax.text.readers import TextSource
 
-    source = Source(args.input, args.layout, args.column, args.strict)
+    source = TextSource(args.input, args.layout, args.column, args.strict)
     if args.extend:
         from bert_jax.hub.extend import extend
 
         print(extend(args.extend, source, args.output, args.size or 1000))
     else:
-        from bert_jax.text.vocabulary import learn
+        from bert_jax.text.vocabulary import train_vocabulary
 
-        print(learn(source, args.output, kind=args.kind, size=args.size or 30522, cased=args.cased))
+        print(
+            train_vocabulary(source, args.output, kind=args.kind, size=args.size or 30522, cased=args.cased)
+        )

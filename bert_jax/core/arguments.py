@@ -15,7 +15,7 @@ WRITTEN: ContextVar[Literal["flags", "config", "python"]] = ContextVar("written"
 
 
 @contextmanager
-def set_by_config() -> Iterator[None]:
+def use_config_spelling() -> Iterator[None]:
     """Within the block, printed lines and errors name config keys instead of the flags of a command."""
     token = WRITTEN.set("config")
     try:
@@ -25,34 +25,34 @@ def set_by_config() -> Iterator[None]:
 
 
 @contextmanager
-def called_from_python() -> Iterator[None]:
+def use_python_spelling() -> Iterator[None]:
     """Within the block, printed lines and errors name settings as arguments of a Python call, not as flags."""
     token = WRITTEN.set("python")
     try:
         yield
     except BertJaxError as error:
-        if (in_python := as_arguments(str(error))) != str(error):
+        if (in_python := spell_as_arguments(str(error))) != str(error):
             raise type(error)(in_python) from error
         raise
     finally:
         WRITTEN.reset(token)
 
 
-def setting(flags: str, keys: str) -> str:
+def spell_setting(flags: str, keys: str) -> str:
     """Return `flags` if the run was started with flags of a command, else the config `keys` of the same setting."""
     return flags if WRITTEN.get() == "flags" else keys
 
 
-def as_called(text: str) -> str:
+def spell_for_caller(text: str) -> str:
     """Spell the settings in the text as arguments of a call if the run was started from Python."""
-    return as_arguments(text) if WRITTEN.get() == "python" else text
+    return spell_as_arguments(text) if WRITTEN.get() == "python" else text
 
 
-def as_arguments(text: str) -> str:
+def spell_as_arguments(text: str) -> str:
     """
-    >>> as_arguments("data.train is missing; give a file, --config.data.train=train.csv")
+    >>> spell_as_arguments("data.train is missing; give a file, --config.data.train=train.csv")
     'data.train is missing; give a file, data={"train": "train.csv"}'
-    >>> as_arguments("which --config.data.columns.skip_bad=True skips")
+    >>> spell_as_arguments("which --config.data.columns.skip_bad=True skips")
     'which data={"columns": {"skip_bad": True}} skips'
     """
     text = re.sub(

@@ -4,7 +4,7 @@ import os
 import sys
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import programs_home
+from bert_jax.core.files import compilation_cache_home
 
 # JAX settings: name -> (JAX's default, ours).
 KEEPING = {
@@ -14,7 +14,7 @@ KEEPING = {
 }
 
 
-def keep_programs() -> None:
+def enable_compilation_cache() -> None:
     """Let JAX cache the programs that it compiles in `programs_home()`, for this process and later ones.
 
     If the user has chosen a cache directory, by JAX_COMPILATION_CACHE_DIR ("" for no cache) or in `jax.config`, that
@@ -29,7 +29,7 @@ def keep_programs() -> None:
     if chosen or (jax and jax.distributed.is_initialized()):
         return
     try:
-        folder = programs_home()
+        folder = compilation_cache_home()
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, BertJaxError):  # no home directory, or a read-only one
         return

@@ -18,23 +18,24 @@ from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from bert_jax.core.config_files import read_file
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.config_files import run_config_file
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.synonyms import hint_for
-from bert_jax.core.typed_json import WANTED
+from bert_jax.core.typed_json import EXPECTED_TYPE_NAMES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
 # The largest values of fields whose range has no upper bound.
-MOST = 2**31 - 1  # whole numbers: steps are counted in 32 bits
-LARGEST = 3.4e38  # other numbers: arrays are float32
+MAX_INT = 2**31 - 1  # whole numbers: steps are counted in 32 bits
+MAX_FLOAT = 3.4e38  # other numbers: arrays are float32
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The allowed range of a number, from `least` to `most`; `beside` is one more allowed value with its own meaning.
+    """The allowed range of a number, from `minimum` to `maximum`; `sentinel` is one more allowed value with its own
+    meaning.
 
     >>> Range(0, 1, below=True).wanted
     '0 or more and less than 1'
@@ -76,9 +77,9 @@ class Registered:
     names: Callable[[], Collection[str]]
 
 
-SEEDS = Range(1 - 2**63, 2**63 - 1)
+SEED_RANGE = Range(1 - 2**63, 2**63 - 1)
 Positive = Annotated[int, Range(1)]
-NotNegative = Annotated[int, Range(0)]
+NonNegative = Annotated[int, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 
 
@@ -87,7 +88,7 @@ def check_ranges(config: "DataclassInstance", where: str = "") -> None:
 
     Messages put `where`, which ends in a dot, before the name of the field.
     """
-    for name, (is_whole, allowed) in ranges_of(type(config)).items():
+    for name, (is_whole, allowed) in field_ranges(type(config)).items():
         value = getattr(config, name)
         for number in value if isinstance(value, tuple) else (value,):
             check_number(number, where + name, is_whole, allowed)
@@ -101,7 +102,7 @@ def check_number(value, name: str, is_whole: bool = False, allowed: Range | None
     if not is_number:
         raise BertJaxError(f"{name} must be a {kind}, not {value!r:.40}")
     unlimited = allowed is None or allowed.most == math.inf
-    if unlimited and not abs(value) <= (MOST if is_whole else LARGEST):
+    if unlimited and not abs(value) <= (MAX_INT if is_whole else MAX_FLOAT):
         raise BertJaxError(f"{name} must be a finite 32-bit {kind}, not {value!r:.40}")
     if allowed and value not in allowed:
         raise BertJaxError(f"{name} must be {allowed.wanted}, not {value!r:.40}")
@@ -114,12 +115,12 @@ def check_choices(config: "DataclassInstance", where: str) -> None:
             if isinstance(limit, OneOf):
                 value = getattr(config, name)
                 if not isinstance(value, str) or value not in limit.choices:
-                    hint = nearest(value, filter(None, limit.choices))
+                    hint = suggest_name(value, filter(None, limit.choices))
                     raise BertJaxError(f'{where}{name} cannot be "{value!s:.60}"; {hint}')
 
 
 @cache
-def ranges_of(kind: type) -> dict[str, tuple[bool, Range | None]]:
+def field_ranges(kind: type) -> dict[str, tuple[bool, Range | None]]:
     """Return, for each field that holds a number or a tuple of numbers: (whether they must be whole, their range)."""
     ranges = {}
     hints = typing.get_type_hints(kind, include_extras=True)
@@ -133,24 +134,24 @@ def ranges_of(kind: type) -> dict[str, tuple[bool, Range | None]]:
     return ranges
 
 
-def load(spec: str, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
+def load_config_file(spec: str, overrides: Sequence[str], reader: type[T], *, strict: bool = True) -> T:
     """Read the config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`.
 
     With `whole=False`, top-level keys of the file for which `reader` has no field are ignored instead of refused, and
     overrides of them too.
     """
-    return read(read_file(spec), overrides, reader, whole=whole)
+    return parse_config(run_config_file(spec), overrides, reader, strict=strict)
 
 
-def read(values: dict, overrides: Sequence[str], reader: type[T], *, whole: bool = True) -> T:
-    """Do the same as `load` with the values of a config file. `values` itself is not changed."""
-    others = set() if whole else set(values) - {field.name for field in dataclasses.fields(reader)}
+def parse_config(values: dict, overrides: Sequence[str], reader: type[T], *, strict: bool = True) -> T:
+    """Do the same as `load_config_file` with the values of a config file. `values` itself is not changed."""
+    others = set() if strict else set(values) - {field.name for field in dataclasses.fields(reader)}
     values = {name: value for name, value in values.items() if name not in others}
     overrides = [text for text in overrides if text.split("=")[0].split(".")[0] not in others]
-    return build(reader, merged(values, overrides, reader))
+    return build_config(reader, merge_overrides(values, overrides, reader))
 
 
-def merged(values: dict, overrides: Sequence[str], reader: type) -> dict:
+def merge_overrides(values: dict, overrides: Sequence[str], reader: type) -> dict:
     values = copy.deepcopy(values)
     for override in overrides:
         apply_override(values, override, reader)
@@ -189,12 +190,12 @@ def apply_override(values: dict, override: str, reader: type) -> None:
     values[last] = _parse(text, kind, where + last)
 
 
-def build(reader: type[T], values: dict) -> T:
+def build_config(reader: type[T], values: dict) -> T:
     """Turn nested dicts into nested frozen dataclasses. Every key must be a field, and every value of its type."""
-    return _made(reader, checked(values, reader))
+    return _made(reader, check_values(values, reader))
 
 
-def checked(values: dict, reader: type, where: str = "", root: type | None = None) -> dict:
+def check_values(values: dict, reader: type, where: str = "", root: type | None = None) -> dict:
     """Check that all keys are fields of the nested dataclasses; return the values converted to the fields' types."""
     root, fitting = root or reader, {}
     for name, value in values.items():
@@ -202,7 +203,7 @@ def checked(values: dict, reader: type, where: str = "", root: type | None = Non
         if not dataclasses.is_dataclass(kind):
             fitting[name] = _fit(value, kind, where + name)
         elif isinstance(value, dict):
-            fitting[name] = checked(value, kind, f"{where}{name}.", root)
+            fitting[name] = check_values(value, kind, f"{where}{name}.", root)
         else:
             raise BertJaxError(f"config key {where}{name} is a section, not a value")
     return fitting
@@ -220,14 +221,14 @@ def _made(reader: Any, values: dict, where: str = "") -> Any:
     return reader(**fields)
 
 
-def kinds_of(reader: type, where: str = "") -> dict[str, tuple[type, dataclasses.Field]]:
+def config_fields(reader: type, where: str = "") -> dict[str, tuple[type, dataclasses.Field]]:
     """Return {dotted key: (the dataclass, its field)} for every key, those of nested sections last."""
     hints = typing.get_type_hints(reader)
     keys: dict[str, tuple[type, dataclasses.Field]] = {}
     sections: dict[str, tuple[type, dataclasses.Field]] = {}
     for field in dataclasses.fields(reader):
         if dataclasses.is_dataclass(hints[field.name]):
-            sections |= kinds_of(hints[field.name], f"{where}{field.name}.")
+            sections |= config_fields(hints[field.name], f"{where}{field.name}.")
         elif field.init:
             keys[where + field.name] = reader, field
     return keys | sections
@@ -238,7 +239,7 @@ def _field_type(reader: type, name: str, where: str, root: type, key: str = "") 
     names = [field.name for field in dataclasses.fields(reader) if field.init]
     if name not in names:
         key = key or f"{where}{name}"
-        raise BertJaxError(f"unknown config key {key}; {hint_for(key, list(kinds_of(root)), names)}")
+        raise BertJaxError(f"unknown config key {key}; {hint_for(key, list(config_fields(root)), names)}")
     return typing.get_type_hints(reader)[name]
 
 
@@ -249,28 +250,28 @@ def _parse(text: str, kind: type, where: str):
         text = text.strip()
         if text[:1] + text[-1:] in ("()", "[]"):
             text = text[1:-1]
-        parts = names_in(text) if inner[0] is str else [part.strip() for part in text.split(",")]
+        parts = split_names(text) if inner[0] is str else [part.strip() for part in text.split(",")]
         return tuple(_parse(part, inner[0], where) for part in parts if part)
     if kind is str or (origin is typing.Literal and isinstance(inner[0], str)):
         return _fit(text, kind, where)
     if kind is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    return _fit(literal(text), kind, where)
+    return _fit(parse_literal(text), kind, where)
 
 
-def names_in(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Split a comma-separated list of strings, which may be quoted.
 
-    >>> names_in("one, two"), names_in('"Asked (raw), in full", "Answer"'), names_in("'a','b'")
+    >>> split_names("one, two"), split_names('"Asked (raw), in full", "Answer"'), split_names("'a','b'")
     (['one', 'two'], ['Asked (raw), in full', 'Answer'], ['a', 'b'])
     """
-    quoted = literal(f"[{text}]")
+    quoted = parse_literal(f"[{text}]")
     if isinstance(quoted, list) and all(isinstance(name, str) for name in quoted):
         return quoted
     return [name.strip() for line in csv.reader([text], skipinitialspace=True) for name in line]
 
 
-def literal(text: str) -> Any:
+def parse_literal(text: str) -> Any:
     """Evaluate the text as a Python literal; return the text itself if it is none."""
     try:
         return ast.literal_eval(text)
@@ -283,16 +284,16 @@ def _fit(value, kind: type, where: str):
     if origin is typing.Literal:
         if value in inner:
             return value
-        raise BertJaxError(f"config key {where} cannot be {value!r:.80}; {nearest(value, inner)}")
+        raise BertJaxError(f"config key {where} cannot be {value!r:.80}; {suggest_name(value, inner)}")
     if origin is tuple and inner[0] is str and isinstance(value, str):
         return (value,)
     if origin is tuple and isinstance(value, (tuple, list)):
         return tuple(_fit(item, inner[0], where) for item in value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT:
         return float(value)
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e6 steps
     if origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    wanted = "a list" if origin is tuple else WANTED.get(kind, str(kind))
+    wanted = "a list" if origin is tuple else EXPECTED_TYPE_NAMES.get(kind, str(kind))
     raise BertJaxError(f"config key {where} must be {wanted}, not {value!r:.80}")

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class BundledConfig:
     """A config file that comes with the package."""
 
     name: str
@@ -26,11 +26,11 @@ class Recipe:
     names: dict[str, str]  # allowed after the colon: {name: description}
 
 
-def read_file(spec: str) -> dict:
+def run_config_file(spec: str) -> dict:
     """Run `get_config` of `FILE:NAME` and return its config as plain nested dicts."""
     place, _, name = spec.partition(":")
-    path = find(place)
-    module = module_of(path)
+    path = find_config_file(place)
+    module = load_config_module(path)
     with errors_in_config(path):
         config = module.get_config(name) if name else module.get_config()
     values = config.to_dict() if hasattr(config, "to_dict") else config
@@ -39,13 +39,13 @@ def read_file(spec: str) -> dict:
     return dict(values)
 
 
-def find(place: str) -> Path:
+def find_config_file(place: str) -> Path:
     """Find a config file by its path, or one of the package's by its name: classify or configs/classify.py.
 
     A Python file at the path comes first. The package's files are found from any working directory, by a bare name even
     if the working directory has a file of that name that is not a Python file.
     """
-    path, known = Path(place), own_files()
+    path, known = Path(place), bundled_config_paths()
     if path.suffix == ".py" and path.is_file():
         return path
     name = place.removeprefix("configs/").removesuffix(".py")
@@ -58,7 +58,7 @@ def find(place: str) -> Path:
     )
 
 
-def own_files() -> dict[str, Path]:
+def bundled_config_paths() -> dict[str, Path]:
     """Return the package's config files by name: those of the checkout, or else the installed ones."""
     if (ROOT / "pyproject.toml").is_file() and (ROOT / "configs").is_dir():
         paths = sorted((ROOT / "configs").glob("*.py"))
@@ -75,16 +75,16 @@ def installed_files() -> list[Path]:
     return [Path(str(f.locate())).resolve() for f in files if f.match("share/bert-jax/configs/*.py")]
 
 
-def recipes() -> list[Recipe]:
+def bundled_configs() -> list[BundledConfig]:
     """Return the config files that come with the package, sorted by name."""
-    modules = {name: module_of(path) for name, path in sorted(own_files().items())}
+    modules = {name: load_config_module(path) for name, path in sorted(bundled_config_paths().items())}
     return [
-        Recipe(name, (module.__doc__ or "").partition("\n")[0], getattr(module, "names", dict)())
+        BundledConfig(name, (module.__doc__ or "").partition("\n")[0], getattr(module, "names", dict)())
         for name, module in modules.items()
     ]
 
 
-def module_of(path: Path) -> ModuleType:
+def load_config_module(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("bert_jax_config", path)
     assert spec and spec.loader  # true for every file whose name ends in .py
     module = importlib.util.module_from_spec(spec)

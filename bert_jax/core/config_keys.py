@@ -17,32 +17,38 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from bert_jax.core.config import OneOf, Registered, kinds_of
+from bert_jax.core.config import OneOf, Registered, config_fields
 
 
 @dataclass(frozen=True)
-class Key:
+class ConfigKey:
     name: str  # with its sections: "optimizer.learning_rate"
     default: Any
     meaning: str  # "" if the field has no comment
     allowed: str  # the allowed values, in words
-    has_choices: bool  # whether `allowed` lists the choices
+    has_choices: bool  # whether `describe_allowed_values` lists the choices
 
     @property
     def section(self) -> str:
         return self.name.rpartition(".")[0]
 
 
-def keys_of(reader: type) -> list[Key]:
+def list_config_keys(reader: type) -> list[ConfigKey]:
     """Return the keys of a config dataclass, nested sections included."""
     return [
-        Key(name, default_of(field), meanings(kind).get(field.name, ""), allowed(hint), has_choices(hint))
-        for name, (kind, field) in kinds_of(reader).items()
+        ConfigKey(
+            name,
+            default_of(field),
+            meanings(kind).get(field.name, ""),
+            describe_allowed_values(hint),
+            has_choices(hint),
+        )
+        for name, (kind, field) in config_fields(reader).items()
         for hint in [hints_of(kind)[field.name]]
     ]
 
 
-def values_of(keys: list[Key], given: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_config_values(keys: list[ConfigKey], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return {key: value} for every key, from the nested dicts `given` or else the default."""
     flat: dict[str, Any] = {}
 
@@ -61,25 +67,26 @@ def default_of(field: dataclasses.Field) -> Any:
     return None if field.default is dataclasses.MISSING else field.default
 
 
-def shown(value: Any) -> str:
+def format_config_value(value: Any) -> str:
     """Spell a value as it is written after `--config.KEY=`. An empty string is shown as "".
 
-    >>> shown((128, 512)), shown(False), shown(""), shown(2e-05)
+    >>> format_config_value((128, 512)), format_config_value(False), format_config_value(""), format_config_value(2e-05)
     ('128,512', 'false', '""', '2e-05')
     """
     if isinstance(value, tuple | list):
-        return ",".join(map(shown, value)) if value else "()"
+        return ",".join(map(format_config_value, value)) if value else "()"
     if isinstance(value, bool) or value == "":
         return json.dumps(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def allowed(hint: Any) -> str:
+def describe_allowed_values(hint: Any) -> str:
     """Describe the allowed values of a field with this type hint.
 
     >>> from typing import Annotated
     >>> from bert_jax.core.config import Range
-    >>> allowed(Annotated[int, Range(1)]), allowed(tuple[str, ...]), allowed(Literal["cut", "windows"])
+    >>> hints = (Annotated[int, Range(1)], tuple[str, ...], Literal["cut", "windows"])
+    >>> tuple(describe_allowed_values(hint) for hint in hints)
     ('whole number, 1 or more', 'texts', 'cut, windows')
     """
     limits = getattr(hint, "__metadata__", ())
@@ -88,11 +95,11 @@ def allowed(hint: Any) -> str:
     kind = typing.get_args(plain)[0] if is_list else plain
     for limit in limits:
         if isinstance(limit, OneOf):
-            return ", ".join(map(shown, limit.choices))
+            return ", ".join(map(format_config_value, limit.choices))
         if isinstance(limit, Registered):
             return f"{', '.join(limit.names())}, or one of your own"
     if typing.get_origin(kind) is Literal:
-        return ", ".join(shown(choice) for choice in typing.get_args(kind))
+        return ", ".join(format_config_value(choice) for choice in typing.get_args(kind))
     noun = {bool: "true, false", str: "text", int: "whole number", float: "number"}[kind] + "s" * is_list
     return ", ".join([noun, *(limit.wanted for limit in limits)])
 

@@ -37,24 +37,24 @@ def one_line(message: object, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else one_line(text, longest)
 
 
-class NotFinite(BertJaxError):
+class NonFiniteError(BertJaxError):
     """Training produced updates or metrics that are not finite; repeating the same command would not help."""
 
     exit_code = 3
 
 
-# The exit code if another process of the run died. launch/hosts.sh reads it, and the exit code of NotFinite.
-LOST_ANOTHER = 4
+# The exit code if another process of the run died. launch/hosts.sh reads it, and the exit code of NonFiniteError.
+PEER_LOST_EXIT_CODE = 4
 
 
-def nearest(name: object, known: Iterable[object], these: str = "known", most: int = SHOWN) -> str:
+def suggest_name(name: object, known: Iterable[object], these: str = "known", most: int = SHOWN) -> str:
     """Return a hint for a misspelt name: the closest known name, or else a list of at most `most` known names.
 
     `these` introduces the list. Only the first MOST_COMPARED names are compared.
 
-    >>> nearest("hiden_size", ["hidden_size", "layers"])
+    >>> suggest_name("hiden_size", ["hidden_size", "layers"])
     'did you mean "hidden_size"?'
-    >>> nearest("zzz", ["heads", "layers"])
+    >>> suggest_name("zzz", ["heads", "layers"])
     'known: heads, layers'
     """
     names = [str(k) for k in islice(known, MOST_COMPARED)]
@@ -67,7 +67,7 @@ def nearest(name: object, known: Iterable[object], these: str = "known", most: i
 def check_name(name: object, known: Collection[str], noun: str) -> None:
     """Refuse a name that is not one of the known names."""
     if not isinstance(name, str) or name not in known:
-        raise BertJaxError(f'no {noun} "{name!s:.60}"; {nearest(name, known)}')
+        raise BertJaxError(f'no {noun} "{name!s:.60}"; {suggest_name(name, known)}')
 
 
 def first_line(error: BaseException) -> str:
@@ -79,10 +79,10 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-def of_system(error: OSError, path: object = None) -> BertJaxError:
+def explain_os_error(error: OSError, path: object = None) -> BertJaxError:
     """Turn an error of the operating system into one that says what failed, where, and what to do.
 
-    >>> of_system(OSError(errno.ENOSPC, "No space left on device"), "out.jsonl")
+    >>> explain_os_error(OSError(errno.ENOSPC, "No space left on device"), "out.jsonl")
     BertJaxError('out.jsonl: No space left on device; make room there and repeat the command')
     """
     remedies = {
@@ -98,10 +98,10 @@ def of_system(error: OSError, path: object = None) -> BertJaxError:
     return BertJaxError(f"{place}: {error.strerror or first_line(error)}; {remedy}")
 
 
-def of_rust(error: Exception) -> OSError:
+def recover_os_error(error: Exception) -> OSError:
     """Recover the OSError from the exception of a library written in Rust, which holds only its text.
 
-    >>> of_rust(Exception("I/O error: No space left on device (os error 28)"))
+    >>> recover_os_error(Exception("I/O error: No space left on device (os error 28)"))
     OSError(28, 'No space left on device')
     """
     number = re.search(r"os error (\d+)", str(error))

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.core.errors import BertJaxError, first_line
-from bert_jax.core.output import replacing
-from bert_jax.core.typed_json import fit
+from bert_jax.core.output import atomic_file
+from bert_jax.core.typed_json import coerce_json
 
 
 def write_atomically(path: Path, content: bytes | str, shared: bool = False) -> None:
-    with replacing(path, shared) as temporary:
+    with atomic_file(path, shared) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
@@ -50,7 +50,7 @@ def parse_json(content: bytes, kind: Any, where, remedy: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise BertJaxError(f"{where} is not valid JSON ({first_line(error)}); {remedy}") from error
     try:
-        return fit(value, kind)
+        return coerce_json(value, kind)
     except BertJaxError as error:
         raise BertJaxError(f"{where}: {error}; {remedy}") from None
 
@@ -84,6 +84,6 @@ def cache_home() -> Path:
         ) from error
 
 
-def programs_home() -> Path:
+def compilation_cache_home() -> Path:
     """The cache directory of programs that XLA compiled, unless the user chose another for JAX."""
     return cache_home() / "programs"

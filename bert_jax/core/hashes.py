@@ -22,18 +22,18 @@ class Hashes(TypedDict):
     files: dict[str, FileFacts]
 
 
-def digest(value) -> str:
+def json_digest(value) -> str:
     return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content with its own hash added under the key SELF."""
-    return {**content, SELF: digest(content)}
+    return {**content, SELF: json_digest(content)}
 
 
 def is_sealed(content: Mapping[str, Any]) -> bool:
     """Whether the content still has the hash that `sealed` added."""
-    return content.get(SELF) == digest({name: value for name, value in content.items() if name != SELF})
+    return content.get(SELF) == json_digest({name: value for name, value in content.items() if name != SELF})
 
 
 def check_version(content: Mapping[str, Any], version: int, where: object, anew: str) -> None:
@@ -42,24 +42,26 @@ def check_version(content: Mapping[str, Any], version: int, where: object, anew:
         raise BertJaxError(f"{where} has version {other!r:.20}, but {version} is needed; {anew}")
 
 
-def facts(size=-1, blake2b="", *_) -> FileFacts:
+def file_facts(size=-1, blake2b="", *_) -> FileFacts:
     return {"bytes": size, "blake2b": blake2b}
 
 
-def facts_of(directory: Path, names: list[str]) -> dict[str, FileFacts]:
-    return {name: facts(*hashed) for name, hashed in hash_files(directory, names).items()}
+def collect_file_facts(directory: Path, names: list[str]) -> dict[str, FileFacts]:
+    return {name: file_facts(*hashed) for name, hashed in hash_files(directory, names).items()}
 
 
-def is_within(name: str) -> bool:
+def is_inside_directory(name: str) -> bool:
     """Whether a file name from an untrusted list stays inside its directory."""
     path = PurePosixPath(name)
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
-def differing(directory: Path, files: Mapping[str, FileFacts]) -> Iterator[str]:
+def find_damaged_files(directory: Path, files: Mapping[str, FileFacts]) -> Iterator[str]:
     """Yield what is wrong with each file that changed. Names and sizes are checked first: hashing may take long."""
     wrong = {
-        name: wrong for name, facts in files.items() if (wrong := misfit(directory, name, facts["bytes"]))
+        name: wrong
+        for name, facts in files.items()
+        if (wrong := describe_mismatch(directory, name, facts["bytes"]))
     }
     yield from wrong.values()
     whole = [name for name in files if name not in wrong]
@@ -68,9 +70,9 @@ def differing(directory: Path, files: Mapping[str, FileFacts]) -> Iterator[str]:
             yield f"{name} is damaged: its hash differs"
 
 
-def misfit(directory: Path, name: str, size: int) -> str | None:
+def describe_mismatch(directory: Path, name: str, size: int) -> str | None:
     """Say what is wrong with the name, presence or size of a listed file; None if nothing is."""
-    if not is_within(name):
+    if not is_inside_directory(name):
         return f"it lists {name[:100]!r}, which is not a file in it"
     if not (directory / name).is_file():
         return f"it lacks its file {name}"
@@ -78,32 +80,34 @@ def misfit(directory: Path, name: str, size: int) -> str | None:
     return f"{name} has {actual:,} bytes instead of {size:,}" if actual != size else None
 
 
-def write(directory: Path) -> None:
+def write_hashes(directory: Path) -> None:
     """Write the list of the files of a model directory, without those of nested models, which have their own lists."""
-    write_list(directory, facts_of(directory, sorted(files_in(directory))))
+    write_list(directory, collect_file_facts(directory, sorted(list_file_names(directory))))
 
 
-def update(directory: Path, name: str) -> None:
+def update_hashes(directory: Path, name: str) -> None:
     """Update the entry of a file that was written or removed since, if the directory has a list."""
-    files = read(directory)
+    files = read_hashes(directory)
     if files is not None:
         here = [name] * (directory / name).is_file()
-        write_list(directory, {key: files[key] for key in files if key != name} | facts_of(directory, here))
+        write_list(
+            directory, {key: files[key] for key in files if key != name} | collect_file_facts(directory, here)
+        )
 
 
 def write_list(directory: Path, files: dict[str, FileFacts]) -> None:
     write_json(directory / FILE, sealed({"files": files}))
 
 
-def files_in(directory: Path) -> Iterator[str]:
+def list_file_names(directory: Path) -> Iterator[str]:
     for path in directory.iterdir():
         if path.is_dir() and not (path / FILE).is_file():
-            yield from (f"{path.name}/{name}" for name in files_in(path))
+            yield from (f"{path.name}/{name}" for name in list_file_names(path))
         elif path.is_file() and path.name != FILE:
             yield path.name
 
 
-def read(directory: Path) -> dict[str, FileFacts] | None:
+def read_hashes(directory: Path) -> dict[str, FileFacts] | None:
     """Read the list of a directory's files; None if it has none."""
     path, remedy = directory / FILE, "copy the directory again, or delete this file to skip the check"
     if not path.is_file():

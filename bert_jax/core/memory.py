@@ -23,12 +23,12 @@ def use_large_pages() -> None:
     new memory ran at 17 GB/s with large pages, and at 8 GB/s with pages of 4 KiB. The restart is needed because glibc
     reads its settings only at program start.
     """
-    if TUNABLES not in os.environ and can_ask():
+    if TUNABLES not in os.environ and can_request_large_pages():
         os.environ[TUNABLES] = LARGE_PAGES
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def can_ask() -> bool:
+def can_request_large_pages() -> bool:
     """Whether Linux gives large pages to programs that ask for them, and the C library is able to ask."""
     name, version = platform.libc_ver()
     if name != "glibc" or tuple(map(int, version.split("."))) < OLDEST_GLIBC:
@@ -36,10 +36,10 @@ def can_ask() -> bool:
     return SYSTEM.exists() and "[madvise]" in SYSTEM.read_text()
 
 
-def require(needed: float, what: str, remedy: str, device=None) -> None:
+def require_free_memory(needed: float, what: str, remedy: str, device=None) -> None:
     """Raise if more memory is `needed` than is free, on a JAX device or else on this machine. Nothing is allocated."""
     free = free_bytes(device)
-    if free is not None and needed > free and not unchecked():
+    if free is not None and needed > free and not is_check_disabled():
         where = "this machine" if device is None else device.device_kind
         raise BertJaxError(
             f"{what} needs at least {needed / 1e9:,.1f} GB of memory, but {where} has {free / 1e9:,.1f} GB free; "
@@ -47,7 +47,7 @@ def require(needed: float, what: str, remedy: str, device=None) -> None:
         )
 
 
-def unchecked() -> bool:
+def is_check_disabled() -> bool:
     """Whether the user switched the memory check off."""
     return os.environ.get(CHECK) == "0"
 

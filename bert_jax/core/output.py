@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from bert_jax.core.errors import BertJaxError, of_system
+from bert_jax.core.errors import BertJaxError, explain_os_error
 
 PARTIAL = ".partial"
 BEFORE = ".before"  # suffix of the old directory while the new one takes its place
@@ -26,15 +26,15 @@ SHOWN = 3  # the most foreign files that a message names
 
 
 @contextmanager
-def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
+def atomic_file(path: Path, shared: bool = False) -> Iterator[Path]:
     """Yield a temporary path, which replaces `path` when the block ends without an error.
 
     Links are followed, and the file mode is kept. If `path` is a device or a pipe, the content is copied to it at the
     end. It is an error if another process is writing the same file, unless the file is `shared`: a cache that every
     process may write.
     """
-    with errors_of(path):
-        path = destination(path)
+    with explain_os_errors(path):
+        path = resolve_destination(path)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if is_written_in_place(path):
@@ -46,51 +46,52 @@ def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
             return
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        with beside(path, shared=shared) as temporary:
+        with temporary_sibling(path, shared=shared) as temporary:
             yield temporary
-            sync(temporary)
+            sync_to_disk(temporary)
             keep_mode(temporary, path, 0o666)
             temporary.replace(path)
 
 
 @contextmanager
-def streaming(path: Path) -> Iterator[TextIO]:
+def open_output(path: Path) -> Iterator[TextIO]:
     """Open a text file that is complete or absent; a device or a pipe gets each line as it is written."""
-    with errors_of(path):
-        path = destination(path)
+    with explain_os_errors(path):
+        path = resolve_destination(path)
         in_place = is_written_in_place(path)
     if in_place:
-        with errors_of(path), open(open_in_place(path), "w", encoding="utf-8") as file:
+        with explain_os_errors(path), open(open_in_place(path), "w", encoding="utf-8") as file:
             yield file
     else:
-        with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
             yield file
 
 
 @contextmanager
-def building(directory: Path, names: Collection[str] = ()) -> Iterator[Path]:
+def atomic_directory(directory: Path, names: Collection[str] = ()) -> Iterator[Path]:
     """Yield a new directory, which replaces `directory` when the block ends without an error.
 
     An existing directory is replaced only if each of its files has one of the `names`; otherwise it is refused.
     """
-    with errors_of(directory):
-        directory = destination(directory).absolute()
-        refuse_foreign(directory, names)
-        with beside(directory, is_directory=True) as new:
-            put_back(directory)
+    with explain_os_errors(directory):
+        directory = resolve_destination(directory).absolute()
+        refuse_unknown_files(directory, names)
+        with temporary_sibling(directory, is_directory=True) as new:
+            restore_directory(directory)
             yield new
             for path in new.rglob("*"):
-                sync(path)
+                sync_to_disk(path)
             keep_mode(new, directory, 0o777)
-            refuse_foreign(directory, names)
+            refuse_unknown_files(directory, names)
             take_place(new, directory)
 
 
 @contextmanager
-def errors_of(path: Path) -> Iterator[None]:
+def explain_os_errors(path: Path) -> Iterator[None]:
     """Turn an OSError into a one-line error that names the output, or the other file that the OSError names.
 
-    If `path` lies inside another output that is still being written, leave the error to the `errors_of` of that output.
+    If `path` lies inside another output that is still being written, leave the error to the `explain_os_errors` of
+    that output.
     """
     try:
         yield
@@ -100,14 +101,14 @@ def errors_of(path: Path) -> Iterator[None]:
         if is_partial(path):
             raise
         named = Path(error.filename or path)
-        raise of_system(error, path if is_partial(named) else named) from error
+        raise explain_os_error(error, path if is_partial(named) else named) from error
 
 
 def is_partial(path: Path) -> bool:
     return any(part.endswith(PARTIAL) for part in Path(path).parts)
 
 
-def destination(path: Path) -> Path:
+def resolve_destination(path: Path) -> Path:
     """Follow the symbolic links of an output, except those to an open file, such as /dev/stdout."""
     path = Path(path)
     with suppress(FileNotFoundError):
@@ -145,14 +146,14 @@ def refuse_input(output: str | None, source: str) -> None:
 
 
 @contextmanager
-def holding(directory: Path) -> Iterator[None]:
+def locked_directory(directory: Path) -> Iterator[None]:
     """Create a directory that several runs of a command may fill, one at a time: it is locked while the block runs."""
-    with errors_of(directory):
+    with explain_os_errors(directory):
         directory.mkdir(parents=True, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY)
     try:
         if not lock(handle):
-            raise taken(directory)
+            raise output_busy_error(directory)
         yield
     finally:
         os.close(handle)
@@ -169,11 +170,11 @@ def lock(handle: int) -> bool:
     return True
 
 
-def taken(path: Path) -> BertJaxError:
+def output_busy_error(path: Path) -> BertJaxError:
     return BertJaxError(f"another process is writing {path}; wait until it ends, or name another output")
 
 
-def refuse_foreign(directory: Path, names: Collection[str]) -> None:
+def refuse_unknown_files(directory: Path, names: Collection[str]) -> None:
     """Raise unless the directory is absent, or is not in use and each file in it has one of the names."""
     if not directory.exists():
         return
@@ -215,19 +216,19 @@ def temporary_names(name: str, suffix: str) -> re.Pattern[str]:
 
 
 @contextmanager
-def beside(path: Path, is_directory: bool = False, shared: bool = False) -> Iterator[Path]:
+def temporary_sibling(path: Path, is_directory: bool = False, shared: bool = False) -> Iterator[Path]:
     """Create a file or directory beside `path`, locked until the block ends; remove it then if it still exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new, handle = locked(path, is_directory)
+    new, handle = create_locked(path, is_directory)
     try:
         remove_leftovers(path, new, shared)
         yield new
     finally:
-        remove(new)
+        remove_path(new)
         os.close(handle)
 
 
-def locked(path: Path, is_directory: bool) -> tuple[Path, int]:
+def create_locked(path: Path, is_directory: bool) -> tuple[Path, int]:
     """Create a temporary file or directory for `path`; return its path and the handle that locks it until closed."""
     while True:
         prefix, folder = f".{path.name}.", path.parent
@@ -258,10 +259,10 @@ def remove_leftovers(path: Path, own: Path, shared: bool) -> None:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove(other)
+            remove_path(other)
         except BlockingIOError:
             if not shared:
-                raise taken(path) from None
+                raise output_busy_error(path) from None
         except OSError:  # a file system without locks: there is no way to know
             continue
         finally:
@@ -273,14 +274,14 @@ def temporaries(path: Path, suffix: str) -> list[Path]:
     return [path.parent / name for name in os.listdir(path.parent) if pattern.fullmatch(name)]
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Wait until a file or directory is on the disk, so that a power failure cannot leave an empty one in its place."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -315,13 +316,13 @@ def take_place(new: Path, directory: Path) -> None:
         directory.rename(before)
         new.rename(directory)
     finally:
-        put_back(directory)
+        restore_directory(directory)
 
 
-def put_back(directory: Path) -> None:
+def restore_directory(directory: Path) -> None:
     """Clean up after a replacement: rename the old directory back if nothing took its place, else remove it."""
     for before in temporaries(directory, BEFORE):
         if directory.exists():
-            remove(before)
+            remove_path(before)
         else:
             before.rename(directory)

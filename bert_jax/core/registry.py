@@ -6,7 +6,7 @@ import pkgutil
 from functools import cache
 from typing import Any
 
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 
 
 class Registry(dict[str, Any]):
@@ -35,12 +35,12 @@ class Registry(dict[str, Any]):
         """Raise unless the name is known or is a dotted path. Nothing is imported."""
         dotted = "." in name and not name.startswith(".")
         if not dotted and name.replace("-", "_") not in self.names() and name not in self:
-            raise BertJaxError(f'no {self.noun} "{name}"; {nearest(name, self.names())}')
+            raise BertJaxError(f'no {self.noun} "{name}"; {suggest_name(name, self.names())}')
 
-    def named_in_file(self, name):
+    def look_up_from_file(self, name):
         """Look up a name that a file gives. A module's path is refused: a file must not choose which code runs."""
         if not isinstance(name, str) or ("." in name and name not in self):
-            raise BertJaxError(f'no {self.noun} "{name}"; {nearest(name, self.names())}')
+            raise BertJaxError(f'no {self.noun} "{name}"; {suggest_name(name, self.names())}')
         return self[name]
 
     def __missing__(self, name: str):

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
-from bert_jax.core.errors import nearest
+from bert_jax.core.errors import suggest_name
 
 MOST = 3  # keys that a hint names
 CLOSE, VERY_CLOSE = 0.75, 0.85  # similarity of two spellings, from 0 to 1
@@ -147,7 +147,7 @@ def hint_for(key: str, known: Sequence[str], siblings: Sequence[str]) -> str:
     )
     keys = next(filter(None, ways), [])
     if not keys:
-        return nearest(name, siblings)
+        return suggest_name(name, siblings)
     return "did you mean " + " or ".join(f'"{known_key}"' for known_key in keys[:MOST]) + "?"
 
 

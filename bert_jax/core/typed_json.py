@@ -7,24 +7,24 @@ import typing
 from functools import cache
 from typing import Any
 
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 
 NAMES = {
     str: "a text", bool: "true or false", int: "a number", float: "a number", type(None): "nothing",
     list: "a list", dict: "an object",
 }  # fmt: skip
-WANTED = NAMES | {int: "a whole number", float: "a finite number", type(None): "null"}
+EXPECTED_TYPE_NAMES = NAMES | {int: "a whole number", float: "a finite number", type(None): "null"}
 
 
-class Mistyped(BertJaxError):
+class JsonTypeError(BertJaxError):
     """A value has the wrong type. The message begins with the key; the caller puts the name of the file in front."""
 
 
-def type_of(value) -> str:
+def type_name(value) -> str:
     return NAMES.get(type(value), type(value).__name__)
 
 
-def fit(value, kind, key: str = "") -> Any:
+def coerce_json(value, kind, key: str = "") -> Any:
     """Return a value as `kind`, checked and converted.
 
     `kind` is a JSON type, list[X], tuple[X, ...], dict[str, X], dict[int, X], a union of these, or a record.
@@ -32,47 +32,52 @@ def fit(value, kind, key: str = "") -> Any:
     A TypedDict is an open record: unknown keys are kept. A dataclass is a closed one: they are refused. Numbers must be
     finite.
 
-    >>> fit({"0": 1}, dict[int, float])
+    >>> coerce_json({"0": 1}, dict[int, float])
     {0: 1}
-    >>> fit({"a": [1, "b"]}, dict[str, list[int]])
+    >>> coerce_json({"a": [1, "b"]}, dict[str, list[int]])
     Traceback (most recent call last):
-    bert_jax.core.typed_json.Mistyped: "a.1" is a text, not a whole number
+    bert_jax.core.typed_json.JsonTypeError: "a.1" is a text, not a whole number
     """
     origin, inner = typing.get_origin(kind) or kind, typing.get_args(kind)
     if kind is Any:
         return value
     if origin in (types.UnionType, typing.Union):
-        return fit_union(value, inner, key)
+        return coerce_union(value, inner, key)
     if origin in (list, tuple) and type(value) is list:
-        items = (fit(item, inner[0] if inner else Any, joined(key, i)) for i, item in enumerate(value))
+        items = (
+            coerce_json(item, inner[0] if inner else Any, join_keys(key, i)) for i, item in enumerate(value)
+        )
         return origin(items)
     if origin is dict and type(value) is dict:
         of_key, of_value = inner or (str, Any)
         return {
-            fit_key(name, of_key, key): fit(item, of_value, joined(key, name)) for name, item in value.items()
+            coerce_key(name, of_key, key): coerce_json(item, of_value, join_keys(key, name))
+            for name, item in value.items()
         }
     if (typing.is_typeddict(kind) or dataclasses.is_dataclass(kind)) and type(value) is dict:
-        return fit_record(value, kind, key)
+        return coerce_record(value, kind, key)
     number = kind is float and type(value) is int
     if (type(value) is kind or number) and not (kind is float and not math.isfinite(value)):
         return value
-    raise Mistyped(f"{quoted(key)} is {shown(value)}, not {wanted(kind)}")
+    raise JsonTypeError(f"{quote_key(key)} is {describe_wrong_value(value)}, not {expected_type_name(kind)}")
 
 
-def fit_union(value, kinds: tuple, key: str):
+def coerce_union(value, kinds: tuple, key: str):
     """Convert to the first kind that fits. If none does, raise the error of the last kind whose outer type is right."""
-    complaint = Mistyped(f"{quoted(key)} is {shown(value)}, not {' or '.join(map(wanted, kinds))}")
+    complaint = JsonTypeError(
+        f"{quote_key(key)} is {describe_wrong_value(value)}, not {' or '.join(map(expected_type_name, kinds))}"
+    )
     for kind in kinds:
         try:
-            return fit(value, kind, key)
-        except Mistyped as error:
-            if not str(error).startswith(f"{quoted(key)} is "):
+            return coerce_json(value, kind, key)
+        except JsonTypeError as error:
+            if not str(error).startswith(f"{quote_key(key)} is "):
                 complaint = error
     raise complaint
 
 
 @cache
-def keys_of(kind) -> tuple[dict[str, Any], list[str]]:
+def record_keys(kind) -> tuple[dict[str, Any], list[str]]:
     """Return the types of a record's keys, and the names of the required ones."""
     hints, absent = typing.get_type_hints(kind), dataclasses.MISSING
     if typing.is_typeddict(kind):
@@ -81,44 +86,48 @@ def keys_of(kind) -> tuple[dict[str, Any], list[str]]:
     return hints, [field.name for field in fields if field.default is field.default_factory is absent]
 
 
-def fit_record(value: dict, kind, key: str):
-    hints, required = keys_of(kind)
+def coerce_record(value: dict, kind, key: str):
+    hints, required = record_keys(kind)
     for name in required:
         if name not in value:
-            raise Mistyped(f"{quoted(joined(key, name))} is missing")
-    fields = {name: fit(value[name], hints[name], joined(key, name)) for name in hints if name in value}
+            raise JsonTypeError(f"{quote_key(join_keys(key, name))} is missing")
+    fields = {
+        name: coerce_json(value[name], hints[name], join_keys(key, name)) for name in hints if name in value
+    }
     if typing.is_typeddict(kind):
         return value | fields
     if unknown := [name for name in value if name not in hints]:
-        raise Mistyped(f"{quoted(joined(key, unknown[0]))} is not a known key; {nearest(unknown[0], hints)}")
+        raise JsonTypeError(
+            f"{quote_key(join_keys(key, unknown[0]))} is not a known key; {suggest_name(unknown[0], hints)}"
+        )
     return kind(**fields)
 
 
-def fit_key(name: str, kind: type, key: str) -> int | str:
+def coerce_key(name: str, kind: type, key: str) -> int | str:
     if kind is int:
         if not (name.isascii() and name.isdecimal() and len(name) < 20):
-            raise Mistyped(f"{quoted(joined(key, name))}: its name is not a whole number")
+            raise JsonTypeError(f"{quote_key(join_keys(key, name))}: its name is not a whole number")
         return int(name)
     return name
 
 
-def wanted(kind) -> str:
+def expected_type_name(kind) -> str:
     origin = typing.get_origin(kind) or kind
     if origin is tuple:
         origin = list
     if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
         origin = dict
-    return WANTED[origin]
+    return EXPECTED_TYPE_NAMES[origin]
 
 
-def shown(value) -> str:
+def describe_wrong_value(value) -> str:
     """Describe a wrong value: by its type, or, if it is NaN or infinite, by itself."""
-    return f"{value}" if type(value) is float and not math.isfinite(value) else type_of(value)
+    return f"{value}" if type(value) is float and not math.isfinite(value) else type_name(value)
 
 
-def joined(key: str, name: object) -> str:
+def join_keys(key: str, name: object) -> str:
     return f"{key}.{name}" if key else str(name)
 
 
-def quoted(key: str) -> str:
+def quote_key(key: str) -> str:
     return f'"{key[:100]}"' if key else "it"

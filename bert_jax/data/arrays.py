@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bert_jax.core.output import replacing
+from bert_jax.core.output import atomic_file
 
 HEADER = 256  # bytes; the size does not depend on the number of rows, so the header can be written again at the end
 
@@ -19,7 +19,7 @@ def growing_array(path: Path, dtype, shared: bool = False) -> "Iterator[GrowingA
     with growing_array(path, np.uint16) as tokens:
         tokens.append(ids)
     """
-    with replacing(path, shared) as partial, open(partial, "wb") as file:
+    with atomic_file(path, shared) as partial, open(partial, "wb") as file:
         array = GrowingArray(file, np.dtype(dtype))
         array.write_header()
         yield array

@@ -2,26 +2,26 @@
 
 from collections.abc import Sequence
 
-from bert_jax.data.examples.arrange import COSTS, OF_ACCELERATORS, BatchConfig, RowLayout
+from bert_jax.data.examples.arrange import ACCELERATOR_COSTS, COSTS, BatchConfig, RowLayout
 from bert_jax.finetuning.epochs_config import EpochsConfig
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.mesh import device_count, platform
 
 
-def batch_config(
+def make_batch_config(
     config: EpochsConfig,
     layout: RowLayout,
     longest: int,
     encoder: EncoderConfig,
     lengths: Sequence[int] = (),
     sets: Sequence[tuple[int, float]] = (),
-    together: int = 1,
+    group_size: int = 1,
 ) -> BatchConfig:
     """Return the settings of the batches; each of the config's examples consists of `together` pieces."""
     mesh, backend = config.mesh, platform()
     return BatchConfig(
         layout,
-        config.batch_size * together,
+        config.batch_size * group_size,
         max(config.steps, 1),
         config.seed,
         encoder.hidden_size,
@@ -30,8 +30,8 @@ def batch_config(
         # A TPU's lanes, and its attention kernel, take multiples of 128 tokens.
         multiple=128 if backend == "tpu" else 8,
         shards=device_count() // mesh.tensor * mesh.gradient_accumulation_steps,
-        costs=COSTS.get(backend, OF_ACCELERATORS),
+        costs=COSTS.get(backend, ACCELERATOR_COSTS),
         lengths=tuple(lengths),
         sets=tuple(sets),
-        together=together,
+        together=group_size,
     )

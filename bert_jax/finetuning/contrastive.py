@@ -4,20 +4,20 @@ different classes apart; then the head is fitted as a probe. A few texts make ma
 from typing import ClassVar, cast
 
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.finetuning.finetune_task import Finetuning
-from bert_jax.finetuning.linear_probe import with_probe
+from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.linear_probe import fit_head_as_probe
 from bert_jax.losses.loss import Loss, pair_error
 from bert_jax.models.heads import HEADS, states_read
-from bert_jax.training.task import Data
+from bert_jax.training.task import BatchSource
 
 VECTORS = "vectors"
 
 
-class Contrasting(Finetuning):
+class ContrastiveTask(FinetuneTask):
     whole_batch: ClassVar[bool] = True
 
     @property
-    def begins_as_probe(self) -> bool:
+    def starts_from_probe(self) -> bool:
         return False  # the head is fitted as a probe at the end instead
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
@@ -34,6 +34,6 @@ class Contrasting(Finetuning):
     def predictions(self, outputs: dict, batch: dict):
         return None
 
-    def ended(self, params: dict, data: Data) -> dict:
+    def final_params(self, params: dict, data: BatchSource) -> dict:
         pieces = cast(Epochs, data).train
-        return with_probe(params, self.layout, data.tokenizer, pieces, "softmax", self.class_weights)
+        return fit_head_as_probe(params, self.layout, data.tokenizer, pieces, "softmax", self.class_weights)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from bert_jax.core.config import NotNegative, OneOf, Range, Share, check_ranges
+from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.groups import GroupColumns
-from bert_jax.finetuning.epochs_config import EpochsConfig, ModelConfig
-from bert_jax.losses.embedding import LOSSES
+from bert_jax.finetuning.epochs_config import EpochsConfig, InitEncoderConfig
+from bert_jax.losses.embedding import EMBEDDING_LOSSES
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class GroupsConfig:
     heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
     columns: GroupColumns = field(default_factory=GroupColumns)
     # number of groups to use from each training file, drawn at random, the same for every seed; 0: all
-    most: NotNegative = 0
+    most: NonNegative = 0
     # groups per step; the texts of other groups are negatives (multiple_negatives, guided)
     batch_size: Annotated[int, Range(1, 1 << 20)] = 64
     # maximum number of tokens in a text; longer ones are truncated
@@ -44,7 +44,7 @@ class GroupsConfig:
 
 
 @dataclass(frozen=True)
-class EmbedderConfig(ModelConfig):
+class EmbedderConfig(InitEncoderConfig):
     """How the encoder computes, and how texts become vectors; "auto" keeps what the directory says."""
 
     # how hidden states are pooled into the vector of a text; auto: as in `init`, else their mean
@@ -52,7 +52,7 @@ class EmbedderConfig(ModelConfig):
     # whether vectors are scaled to length 1; auto: as in `init`
     normalize: Literal["auto", "yes", "no"] = "auto"
     # dimensions of the vectors, set by a dense layer after the pooling; 0: as in `init`
-    dimensions: NotNegative = 0
+    dimensions: NonNegative = 0
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class PromptsConfig:
 
 
 @dataclass(frozen=True)
-class LossConfig:
+class EmbeddingLossConfig:
     # loss; auto: cosent for pairs with a score, teacher_ranking for more texts with scores, else multiple_negatives
-    name: Annotated[str, OneOf(("auto", *LOSSES))] = "auto"
+    name: Annotated[str, OneOf(("auto", *EMBEDDING_LOSSES))] = "auto"
     # factor of cosines, 1 / temperature; 0: the usual one of the loss
     scale: Annotated[float, Range(0, 1e6)] = 0.0
     # margin of losses that have one; 0: the usual one of the loss
@@ -83,13 +83,13 @@ class LossConfig:
         check_ranges(self, "loss.")
         if self.name == "auto":
             if self.teacher:
-                taught = " or ".join(name for name, loss in LOSSES.items() if loss.taught)
+                taught = " or ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.taught)
                 raise BertJaxError(
                     f"loss.teacher is for loss.name={taught}; name one of them, or leave it out"
                 )
             return
-        check_name(self.name, LOSSES, "loss")
-        loss = LOSSES[self.name]
+        check_name(self.name, EMBEDDING_LOSSES, "loss")
+        loss = EMBEDDING_LOSSES[self.name]
         if self.teacher and not loss.taught:
             raise BertJaxError(f"loss.name={self.name} has no use for loss.teacher; leave it out")
         if loss.taught and not self.teacher:
@@ -102,11 +102,11 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class EmbedConfig(EpochsConfig):
-    usual_epochs: ClassVar[float] = 1.0
+    default_epochs: ClassVar[float] = 1.0
 
     init: str = ""
     model: EmbedderConfig = field(default_factory=EmbedderConfig)
-    loss: LossConfig = field(default_factory=LossConfig)
+    loss: EmbeddingLossConfig = field(default_factory=EmbeddingLossConfig)
     data: GroupsConfig = field(default_factory=GroupsConfig)
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
 

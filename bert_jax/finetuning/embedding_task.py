@@ -10,46 +10,52 @@ import numpy as np
 
 from bert_jax.data.examples.arrange import PLACE, Target
 from bert_jax.data.examples.groups import Group
-from bert_jax.finetuning.gather import by_example
-from bert_jax.hub.sentence_transformers import PROJECTION, Embedder
-from bert_jax.losses.embedding import LOSSES, EmbeddingLoss, Settings, at_each_size, false_negatives
-from bert_jax.losses.loss import Loss, weigh
+from bert_jax.finetuning.gather import gather_by_example
+from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
+from bert_jax.losses.embedding import (
+    EMBEDDING_LOSSES,
+    EmbeddingLoss,
+    EmbeddingLossSettings,
+    false_negatives,
+    matryoshka_loss,
+)
+from bert_jax.losses.loss import Loss, weighted_loss
 from bert_jax.metrics import retrieval, sums
-from bert_jax.models.pooling import pool_texts, project, unit
+from bert_jax.models.pooling import l2_normalize, pool_texts, project
 from bert_jax.text.tokenizer import ENCODER_INPUTS
-from bert_jax.training.parameter_rules import Parameter, Rules
+from bert_jax.training.parameter_rules import ParameterRule, Rules
 from bert_jax.training.task import Features, Task
 
 VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
-HIGHEST_SCALE = 100.0  # of a learnt scale; training at a higher one was found unstable
+MAX_SCALE = 100.0  # of a learnt scale; training at a higher one was found unstable
 # The logarithm of the scale moves this many times as fast as a weight; at a weight's rate it would hardly move.
 SCALE_SPEED = 25.0
 
 
 @dataclass(frozen=True)
-class Embedding(Task):
-    loss: EmbeddingLoss = LOSSES["multiple_negatives"]
-    settings: Settings = Settings(20.0, 0.0, False)
+class EmbeddingTask(Task):
+    loss: EmbeddingLoss = EMBEDDING_LOSSES["multiple_negatives"]
+    settings: EmbeddingLossSettings = EmbeddingLossSettings(20.0, 0.0, False)
     sizes: tuple[int, ...] = ()
     texts: int = 2  # per group
-    scores_of_group: int = 0  # the number of scores per group that the loss learns from
+    scores_per_group: int = 0  # the number of scores per group that the loss learns from
     # shape of the teacher's vectors for a group; (): the loss does not read any
     teacher_shape: tuple[int, ...] = ()
     learns_scale: bool = False
     whole_batch: ClassVar[bool] = True
-    rules: ClassVar[Rules] = [(f"^{SCALE}/growth$", Parameter(decays=False))]
+    rules: ClassVar[Rules] = [(f"^{SCALE}/growth$", ParameterRule(decays=False))]
 
     @property
     def best(self) -> str:
-        return "spearman" if self.of_pairs else retrieval.BEST
+        return "spearman" if self.of_pairs else retrieval.MAIN_METRIC
 
     @property
     def of_pairs(self) -> bool:
         """Whether the similarity of two texts is trained and measured, rather than which texts belong together."""
-        return self.texts == 2 and self.scores_of_group == 1
+        return self.texts == 2 and self.scores_per_group == 1
 
     @property
-    def embedder(self) -> Embedder:
+    def embedder(self) -> EmbedderSettings:
         assert self.layout.embedder
         return self.layout.embedder
 
@@ -57,8 +63,8 @@ class Embedding(Task):
     def targets(self) -> dict[str, Target]:
         """The targets of a text; the scores of a group are those of its first text."""
         targets = {"ids": Target("int32"), "label_weights": Target("float32"), PLACE: Target("int32")}
-        if self.scores_of_group:
-            targets["scores"] = Target("float32", (self.scores_of_group,))
+        if self.scores_per_group:
+            targets["scores"] = Target("float32", (self.scores_per_group,))
         if self.teacher_shape:
             targets[TEACHER] = Target("float32", self.teacher_shape[1:])
         return targets
@@ -82,49 +88,51 @@ class Embedding(Task):
         if projection := self.embedder.projection:
             vectors = project(vectors, params[PROJECTION]["dense"], projection.activation)
         if self.embedder.normalize:
-            vectors = unit(vectors)
+            vectors = l2_normalize(vectors)
         outputs = {VECTORS: vectors.reshape(*batch["label_weights"].shape, -1)}
         if self.learns_scale:
             scale = self.settings.scale * jnp.exp(SCALE_SPEED * params[SCALE]["growth"])
-            outputs[SCALE] = jnp.broadcast_to(jnp.minimum(scale, HIGHEST_SCALE), batch["label_weights"].shape)
+            outputs[SCALE] = jnp.broadcast_to(jnp.minimum(scale, MAX_SCALE), batch["label_weights"].shape)
         return outputs
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        vectors, groups = self.in_groups(outputs, batch)
-        return {"embedding_loss": at_each_size(self.loss.compute, self.sizes)(vectors, groups, self.settings)}
+        vectors, groups = self.gather_groups(outputs, batch)
+        return {
+            "embedding_loss": matryoshka_loss(self.loss.compute, self.sizes)(vectors, groups, self.settings)
+        }
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        _, groups = self.in_groups(outputs, batch)
+        _, groups = self.gather_groups(outputs, batch)
         scores = {}
         if self.loss.in_batch:
             scores["false_negatives"] = false_negatives(groups)
         if self.learns_scale:
-            scores[SCALE] = weigh(groups[SCALE], groups["label_weights"])
+            scores[SCALE] = weighted_loss(groups[SCALE], groups["label_weights"])
         return scores
 
-    def in_groups(self, outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
+    def gather_groups(self, outputs: dict, batch: dict) -> tuple[jax.Array, dict]:
         """Return the vectors [N, T, D] of the groups of all rows, and the other arrays by group."""
 
-        def by_group(values):
-            return by_example(values, batch, self.texts)
+        def gather(values):
+            return gather_by_example(values, batch, self.texts)
 
-        groups = {"label_weights": by_group(batch["label_weights"])[:, 0], "ids": by_group(batch["ids"])}
+        groups = {"label_weights": gather(batch["label_weights"])[:, 0], "ids": gather(batch["ids"])}
         if "scores" in batch:
-            groups["scores"] = by_group(batch["scores"])[:, 0]
+            groups["scores"] = gather(batch["scores"])[:, 0]
         if TEACHER in batch:
-            groups[TEACHER] = by_group(batch[TEACHER])[:, : self.teacher_shape[0]]
+            groups[TEACHER] = gather(batch[TEACHER])[:, : self.teacher_shape[0]]
         if SCALE in outputs:
-            groups[SCALE] = by_group(outputs[SCALE])[:, 0]
-        vectors = by_group(outputs[VECTORS].astype(jnp.float32))
+            groups[SCALE] = gather(outputs[SCALE])[:, 0]
+        vectors = gather(outputs[VECTORS].astype(jnp.float32))
         # A group that is padding has zero vectors, at which some losses have no finite gradient.
         return jnp.where(groups["label_weights"][:, None, None] > 0, vectors, 1.0), groups
 
     def predictions(self, outputs: dict, batch: dict):
-        return unit(outputs[VECTORS])
+        return l2_normalize(outputs[VECTORS])
 
 
 @dataclass(frozen=True)
-class Judge:
+class EmbeddingEvaluator:
     """Computes metrics from the vectors of the validation groups' texts; None stands for those not computed."""
 
     groups: Sequence[Group]
@@ -132,16 +140,18 @@ class Judge:
 
     def __call__(self, vectors: list) -> dict[str, float]:
         following = iter(vectors)
-        by_group = [[next(following) for _ in group.texts] for group in self.groups]
-        known = [(v, group) for v, group in zip(by_group, self.groups, strict=True) if v[0] is not None]
-        if not known:
+        group_vectors = [[next(following) for _ in group.texts] for group in self.groups]
+        measured_groups = [
+            (v, group) for v, group in zip(group_vectors, self.groups, strict=True) if v[0] is not None
+        ]
+        if not measured_groups:
             return {}
-        stacked, groups = np.stack([v for v, _ in known]), [group for _, group in known]
+        stacked, groups = np.stack([v for v, _ in measured_groups]), [group for _, group in measured_groups]
         if self.of_pairs:
             cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
-            scores = sums.numbers(cosines, [group.scores[0] for group in groups]).scores
+            scores = sums.regression(cosines, [group.scores[0] for group in groups]).scores
             return {name: scores[name] for name in ("pearson", "spearman")}
-        return retrieved(stacked, groups).scores
+        return score_retrieval(stacked, groups).scores
 
 
 def has_other_positive(group: Group) -> bool:
@@ -149,7 +159,7 @@ def has_other_positive(group: Group) -> bool:
     return group.texts[1] != group.texts[0]
 
 
-def retrieved(vectors: np.ndarray, groups: Sequence[Group]) -> sums.Sums:
+def score_retrieval(vectors: np.ndarray, groups: Sequence[Group]) -> sums.ScoreSums:
     """Score how well anchors retrieve their positives from the positives and negatives of all groups.
 
     An anchor that is its own positive is not used as a query.
@@ -169,9 +179,9 @@ def retrieved(vectors: np.ndarray, groups: Sequence[Group]) -> sums.Sums:
         if group.alike:
             relevant[group.texts[0]] = dict.fromkeys(names[group.alike] - {group.texts[0]}, 1)
     ids = list(documents)
-    best = retrieval.nearest(np.stack(list(queries.values())), np.stack(list(documents.values())), ids)
+    best = retrieval.search_exact(np.stack(list(queries.values())), np.stack(list(documents.values())), ids)
     given = [
         [ids[i] for i in indices if ids[i] != query] if ids else []
         for query, (indices, _) in zip(queries, best, strict=True)
     ]
-    return retrieval.ranking(given, [relevant[query] for query in queries])
+    return retrieval.ranking_metrics(given, [relevant[query] for query in queries])

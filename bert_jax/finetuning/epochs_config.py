@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, Self
 
-from bert_jax.core.config import NotNegative, Positive, Range, check_ranges
+from bert_jax.core.config import NonNegative, Positive, Range, check_ranges
 from bert_jax.core.errors import BertJaxError
-from bert_jax.models.config import Attention, EncoderConfig
+from bert_jax.models.config import AttentionKernelName, EncoderConfig
 from bert_jax.training.run_config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig, Warmup
 
-MOST_MEASURED = 20  # validations in a run: with few examples an epoch is over in a step or two
+MAX_EVALUATIONS = 20  # validations in a run: with few examples an epoch is over in a step or two
 # steps, if nothing is validated: writing a checkpoint takes as long as several steps
-LEAST_BETWEEN_CHECKPOINTS = 100
-MOST_EXAMPLES = 100_000_000  # of all steps together, because their order is held in memory
-BASE_WIDTH, HIGHEST_RATE = 768, 3e-4
+MIN_CHECKPOINT_INTERVAL = 100
+MAX_TOTAL_EXAMPLES = 100_000_000  # of all steps together, because their order is held in memory
+BASE_WIDTH, MAX_LEARNING_RATE = 768, 3e-4
 # A dropout rate, or -1.
 Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 
@@ -23,7 +23,7 @@ Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 # BERT's published grid for base: rates from 2e-5 to 5e-5, batches of 16 or 32, 2 to 4 epochs; for the miniature models,
 # rates up to 3e-4.
 @dataclass(frozen=True)
-class GentleOptimizer(OptimizerConfig):
+class FinetuneOptimizerConfig(OptimizerConfig):
     # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank 5e-5), higher for narrower models and for
     # method=contrast
     learning_rate: Rate = 0.0
@@ -31,28 +31,30 @@ class GentleOptimizer(OptimizerConfig):
 
 
 @dataclass(frozen=True)
-class EpochLog(LogConfig):
+class EpochLogConfig(LogConfig):
     every: Positive = 20
     # steps from one validation to the next; 0: once an epoch, and at most 20 times in all
-    evaluate_every: NotNegative = 0
+    evaluate_every: NonNegative = 0
 
 
 @dataclass(frozen=True)
-class EpochCheckpoints(CheckpointConfig):
+class EpochCheckpointConfig(CheckpointConfig):
     # steps from one checkpoint to the next; 0: after each validation, or after 100 steps or more without validation
-    every: NotNegative = 0
+    every: NonNegative = 0
     keep: Positive = 1
     # validation metric whose best checkpoint becomes the model of the run; "": the usual metric of the task
     best_metric: str = ""
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class InitEncoderConfig:
     """How the encoder of `init` computes; a rate of -1 keeps that of the directory."""
 
     # data type of the computation; auto: the faster one on this device
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
-    attention: Attention = "auto"  # attention kernel; auto: the fastest one for this model and device
+    attention: AttentionKernelName = (
+        "auto"  # attention kernel; auto: the fastest one for this model and device
+    )
     # activations that the backward pass recomputes, to save memory: only norms, all but matrix products, or all
     remat: Literal["none", "dots", "full"] = "none"
     dropout: Dropout = -1.0  # dropout of hidden states; -1: that of `init`
@@ -62,7 +64,7 @@ class ModelConfig:
         check_ranges(self, "model.")
 
     @property
-    def computed(self) -> dict[str, str]:
+    def compute_settings(self) -> dict[str, str]:
         return {name: getattr(self, name) for name in ("dtype", "attention", "remat")}
 
     def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
@@ -78,11 +80,11 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class EpochsConfig(RunConfig, ABC):
-    usual_epochs: ClassVar[float] = 3.0
+    default_epochs: ClassVar[float] = 3.0
     # With fewer steps, a model trained on a few hundred examples learns less than it could.
-    least_steps: ClassVar[int] = 60
+    min_steps: ClassVar[int] = 60
     # The learning rate for a model as wide as base; for other widths it is multiplied by (768 / width) ** rate_power.
-    usual_rate: ClassVar[float] = 3e-5
+    base_learning_rate: ClassVar[float] = 3e-5
     rate_power: ClassVar[int] = 1
 
     # updates of the parameters; 0: none, the run measures the model that it starts from; -1: as many as the epochs take
@@ -91,9 +93,9 @@ class EpochsConfig(RunConfig, ABC):
     # answer 2, distil_classifier 5, embed and rerank 1), but at least 60 steps (rerank 120)
     epochs: Annotated[float, Range(0, 1e6)] = 0.0
     first_step: Annotated[int, Range(-1)] = 0
-    optimizer: GentleOptimizer = field(default_factory=GentleOptimizer)
-    log: EpochLog = field(default_factory=EpochLog)
-    checkpoints: EpochCheckpoints = field(default_factory=EpochCheckpoints)
+    optimizer: FinetuneOptimizerConfig = field(default_factory=FinetuneOptimizerConfig)
+    log: EpochLogConfig = field(default_factory=EpochLogConfig)
+    checkpoints: EpochCheckpointConfig = field(default_factory=EpochCheckpointConfig)
 
     def __post_init__(self):
         if not self.init:
@@ -108,46 +110,48 @@ class EpochsConfig(RunConfig, ABC):
     def batch_size(self) -> int:
         """The number of examples per step."""
 
-    def steps_of(self, examples: int) -> int:
+    def num_steps(self, examples: int) -> int:
         """Return the number of steps for so many training examples."""
         if self.steps >= 0 or self.epochs:
             return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch_size)
-        return max(math.ceil(examples * self.usual_epochs / self.batch_size), self.least_steps)
+        return max(math.ceil(examples * self.default_epochs / self.batch_size), self.min_steps)
 
-    def rate_of(self, width: int, examples: int) -> float:
+    def choose_learning_rate(self, width: int, examples: int) -> float:
         """Return the configured learning rate, or else the usual one for this model width and number of examples."""
-        return self.optimizer.learning_rate or self.usual_rate_of(width, examples)
+        return self.optimizer.learning_rate or self.default_learning_rate(width, examples)
 
-    def usual_rate_of(self, width: int, examples: int) -> float:
-        return min(self.usual_rate * (BASE_WIDTH / width) ** self.rate_power, HIGHEST_RATE)
+    def default_learning_rate(self, width: int, examples: int) -> float:
+        return min(self.base_learning_rate * (BASE_WIDTH / width) ** self.rate_power, MAX_LEARNING_RATE)
 
-    def resolved(self, examples: int, best: str, width: int) -> Self:
+    def resolve_defaults(self, examples: int, best_metric: str, width: int) -> Self:
         """Return the config with the values that follow from the data and from the width of the hidden states.
 
         `best` is the usual validation metric of the task; "" if nothing is validated during the run.
         """
-        if self.patience and not (self.checkpoints.best_metric or best):
+        if self.patience and not (self.checkpoints.best_metric or best_metric):
             raise BertJaxError(
                 "patience needs a validation metric that chooses the model, which runs with folds and runs without a "
                 "validation set do not have; leave --config.patience out"
             )
-        epoch, steps = math.ceil(examples / self.batch_size), self.steps_of(examples)
-        if steps * self.batch_size > MOST_EXAMPLES:
+        epoch, steps = math.ceil(examples / self.batch_size), self.num_steps(examples)
+        if steps * self.batch_size > MAX_TOTAL_EXAMPLES:
             raise BertJaxError(
-                f"{steps:,} steps of data.batch_size={self.batch_size} are more than {MOST_EXAMPLES:,} examples; set "
-                "fewer --config.epochs, or fewer --config.steps"
+                f"{steps:,} steps of data.batch_size={self.batch_size} are more than {MAX_TOTAL_EXAMPLES:,} "
+                "examples; set fewer --config.epochs, or fewer --config.steps"
             )
-        evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MOST_MEASURED))
-        between = evaluate_every if best else max(evaluate_every, LEAST_BETWEEN_CHECKPOINTS)
+        evaluate_every = self.log.evaluate_every or max(epoch, math.ceil(steps / MAX_EVALUATIONS))
+        between = evaluate_every if best_metric else max(evaluate_every, MIN_CHECKPOINT_INTERVAL)
         checkpoints = dataclasses.replace(
             self.checkpoints,
             every=self.checkpoints.every or between,
-            best_metric=self.checkpoints.best_metric or best,
+            best_metric=self.checkpoints.best_metric or best_metric,
         )
         return dataclasses.replace(
             self,
             steps=steps,
-            optimizer=dataclasses.replace(self.optimizer, learning_rate=self.rate_of(width, examples)),
+            optimizer=dataclasses.replace(
+                self.optimizer, learning_rate=self.choose_learning_rate(width, examples)
+            ),
             log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
             checkpoints=checkpoints,
         )

@@ -6,8 +6,8 @@ from typing import TypeVar
 import jax
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.example import Example, Parts
-from bert_jax.data.examples.split import document_of, folds, split
+from bert_jax.data.examples.example import Example, ExampleSplits
+from bert_jax.data.examples.split import assign_folds, document_key, train_validation_split
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.predictions.kind import Kind
 from bert_jax.training.processes import print_once
@@ -15,65 +15,76 @@ from bert_jax.training.processes import print_once
 E = TypeVar("E", bound=Example)
 Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, like Kind.read
 
-FOLDS = 5
-SHARES = ("heldout_share", "calibration_share")
-MANY = 2_000  # with this many examples or more a split loses little, and folds would take long
-FEWEST = 25  # examples that a calibration needs
+DEFAULT_FOLDS = 5
+SPLIT_KEYS = ("heldout_share", "calibration_share")
+MAX_EXAMPLES_FOR_FOLDS = (
+    2_000  # with this many examples or more a split loses little, and folds would take long
+)
+MIN_CALIBRATION_EXAMPLES = 25  # examples that a calibration needs
 
 
-def split_parts(config: FinetuneConfig, read: Reader | None = None) -> Parts:
+def split_examples(config: FinetuneConfig, read: Reader | None = None) -> ExampleSplits:
     """Divide the labelled examples, which `read` reads; by default the reader of the config's kind of prediction."""
     # The parts do not depend on the run's seed: runs that differ only by their seed are judged on the same examples.
-    data, kind = config.data, config.predicts
+    data, kind = config.data, config.prediction_kind
     columns, read = data.columns, read or kind.read
     train = read(data.train, columns, data.most)
-    count = default_folds(config, len(train)) if data.folds < 0 else data.folds
+    count = default_num_folds(config, len(train)) if data.folds < 0 else data.folds
     if count and jax.process_count() > 1:
         raise BertJaxError(f"data.folds={count} is for one process; set --config.data.folds=0")
     if count and data.fold < 0:
-        return Parts(train, read(data.heldout, columns) if data.heldout else [], [], count)
+        return ExampleSplits(train, read(data.heldout, columns) if data.heldout else [], [], count)
     if count:
-        numbered = list(zip(train, folds(train, count), strict=True))
+        numbered = list(zip(train, assign_folds(train, count), strict=True))
         kept = [example for example, fold in numbered if fold != data.fold]
-        return Parts(kept, [example for example, fold in numbered if fold == data.fold], [], count)
+        return ExampleSplits(kept, [example for example, fold in numbered if fold == data.fold], [], count)
     if data.heldout:
         heldout = read(data.heldout, columns)
     else:
-        train, heldout = split(train, data.heldout_share)
+        train, heldout = train_validation_split(train, data.heldout_share)
     if kind.calibrate is Kind.calibrate or not data.calibration_share:
-        return Parts(train, heldout, [])
-    train, calibration = kept_for_calibration(train, data.calibration_share)
-    return Parts(train, heldout, calibration)
+        return ExampleSplits(train, heldout, [])
+    train, calibration = set_aside_calibration(train, data.calibration_share)
+    return ExampleSplits(train, heldout, calibration)
 
 
-def kept_for_calibration(train: list[E], share: float) -> tuple[list[E], list[E]]:
+def set_aside_calibration(train: list[E], share: float) -> tuple[list[E], list[E]]:
     """Return the examples to train on and those for calibration; if these would be too few, keep none, and say so."""
-    documents = len({document_of(example) for example in train})
-    if enough(share, documents, len(train)):
-        return split(train, share)
-    wanted = next((n / 100 for n in range(1, 51) if enough(n / 100, documents, len(train))), None)
+    documents = len({document_key(example) for example in train})
+    if suffices_for_calibration(share, documents, len(train)):
+        return train_validation_split(train, share)
+    wanted = next(
+        (n / 100 for n in range(1, 51) if suffices_for_calibration(n / 100, documents, len(train))), None
+    )
     advice = f"Set --config.data.calibration_share={wanted:g}" if wanted else "Label more texts"
     print_once(
-        f"{share:.0%} of {len(train):,} examples are too few for calibration, which needs {FEWEST}, from at least two "
+        f"{share:.0%} of {len(train):,} examples are too few for calibration, which needs "
+        f"{MIN_CALIBRATION_EXAMPLES}, from at least two "
         f"documents; probabilities stay uncalibrated. {advice} to calibrate them"
     )
     return train, []
 
 
-def default_folds(config: FinetuneConfig, examples: int) -> int:
+def default_num_folds(config: FinetuneConfig, examples: int) -> int:
     """Return the number of folds for so many examples, if the config leaves it to the data."""
     # A user who sets one of these keys wants a validation or calibration set instead of folds.
     wants_split = config.patience or config.checkpoints.best_metric
     wants_split = wants_split or any(
-        getattr(config.data, key) != getattr(ExamplesConfig, key) for key in SHARES
+        getattr(config.data, key) != getattr(ExamplesConfig, key) for key in SPLIT_KEYS
     )
-    return FOLDS if not wants_split and 2 * FOLDS <= examples < MANY and jax.process_count() == 1 else 0
+    return (
+        DEFAULT_FOLDS
+        if not wants_split
+        and 2 * DEFAULT_FOLDS <= examples < MAX_EXAMPLES_FOR_FOLDS
+        and jax.process_count() == 1
+        else 0
+    )
 
 
-def enough(share: float, documents: int, examples: int) -> bool:
+def suffices_for_calibration(share: float, documents: int, examples: int) -> bool:
     """Whether that share of the documents holds enough examples for calibration, if all documents are of one size.
 
     Two documents are the minimum: what is fitted to one is measured on another.
     """
     kept = round(documents * share)
-    return kept > 1 and kept * examples >= FEWEST * documents
+    return kept > 1 and kept * examples >= MIN_CALIBRATION_EXAMPLES * documents

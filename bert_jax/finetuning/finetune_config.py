@@ -5,19 +5,19 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self
 
-from bert_jax.core.config import NotNegative, Range, Share, check_ranges
+from bert_jax.core.config import NonNegative, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import RowLayout
-from bert_jax.data.examples.columns import Columns
-from bert_jax.finetuning.epochs_config import HIGHEST_RATE, Dropout, EpochsConfig, ModelConfig
+from bert_jax.data.examples.columns import ExampleColumns
+from bert_jax.finetuning.epochs_config import MAX_LEARNING_RATE, Dropout, EpochsConfig, InitEncoderConfig
 from bert_jax.predictions.kind import Kind
 
 Method = Literal["finetune", "contrast", "probe"]
 # The learning rate of method=contrast: for up to FEW_TEXTS texts, that of fine-tuning is best; for more, up to
-# HIGHEST_FACTOR times that rate.
+# MAX_RATE_FACTOR times that rate.
 # With the 6-layer MiniLM, 16 and 32 texts of SST-2 lost two to three points of accuracy at 2.5 times the rate, and 80
 # to 160 texts of SST-2 and GoEmotions gained one to six.
-FEW_TEXTS, HIGHEST_FACTOR = 32, 2.5
+FEW_TEXTS, MAX_RATE_FACTOR = 32, 2.5
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class ExamplesConfig:
     fold: Annotated[int, Range(-1, 99)] = -1  # index of the fold that this run leaves out, from 0; -1: none
     # file of texts that the model should refuse; the report says how well it recognises them
     foreign: str = ""
-    columns: Columns = field(default_factory=Columns)
+    columns: ExampleColumns = field(default_factory=ExampleColumns)
     # number of training examples to use, drawn at random, the same for every seed; 0: all
-    most: NotNegative = 0
+    most: NonNegative = 0
     batch_size: Annotated[int, Range(1, 1 << 20)] = 32  # examples per step
     # maximum number of tokens in an example, or in a window of it
     max_length: Annotated[int, Range(1, 1 << 20)] = 128
     # how longer texts are read; cut: truncated; windows: in overlapping windows
     long: Literal["cut", "windows"] = "cut"
-    overlap: NotNegative = 32  # tokens that neighbouring windows share
+    overlap: NonNegative = 32  # tokens that neighbouring windows share
     # how examples are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
     # step; padded: one per row, all rows of one length; the choice does not change what is learnt
     rows: RowLayout = "packed"
@@ -65,7 +65,7 @@ class ExamplesConfig:
 
 
 @dataclass(frozen=True)
-class HeadConfig(ModelConfig):
+class HeadConfig(InitEncoderConfig):
     """How the encoder computes, and what the head reads."""
 
     # what the head reads of a text; mean: the mean of its hidden states; cls: the state of [CLS]; published: what heads
@@ -95,8 +95,10 @@ class FinetuneConfig(EpochsConfig):
         super().__post_init__()
         if self.method in ("probe", "contrast") and self.head == "kept":
             raise BertJaxError(f"method={self.method} makes a new head; leave --config.head=kept out")
-        if self.method == "probe" and self.predicts.link is None:
-            raise BertJaxError(f"a probe cannot learn {self.predicts.name}; leave --config.method=probe out")
+        if self.method == "probe" and self.prediction_kind.link is None:
+            raise BertJaxError(
+                f"a probe cannot learn {self.prediction_kind.name}; leave --config.method=probe out"
+            )
         needs_validation = self.sweep or self.patience or self.checkpoints.best_metric or self.num_seeds > 1
         if self.method == "contrast" and needs_validation:
             raise BertJaxError(
@@ -105,29 +107,31 @@ class FinetuneConfig(EpochsConfig):
             )
         if self.method == "contrast" and self.model.pairs == "apart":
             raise BertJaxError("method=contrast encodes pairs together; leave model.pairs=apart out")
-        if self.method == "contrast" and not self.predicts.contrasts:
-            raise BertJaxError(f"method=contrast is for one class per text, not for {self.predicts.name}")
+        if self.method == "contrast" and not self.prediction_kind.supports_contrastive:
+            raise BertJaxError(
+                f"method=contrast is for one class per text, not for {self.prediction_kind.name}"
+            )
 
     @property
     @abstractmethod
-    def predicts(self) -> type[Kind]:
+    def prediction_kind(self) -> type[Kind]:
         """The kind of prediction that the task learns."""
 
     @property
-    def chooses(self) -> bool:
+    def cross_validates(self) -> bool:
         """Whether folds are trained before the run itself."""
         return self.data.folds > 0 and self.data.fold < 0
 
     @property
-    def leaves_method(self) -> bool:
+    def auto_method(self) -> bool:
         """Whether the data may decide the method, even if there are too many examples for folds."""
         is_decided = self.method != "auto" or self.head == "kept" or self.data.folds >= 0
         return not (is_decided or self.patience or self.checkpoints.best_metric)
 
-    def usual_rate_of(self, width: int, examples: int) -> float:
-        rate = super().usual_rate_of(width, examples)
-        higher = min(max(examples / FEW_TEXTS, 1), HIGHEST_FACTOR) if self.method == "contrast" else 1
-        return min(rate * higher, HIGHEST_RATE)
+    def default_learning_rate(self, width: int, examples: int) -> float:
+        rate = super().default_learning_rate(width, examples)
+        higher = min(max(examples / FEW_TEXTS, 1), MAX_RATE_FACTOR) if self.method == "contrast" else 1
+        return min(rate * higher, MAX_LEARNING_RATE)
 
     def with_method(self, method: Method) -> Self:
         return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)
@@ -136,5 +140,5 @@ class FinetuneConfig(EpochsConfig):
     def batch_size(self) -> int:
         return self.data.batch_size
 
-    def steps_of(self, examples: int) -> int:
-        return 0 if self.method == "probe" else super().steps_of(examples)
+    def num_steps(self, examples: int) -> int:
+        return 0 if self.method == "probe" else super().num_steps(examples)

@@ -5,26 +5,26 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
-from bert_jax.core.terminal import counted
-from bert_jax.data.examples.arrange import Piece
-from bert_jax.data.examples.columns import known_labels
+from bert_jax.core.terminal import pluralize
+from bert_jax.data.examples.arrange import EncodedExample
+from bert_jax.data.examples.columns import source_labels
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.batch_config import batch_config
-from bert_jax.finetuning.contrastive import Contrasting
-from bert_jax.finetuning.example_splits import Parts, Reader, split_parts
+from bert_jax.finetuning.batch_config import make_batch_config
+from bert_jax.finetuning.contrastive import ContrastiveTask
+from bert_jax.finetuning.example_splits import ExampleSplits, Reader, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
-from bert_jax.finetuning.finetune_task import Finetuning, Judge
+from bert_jax.finetuning.finetune_task import FinetuneTask, PredictionEvaluator
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.kind import Kind, Windows, kind_of
-from bert_jax.predictions.unlabelled import read_foreign
+from bert_jax.predictions.kind import Kind, TextWindows, require_kind
+from bert_jax.predictions.unlabelled import read_out_of_scope
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.truncation import Reading, Truncated
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 from bert_jax.training.processes import print_once
-from bert_jax.training.task import Results
+from bert_jax.training.task import FinishInputs
 
 C = TypeVar("C", bound=FinetuneConfig)
 
@@ -35,32 +35,34 @@ def open_data(
     smoothing: float = 0.0,
     balanced: bool = False,
     read_examples: Reader | None = None,
-) -> tuple[Finetuning, Epochs, C]:
+) -> tuple[FinetuneTask, Epochs, C]:
     """Return the task, its data and the resolved config.
 
     `labels` are in the order of the model's outputs; (): those of the data. With `balanced`, each class has the same
     total weight.
     """
-    parts = split_parts(config, read_examples)
+    parts = split_examples(config, read_examples)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, folds=parts.folds))
-    task = task_of(config, parts, labels, smoothing, balanced)
-    tokenizer = open_tokenizer(hub.existing(config.init))
-    train = windows_of(task, tokenizer, config.data, parts.train, "training")
-    heldout = windows_of(task, tokenizer, config.data, parts.heldout, "validation")
-    pieces = pieces_of(task.kind, parts.train, train)
+    task = make_finetune_task(config, parts, labels, smoothing, balanced)
+    tokenizer = open_tokenizer(hub.resolve_directory(config.init))
+    train = encode_windows(task, tokenizer, config.data, parts.train, "training")
+    heldout = encode_windows(task, tokenizer, config.data, parts.heldout, "validation")
+    pieces = make_pieces(task.kind, parts.train, train)
     measured = not parts.folds and config.method != "contrast"  # contrast fits its head at the end of the run
-    config = config.resolved(len(pieces), task.best if measured else "", task.layout.config.hidden_size)
-    epochs = epochs_of(config, task, tokenizer, parts, pieces, heldout)
-    print_once(summary(config, parts, epochs))
+    config = config.resolve_defaults(
+        len(pieces), task.best if measured else "", task.layout.config.hidden_size
+    )
+    epochs = make_epochs(config, task, tokenizer, parts, pieces, heldout)
+    print_once(describe_data(config, parts, epochs))
     return task, epochs, config
 
 
-def task_of(
-    config: FinetuneConfig, parts: Parts, labels: Sequence[str], smoothing: float, balanced: bool
-) -> Finetuning:
+def make_finetune_task(
+    config: FinetuneConfig, parts: ExampleSplits, labels: Sequence[str], smoothing: float, balanced: bool
+) -> FinetuneTask:
     data = config.data
     everything = [*parts.train, *parts.heldout] if data.fold >= 0 else parts.train
-    kind = config.predicts.learn(everything, labels or known_labels(data.train, data.columns))
+    kind = config.prediction_kind.from_examples(everything, labels or source_labels(data.train, data.columns))
     kind.check([*parts.heldout, *parts.calibration])
     layout = layout_with_head(config, kind, all(isinstance(example.text, tuple) for example in parts.train))
     if HEADS[layout.heads[-1]].compares and config.model.pairs == "auto" and data.fold < 0:
@@ -68,76 +70,76 @@ def task_of(
             "the two texts of a pair are encoded separately and compared; if they are parts of one text, such as "
             "subject and body, set --config.model.pairs=together"
         )
-    weights = class_weights(kind, parts.train) if balanced else ()
-    foreign = read_foreign(data.foreign, data.columns, kind) if data.foreign else []
-    results = Results(
+    weights = balanced_class_weights(kind, parts.train) if balanced else ()
+    foreign = read_out_of_scope(data.foreign, data.columns, kind) if data.foreign else []
+    results = FinishInputs(
         parts.train, parts.heldout, parts.calibration, data.long, config.report, foreign, data.max_length
     )
-    make = Contrasting if config.method == "contrast" else Finetuning
+    make = ContrastiveTask if config.method == "contrast" else FinetuneTask
     return make(layout, kind, smoothing, weights, config.head == "probe", results=results)
 
 
-def epochs_of(
+def make_epochs(
     config: FinetuneConfig,
-    task: Finetuning,
+    task: FinetuneTask,
     tokenizer: Tokenizer,
-    parts: Parts,
-    train: Sequence[Piece],
-    heldout: Sequence[Windows],
+    parts: ExampleSplits,
+    train: Sequence[EncodedExample],
+    heldout: Sequence[TextWindows],
 ) -> Epochs:
     data = config.data
-    held = pieces_of(task.kind, parts.heldout, heldout)
-    judge = Judge(task.kind, parts.heldout, heldout)
+    held = make_pieces(task.kind, parts.heldout, heldout)
+    judge = PredictionEvaluator(task.kind, parts.heldout, heldout)
     # All folds have rows of the same lengths, so that they can share one compiled step.
     lengths = sorted(map(len, [*train, *held] if data.fold >= 0 else train)) if parts.folds else ()
     # Validation examples are then predicted only at the end of the run.
     if data.fold >= 0 or config.method == "contrast":
-        held, judge = [], Judge(task.kind, [], [])
-    batches = batch_config(config, data.rows, data.max_length, task.layout.config, lengths)
+        held, judge = [], PredictionEvaluator(task.kind, [], [])
+    batches = make_batch_config(config, data.rows, data.max_length, task.layout.config, lengths)
     if len(train) > len(parts.train):
         batches = dataclasses.replace(batches, noun="window")
     each_token = HEADS[task.head].each_token
     return Epochs(train, held, task.kind.targets, tokenizer, batches, judge, each_token)
 
 
-def summary(config: FinetuneConfig, parts: Parts, epochs: Epochs) -> str:
+def describe_data(config: FinetuneConfig, parts: ExampleSplits, epochs: Epochs) -> str:
     """Describe the parts of the data, and the batch of a step."""
     data, windows = config.data, len(epochs.train)
     beside = f"{len(parts.heldout):,} for validation, {len(parts.calibration):,} for calibration"
     if parts.folds:
         beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
-    whole = f" in {counted(windows, epochs.noun)}" if windows > len(parts.train) else ""
-    of_step = f"; {counted(data.batch_size, epochs.noun)} per step, in {epochs.rows_in_words()}"
+    whole = f" in {pluralize(windows, epochs.noun)}" if windows > len(parts.train) else ""
+    of_step = f"; {pluralize(data.batch_size, epochs.noun)} per step, in {epochs.describe_rows()}"
     if config.method == "probe":  # there are no steps
         of_step = ""
-    return f"{data.train}: {counted(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}"
+    return f"{data.train}: {pluralize(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}"
 
 
 def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Layout:
     """Return the layout of the encoder of `config.init` with a head for these predictions, and their keys in
     config.json; `pairs` says whether all examples are pairs of texts."""
-    source, _ = hub.survey(config.init, **config.model.computed)
-    layout = source.with_head(head_of(config, kind, source.heads, pairs), kind.labels)
+    source, _ = hub.read_layout(config.init, **config.model.compute_settings)
+    layout = source.with_head(choose_head(config, kind, source.heads, pairs), kind.labels)
     encoder = config.model.changed(layout.config, config.data.max_length, config.init)
     if config.model.head_dropout >= 0:
         encoder = encoder.replace(**{HEADS[layout.heads[-1]].dropout: config.model.head_dropout})
     layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
     # `kind_of` will open the finished model; a kind that it does not know is refused here, before the run.
-    kind_of(layout)
+    require_kind(layout)
     return layout
 
 
-def head_of(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs: bool) -> str:
+def choose_head(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs: bool) -> str:
     """Return the head of this kind that reads what `model.pooling` and `model.pairs` name.
 
     By default it reads what an embedder pools, or what one of the `heads` of the model directory reads.
     """
     asked = config.model.pairs
-    may_compare = pairs and (asked == "apart" or asked == "auto" and not needs_together(config))
+    may_compare = pairs and (asked == "apart" or asked == "auto" and not needs_cross_encoding(config))
     fitting = [head for head in kind.heads if may_compare or not HEADS[head].compares]
     pooling: str = config.model.pooling
     if pooling == "auto":
-        embedder = sentence_transformers.read(hub.existing(config.init))
+        embedder = sentence_transformers.read_embedder(hub.resolve_directory(config.init))
         known = next((head for head in heads if head in fitting), fitting[0])
         compares = may_compare and asked == "apart"
         if embedder is None and HEADS[known].compares >= compares:
@@ -150,25 +152,25 @@ def head_of(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs: boo
     )
 
 
-def needs_together(config: FinetuneConfig) -> bool:
+def needs_cross_encoding(config: FinetuneConfig) -> bool:
     """Whether the texts of a pair must be encoded together."""
     return config.method == "contrast" or config.data.long == "windows"
 
 
-def class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
+def balanced_class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
     counts = Counter(kind.truth(example) for example in examples)
     return tuple(len(examples) / (len(kind.labels) * max(counts[label], 1)) for label in kind.labels)
 
 
-def windows_of(
-    task: Finetuning, tokenizer: Tokenizer, data: ExamplesConfig, examples: Sequence[Example], what: str
-) -> list[Windows]:
+def encode_windows(
+    task: FinetuneTask, tokenizer: Tokenizer, data: ExamplesConfig, examples: Sequence[Example], what: str
+) -> list[TextWindows]:
     """Encode each text, truncated or in windows; say how many are truncated, but not again in each fold."""
-    reading = Reading(data.max_length, data.long, data.overlap, HEADS[task.head].compares)
+    reading = EncodingOptions(data.max_length, data.long, data.overlap, HEADS[task.head].compares)
     windows = task.kind.windows(tokenizer, [example.text for example in examples], reading)
     if data.fold >= 0:
         return windows
-    truncated = Truncated(data.max_length)
+    truncated = TruncationCounter(data.max_length)
     truncated.count(text.encodings[0] for text in windows)
     advice = "set --config.data.long=windows to read all of them, or raise data.max_length"
     longest = task.layout.config.max_positions  # what the trained model can read
@@ -179,9 +181,11 @@ def windows_of(
     return windows
 
 
-def pieces_of(kind: Kind, examples: Sequence[Example], windows: Sequence[Windows]) -> list[Piece]:
+def make_pieces(
+    kind: Kind, examples: Sequence[Example], windows: Sequence[TextWindows]
+) -> list[EncodedExample]:
     return [
-        Piece(encoding, i, values)
+        EncodedExample(encoding, i, values)
         for i, (example, text) in enumerate(zip(examples, windows, strict=True))
         for encoding, values in zip(text.encodings, kind.values(example, text), strict=True)
     ]

@@ -8,18 +8,18 @@ import jax.numpy as jnp
 
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.linear_probe import with_probe
+from bert_jax.finetuning.linear_probe import fit_head_as_probe
 from bert_jax.losses.loss import Loss
-from bert_jax.predictions.calibration import NONE
-from bert_jax.predictions.kind import Kind, Windows
-from bert_jax.predictions.probe import MOST, Link
-from bert_jax.training.task import Data, Task
+from bert_jax.predictions.calibration import UNCALIBRATED
+from bert_jax.predictions.kind import Kind, TextWindows
+from bert_jax.predictions.probe import MAX_UNITS, Link
+from bert_jax.training.task import BatchSource, Task
 
-MOST_BEFORE_STEPS = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows
+MAX_PROBE_EXAMPLES = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows
 
 
 @dataclass(frozen=True)
-class Finetuning(Task):
+class FinetuneTask(Task):
     """Trains a head and the encoder below it to make one kind of prediction."""
 
     kind: Kind
@@ -38,16 +38,16 @@ class Finetuning(Task):
         return self.layout.heads[-1]
 
     @property
-    def begins_as_probe(self) -> bool:
+    def starts_from_probe(self) -> bool:
         """Whether the head is fitted as a probe before the first step."""
         return self.probe and self.kind.link is not None
 
-    def begun(self, params: dict, data: Data, steps: int) -> dict:
-        if not self.begins_as_probe:
+    def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
+        if not self.starts_from_probe:
             return params
         link = cast(Link, self.kind.link)
-        pieces, most = cast(Epochs, data).train, MOST_BEFORE_STEPS if steps else MOST
-        return with_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights, most)
+        pieces, most = cast(Epochs, data).train, MAX_PROBE_EXAMPLES if steps else MAX_UNITS
+        return fit_head_as_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights, most)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         label_weights = batch["label_weights"]
@@ -64,13 +64,13 @@ class Finetuning(Task):
 
 
 @dataclass(frozen=True)
-class Judge:
+class PredictionEvaluator:
     """Computes metrics of whole validation examples from the logits of their pieces; None stands for those not
     computed."""
 
     kind: Kind
     examples: Sequence[Example]
-    windows: Sequence[Windows]
+    windows: Sequence[TextWindows]
 
     def raws(self, logits: list) -> list:
         """Return the raw prediction for each example; None if logits are missing for any of its pieces."""
@@ -78,7 +78,7 @@ class Judge:
         for example, windows in zip(self.examples, self.windows, strict=True):
             parts = [next(pieces) for _ in windows.encodings]
             whole = all(part is not None for part in parts)
-            raws.append(self.kind.raw(example.text, windows, parts) if whole else None)
+            raws.append(self.kind.combine_windows(example.text, windows, parts) if whole else None)
         return raws
 
     def __call__(self, logits: list) -> dict[str, float]:
@@ -87,5 +87,5 @@ class Judge:
         ]
         if not judged:
             return {}
-        predicted = [self.kind.predicted(raw, NONE) for raw, _ in judged]
+        predicted = [self.kind.predicted(raw, UNCALIBRATED) for raw, _ in judged]
         return self.kind.sums(predicted, [self.kind.truth(example) for _, example in judged]).scores

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from bert_jax.data.examples.arrange import PLACE
 
 
-def by_example(values, batch: dict, pieces: int):
+def gather_by_example(values, batch: dict, pieces: int):
     """Gather values of pieces by example: [B, ...] or [B, P, ...], as in the rows -> [N, pieces, ...].
 
     If the weight is 0, there is no piece, and the result has zeros. Examples come in the order of the batch.

@@ -1,33 +1,35 @@
 """`bert-jax inspect` for fine-tuning: show the examples of a step as text, with their labels."""
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import PLAIN, YELLOW, counted, is_coloured
-from bert_jax.data.examples.arrange import Piece
+from bert_jax.core.terminal import RESET, YELLOW, is_coloured, pluralize
+from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.text.tokenizer import Tokenizer
 
 
-def show(task: Finetuning, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
+def format_examples(
+    task: FinetuneTask, data: Epochs, step: int, rows: int, colour: bool | None = None
+) -> str:
     if colour is None:
         colour = is_coloured()
     check_step(data, step)
     lines = []
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
         tokens = f"{sum(map(len, pieces))} of {data.length(step)} tokens"
-        lines.append(f"step {step} row {row}: {counted(len(pieces), 'example')}, {tokens}")
-        lines += [f"  {in_words(task, piece, data.tokenizer, colour)}" for piece in pieces]
+        lines.append(f"step {step} row {row}: {pluralize(len(pieces), 'example')}, {tokens}")
+        lines += [f"  {format_piece(task, piece, data.tokenizer, colour)}" for piece in pieces]
     return "\n".join(lines)
 
 
 def check_step(data: Epochs, step: int) -> None:
     if not 0 <= step < len(data.chosen):
         raise BertJaxError(
-            f"the run has {counted(len(data.chosen), 'step')}; --step must be from 0 to {len(data.chosen) - 1}"
+            f"the run has {pluralize(len(data.chosen), 'step')}; --step must be from 0 to {len(data.chosen) - 1}"
         )
 
 
-def in_words(task: Finetuning, piece: Piece, tokenizer: Tokenizer, colour: bool) -> str:
+def format_piece(task: FinetuneTask, piece: EncodedExample, tokenizer: Tokenizer, colour: bool) -> str:
     label, marks = task.kind.shown(piece.targets)
     text, end = "", -1
     for position, name in enumerate(tokenizer.tokens(piece.encoding.input_ids)):
@@ -35,7 +37,7 @@ def in_words(task: Finetuning, piece: Piece, tokenizer: Tokenizer, colour: bool)
         continues = start == end and stop > start
         bare = name.removeprefix("##").lstrip("▁Ġ") if stop > start else name
         if mark := marks.get(position):
-            bare = f"{YELLOW}{bare}/{mark}{PLAIN}" if colour else f"{bare}/{mark}"
+            bare = f"{YELLOW}{bare}/{mark}{RESET}" if colour else f"{bare}/{mark}"
         text += bare if continues else f" {bare}"
         end = stop if stop > start else -1
     return f"{label}:{text}" if label else text.strip()

@@ -5,45 +5,49 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bert_jax.data.examples.example import Example
 from bert_jax.finetuning.finetune_config import FinetuneConfig
-from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.training.processes import print_once
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Task
 
-SHOWN = 5  # at most this many labels, or groups of labels, are named in a notice
+MAX_LISTED = 5  # at most this many labels, or groups of labels, are named in a notice
 
 
-def tell_of_labels(task: Task, config: RunConfig) -> None:
-    for notice in label_notices(task, config):
+def print_label_warnings(task: Task, config: RunConfig) -> None:
+    for notice in label_warnings(task, config):
         print_once(notice)
 
 
-def label_notices(task: Task, config: RunConfig) -> Iterator[str]:
-    if not (isinstance(task, Finetuning) and isinstance(config, FinetuneConfig) and task.results):
+def label_warnings(task: Task, config: RunConfig) -> Iterator[str]:
+    if not (isinstance(task, FinetuneTask) and isinstance(config, FinetuneConfig) and task.results):
         return
-    if advice := task.kind.advice(config.data.columns):
+    if advice := task.kind.label_hint(config.data.columns):
         yield advice
     counts = task.kind.counts(task.results.train)
     known = {label: counts[label] for label in task.kind.labels}
-    yield from case_notices(known)
+    yield from case_variant_warnings(known)
     if config.data.folds:
-        alone = [labels[0] for labels in alike(known).values() if len(labels) == 1]
-        yield from rare_label_notices({label: known[label] for label in alone}, config.data.folds)
-    yield from duplicate_notices(task.results.train)
+        alone = [labels[0] for labels in group_case_variants(known).values() if len(labels) == 1]
+        yield from rare_label_warnings({label: known[label] for label in alone}, config.data.folds)
+    yield from duplicate_warnings(task.results.train)
 
 
-def case_notices(counts: Mapping[str, int]) -> Iterator[str]:
+def case_variant_warnings(counts: Mapping[str, int]) -> Iterator[str]:
     """
-    >>> next(case_notices({"Bug Report": 89, "BUG REPORT": 3, "Question": 20}))
+    >>> next(case_variant_warnings({"Bug Report": 89, "BUG REPORT": 3, "Question": 20}))
     'labels that differ only in case stay separate: "Bug Report" (89), "BUG REPORT" (3); write them alike to merge them'
     """
-    several = [in_words(group, counts) for group in alike(counts).values() if len(group) > 1]
+    several = [
+        format_counts(group, counts) for group in group_case_variants(counts).values() if len(group) > 1
+    ]
     if several:
-        listed = "; ".join(several[:SHOWN]) + f"; and {len(several) - SHOWN} more" * (len(several) > SHOWN)
+        listed = "; ".join(several[:MAX_LISTED]) + f"; and {len(several) - MAX_LISTED} more" * (
+            len(several) > MAX_LISTED
+        )
         yield f"labels that differ only in case stay separate: {listed}; write them alike to merge them"
 
 
-def alike(labels: Iterable[str]) -> dict[str, list[str]]:
+def group_case_variants(labels: Iterable[str]) -> dict[str, list[str]]:
     """Group labels that differ only in case or spaces."""
     groups: dict[str, list[str]] = {}
     for label in labels:
@@ -51,21 +55,21 @@ def alike(labels: Iterable[str]) -> dict[str, list[str]]:
     return groups
 
 
-def rare_label_notices(counts: Mapping[str, int], folds: int) -> Iterator[str]:
+def rare_label_warnings(counts: Mapping[str, int], folds: int) -> Iterator[str]:
     """
-    >>> next(rare_label_notices({"bug": 89, "praise": 3}, 5))
+    >>> next(rare_label_warnings({"bug": 89, "praise": 3}, 5))
     'fewer examples than the 5 folds: "praise" (3); their scores say little, so label more of them'
     """
     few = sorted((label for label, count in counts.items() if 0 < count < folds), key=counts.__getitem__)
     if few:
-        more = f" and {len(few) - SHOWN} more labels" * (len(few) > SHOWN)
-        listed = in_words(few[:SHOWN], counts) + more
+        more = f" and {len(few) - MAX_LISTED} more labels" * (len(few) > MAX_LISTED)
+        listed = format_counts(few[:MAX_LISTED], counts) + more
         yield f"fewer examples than the {folds} folds: {listed}; their scores say little, so label more of them"
 
 
-def duplicate_notices(examples: Sequence[Example]) -> Iterator[str]:
+def duplicate_warnings(examples: Sequence[Example]) -> Iterator[str]:
     """
-    >>> next(duplicate_notices([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]))
+    >>> next(duplicate_warnings([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]))
     '1 of 3 training texts is a duplicate; identical texts stay together when the data are split'
     """
     count = len(examples) - len({example.text for example in examples})
@@ -77,5 +81,5 @@ def duplicate_notices(examples: Sequence[Example]) -> Iterator[str]:
         yield f"{count:,} of {len(examples):,} training texts {verb}{together}"
 
 
-def in_words(labels: list[str], counts: Mapping[str, int]) -> str:
+def format_counts(labels: list[str], counts: Mapping[str, int]) -> str:
     return ", ".join(f'"{label}" ({counts[label]:,})' for label in labels)

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.data.examples.arrange import Piece
-from bert_jax.data.randomness import sampled
+from bert_jax.data.examples.arrange import EncodedExample
+from bert_jax.data.randomness import sample_indices
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.programs import head_logits_and_vectors
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.probe import MOST, Linear, Link, Units, fit
+from bert_jax.predictions.probe import MAX_UNITS, LinearModel, Link, Units, fit_linear_model
 from bert_jax.text.tokenizer import Tokenizer
 
 
-class Features:
+class HeadInputs:
     """Computes what a model's head reads of each piece, `states`: [D], or [L, D] if it reads each token; and the
     `vectors` by which texts are compared."""
 
-    def __init__(self, layout: Layout, params: dict, tokenizer: Tokenizer, pieces: Sequence[Piece]):
+    def __init__(self, layout: Layout, params: dict, tokenizer: Tokenizer, pieces: Sequence[EncodedExample]):
         self.layout, self.pieces = layout, pieces
         self.head = layout.heads[-1]
         width = HEADS[self.head].width(layout.config)
@@ -31,9 +31,11 @@ class Features:
 
     def probe(
         self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = (), strongest: int = 0
-    ) -> Linear:
+    ) -> LinearModel:
         """Fit a probe to all pieces, or to those with indices `kept`; for `strongest` see `fit`."""
-        return fit(self.units(link, class_weights, kept or range(len(self.pieces))), link, strongest)
+        return fit_linear_model(
+            self.units(link, class_weights, kept or range(len(self.pieces))), link, strongest
+        )
 
     def units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
         parts = []
@@ -55,17 +57,17 @@ class Features:
         return Units(x.astype(np.float64), y.reshape(len(y), -1).astype(np.float64), label_weights, group)
 
 
-def with_probe(
+def fit_head_as_probe(
     params: dict,
     layout: Layout,
     tokenizer: Tokenizer,
-    pieces: Sequence[Piece],
+    pieces: Sequence[EncodedExample],
     link: Link,
     class_weights: Sequence[float] = (),
-    most: int = MOST,
+    most: int = MAX_UNITS,
 ) -> dict:
     """Return the parameters with the head fitted to the pieces, or to a random sample of `most` of them."""
-    pieces = [pieces[i] for i in sampled("pieces of a probe", len(pieces), most)]
-    probe = Features(layout, params, tokenizer, pieces).probe(link, class_weights)
+    pieces = [pieces[i] for i in sample_indices("pieces of a probe", len(pieces), most)]
+    probe = HeadInputs(layout, params, tokenizer, pieces).probe(link, class_weights)
     dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
     return params | {layout.heads[-1]: {"dense": dense}}

@@ -6,18 +6,18 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from bert_jax.data.examples.arrange import PLACE, Target
-from bert_jax.finetuning.finetune_task import Finetuning
-from bert_jax.finetuning.gather import by_example
+from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.gather import gather_by_example
 from bert_jax.losses.loss import Loss
-from bert_jax.losses.ranking import LOSSES, RankingLoss, Settings
+from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss, RankingLossSettings
 from bert_jax.predictions.kinds.relevance import Relevance
 
 
 @dataclass(frozen=True)
-class Ranking(Finetuning):
+class RankingTask(FinetuneTask):
     kind: Relevance
-    loss: RankingLoss = LOSSES["binary"]
-    settings: Settings = Settings(1.0)
+    loss: RankingLoss = RANKING_LOSSES["binary"]
+    settings: RankingLossSettings = RankingLossSettings(1.0)
     documents: int = 2  # at most, per query
     whole_batch: ClassVar[bool] = True
 
@@ -30,9 +30,9 @@ class Ranking(Finetuning):
         return {self.head: super().outputs(params, batch, constants, key)[self.head]}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        logits = by_example(outputs[self.head][..., 0].astype(jnp.float32), batch, self.documents)
+        logits = gather_by_example(outputs[self.head][..., 0].astype(jnp.float32), batch, self.documents)
         lists = {
-            name: by_example(batch[name], batch, self.documents)
+            name: gather_by_example(batch[name], batch, self.documents)
             for name in ("labels", "label_weights", "scores")
             if name in batch
         }

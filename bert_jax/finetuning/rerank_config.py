@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from bert_jax.core.config import NotNegative, OneOf, Range, Share, check_ranges
+from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.candidates import CandidateColumns
-from bert_jax.finetuning.epochs_config import Dropout, EpochsConfig, ModelConfig
-from bert_jax.losses.ranking import LOSSES
+from bert_jax.finetuning.epochs_config import Dropout, EpochsConfig, InitEncoderConfig
+from bert_jax.losses.ranking import RANKING_LOSSES
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class CandidatesConfig:
     # share of the remaining queries on which probabilities are calibrated; 0: none
     calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
     columns: CandidateColumns = field(default_factory=CandidateColumns)
-    most: NotNegative = 0  # number of queries to use, drawn at random, the same for every seed; 0: all
+    most: NonNegative = 0  # number of queries to use, drawn at random, the same for every seed; 0: all
     # documents of other queries to add to each query as not relevant; -1: 4 if all documents are relevant, else none
     others: Annotated[int, Range(-1, 1000)] = -1
     # maximum number of documents per training query; the most relevant are kept; 0: all
-    documents: NotNegative = 0
+    documents: NonNegative = 0
     batch_size: Annotated[int, Range(1, 1 << 20)] = 16  # queries per step, each with its documents
     # maximum number of tokens in a pair; longer documents are truncated
     max_length: Annotated[int, Range(1, 1 << 20)] = 256
@@ -40,37 +40,37 @@ class CandidatesConfig:
 
 
 @dataclass(frozen=True)
-class CrossEncoderConfig(ModelConfig):
+class CrossEncoderConfig(InitEncoderConfig):
     head_dropout: Dropout = -1.0  # dropout before the head; -1: that of `init`
 
 
 @dataclass(frozen=True)
-class LossConfig:
+class RankingLossConfig:
     # loss; auto: teacher_ranking for a teacher's scores, binary for relevant or not, lambda_rank for grades
-    name: Annotated[str, OneOf(("auto", *LOSSES))] = "auto"
+    name: Annotated[str, OneOf(("auto", *RANKING_LOSSES))] = "auto"
     scale: Annotated[float, Range(0, 1e6)] = 0.0  # factor of the logits; 0: the usual one of the loss
 
     def __post_init__(self):
         check_ranges(self, "loss.")
         if self.name != "auto":
-            check_name(self.name, LOSSES, "loss")
+            check_name(self.name, RANKING_LOSSES, "loss")
 
 
 @dataclass(frozen=True)
 class RerankConfig(EpochsConfig):
-    usual_epochs: ClassVar[float] = 1.0
+    default_epochs: ClassVar[float] = 1.0
     # On pairs of Cranfield, MiniLM had an MRR@10 of .620 after 60 steps of 32 pairs, .703 after 116; chance is .457.
-    least_steps: ClassVar[int] = 120
+    min_steps: ClassVar[int] = 120
     # A cross-encoder that starts from an embedder has to learn something new: the words that query and document share.
     # After 62 steps of 32 pairs, MiniLM (384 wide) had an MRR@10 of .335 with a learning rate of 6e-5, .813 with 2e-4,
     # .844 with 4e-4; chance is .29.
-    usual_rate: ClassVar[float] = 5e-5
+    base_learning_rate: ClassVar[float] = 5e-5
     rate_power: ClassVar[int] = 2
 
     init: str = ""
     report: bool = True  # write WORKDIR/report at the end of the run
     model: CrossEncoderConfig = field(default_factory=CrossEncoderConfig)
-    loss: LossConfig = field(default_factory=LossConfig)
+    loss: RankingLossConfig = field(default_factory=RankingLossConfig)
     data: CandidatesConfig = field(default_factory=CandidatesConfig)
 
     @property

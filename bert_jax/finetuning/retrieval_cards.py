@@ -1,19 +1,19 @@
 """The model cards of embedders and cross-encoders."""
 
 from bert_jax.finetuning.embed_config import EmbedConfig
-from bert_jax.finetuning.embedding_task import Embedding
-from bert_jax.finetuning.ranking_task import Ranking
+from bert_jax.finetuning.embedding_task import EmbeddingTask
+from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.text.truncation import Truncated
-from bert_jax.training.task import Card
+from bert_jax.text.truncation import TruncationCounter
+from bert_jax.training.task import ModelCard
 
 LIBRARY = "sentence-transformers"
 
 
 def embedder_card(
-    task: Embedding, config: EmbedConfig, counts: tuple[int, int], truncated: Truncated
-) -> Card:
+    task: EmbeddingTask, config: EmbedConfig, counts: tuple[int, int], truncated: TruncationCounter
+) -> ModelCard:
     """Return the card of an embedder; `counts` are the numbers of training and validation groups."""
     embedder, settings, (train, heldout) = task.embedder, task.settings, counts
     prompts = {name: text for name, text in embedder.prompts.items() if text}
@@ -22,7 +22,7 @@ def embedder_card(
     sizes = " or ".join(map(str, config.loss.sizes))
     files = ", ".join(f"`{spec}`" for spec in config.data.train)
     scale = f"{settings.scale:g}{' at the start, then learnt' * task.learns_scale}"
-    return Card(
+    return ModelCard(
         library=LIBRARY,
         pipeline="sentence-similarity",
         tags=("sentence-similarity", "feature-extraction"),
@@ -40,8 +40,8 @@ from sentence_transformers import SentenceTransformer
 SentenceTransformer("DIR").encode(["a text"]{named})""",
         data=[
             f"{train:,} groups of {task.texts} texts, from {files}; {heldout:,} groups for validation, from "
-            f"{source_of_heldout(config, 'documents')}.",
-            *notice(truncated, "texts"),
+            f"{describe_validation_source(config, 'documents')}.",
+            *truncation_lines(truncated, "texts"),
         ],
         recipe={
             "loss": task.loss.name + " in both directions" * settings.symmetric,
@@ -54,12 +54,12 @@ SentenceTransformer("DIR").encode(["a text"]{named})""",
 
 
 def cross_encoder_card(
-    task: Ranking, config: RerankConfig, counts: tuple[int, ...], truncated: Truncated
-) -> Card:
+    task: RankingTask, config: RerankConfig, counts: tuple[int, ...], truncated: TruncationCounter
+) -> ModelCard:
     """Return the card of a cross-encoder; `counts` are the numbers of training, validation and calibration queries."""
     train, heldout, calibration = counts
     most = task.layout.config.max_positions
-    return Card(
+    return ModelCard(
         library=LIBRARY,
         pipeline="text-ranking",
         tags=("cross-encoder", "reranker"),
@@ -75,19 +75,20 @@ from sentence_transformers import CrossEncoder
 CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
         data=[
             f"{train:,} queries with up to {task.documents} documents each, from `{config.data.train}`; {heldout:,} "
-            f"for validation, from {source_of_heldout(config, 'queries')}, and {calibration:,} for calibration.",
-            *notice(truncated, "pairs"),
+            f"for validation, from {describe_validation_source(config, 'queries')}, and {calibration:,} for "
+            "calibration.",
+            *truncation_lines(truncated, "pairs"),
         ],
         recipe={
             "loss": task.loss.name,
             "factor of logits": f"{task.settings.scale:g}" if task.settings.scale != 1 else "",
             "queries per step": f"{config.batch_size:,}",
         },
-        calibrated=relevance,
+        describe_calibration=describe_relevance_scores,
     )
 
 
-def relevance(calibration: Calibration) -> str:
+def describe_relevance_scores(calibration: Calibration) -> str:
     """Say what the scores of a cross-encoder mean."""
     if not calibration.learnt:
         return (
@@ -109,11 +110,11 @@ def relevance(calibration: Calibration) -> str:
     )
 
 
-def source_of_heldout(config: EmbedConfig | RerankConfig, what: str) -> str:
+def describe_validation_source(config: EmbedConfig | RerankConfig, what: str) -> str:
     """Say where the validation set comes from: a file, or a share of the training data."""
     data = config.data
     return f"`{data.heldout}`" if data.heldout else f"{data.heldout_share:.0%} of the {what}"
 
 
-def notice(truncated: Truncated, what: str) -> list[str]:
+def truncation_lines(truncated: TruncationCounter, what: str) -> list[str]:
     return [f"{line}." for line in [truncated.notice(what=what)] if line]

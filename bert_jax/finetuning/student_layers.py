@@ -6,7 +6,7 @@ import numpy as np
 from bert_jax.models.config import EncoderConfig
 
 
-def with_layers(params: dict, source: EncoderConfig, student: EncoderConfig) -> dict:
+def keep_layers(params: dict, source: EncoderConfig, student: EncoderConfig) -> dict:
     """Keep as many of the source's layers, evenly spaced, as the student has; return the parameters."""
     if source.groups == student.groups:
         return params

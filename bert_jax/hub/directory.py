@@ -1,7 +1,7 @@
 """A Hugging Face model directory, opened and saved.
 
-`survey` reads the configuration and the shapes of the tensors, but no weights; `read_params` reads the weights; `save`
-writes a directory from which `transformers` computes the same outputs.
+`read_layout` reads the configuration and the shapes of the tensors, but no weights; `read_params` reads the weights;
+`save_model` writes a directory from which `transformers` computes the same outputs.
 """
 
 import json
@@ -18,14 +18,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from bert_jax.core import hashes, memory
-from bert_jax.core.errors import BertJaxError, first_line, nearest, of_rust
+from bert_jax.core.errors import BertJaxError, first_line, recover_os_error, suggest_name
 from bert_jax.core.files import read_json, write_atomically, write_json
-from bert_jax.core.output import building, replacing
+from bert_jax.core.output import atomic_directory, atomic_file
 from bert_jax.hub import sentence_transformers
-from bert_jax.hub.families import family_of
+from bert_jax.hub.families import find_family
 from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.parts import Part
+from bert_jax.hub.parts import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.tensors import Tensors
 from bert_jax.hub.weights import check_weights, read_weight
@@ -35,7 +35,7 @@ BESIDE = ("pooler", "transform")  # between the encoder and the heads
 MOST_LABELS = 1 << 20
 CONFIGS = ("config.json", "bert_config.json")  # the first published models used the second name
 # The names of all files that are ever written into a model directory.
-FILES = {
+WRITTEN_FILES = {
     "config.json", "model.safetensors", "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
@@ -44,7 +44,7 @@ FILES = {
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
-class Published(TypedDict, total=False):
+class HFConfig(TypedDict, total=False):
     """Keys of config.json that all families share; keys that hold sizes are checked when they are read."""
 
     model_type: str | None
@@ -57,31 +57,33 @@ class Published(TypedDict, total=False):
     may_be_missing: bool | None
 
 
-def survey(directory, **computed) -> tuple[Layout, Tensors]:
+def read_layout(directory, **computed) -> tuple[Layout, Tensors]:
     """Return the layout that a directory describes, and its tensors under today's names, not read yet."""
-    directory = existing(directory)
-    published, where = read_published(directory)
-    family = family_of(published, where)
-    published = family.todays_keys(published, where)
+    directory = resolve_directory(directory)
+    published, where = read_hf_config(directory)
+    family = find_family(published, where)
+    published = family.modernize_config(published, where)
     config = family.read_config(published, where, **computed)
-    tensors = family.todays_tensors(Tensors.in_directory(directory).renamed(todays_name))
-    config = family.completed(config, tensors)
+    tensors = family.modernize_tensors(Tensors.from_directory(directory).renamed(modernize_tensor_name))
+    config = family.complete_from_tensors(config, tensors)
     heads = heads_in(tensors, read_architecture(published, family, where), Layout(config, family))
-    labels = labels_in(published, where) if any(HEADS[head].labels for head in heads) else ()
+    labels = read_label_names(published, where) if any(HEADS[head].labels for head in heads) else ()
     pooler = any(HEADS[head].pooler for head in heads)
     pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
-    embedder = sentence_transformers.read(directory)
+    embedder = sentence_transformers.read_embedder(directory)
     folder = sentence_transformers.projection_folder(directory)
     if folder and embedder and embedder.projection:
-        tensors = tensors.beside(Tensors.in_directory(folder).renamed(lambda name: (f"{PROJECTION}.{name}",)))
+        tensors = tensors.beside(
+            Tensors.from_directory(folder).renamed(lambda name: (f"{PROJECTION}.{name}",))
+        )
     if sentence_transformers.is_cross_encoder(directory):
         published = sentence_transformers.CROSS_ENCODER | published
     return Layout(config, family, heads, labels, pooler, published, embedder), tensors
 
 
-def existing(directory) -> Path:
+def resolve_directory(directory) -> Path:
     """Return the directory itself, or the local copy of a model on the Hugging Face hub."""
-    path = as_path(directory)
+    path = check_path(directory)
     if os.path.isdir(path):  # unlike Path.is_dir, which may raise if a name is too long
         return path
     if os.path.exists(path) or re.match(r"^[./~]|.*/.*/", str(directory)):
@@ -118,16 +120,16 @@ def download(snapshot: Callable, name: str) -> Path:
     return directory if any(directory.glob("*.safetensors")) else fetched("*.bin")
 
 
-def as_path(directory) -> Path:
+def check_path(directory) -> Path:
     if not isinstance(directory, str | os.PathLike) or not str(directory):
         raise BertJaxError(f"expected the path of a model directory, not {directory!r:.60}")
     return Path(directory)
 
 
-def read_published(directory: Path) -> tuple[dict, Path]:
+def read_hf_config(directory: Path) -> tuple[dict, Path]:
     for path in map(directory.joinpath, CONFIGS):
         if path.is_file():
-            return read_json(path, Published), path
+            return read_json(path, HFConfig), path
     run_model = directory / "model"
     where = "it is not a model directory"
     if (run_model / CONFIGS[0]).is_file():
@@ -135,7 +137,7 @@ def read_published(directory: Path) -> tuple[dict, Path]:
     raise BertJaxError(f"{directory} has no config.json; {where}")
 
 
-def todays_name(name: str) -> tuple[str]:
+def modernize_tensor_name(name: str) -> tuple[str]:
     for old, new in OLD_NAMES.items():
         name = name.replace(old, new)
     return (name.removeprefix("module."),)  # left by torch's DataParallel
@@ -154,7 +156,7 @@ def read_architecture(published: dict, family: Family, where) -> str:
     if suffix not in known:
         raise BertJaxError(
             f"{where}: the architecture {named[0]} has a head that is not supported; "
-            f"{nearest(suffix, sorted(known - {''}))}"
+            f"{suggest_name(suffix, sorted(known - {''}))}"
         )
     return suffix
 
@@ -163,7 +165,7 @@ def heads_in(tensors: Mapping, architecture: str, layout: Layout) -> tuple[str, 
     """List the heads of a directory: those its architecture names, and all others whose tensors are complete."""
     family = layout.family
     names = {
-        head: {name for part in family.head_parts(head, layout.config) for name in part.theirs}
+        head: {name for part in family.head_mappings(head, layout.config) for name in part.tensor_names}
         for head in HEADS
         if head in family.heads
     }
@@ -183,7 +185,7 @@ def heads_in(tensors: Mapping, architecture: str, layout: Layout) -> tuple[str, 
     return tuple(head for head in names if head in present)
 
 
-def labels_in(published: dict, where) -> tuple[str, ...]:
+def read_label_names(published: dict, where) -> tuple[str, ...]:
     named = published.get("id2label")
     if named is None:
         count = size_of(published, "num_labels", 2, where)
@@ -217,16 +219,16 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
     fresh = set()
     for part in layout.parts(prefixed):
         names = part.published(config.groups)
-        module = part.ours.split("/")[0]
+        module = part.path.split("/")[0]
         if new_head and (module == new_head or (module in BESIDE and not set(names) <= set(tensors))):
-            fresh.add(part.ours)
+            fresh.add(part.path)
         else:
-            layer_shapes = part.shapes(shapes[part.ours])
+            layer_shapes = part.shapes(shapes[part.path])
             expected |= {name: layer_shapes[i % len(layer_shapes)] for i, name in enumerate(names)}
     known = set(expected) | family.pooler_names(prefixed)
     known |= {name for name in tensors if name.startswith(f"{PROJECTION}.")}  # unused if there is a head
     if new_head:
-        known |= {name for parts in family.heads.values() for part in parts for name in part.theirs}
+        known |= {name for parts in family.heads.values() for part in parts for name in part.tensor_names}
     problems = {
         "missing": [name for name in expected if name not in tensors],
         "left over": [name for name in tensors if name not in known and not family.is_extra(name)],
@@ -237,19 +239,21 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
         ],
     }
     if any(problems.values()):
-        listed = "; ".join(f"{kind}: {shortened(names, 2)}" for kind, names in problems.items() if names)
+        listed = "; ".join(
+            f"{kind}: {abbreviate_names(names, 2)}" for kind, names in problems.items() if names
+        )
         raise BertJaxError(f"the weights in {where} do not fit its config; {listed}")
     return fresh
 
 
-def left_aside(layout: Layout, tensors: Tensors) -> list[str]:
+def unread_tensors(layout: Layout, tensors: Tensors) -> list[str]:
     """List the tensors that no parameter is read from: copies, buffers, unknown heads."""
     prefixed, groups = is_prefixed(tensors, layout.family), layout.config.groups
     read = {name for part in layout.parts(prefixed) for name in part.published(groups)}
     return sorted(name for name in tensors if name not in read)
 
 
-def shortened(names: list[str], most: int = 4) -> str:
+def abbreviate_names(names: list[str], most: int = 4) -> str:
     shown = ", ".join(names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -258,62 +262,62 @@ def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = 
     """Read the parameters as nested dicts of float32 arrays, without those of a new head."""
     fresh = check_tensors(layout, tensors, where, new_head)
     size = 4 * sum(map(math.prod, tensors.shapes.values()))
-    memory.require(size, f"the model in {where}", "open it on a larger machine")
+    memory.require_free_memory(size, f"the model in {where}", "open it on a larger machine")
     flat = {}
     for part in layout.parts(is_prefixed(tensors, layout.family)):
-        if part.ours not in fresh:
+        if part.path not in fresh:
             names = part.published(layout.config.groups)
-            flat[part.ours] = part.read([read_weight(tensors, name, where) for name in names])
+            flat[part.path] = part.read([read_weight(tensors, name, where) for name in names])
     return unflatten_dict(flat, sep="/")
 
 
-def read_beside(layout: Layout, tensors: Tensors, where) -> dict:
+def read_pooler_and_transform(layout: Layout, tensors: Tensors, where) -> dict:
     """Read the pooler and the transform, if the directory has them in the right shapes, even for another head."""
     parts = layout.parts(is_prefixed(tensors, layout.family))
     shapes, flat = layout.shapes(), {}
     for module in BESIDE:
-        module_parts = [part for part in parts if part.ours.startswith(f"{module}/")]
-        if all(fits(part, shapes, tensors) for part in module_parts):
+        module_parts = [part for part in parts if part.path.startswith(f"{module}/")]
+        if all(matches_shapes(part, shapes, tensors) for part in module_parts):
             for part in module_parts:
-                flat[part.ours] = part.read([read_weight(tensors, name, where) for name in part.theirs])
+                flat[part.path] = part.read([read_weight(tensors, name, where) for name in part.tensor_names])
     return unflatten_dict(flat, sep="/")
 
 
-def fits(part: Part, shapes: Mapping, tensors: Tensors) -> bool:
-    expected = part.shapes(shapes[part.ours])
-    return [tensors.shapes.get(name) for name in part.theirs] == expected
+def matches_shapes(part: ParameterMapping, shapes: Mapping, tensors: Tensors) -> bool:
+    expected = part.shapes(shapes[part.path])
+    return [tensors.shapes.get(name) for name in part.tensor_names] == expected
 
 
 @contextmanager
-def saving(directory) -> Iterator[Path]:
+def atomic_model_directory(directory) -> Iterator[Path]:
     """Yield a new directory for models and their files; once complete, it replaces an earlier directory.
 
     Each model in it gets a file with the hashes of its files.
     """
-    with building(Path(directory), FILES) as new:
+    with atomic_directory(Path(directory), WRITTEN_FILES) as new:
         yield new
         models = [path.parent for path in new.rglob("model.safetensors")]
         # The files of a projection are hashed with those of its embedder.
         for model in sorted(
             path for path in models if sentence_transformers.projection_folder(path.parent) != path
         )[::-1]:
-            hashes.write(model)
+            hashes.write_hashes(model)
 
 
 def save_tensors(directory: Path, tensors: dict) -> None:
-    with replacing(directory / "model.safetensors") as path:
+    with atomic_file(directory / "model.safetensors") as path:
         try:
             save_file(tensors, path, metadata={"format": "pt"})
         except SafetensorError as error:  # such as a full disk, in the library's words
-            raise of_rust(error) from error
+            raise recover_os_error(error) from error
 
 
-def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
+def save_model(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
     """Write the files of a model into a directory; for an embedder, those of sentence-transformers, too."""
     directory = Path(directory)
     if layout.embedder:  # first, because it may refuse
-        sentence_transformers.write(directory, layout.embedder, layout.config.hidden_size)
-    tensors = layout.published_tensors(params)
+        sentence_transformers.write_embedder(directory, layout.embedder, layout.config.hidden_size)
+    tensors = layout.to_hf_tensors(params)
     check_weights(tensors)
     projection = {
         name.removeprefix(f"{PROJECTION}."): tensors.pop(name)
@@ -323,7 +327,7 @@ def save(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
     save_tensors(directory, tensors)
     if folder := sentence_transformers.projection_folder(directory):
         save_tensors(folder, projection)
-    config = layout.published_config(tokenizer.special.pad if tokenizer else None)
+    config = layout.to_hf_config(tokenizer.special.pad if tokenizer else None)
     text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
     write_atomically(directory / "config.json", text + "\n")
     if tokenizer is not None:

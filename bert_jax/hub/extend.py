@@ -15,50 +15,50 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Source
-from bert_jax.text.vocabulary import Lines, measure
+from bert_jax.text.readers import TextSource
+from bert_jax.text.vocabulary import TrainingLines, measure_vocabulary
 from bert_jax.text.wordpiece import CASING, WordPiece
 
 LEAST = 5  # a word must occur at least this often to be added
 
 
-def extend(model, source: Source, output, size: int) -> str:
+def extend(model, source: TextSource, output, size: int) -> str:
     """Write the model to `output` with at most `size` new words, those that save the most tokens; return a summary."""
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
-    with hub.saving(output) as new:
+    with hub.atomic_model_directory(output) as new:
         summary = write_extended(model, source, new, size)
     return f"{output}: {summary}"
 
 
-def write_extended(model, source: Source, output: Path, size: int) -> str:
-    layout, tensors = hub.survey(model)
-    tokenizer = open_tokenizer(hub.existing(model))
+def write_extended(model, source: TextSource, output: Path, size: int) -> str:
+    layout, tensors = hub.read_layout(model)
+    tokenizer = open_tokenizer(hub.resolve_directory(model))
     if not isinstance(tokenizer, WordPiece):
         raise BertJaxError(
             f"{model}: only a WordPiece vocabulary can be extended, this is {type(tokenizer).__name__}"
         )
-    lines = Lines(source)
+    lines = TrainingLines(source)
     words = worth_adding(tokenizer, lines, size)
     if not words:
         raise BertJaxError(
             f"the text has no word, seen {LEAST} times or more, that {model} splits; nothing to add"
         )
-    before = measure(tokenizer, lines.held_out)
+    before = measure_vocabulary(tokenizer, lines.held_out)
     params = hub.read_params(layout, tensors, model)
-    layout, params = with_entries(layout, params, tokenizer.size, tokenizer.ids(words))
+    layout, params = add_embedding_rows(layout, params, tokenizer.size, tokenizer.ids(words))
     entries = tokenizer.tokens(range(tokenizer.size))
     casing = {key: getattr(tokenizer.rust.normalizer, attribute) for key, attribute in CASING.items()}
     extended = WordPiece.from_vocabulary([*entries, *words], tokenizer.settings, **casing)
-    hub.save(output, layout, params, extended)
+    hub.save_model(output, layout, params, extended)
     return (
         f"{len(words):,} words added, {extended.size:,} entries; the first: {', '.join(words[:8])}\n"
-        f"before:\n{before}\nnow:\n{measure(extended, lines.held_out)}"
+        f"before:\n{before}\nnow:\n{measure_vocabulary(extended, lines.held_out)}"
     )
 
 
-def worth_adding(tokenizer: WordPiece, lines: Lines, size: int) -> list[str]:
+def worth_adding(tokenizer: WordPiece, lines: TrainingLines, size: int) -> list[str]:
     """Return at most `size` words that are split into pieces, sorted by the tokens that they would save.
 
     A word would save one token for each piece beyond the first, at each occurrence.
@@ -77,7 +77,9 @@ def worth_adding(tokenizer: WordPiece, lines: Lines, size: int) -> list[str]:
     return sorted(saved, key=lambda word: (-saved[word], word))[:size]
 
 
-def with_entries(layout: Layout, params: dict, first: int, pieces: list[list[int]]) -> tuple[Layout, dict]:
+def add_embedding_rows(
+    layout: Layout, params: dict, first: int, pieces: list[list[int]]
+) -> tuple[Layout, dict]:
     """Add a row for each new word, from row `first` on, to every parameter with a row per vocabulary entry.
 
     `pieces` are the ids of each new word's former pieces.
@@ -85,9 +87,9 @@ def with_entries(layout: Layout, params: dict, first: int, pieces: list[list[int
     flat = flatten_dict(params, sep="/")
     for part in layout.parts(prefixed=True):
         if part.per_entry:
-            rows = flat[part.ours]
+            rows = flat[part.path]
             new = np.stack([rows[ids].mean(axis=0) for ids in pieces])
             # An embedding that is padded to a round number of rows has room for some of the new rows.
-            flat[part.ours] = np.concatenate([rows[:first], new, rows[first + len(pieces) :]])
+            flat[part.path] = np.concatenate([rows[:first], new, rows[first + len(pieces) :]])
     config = layout.config.replace(vocab_size=len(flat["encoder/embeddings/words"]))
     return replace(layout, config=config), unflatten_dict(flat, sep="/")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bert_jax.core.config import MOST
-from bert_jax.core.errors import BertJaxError, nearest
-from bert_jax.core.typed_json import Mistyped, fit
-from bert_jax.hub.parts import Part, linear
+from bert_jax.core.config import MAX_INT
+from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.core.typed_json import JsonTypeError, coerce_json
+from bert_jax.hub.parts import ParameterMapping, linear
 from bert_jax.hub.tensors import Tensors
-from bert_jax.models.config import COMPUTED, RATES, EncoderConfig, flattened
+from bert_jax.models.config import COMPUTATION_FIELDS, TRAINING_FIELDS, EncoderConfig, flattened
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -32,15 +32,15 @@ OWN_HEADS = {
 def size_of(published: dict, key: str, default: int, where="config.json") -> int:
     """Return a size in a published config, or `default` if it is absent. It may be 0 only if the default is 0."""
     value = default if published.get(key) is None else published[key]
-    if type(value) is not int or not min(default, 1) <= value <= MOST:
+    if type(value) is not int or not min(default, 1) <= value <= MAX_INT:
         raise BertJaxError(f"{where}: {key} = {value!r} is not a size that a model can have")
     return value
 
 
 def fit_value(value, kind: type, key: str, where) -> Any:
     try:
-        return fit(value, kind, key)
-    except Mistyped as error:
+        return coerce_json(value, kind, key)
+    except JsonTypeError as error:
         raise BertJaxError(f"{where}: {error}") from None
 
 
@@ -59,37 +59,41 @@ class Family:
     # Our field -> its value in every model of the family, if it is not our default.
     constants: Mapping[str, Any]
     supported: Mapping[str, tuple]  # published key -> supported values; others are refused
-    encoder: Callable[[EncoderConfig], list[Part]]
-    pooler: list[Part]
+    encoder: Callable[[EncoderConfig], list[ParameterMapping]]
+    pooler: list[ParameterMapping]
     # Head -> its parts, including its pooler if it has its own.
-    heads: dict[str, list[Part]]
+    heads: dict[str, list[ParameterMapping]]
     # Fields that depend on several published keys or on nested ones. `derived`: our field -> function from published
     # keys to its value. `derived_keys` returns the keys of all such fields. `size_of` and `supported` check the values.
     derived: Mapping[str, Callable[[dict], Any]] = field(default_factory=dict)
     derived_keys: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
     # Complete the config from the names of the tensors, if these say what no key does.
-    completed: Callable[[EncoderConfig, Mapping], EncoderConfig] = lambda config, tensors: config
+    complete_from_tensors: Callable[[EncoderConfig, Mapping], EncoderConfig] = lambda config, tensors: config
     # Convert files of older layouts or of other programs to the family's current layout.
-    todays_keys: Callable[[dict, Any], dict] = lambda published, where: published
-    todays_tensors: Callable[[Tensors], Tensors] = lambda tensors: tensors
+    modernize_config: Callable[[dict, Any], dict] = lambda published, where: published
+    modernize_tensors: Callable[[Tensors], Tensors] = lambda tensors: tensors
     # Keys whose absence would mean something else -> the value that is written if there is no other.
     explicit: Mapping[str, Any] = field(default_factory=dict)
     # Published sizes: full name ("electra-small") -> our fields that differ from what absent keys mean.
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # Ending of a class name -> its heads, if that is not just the architecture of one head.
     architectures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    alone: tuple[str, ...] = ()  # heads for which transformers has no class
+    not_in_transformers: tuple[str, ...] = ()  # heads for which transformers has no class
     extra: tuple[str, ...] = ()  # patterns of tensors in files that are not parameters: buffers, copies
     position_offset: int = 0  # rows of the position table before position 0: padding's id + 1
     new_models: bool = False  # whether new models with these constants are published as this family
 
     def __post_init__(self):
         object.__setattr__(self, "heads", self.heads | OWN_HEADS)
-        object.__setattr__(self, "alone", (*self.alone, *OWN_HEADS))
+        object.__setattr__(self, "alone", (*self.not_in_transformers, *OWN_HEADS))
 
-    def differing(self, config: EncoderConfig) -> list[str]:
+    def unsupported_settings(self, config: EncoderConfig) -> list[str]:
         """List the settings that no config of the family can express, such as "block = pre_norm"."""
-        variable = {name for name, _ in self.fields.values()} | set(self.derived) | {*COMPUTED, *RATES}
+        variable = (
+            {name for name, _ in self.fields.values()}
+            | set(self.derived)
+            | {*COMPUTATION_FIELDS, *TRAINING_FIELDS}
+        )
         default = EncoderConfig()
         constant = [known.name for known in dataclasses.fields(EncoderConfig) if known.name not in variable]
         expected = {name: getattr(default, name) for name in constant} | dict(self.constants)
@@ -104,26 +108,28 @@ class Family:
             *(f"{name} = 0" for name in sizes if not value_of(config, name)),
         ]
 
-    def fixed(self, config: EncoderConfig) -> EncoderConfig:
+    def apply_constants(self, config: EncoderConfig) -> EncoderConfig:
         """Return the config with the family's constants in place of our defaults."""
         default = EncoderConfig()
         names = [name for name in self.constants if getattr(config, name) == getattr(default, name)]
         return config.replace(**{name: self.constants[name] for name in names})
 
-    def sized(self, size: str) -> EncoderConfig:
+    def config_for_size(self, size: str) -> EncoderConfig:
         """Return one of `sizes`, with our default vocabulary size, which means that the tokenizer decides."""
         config = self.read_config({}, size)
         return config.replace(**self.sizes[size], vocab_size=EncoderConfig.vocab_size)
 
     def parts(
         self, config: EncoderConfig, heads: tuple[str, ...], pooler: bool, prefixed: bool
-    ) -> list[Part]:
+    ) -> list[ParameterMapping]:
         """List every parameter of a model with these heads."""
-        head_parts = [part for head in heads for part in self.head_parts(head, config)]
+        head_parts = [part for head in heads for part in self.head_mappings(head, config)]
         own_pooler = any(self.has_own_pooler(head) for head in heads)
         result = self.encoder(config) + (self.pooler if pooler and not own_pooler else [])
         base = f"{self.prefix}." * prefixed
-        result = [replace(part, theirs=tuple(base + name for name in part.theirs)) for part in result]
+        result = [
+            replace(part, tensor_names=tuple(base + name for name in part.tensor_names)) for part in result
+        ]
         padding = config.padded_vocab - config.vocab_size
         return [
             replace(
@@ -134,18 +140,18 @@ class Family:
             for part in result + head_parts
         ]
 
-    def head_parts(self, head: str, config: EncoderConfig) -> list[Part]:
-        return [part for part in self.heads[head] if not (part.ours == "mlm/decoder" and config.tied_decoder)]
+    def head_mappings(self, head: str, config: EncoderConfig) -> list[ParameterMapping]:
+        return [part for part in self.heads[head] if not (part.path == "mlm/decoder" and config.tied_decoder)]
 
     def has_own_pooler(self, head: str) -> bool:
-        return any(part.ours.startswith("pooler/") for part in self.heads[head])
+        return any(part.path.startswith("pooler/") for part in self.heads[head])
 
     def pooler_names(self, prefixed: bool) -> set[str]:
-        return {f"{self.prefix}." * prefixed + name for part in self.pooler for name in part.theirs}
+        return {f"{self.prefix}." * prefixed + name for part in self.pooler for name in part.tensor_names}
 
     def layers_in(self, names: Mapping, config: EncoderConfig) -> int:
         """Count the layers, or groups of layers, in the published names."""
-        numbered = next(part.theirs[0] for part in self.encoder(config) if part.layered)
+        numbered = next(part.tensor_names[0] for part in self.encoder(config) if part.layered)
         pattern = re.compile(re.escape(numbered.split("{i}")[0]) + r"(\d{1,6})\.")
         return len({match[1] for name in names if (match := pattern.search(name))})
 
@@ -167,7 +173,7 @@ class Family:
                 value = fit_value(value, float if default is None else type(default), key, where)
             if name == "activation":
                 if value not in list(ACTIVATIONS):
-                    hint = nearest(value, ACTIVATIONS)
+                    hint = suggest_name(value, ACTIVATIONS)
                     raise BertJaxError(f'{where}: {key} = "{value}" is not supported; {hint}')
                 value = ACTIVATIONS[value]
             values[name] = value

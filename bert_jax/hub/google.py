@@ -62,17 +62,17 @@ def variables(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, C
 
     turned = {name: shapes[name][::-1] if name.endswith("/kernel") else shapes[name] for name in kept}
     return (
-        {published(name): shape for name, shape in turned.items()},
-        {published(name): partial(read, name) for name in kept},
+        {hf_tensor_name(name): shape for name, shape in turned.items()},
+        {hf_tensor_name(name): partial(read, name) for name in kept},
     )
 
 
-def published(name: str) -> str:
+def hf_tensor_name(name: str) -> str:
     """Convert the name of a variable to the published name.
 
-    >>> published("bert/encoder/layer_3/attention/output/LayerNorm/gamma")
+    >>> hf_tensor_name("bert/encoder/layer_3/attention/output/LayerNorm/gamma")
     'bert.encoder.layer.3.attention.output.LayerNorm.weight'
-    >>> published("cls/seq_relationship/output_weights")
+    >>> hf_tensor_name("cls/seq_relationship/output_weights")
     'cls.seq_relationship.weight'
     """
     for old, new in RENAMED:

@@ -13,21 +13,21 @@ from flax.traverse_util import flatten_dict
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part, linear
-from bert_jax.hub.sentence_transformers import CROSS_ENCODER_KEYS, PROJECTION, Embedder, Projection
+from bert_jax.hub.parts import ParameterMapping, linear
+from bert_jax.hub.sentence_transformers import CROSS_ENCODER_KEYS, PROJECTION, EmbedderSettings, Projection
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert, has_transform
 
-PROBLEM = "problem_type"  # Hugging Face's key for what a classifier predicts, such as "regression"
+PROBLEM_TYPE = "problem_type"  # Hugging Face's key for what a classifier predicts, such as "regression"
 PREDICTION_KIND = "prediction_kind"  # the kind of predictions, if Hugging Face's keys do not say it
 MAY_BE_MISSING = "may_be_missing"  # whether the model was trained on questions without an answer
 # Keys of config.json that become wrong with a new head.
-OF_HEAD = ("id2label", "label2id", PROBLEM, PREDICTION_KIND, MAY_BE_MISSING, *CROSS_ENCODER_KEYS)
+HEAD_KEYS = ("id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, MAY_BE_MISSING, *CROSS_ENCODER_KEYS)
 
 
 @partial(jax.jit, static_argnums=0)
-def initial(module: nn.Module, key) -> dict:
+def init_params(module: nn.Module, key) -> dict:
     """Return a module's initial parameters. Jitted to be traced only once: a run asks for their shapes many times."""
     return module.init(key, dummy_batch())["params"]
 
@@ -40,11 +40,13 @@ class Layout:
     labels: tuple[str, ...] = ()
     pooler: bool = True
     published: dict = field(default_factory=dict)  # the config.json it came with; unknown keys survive a save
-    embedder: Embedder | None = None  # how it embeds, if it is an embedder
+    embedder: EmbedderSettings | None = None  # how it embeds, if it is an embedder
 
     def __post_init__(self):
         family = self.family
-        if differing := family.differing(self.config):  # other programs would compute something else
+        if differing := family.unsupported_settings(
+            self.config
+        ):  # other programs would compute something else
             raise BertJaxError(
                 f'models of the family "{family.model_type}" cannot have {", ".join(differing)}'
             )
@@ -77,7 +79,7 @@ class Layout:
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Return initial values of the whole model, or of the named modules only."""
-        params = initial(self.module, key)
+        params = init_params(self.module, key)
         if projection := self.projection:
             dense = nn.Dense(projection.width, use_bias=projection.bias)
             vector = jnp.zeros((1, self.config.hidden_size))
@@ -89,7 +91,7 @@ class Layout:
         params = jax.eval_shape(self.init, jax.random.key(0))
         return {path: leaf.shape for path, leaf in flatten_dict(params, sep="/").items()}
 
-    def parts(self, prefixed: bool) -> list[Part]:
+    def parts(self, prefixed: bool) -> list[ParameterMapping]:
         parts = self.family.parts(self.config, self.heads, self.pooler, prefixed)
         if projection := self.projection:
             parts = [*parts, *linear(f"{PROJECTION}/dense", f"{PROJECTION}.linear", projection.bias)]
@@ -108,21 +110,21 @@ class Layout:
         check_name(head, HEADS, "head")
         if HEADS[head].labels and not labels:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
-        published = {key: value for key, value in self.published.items() if key not in OF_HEAD}
+        published = {key: value for key, value in self.published.items() if key not in HEAD_KEYS}
         pooler = HEADS[head].pooler
         return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published, embedder=None)
 
-    def published_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
+    def to_hf_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
         """Convert the parameters to their published names and shapes."""
         flat = flatten_dict(params, sep="/")
         tensors: dict[str, np.ndarray] = {}
         for part in self.parts(prefixed=bool(self.heads)):
             names = part.published(self.config.groups)
-            arrays = part.write(np.asarray(flat[part.ours], np.float32))
+            arrays = part.write(np.asarray(flat[part.path], np.float32))
             tensors |= zip(names, map(np.ascontiguousarray, arrays), strict=True)
         return tensors
 
-    def published_config(self, pad: int | None = None) -> dict:
+    def to_hf_config(self, pad: int | None = None) -> dict:
         """Return the content of config.json; `pad` is the id of the tokenizer's padding token."""
         published = self.family.write_config(self.config, self.published)
         published["architectures"] = [self.family.class_name + self.architecture]

@@ -6,7 +6,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import share_with_capitals
 
 
-def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
+def layout_warnings(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
     """Raise if tokenizer and weights cannot belong together; return a line for each thing that is merely odd."""
     size, vocab_size = tokenizer.size, layout.config.vocab_size
     if size > vocab_size:
@@ -18,7 +18,7 @@ def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
     if size < vocab_size:
         notes.append(f"{where}: {vocab_size - size} of {vocab_size} embedding rows have no token")
     # A few capitals do not make a vocabulary cased; in a cased one, a third of the entries have capitals.
-    if lower_cases(tokenizer) and share_with_capitals(tokenizer.tokens(range(size))) > 0.01:
+    if lowercases_text(tokenizer) and share_with_capitals(tokenizer.tokens(range(size))) > 0.01:
         notes.append(
             f"{where}: the vocabulary is cased, yet its tokenizer lower-cases texts: capitals are lost; "
             'write {"do_lower_case": false} into tokenizer_config.json if the model is cased'
@@ -26,6 +26,6 @@ def check_tokenizer(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
     return notes
 
 
-def lower_cases(tokenizer: Tokenizer) -> bool:
+def lowercases_text(tokenizer: Tokenizer) -> bool:
     upper, lower = tokenizer.ids(["The House", "the house"])
     return upper == lower

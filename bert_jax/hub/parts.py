@@ -1,4 +1,4 @@
-"""Our parameters and their published tensors: a `Part` names both sides and converts both ways.
+"""Our parameters and their published tensors: a `ParameterMapping` names both sides and converts both ways.
 
 A family lists its parts with the functions below, one for each kind of layer.
 """
@@ -14,15 +14,15 @@ Arrays = list[np.ndarray]
 
 
 @dataclass(frozen=True)
-class Part:
-    """One parameter of ours, at `ours` ("encoder/embeddings/words"), and its published tensors.
+class ParameterMapping:
+    """One parameter of ours, at `path` ("encoder/embeddings/words"), and its published tensors.
 
     A published name with {i} stands for one tensor per group of layers; we keep these tensors stacked. A published
     table may begin with `before` rows that we leave out; ours may end with `after` rows of padding.
     """
 
-    ours: str
-    theirs: tuple[str, ...]
+    path: str
+    tensor_names: tuple[str, ...]
     join: Callable[[Arrays], np.ndarray] = lambda arrays: arrays[0]
     split: Callable[[np.ndarray], Arrays] = lambda array: [array]
     per_entry: bool = False  # one row for each entry of the vocabulary
@@ -34,20 +34,20 @@ class Part:
 
     @property
     def layered(self) -> bool:
-        return "{i}" in self.theirs[0]
+        return "{i}" in self.tensor_names[0]
 
     def published(self, groups: int) -> list[str]:
         numbers = range(self.first, groups) if self.layered else range(1)
-        return [name.format(i=i) for i in numbers for name in self.theirs]
+        return [name.format(i=i) for i in numbers for name in self.tensor_names]
 
-    def shapes(self, ours: tuple[int, ...]) -> list[tuple[int, ...]]:
+    def shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the published shapes of one layer's tensors, given the shape of ours; nothing is allocated."""
-        rows, *rest = ours[1:] if self.layered else ours
+        rows, *rest = shape[1:] if self.layered else shape
         array = np.broadcast_to(np.float32(0), (rows + self.before - self.after, *rest))
         return [part.shape for part in self.split(array)]
 
     def read(self, arrays: Arrays) -> np.ndarray:
-        n = len(self.theirs)
+        n = len(self.tensor_names)
         if self.layered:
             layers = [self.join(arrays[i : i + n]) for i in range(0, len(arrays), n)]
             return np.stack([np.ones_like(layers[0])] * self.first + layers)
@@ -65,73 +65,76 @@ def pad_rows(array: np.ndarray, before: int, after: int) -> np.ndarray:
     return np.pad(array, [(before, after)] + [(0, 0)] * (array.ndim - 1))
 
 
-def linear(ours: str, theirs: str, bias: bool = True) -> list[Part]:
+def linear(path: str, tensor: str, bias: bool = True) -> list[ParameterMapping]:
     # torch keeps a linear layer as [out, in].
-    weight = Part(f"{ours}/kernel", (f"{theirs}.weight",), lambda a: a[0].T, lambda a: [a.T])
-    return [weight, Part(f"{ours}/bias", (f"{theirs}.bias",))][: 1 + bias]
+    weight = ParameterMapping(f"{path}/kernel", (f"{tensor}.weight",), lambda a: a[0].T, lambda a: [a.T])
+    return [weight, ParameterMapping(f"{path}/bias", (f"{tensor}.bias",))][: 1 + bias]
 
 
-def layer_norm(ours: str, theirs: str, bias: bool = True) -> list[Part]:
-    return [Part(f"{ours}/scale", (f"{theirs}.weight",)), Part(f"{ours}/bias", (f"{theirs}.bias",))][
-        : 1 + bias
-    ]
+def layer_norm(path: str, tensor: str, bias: bool = True) -> list[ParameterMapping]:
+    return [
+        ParameterMapping(f"{path}/scale", (f"{tensor}.weight",)),
+        ParameterMapping(f"{path}/bias", (f"{tensor}.bias",)),
+    ][: 1 + bias]
 
 
-def masked_lm(transform: str, norm: str, decoder: str, bias: str, biased: bool = True) -> list[Part]:
+def masked_lm(
+    transform: str, norm: str, decoder: str, bias: str, biased: bool = True
+) -> list[ParameterMapping]:
     """The head of a masked LM; `biased` says whether the two layers before the decoder have biases."""
     return [
         *linear("mlm/transform", transform, biased),
         *layer_norm("mlm/norm", norm, biased),
-        Part("mlm/decoder", (f"{decoder}.weight",), per_entry=True),
-        Part("mlm/bias", (bias,), per_entry=True),
+        ParameterMapping("mlm/decoder", (f"{decoder}.weight",), per_entry=True),
+        ParameterMapping("mlm/bias", (bias,), per_entry=True),
     ]
 
 
-def gated(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
+def gated(config: EncoderConfig, path: str, tensors: list[str]) -> list[ParameterMapping]:
     """The activated part and the gate of a feed-forward, published separately or stacked in one tensor."""
     D, F = config.hidden_size, config.feed_forward
-    weight = Part(
-        f"{ours}/kernel",
-        tuple(f"{name}.weight" for name in theirs),
+    weight = ParameterMapping(
+        f"{path}/kernel",
+        tuple(f"{name}.weight" for name in tensors),
         lambda arrays: np.concatenate(arrays).T.reshape(D, 2, F),
-        lambda array: np.split(array.reshape(D, 2 * F).T, len(theirs)),
+        lambda array: np.split(array.reshape(D, 2 * F).T, len(tensors)),
     )
-    bias = Part(
-        f"{ours}/bias",
-        tuple(f"{name}.bias" for name in theirs),
+    bias = ParameterMapping(
+        f"{path}/bias",
+        tuple(f"{name}.bias" for name in tensors),
         lambda arrays: np.concatenate(arrays).reshape(2, F),
-        lambda array: np.split(array.reshape(2 * F), len(theirs)),
+        lambda array: np.split(array.reshape(2 * F), len(tensors)),
     )
     return [weight, bias][: 1 + config.bias]
 
 
-def fused_qkv(config: EncoderConfig, ours: str, theirs: list[str]) -> list[Part]:
+def fused_qkv(config: EncoderConfig, path: str, tensors: list[str]) -> list[ParameterMapping]:
     """Query, key and value, published separately or stacked in one tensor."""
     D, H, K = config.hidden_size, config.heads, config.head_size
     parts = [
-        Part(
-            f"{ours}/kernel",
-            tuple(f"{name}.weight" for name in theirs),
+        ParameterMapping(
+            f"{path}/kernel",
+            tuple(f"{name}.weight" for name in tensors),
             lambda arrays: np.concatenate(arrays).T.reshape(D, 3, H, K),
-            lambda array: np.split(array.reshape(D, 3 * D).T, len(theirs)),
+            lambda array: np.split(array.reshape(D, 3 * D).T, len(tensors)),
         ),
-        Part(
-            f"{ours}/bias",
-            tuple(f"{name}.bias" for name in theirs),
+        ParameterMapping(
+            f"{path}/bias",
+            tuple(f"{name}.bias" for name in tensors),
             lambda arrays: np.concatenate(arrays).reshape(3, H, K),
-            lambda array: np.split(array.reshape(3 * D), len(theirs)),
+            lambda array: np.split(array.reshape(3 * D), len(tensors)),
         ),
     ]
     return parts[: 1 + config.bias]
 
 
-def heads_out(config: EncoderConfig, ours: str, theirs: str) -> list[Part]:
+def attention_output(config: EncoderConfig, path: str, tensor: str) -> list[ParameterMapping]:
     """The linear layer after attention; our kernel has separate axes for heads and head size."""
     D, H, K = config.hidden_size, config.heads, config.head_size
-    weight = Part(
-        f"{ours}/kernel",
-        (f"{theirs}.weight",),
+    weight = ParameterMapping(
+        f"{path}/kernel",
+        (f"{tensor}.weight",),
         lambda arrays: arrays[0].T.reshape(H, K, D),
         lambda array: [array.reshape(D, D).T],
     )
-    return [weight, Part(f"{ours}/bias", (f"{theirs}.bias",))][: 1 + config.bias]
+    return [weight, ParameterMapping(f"{path}/bias", (f"{tensor}.bias",))][: 1 + config.bias]

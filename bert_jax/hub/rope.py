@@ -20,5 +20,5 @@ def theta_of(table, default: float, where: str) -> float:
     return float(theta)
 
 
-def table_of(theta: float) -> dict:
+def rope_table(theta: float) -> dict:
     return {"rope_type": "default", "rope_theta": theta}

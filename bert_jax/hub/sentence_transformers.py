@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.core.hashes import is_within
+from bert_jax.core.hashes import is_inside_directory
 
 # Our name -> sentence-transformers' name in the new layout. The old layout has the key pooling_mode_{name}: true, with
 # the name in OLD_KEYS if there is one.
@@ -31,7 +31,7 @@ OLD_KEYS = {
 
 
 # The supported modules, in the order in which they run.
-KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
+MODULE_KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
 CLASSIFIES = "sequence-classification"
 PROJECTION = "projection"  # prefix of the tensor names of a Dense
 ACTIVATION = "torch.nn.modules."  # prefix of the names of activations
@@ -46,24 +46,24 @@ CROSS_ENCODER = {
 }
 
 
-class Module(TypedDict):
+class ModuleEntry(TypedDict):
     type: str
     path: str
 
 
-class Texts(TypedDict, total=False):
+class TransformerConfig(TypedDict, total=False):
     max_seq_length: int | float | None
     do_lower_case: bool | None
     transformer_task: str  # CLASSIFIES for a cross-encoder
 
 
-class WholeModel(TypedDict, total=False):
+class SentenceTransformerConfig(TypedDict, total=False):
     prompts: dict[str, str] | None
     default_prompt_name: str | None
     similarity_fn_name: str | None
 
 
-class Lengths(TypedDict, total=False):
+class TokenizerLimits(TypedDict, total=False):
     model_max_length: int | float | None
 
 
@@ -83,9 +83,9 @@ class DenseConfig(TypedDict, total=False):
 
 # The files beside modules.json and their content.
 BESIDE: dict[str, Any] = {
-    "sentence_bert_config.json": Texts,
-    "config_sentence_transformers.json": WholeModel,
-    "tokenizer_config.json": Lengths,
+    "sentence_bert_config.json": TransformerConfig,
+    "config_sentence_transformers.json": SentenceTransformerConfig,
+    "tokenizer_config.json": TokenizerLimits,
 }
 
 
@@ -99,7 +99,7 @@ class Projection:
 
 
 @dataclass(frozen=True)
-class Embedder:
+class EmbedderSettings:
     """How hidden states become an embedding."""
 
     pooling: str = "mean"
@@ -114,30 +114,30 @@ class Embedder:
     unknown: str = ""  # what is not supported here: modules, their order, a pooling mode or parts of a Dense
 
     @classmethod
-    def of(cls, values: dict) -> "Embedder":
+    def of(cls, values: dict) -> "EmbedderSettings":
         """The inverse of `dataclasses.asdict`."""
         projection = values.get("projection")
         return cls(**values | {"projection": projection and Projection(**projection)})
 
 
-def read(directory) -> Embedder | None:
+def read_embedder(directory) -> EmbedderSettings | None:
     """Read how a directory's model embeds texts; return None if there is no modules.json or it is a cross-encoder."""
     directory = Path(directory)
     if not (directory / "modules.json").is_file():
         return None
     path = directory / "modules.json"
-    modules = read_json(path, list[Module])
-    texts, whole, tokenizer = (
+    modules = read_json(path, list[ModuleEntry])
+    texts, model_config, tokenizer = (
         read_json(directory / name, kind) if (directory / name).is_file() else {}
         for name, kind in BESIDE.items()
     )
     if texts.get("transformer_task") == CLASSIFIES:
         return None
-    kinds = kinds_of(modules)
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if not unknown and (len(modules) > len(kinds) or list(kinds) != sorted(kinds, key=KINDS.index)):
-        unknown = [f"modules in the order {', '.join(kind_of(module) for module in modules)}"]
-    if "Pooling" not in kinds or not is_within(f"./{kinds['Pooling']}"):
+    kinds = module_folders(modules)
+    unknown = [kind for kind in kinds if kind not in MODULE_KINDS]
+    if not unknown and (len(modules) > len(kinds) or list(kinds) != sorted(kinds, key=MODULE_KINDS.index)):
+        unknown = [f"modules in the order {', '.join(module_kind(module) for module in modules)}"]
+    if "Pooling" not in kinds or not is_inside_directory(f"./{kinds['Pooling']}"):
         raise BertJaxError(
             f"{path} lists no Pooling module with a folder beside it; copy it again from its source"
         )
@@ -148,17 +148,17 @@ def read(directory) -> Embedder | None:
     folder = projection_folder(directory)
     dense = read_json(folder / "config.json", DenseConfig) if folder else {}
     unknown += [f"pooling {mode}"] * (mode not in MODES) + unusual(dense)
-    return Embedder(
+    return EmbedderSettings(
         pooling=mode,
         normalize="Normalize" in kinds,
         # A tokenizer without a limit says 10^30.
         max_length=length if isinstance(length, int) and length < 10**6 else None,
         lower_case=bool(texts.get("do_lower_case")),
-        prompts=whole.get("prompts") or {},
-        default_prompt=whole.get("default_prompt_name"),
+        prompts=model_config.get("prompts") or {},
+        default_prompt=model_config.get("default_prompt_name"),
         pools_prompt=pooling.get("include_prompt", True),
         projection=projection_of(dense, folder) if folder and not unknown else None,
-        similarity=whole.get("similarity_fn_name") or Embedder.similarity,
+        similarity=model_config.get("similarity_fn_name") or EmbedderSettings.similarity,
         unknown=", ".join(unknown),
     )
 
@@ -166,23 +166,25 @@ def read(directory) -> Embedder | None:
 def is_cross_encoder(directory) -> bool:
     """Whether sentence_bert_config.json says that the model is a cross-encoder, as version 5.4 and later write it."""
     path = Path(directory) / "sentence_bert_config.json"
-    return path.is_file() and read_json(path, Texts).get("transformer_task") == CLASSIFIES
+    return path.is_file() and read_json(path, TransformerConfig).get("transformer_task") == CLASSIFIES
 
 
-def kinds_of(modules: list[Module]) -> dict[str, str]:
+def module_folders(modules: list[ModuleEntry]) -> dict[str, str]:
     """Map the kind of each module to its folder."""
-    return {kind_of(module): module["path"] for module in modules}
+    return {module_kind(module): module["path"] for module in modules}
 
 
-def kind_of(module: Module) -> str:
+def module_kind(module: ModuleEntry) -> str:
     return module["type"].rsplit(".", 1)[-1]
 
 
 def projection_folder(directory) -> Path | None:
     """Return the folder of the Dense between pooling and embedding, if there is one."""
     path = Path(directory) / "modules.json"
-    folder = kinds_of(read_json(path, list[Module])).get("Dense") if path.is_file() else None
-    if folder is not None and not (is_within(folder) and (path.parent / folder / "config.json").is_file()):
+    folder = module_folders(read_json(path, list[ModuleEntry])).get("Dense") if path.is_file() else None
+    if folder is not None and not (
+        is_inside_directory(folder) and (path.parent / folder / "config.json").is_file()
+    ):
         raise BertJaxError(
             f"{path} names {folder!r:.60} for its Dense, which is not a folder with a config.json beside it; copy it "
             "again from its source"
@@ -219,12 +221,14 @@ def pooling_mode(config: dict) -> str:
         for key, on in config.items()
         if key.startswith("pooling_mode_") and on is True
     ]
-    ours = {theirs: mode for mode, theirs in MODES.items()} | {old: mode for mode, old in OLD_KEYS.items()}
-    modes = {ours.get(name, name) for name in named} or {"mean"}
+    own_names = {theirs: mode for mode, theirs in MODES.items()} | {
+        old: mode for mode, old in OLD_KEYS.items()
+    }
+    modes = {own_names.get(name, name) for name in named} or {"mean"}
     return "+".join(sorted(modes))
 
 
-def write(directory, embedder: Embedder, width: int) -> None:
+def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
     """Write the embedder's files beside a saved model with states of this width, but not the tensors of a Dense."""
     if embedder.unknown:
         raise BertJaxError(
@@ -232,7 +236,7 @@ def write(directory, embedder: Embedder, width: int) -> None:
         )
     directory = Path(directory)
     present = {"Dense": embedder.projection is not None, "Normalize": embedder.normalize}
-    names = [kind for kind in KINDS if present.get(kind, True)]
+    names = [kind for kind in MODULE_KINDS if present.get(kind, True)]
     modules = [
         {
             "idx": i,

@@ -20,7 +20,7 @@ FILES = (
 )
 
 
-class Index(TypedDict):
+class ShardIndex(TypedDict):
     weight_map: dict[str, str]
 
 
@@ -36,7 +36,7 @@ class Tensors(Mapping[str, np.ndarray]):
         return cls(shapes, {name: partial(arrays.__getitem__, name) for name in arrays})
 
     @classmethod
-    def in_directory(cls, directory: Path) -> "Tensors":
+    def from_directory(cls, directory: Path) -> "Tensors":
         file = next((directory / name for name in FILES if (directory / name).is_file()), None)
         if file is None:
             if checkpoint := google.checkpoint_in(directory):
@@ -46,7 +46,7 @@ class Tensors(Mapping[str, np.ndarray]):
         parts = shards(file) if file.name.endswith(".index.json") else [file]
         whole = cls({}, {})
         for part in parts:
-            tensors = cls(*torch_tensors(part)) if part.suffix == ".bin" else in_safetensors(part)
+            tensors = cls(*torch_tensors(part)) if part.suffix == ".bin" else open_safetensors(part)
             whole.shapes |= tensors.shapes
             whole._read |= tensors._read
         return whole
@@ -65,7 +65,7 @@ class Tensors(Mapping[str, np.ndarray]):
                     cut, whole.shapes[new] = slice(start, stop), (stop - start, *rest)
                 else:
                     whole.shapes[new] = shape
-                whole._read[new] = partial(rows, self._read[name], cut)
+                whole._read[new] = partial(read_slice, self._read[name], cut)
         return whole
 
     def beside(self, others: "Tensors") -> "Tensors":
@@ -91,12 +91,12 @@ class Tensors(Mapping[str, np.ndarray]):
         return len(self.shapes)
 
 
-def rows(read: Callable[[], np.ndarray], cut: slice) -> np.ndarray:
+def read_slice(read: Callable[[], np.ndarray], cut: slice) -> np.ndarray:
     return read()[cut] if cut != slice(None) else read()
 
 
 def shards(index: Path) -> list[Path]:
-    names = set(read_json(index, Index)["weight_map"].values())
+    names = set(read_json(index, ShardIndex)["weight_map"].values())
     paths = [index.parent / Path(name).name for name in sorted(names)]
     for path in paths:
         if not path.is_file():
@@ -104,7 +104,7 @@ def shards(index: Path) -> list[Path]:
     return paths
 
 
-def in_safetensors(path: Path) -> Tensors:
+def open_safetensors(path: Path) -> Tensors:
     import ml_dtypes  # noqa: F401  (makes numpy know bfloat16, which safetensors then returns)
     from safetensors import SafetensorError, safe_open
 
@@ -121,4 +121,4 @@ def in_safetensors(path: Path) -> Tensors:
 def torch_tensors(path: Path):
     from bert_jax.hub import torch_pickle
 
-    return torch_pickle.tensors(path)
+    return torch_pickle.read_torch_tensors(path)

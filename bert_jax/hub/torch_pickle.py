@@ -21,7 +21,7 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
-from bert_jax.core.errors import BertJaxError, first_line, of_system
+from bert_jax.core.errors import BertJaxError, explain_os_error, first_line
 
 # What the readers raise on unexpected bytes; zipfile raises NotImplementedError if the header asks for a later version
 # of the format.
@@ -96,7 +96,7 @@ class Record:
         return self.mapped
 
 
-def tensors(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
+def read_torch_tensors(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, Callable[[], np.ndarray]]]:
     """Return the shapes of the tensors and, for each, a function that reads it as a read-only array."""
     return guarded(path, partial(described_tensors, path))
 
@@ -108,7 +108,7 @@ def guarded(path: Path, read: Callable):
     except BertJaxError as error:
         raise BertJaxError(f"{path}: {error}; copy it again from its source") from None
     except OSError as error:
-        raise of_system(error, path) from error
+        raise explain_os_error(error, path) from error
     except DAMAGE as error:
         raise BertJaxError(
             f"{path} is damaged or not a torch checkpoint ({first_line(error)}); copy it again from its source"
@@ -126,24 +126,24 @@ def described_tensors(path: Path):
         if isinstance(tensor, Strided):
             name = printable(name)
             record = records[tensor.storage.key]
-            check(tensor, len(record.mapped), name)
+            check_view(tensor, len(record.mapped), name)
             shapes[name] = tensor.shape
-            read[name] = partial(guarded, path, partial(view, tensor, record))
+            read[name] = partial(guarded, path, partial(view_tensor, tensor, record))
     return shapes, read
 
 
 def printable(name) -> str:
     if not isinstance(name, str) or not name.isprintable():
-        raise BertJaxError(f"it holds a tensor whose name is {shown(name)}")
+        raise BertJaxError(f"it holds a tensor whose name is {describe_pickled(name)}")
     return name
 
 
-def shown(value) -> str:
+def describe_pickled(value) -> str:
     """Describe a value of the pickle briefly; the value may be of any size."""
     return ascii(value[:60]) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
-def check(tensor: Strided, size: int, name: str) -> None:
+def check_view(tensor: Strided, size: int, name: str) -> None:
     """Refuse a view that is not within its storage of `size` bytes."""
     shape, strides, storage = tensor.shape, tensor.strides, tensor.storage
     numbers = (tensor.offset, *shape, *strides)
@@ -155,7 +155,7 @@ def check(tensor: Strided, size: int, name: str) -> None:
         raise BertJaxError(f"{name} reaches beyond the end of its data: the file is cut short or was altered")
 
 
-def view(tensor: Strided, record: Record) -> np.ndarray:
+def view_tensor(tensor: Strided, record: Record) -> np.ndarray:
     values = record.content.view(tensor.storage.dtype)
     steps = tuple(stride * values.itemsize for stride in tensor.strides)
     return np.lib.stride_tricks.as_strided(values[tensor.offset :], tensor.shape, steps, writeable=False)
@@ -275,21 +275,21 @@ class Unpickler:
             case "EMPTY_DICT":
                 stack.append({})
             case "DICT":
-                stack.append(paired(self.marked()))
+                stack.append(make_dict(self.marked()))
             case "SETITEM":
                 value, key = stack.pop(), stack.pop()
-                self.top(dict).update(paired([key, value]))
+                self.top(dict).update(make_dict([key, value]))
             case "SETITEMS":
                 values = self.marked()
-                self.top(dict).update(paired(values))
+                self.top(dict).update(make_dict(values))
             case "GLOBAL":
-                stack.append(named(*argument.split(" ", 1)))
+                stack.append(resolve_global(*argument.split(" ", 1)))
             case "STACK_GLOBAL":
                 name, module = stack.pop(), stack.pop()
-                stack.append(named(module, name))
+                stack.append(resolve_global(module, name))
             case "REDUCE":
                 arguments, function = stack.pop(), stack.pop()
-                stack.append(called(function, arguments))
+                stack.append(emulate_call(function, arguments))
             case "BUILD":  # the versions of its modules, which a state dict carries as an attribute
                 stack.pop()
                 self.top(dict)
@@ -308,20 +308,20 @@ class Unpickler:
 
     def top(self, kind: type) -> Any:
         if type(self.stack[-1]) is not kind:
-            raise BertJaxError(f"it fills {shown(self.stack[-1])} as if it were a {kind.__name__}")
+            raise BertJaxError(f"it fills {describe_pickled(self.stack[-1])} as if it were a {kind.__name__}")
         return self.stack[-1]
 
 
-def named(module, name) -> Name:
+def resolve_global(module, name) -> Name:
     text = f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else ""
     if text not in (*DICTS, TENSOR, PARAMETER, *STORAGES):
         raise BertJaxError(
-            f"it asks for {shown(text)}, which no tensor needs; it was refused, and nothing of it was run"
+            f"it asks for {describe_pickled(text)}, which no tensor needs; it was refused, and nothing of it was run"
         )
     return Name(text)
 
 
-def paired(values: list) -> dict:
+def make_dict(values: list) -> dict:
     """Make a dict of alternating keys and values."""
     pairs = dict(zip(values[::2], values[1::2], strict=True)) if all(map(is_key, values[::2])) else None
     if pairs is None:
@@ -334,12 +334,12 @@ def is_key(value) -> bool:
     return type(value) in (str, int)
 
 
-def called(function, arguments) -> Any:
+def emulate_call(function, arguments) -> Any:
     """Return what a call would return, for the few functions that a state dict uses; call nothing."""
     if not isinstance(function, Name) or type(arguments) is not tuple:
         raise BertJaxError("it calls something that has no name")
     if function.text in DICTS:
-        return paired([value for pair in (arguments[0] if arguments else ()) for value in pair])
+        return make_dict([value for pair in (arguments[0] if arguments else ()) for value in pair])
     if function.text == PARAMETER:
         return arguments[0]
     if function.text == TENSOR:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bert_jax.core.errors import BertJaxError, NotFinite
+from bert_jax.core.errors import BertJaxError, NonFiniteError
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 
@@ -34,7 +34,7 @@ def read_weight(tensors: Mapping[str, np.ndarray], name: str, where) -> np.ndarr
 def check_weights(tensors: Mapping[str, np.ndarray]) -> None:
     """Refuse to save weights that are not finite."""
     if broken := [name for name, array in tensors.items() if not is_finite(array)]:
-        raise NotFinite(
+        raise NonFiniteError(
             f"the model is not written: {len(broken)} of its {len(tensors)} tensors, {broken[0]} the first, have "
             "numbers that are not finite; train again with a lower --config.optimizer.learning_rate"
         )

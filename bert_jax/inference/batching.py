@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
-from bert_jax.data.examples.arrange import Piece, fill
+from bert_jax.data.examples.arrange import EncodedExample, collate_rows
 from bert_jax.text.tokenizer import Encoding
 
 # A CPU pays for every token of padding; an accelerator compiles each program for seconds.
@@ -21,11 +21,11 @@ TOKENS = {"cpu": 1024}
 ACCELERATOR_TOKENS = 16384
 
 
-def rungs_of_lengths() -> tuple[int, ...]:
+def allowed_lengths() -> tuple[int, ...]:
     return LENGTHS.get(jax.default_backend(), ACCELERATOR_LENGTHS)
 
 
-def tokens_in_batch() -> int:
+def tokens_per_batch() -> int:
     return TOKENS.get(jax.default_backend(), ACCELERATOR_TOKENS)
 
 
@@ -36,21 +36,21 @@ def padded_length(length: int, longest: int) -> int:
     >>> [padded_length(length, longest) for length, longest in lengths]  # on a CPU
     [20, 144, 500, 1024]
     """
-    rung = next((rung for rung in rungs_of_lengths() if rung >= length), None) or -(-length // 512) * 512
+    rung = next((rung for rung in allowed_lengths() if rung >= length), None) or -(-length // 512) * 512
     return min(rung, longest)
 
 
-def row_rungs(length: int, tokens: int) -> list[int]:
+def allowed_row_counts(length: int, tokens: int) -> list[int]:
     """Return the allowed numbers of rows of this length: powers of two, and the most that `tokens` allow.
 
-    >>> row_rungs(80, 1024)
+    >>> allowed_row_counts(80, 1024)
     [1, 2, 4, 8, 12]
     """
     most = max(1, tokens // length)
     return sorted({1 << n for n in range(most.bit_length())} | {most})
 
 
-def batches(
+def make_batches(
     encodings: Sequence[Encoding], longest: int, pad: int, beside: dict[str, np.ndarray] | None = None
 ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
     """Yield (indices of the encodings in the rows, batch); the rows after those are padding.
@@ -58,20 +58,20 @@ def batches(
     `beside` holds further arrays of the batch, with a row for each encoding.
     """
     order = sorted(range(len(encodings)), key=lambda i: len(encodings[i].input_ids))
-    tokens = tokens_in_batch()
+    tokens = tokens_per_batch()
     while order:
         length = padded_length(len(encodings[order[-1]].input_ids), longest)
-        rungs = row_rungs(length, tokens)
+        rungs = allowed_row_counts(length, tokens)
         # The longest rows come first, so that memory use peaks in the first batch, not in the last.
         rows = next((rows for rows in rungs if rows >= len(order)), rungs[-1])
         taken, order = order[-rows:], order[:-rows]
-        batch = as_batch([encodings[i] for i in taken], rows, length, pad)
+        batch = pad_batch([encodings[i] for i in taken], rows, length, pad)
         for name, array in (beside or {}).items():
             batch[name] = np.zeros((rows, *array.shape[1:]), array.dtype)
             batch[name][: len(taken)] = array[taken]
         yield taken, batch
 
 
-def as_batch(encodings: Sequence[Encoding], rows: int, length: int, pad: int) -> dict[str, np.ndarray]:
-    pieces = [Piece(encoding, n, {}) for n, encoding in enumerate(encodings)]
-    return fill(pieces, [[n] if n < len(pieces) else [] for n in range(rows)], length, 1, pad, {})
+def pad_batch(encodings: Sequence[Encoding], rows: int, length: int, pad: int) -> dict[str, np.ndarray]:
+    pieces = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
+    return collate_rows(pieces, [[n] if n < len(pieces) else [] for n in range(rows)], length, 1, pad, {})

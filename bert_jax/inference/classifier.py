@@ -1,7 +1,7 @@
 """Labels for whole texts, or for pairs of them."""
 
 from bert_jax.inference.runner import Runner
-from bert_jax.predictions.whole_texts import Label, WholeTexts
+from bert_jax.predictions.whole_texts import Label, WholeTextKind
 
 __all__ = ["Label", "classify"]
 
@@ -20,13 +20,13 @@ def classify(
     >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
     ['good', 'good']
     """
-    kind, calibration = model.kind_for(WholeTexts.heads, "classify"), model.calibration
-    enough = None if precision is None else kind.floor(calibration, precision)
+    kind, calibration = model.require_kind(WholeTextKind.heads, "classify"), model.calibration
+    min_confidence = None if precision is None else kind.floor(calibration, precision)
 
     def read(raw):
         if scores:
             return kind.probabilities(raw, calibration)
         result, confidence = kind.result(raw, calibration)
-        return result if enough is None or confidence >= enough else None
+        return result if min_confidence is None or confidence >= min_confidence else None
 
     return model.outcomes(kind, texts, read, long)

@@ -6,15 +6,15 @@ import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import results, series, stacked
+from bert_jax.inference.streaming import map_texts, ordered_texts, vector_stacker
 from bert_jax.models.pooling import POOLINGS
-from bert_jax.text.truncation import Reading, Truncated
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 
 # The usual names of the prompts for queries and for documents.
-QUERIES, DOCUMENTS = ("query",), ("document", "passage", "corpus")
+QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
 
 
 def embed(
@@ -32,15 +32,15 @@ def embed(
     >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
     ((8,), (2, 8))
     """
-    of_chunk = embedding(
+    embed_chunk = make_embed_function(
         model, prompt=prompt, pooling=pooling, normalize=normalize, long=long, dimensions=dimensions
     )
-    return results(texts, of_chunk, stacked(dimensions or model.layout.vector_size))
+    return map_texts(texts, embed_chunk, vector_stacker(dimensions or model.layout.vector_size))
 
 
-def embedding(
+def make_embed_function(
     model: Runner, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
-    long: str = "cut", dimensions: int | None = None, truncated: Truncated | None = None,
+    long: str = "cut", dimensions: int | None = None, truncated: TruncationCounter | None = None,
 ) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
     """Return the function that computes the vectors [N, D] of a list of texts, with the settings of `embed`.
 
@@ -59,11 +59,11 @@ def embedding(
         check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
     before = prompt_text(embedder, prompt)
     program = pooled_states(model.config, pooling, False, embedder.projection)
-    reading = reading_of(model, long)
-    warned = Truncated(reading.max_length)
+    reading = embedder_reading(model, long)
+    warned = TruncationCounter(reading.max_length)
 
-    def of_chunk(chunk):
-        windows = reading.encode(model.tokenizer, as_read(embedder, chunk, before))
+    def embed_chunk(chunk):
+        windows = reading.encode(model.tokenizer, prepare_texts(embedder, chunk, before))
         first = (parts[0] for parts in windows)
         if truncated is None:
             warned.warn(first, 'long="windows" reads all of them')
@@ -71,19 +71,19 @@ def embedding(
             truncated.count(first)
         vectors = np.stack(model.run([window for parts in windows for window in parts], program))
         if len(vectors) > len(chunk):
-            vectors = averaged(vectors, windows)
+            vectors = average_windows(vectors, windows)
         vectors = vectors[:, :dimensions]
         if normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors
 
-    return of_chunk
+    return embed_chunk
 
 
-def reading_of(model: Runner, long: str = "cut") -> Reading:
+def embedder_reading(model: Runner, long: str = "cut") -> EncodingOptions:
     """Return how the model reads texts to embed them."""
     longest = model.config.max_positions
-    return Reading(min(model.embedder.max_length or longest, longest), long)
+    return EncodingOptions(min(model.embedder.max_length or longest, longest), long)
 
 
 def similarity(model: Runner, a, b, **settings) -> np.ndarray:
@@ -94,24 +94,24 @@ def similarity(model: Runner, a, b, **settings) -> np.ndarray:
     >>> model.similarity(["the cat", "the mat"], ["the cat"]).round(3).tolist()[0]
     [1.0]
     """
-    first, second = (vectors_of(model, side, settings) for side in (a, b))
+    first, second = (unit_vectors(model, side, settings) for side in (a, b))
     return first @ second.T
 
 
-def vectors_of(model: Runner, side, settings: dict) -> np.ndarray:
+def unit_vectors(model: Runner, side, settings: dict) -> np.ndarray:
     """Return the vectors [N, D] of texts, normalized to length 1; vectors that are given are only normalized."""
     if not (isinstance(side, np.ndarray) and np.issubdtype(side.dtype, np.number)):
-        side = embed(model, [side] if isinstance(side, str) else list(series(side)), **settings)
+        side = embed(model, [side] if isinstance(side, str) else list(ordered_texts(side)), **settings)
     vectors = np.atleast_2d(np.asarray(side, np.float32))
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
-def usual_prompt(embedder: Embedder, names: Sequence[str]) -> str | None:
+def find_prompt_name(embedder: EmbedderSettings, names: Sequence[str]) -> str | None:
     """Return the first of these names that the embedder has a prompt for, or None: the default prompt, if any."""
     return next((name for name in names if name in embedder.prompts), None)
 
 
-def prompt_text(embedder: Embedder, prompt: str | None) -> str:
+def prompt_text(embedder: EmbedderSettings, prompt: str | None) -> str:
     """Return the text of a prompt, by default of the embedder's default prompt, or "" if it has none."""
     if prompt is None and embedder.default_prompt is None:
         return ""
@@ -125,22 +125,22 @@ def prompt_text(embedder: Embedder, prompt: str | None) -> str:
     return before
 
 
-def as_read(embedder: Embedder, texts: Sequence, before: str) -> Sequence:
+def prepare_texts(embedder: EmbedderSettings, texts: Sequence, before: str) -> Sequence:
     """Return the texts with the prompt `before` in front, in lower case if the embedder reads them so.
 
     Only single texts get the prompt, not pairs.
     """
     texts = [before + text if isinstance(text, str) else text for text in texts] if before else texts
-    return [lower(text) for text in texts] if embedder.lower_case else texts
+    return [lowercase(text) for text in texts] if embedder.lower_case else texts
 
 
-def lower(text):
+def lowercase(text):
     if isinstance(text, tuple | list):
-        return tuple(map(lower, text))
+        return tuple(map(lowercase, text))
     return text.lower() if isinstance(text, str) else text
 
 
-def averaged(vectors: np.ndarray, windows) -> np.ndarray:
+def average_windows(vectors: np.ndarray, windows) -> np.ndarray:
     """Average the vectors [W, D] of windows to one vector for each text, weighted by the tokens of each window."""
     ends = np.cumsum([len(parts) for parts in windows])[:-1]
     means = [

@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner
-from bert_jax.text.truncation import Truncated
+from bert_jax.text.truncation import TruncationCounter
 
 
 def in_scope(model: Runner, texts):
@@ -24,11 +24,11 @@ def in_scope(model: Runner, texts):
     def read(raw, similarity: float) -> float:
         return float(model.scope.share(similarity))
 
-    uncounted = Truncated(model.config.max_positions)
+    uncounted = TruncationCounter(model.config.max_positions)
     return model.outcomes(model.kind, texts, read, truncated=uncounted, scoped=True, gather=np.array)
 
 
-def vectors_of(model: Runner, texts: Sequence, long: str = "cut") -> np.ndarray:
+def mean_state_vectors(model: Runner, texts: Sequence, long: str = "cut") -> np.ndarray:
     """Return the vectors [N, D] by which `in_scope` compares texts: the mean states of the first window, normalized."""
     windows = model.kind.windows(model.tokenizer, texts, model.reading(model.kind, long))
     first = [text.encodings[0] for text in windows]

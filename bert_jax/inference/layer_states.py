@@ -10,7 +10,7 @@ from bert_jax.inference import programs
 from bert_jax.inference.runner import Runner
 
 ALL = "all"
-AT_ONCE = 16  # texts computed at a time: the outputs of several layers take much memory
+TEXTS_AT_ONCE = 16  # texts computed at a time: the outputs of several layers take much memory
 
 
 def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None = None):
@@ -23,17 +23,17 @@ def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None
     [(4, 8), (7, 8)]
     """
     if layers is None:
-        program, place = programs.hidden_states(model.config), None
+        program, place = programs.last_hidden_states(model.config), None
     else:
-        chosen, place = chosen_of(layers, model.config.layers + 1)
-        program = programs.states_of_layers(model.config, chosen)
+        chosen, place = parse_layers(layers, model.config.layers + 1)
+        program = programs.layer_states(model.config, chosen)
 
     def read(encodings):
         for states, encoding in zip(model.run(encodings, program), encodings, strict=True):
             length = len(encoding.input_ids)
             yield states[:length] if layers is None else states[place, :length]
 
-    return model.encoded(texts, read, at_once=0 if layers is None else AT_ONCE)
+    return model.encoded(texts, read, at_once=0 if layers is None else TEXTS_AT_ONCE)
 
 
 def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
@@ -45,7 +45,7 @@ def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
     >>> model.attentions("the cat", layers=-1).sum(-1).round(3).tolist()[0]
     [1.0, 1.0, 1.0, 1.0]
     """
-    chosen, place = chosen_of(layers, model.config.layers)
+    chosen, place = parse_layers(layers, model.config.layers)
     program = programs.attention_weights(model.config, chosen)
 
     def read(encodings):
@@ -53,10 +53,10 @@ def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
             length = len(encoding.input_ids)
             yield weights[place, :, :length, :length]
 
-    return model.encoded(texts, read, at_once=AT_ONCE)
+    return model.encoded(texts, read, at_once=TEXTS_AT_ONCE)
 
 
-def chosen_of(layers, count: int) -> tuple[tuple[int, ...], int | slice]:
+def parse_layers(layers, count: int) -> tuple[tuple[int, ...], int | slice]:
     """Return the layers, as numbers from 0, and the index into them: 0 for a single layer, a full slice for several."""
     if isinstance(layers, str):
         if layers != ALL:

@@ -11,7 +11,7 @@ from typing import BinaryIO, TypeVar
 T = TypeVar("T")
 
 
-def live_input() -> BinaryIO | None:
+def open_live_input() -> BinaryIO | None:
     """Return standard input if it is live, such as a pipe or a terminal; None if it is a file.
 
     It is opened again, because the interpreter cannot exit while a thread waits for `sys.stdin` itself.
@@ -24,10 +24,10 @@ def live_input() -> BinaryIO | None:
     return None if is_file else open(handle, "rb", closefd=False)
 
 
-def arriving(items: Iterable[T], most: int) -> Iterator[list[T]]:
+def group_arrivals(items: Iterable[T], most: int) -> Iterator[list[T]]:
     """Yield lists of the items that have arrived, 1 to `most` items each, while a thread waits for the next ones.
 
-    >>> [item for items in arriving("abc", most=2) for item in items]
+    >>> [item for items in group_arrivals("abc", most=2) for item in items]
     ['a', 'b', 'c']
     """
     queue: Queue[tuple[list[T], BaseException | None]] = Queue(most)

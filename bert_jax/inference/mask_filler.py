@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.core.config import Range, check_number
-from bert_jax.inference.mask_predict import complete
-from bert_jax.inference.masks import find, in_windows, replaced, with_own_masks
+from bert_jax.inference.mask_predict import fill_in_passes
+from bert_jax.inference.masks import encode_overlapping_windows, find_masks, replace_mask, use_mask_token
 from bert_jax.inference.programs import mask_fillings
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import results
+from bert_jax.inference.streaming import map_texts
 from bert_jax.text.tokenizer import Encoding
 
-MASKS = 8  # per row; a text with more masks takes several rows
+MASKS_PER_ROW = 8  # per row; a text with more masks takes several rows
 
 
 @dataclass(frozen=True)
@@ -37,26 +37,26 @@ def fill_mask(model: Runner, texts, *, top: int = 5, steps: int = 0):
     >>> model.fill_mask("the [MASK] [MASK] .", steps=2).text.count("[MASK]")
     0
     """
-    model.need(("mlm",), "fill_mask")
+    model.require_head(("mlm",), "fill_mask")
     check_number(top, "top", is_whole=True, allowed=Range(1, model.config.vocab_size))
     check_number(steps, "steps", is_whole=True, allowed=Range(0, model.config.max_positions))
 
-    def together(chunk):
-        for completion in complete(model, [with_own_masks(model, text) for text in chunk], steps):
+    def fill_together(chunk):
+        for completion in fill_in_passes(model, [use_mask_token(model, text) for text in chunk], steps):
             yield Filled(" ".join(completion.words), completion.score, completion.text)
 
-    def one_by_one(chunk):
-        return fill_each(model, [with_own_masks(model, text) for text in chunk], top)
+    def fill_one_by_one(chunk):
+        return fill_separately(model, [use_mask_token(model, text) for text in chunk], top)
 
-    return results(texts, together if steps else one_by_one)
+    return map_texts(texts, fill_together if steps else fill_one_by_one)
 
 
-def fill_each(model: Runner, texts: list[str], top: int) -> list:
+def fill_separately(model: Runner, texts: list[str], top: int) -> list:
     """Return the fillings of each mask; the other masks of the text stay unfilled."""
     masks = []
-    for i, windows in enumerate(in_windows(model, texts)):
-        masks += [(i, windows[n], position) for _, n, position in find(model, texts[i], windows)]
-    width = 1 if len(masks) == len(texts) else MASKS
+    for i, windows in enumerate(encode_overlapping_windows(model, texts)):
+        masks += [(i, windows[n], position) for _, n, position in find_masks(model, texts[i], windows)]
+    width = 1 if len(masks) == len(texts) else MASKS_PER_ROW
     rows: list[Encoding] = []
     columns: list[list[int]] = []  # positions of masks in each row
     slots = []  # (row, column) of each mask
@@ -74,7 +74,7 @@ def fill_each(model: Runner, texts: list[str], top: int) -> list:
         start, end = window.offsets[position]
         fillings = []
         for score, token in zip(scores[column], ids[column], strict=True):
-            word, text = replaced(model, texts[i], start, end, int(token))
+            word, text = replace_mask(model, texts[i], start, end, int(token))
             fillings.append(Filled(word, float(score), text))
         by_text[i].append(fillings)
     return [fillings[0] if len(fillings) == 1 else fillings for fillings in by_text]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bert_jax.inference.masks import Masked, find, in_windows, replaced
+from bert_jax.inference.masks import MaskPlace, encode_overlapping_windows, find_masks, replace_mask
 from bert_jax.inference.programs import mask_fillings
 from bert_jax.inference.runner import Runner
 from bert_jax.text.tokenizer import Encoding
@@ -17,12 +17,12 @@ class Completion:
 
     text: str
     windows: list[Encoding]
-    open: list[Masked]  # masks, in the order of the text
+    open: list[MaskPlace]  # masks, in the order of the text
     score: float = 1.0  # the product of the fillings' probabilities when each was chosen
     chosen: dict[tuple[int, int], int] = field(default_factory=dict)  # characters -> token
     words: list[str] = field(default_factory=list)
 
-    def choose(self, mask: Masked, token: int, score: float) -> None:
+    def choose(self, mask: MaskPlace, token: int, score: float) -> None:
         """Fill a mask: replace it by the token in every window that contains it."""
         place, self.score = mask[0], self.score * score
         self.chosen[place] = token
@@ -33,35 +33,35 @@ class Completion:
                 ids[window.offsets.index(place)] = token
                 self.windows[n] = replace(window, input_ids=ids)
 
-    def written(self, model: Runner) -> "Completion":
+    def write_words(self, model: Runner) -> "Completion":
         """Write the words into the text, from the last to the first, so that the other offsets stay valid."""
         words = []
         for (start, end), token in sorted(self.chosen.items(), reverse=True):
-            word, self.text = replaced(model, self.text, start, end, token)
+            word, self.text = replace_mask(model, self.text, start, end, token)
             words.append(word)
         self.words = words[::-1]
         return self
 
 
-def complete(model: Runner, texts: list[str], steps: int) -> Iterator[Completion]:
+def fill_in_passes(model: Runner, texts: list[str], steps: int) -> Iterator[Completion]:
     completions = [
-        Completion(text, list(windows), find(model, text, windows))
-        for text, windows in zip(texts, in_windows(model, texts), strict=True)
+        Completion(text, list(windows), find_masks(model, text, windows))
+        for text, windows in zip(texts, encode_overlapping_windows(model, texts), strict=True)
     ]
     for left in range(steps, 0, -1):
         masks = [(completion, mask) for completion in completions for mask in completion.open]
-        predicted = best_of(model, masks)
+        predicted = predict_masks(model, masks)
         for completion in completions:
             count = -(-len(completion.open) // left)
             fillings = [(mask, *predicted[id(completion), mask]) for mask in completion.open]
             for mask, score, token in sorted(fillings, key=lambda filling: -filling[1])[:count]:
                 completion.choose(mask, token, score)
-    return (completion.written(model) for completion in completions)
+    return (completion.write_words(model) for completion in completions)
 
 
-def best_of(
-    model: Runner, masks: Sequence[tuple[Completion, Masked]]
-) -> dict[tuple[int, Masked], tuple[float, int]]:
+def predict_masks(
+    model: Runner, masks: Sequence[tuple[Completion, MaskPlace]]
+) -> dict[tuple[int, MaskPlace], tuple[float, int]]:
     """Return (probability, token) of the best filling of each mask, by the id() of its completion and the mask."""
     columns: dict[tuple[int, int], list[int]] = {}  # text, window -> positions of masks
     rows: dict[tuple[int, int], Encoding] = {}

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import jax
 
-from bert_jax.core.compilation_cache import keep_programs
-from bert_jax.core.config import SEEDS, check_number
-from bert_jax.core.errors import BertJaxError, check_name, nearest
+from bert_jax.core.compilation_cache import enable_compilation_cache
+from bert_jax.core.config import SEED_RANGE, check_number
+from bert_jax.core.errors import BertJaxError, check_name, suggest_name
 from bert_jax.hub import directory as hub
-from bert_jax.hub.oddities import check_tokenizer
+from bert_jax.hub.oddities import layout_warnings
 from bert_jax.inference import programs
 from bert_jax.inference.classifier import classify
 from bert_jax.inference.embedder import embed, similarity
@@ -20,17 +20,17 @@ from bert_jax.inference.pseudo_likelihood import score
 from bert_jax.inference.question_answerer import answer
 from bert_jax.inference.reranker import rank
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import stacked
+from bert_jax.inference.streaming import vector_stacker
 from bert_jax.inference.tagger import tag, tag_words
 from bert_jax.inference.warm_up import warm_up
-from bert_jax.models.config import COMPUTED
+from bert_jax.models.config import COMPUTATION_FIELDS
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions import scope as scopes
 from bert_jax.text.directory import open_tokenizer
 
-KEYWORDS = ("head", "labels", "seed", "tokenizer")  # of `load`, besides the fields of `computed`
+LOAD_ARGUMENTS = ("head", "labels", "seed", "tokenizer")  # of `load`, besides the fields of `computed`
 
 
 def load(
@@ -51,29 +51,34 @@ def load(
     Compiled programs are cached on disk for later processes, in the user's cache directory unless JAX is configured
     with another one.
     """
-    if unknown := [name for name in computed if name not in COMPUTED]:
-        raise BertJaxError(f'load takes no "{unknown[0]}"; {nearest(unknown[0], (*KEYWORDS, *COMPUTED))}')
-    check_number(seed, "seed", is_whole=True, allowed=SEEDS)
-    keep_programs()
-    layout, tensors = hub.survey(path, **computed)
+    if unknown := [name for name in computed if name not in COMPUTATION_FIELDS]:
+        raise BertJaxError(
+            f'load takes no "{unknown[0]}"; {suggest_name(unknown[0], (*LOAD_ARGUMENTS, *COMPUTATION_FIELDS))}'
+        )
+    check_number(seed, "seed", is_whole=True, allowed=SEED_RANGE)
+    enable_compilation_cache()
+    layout, tensors = hub.read_layout(path, **computed)
     if head is not None:
         layout = layout.with_head(head, labels)
-    opened = open_tokenizer(hub.existing(path)) if tokenizer else None
+    opened = open_tokenizer(hub.resolve_directory(path)) if tokenizer else None
     if opened is not None:
-        for note in check_tokenizer(opened, layout, path):
+        for note in layout_warnings(opened, layout, path):
             warnings.warn(note, stacklevel=2)
     params = hub.read_params(layout, tensors, path, new_head=head)
     if head is not None:
-        params = {**fresh(layout, seed, set(layout.module_names) - set(params)), **params}
-    existing = hub.existing(path)
+        params = {**init_missing_parts(layout, seed, set(layout.module_names) - set(params)), **params}
+    existing = hub.resolve_directory(path)
     model = Model(layout, params, opened)
     if head is None:
-        model.calibration, model.origin = calibrations.read(existing, layout.labels), origins.read(existing)
-        model.scope = scopes.read(existing, layout.config.hidden_size)
+        model.calibration, model.origin = (
+            calibrations.read_calibration(existing, layout.labels),
+            origins.read_origin(existing),
+        )
+        model.scope = scopes.read_detector(existing, layout.config.hidden_size)
     return model
 
 
-def fresh(layout: hub.Layout, seed: int, names: set[str]) -> dict:
+def init_missing_parts(layout: hub.Layout, seed: int, names: set[str]) -> dict:
     """Return random initial values for the named parts of a model."""
     return jax.jit(lambda key: layout.init(key, names))(jax.random.key(seed)) if names else {}
 
@@ -116,7 +121,7 @@ class Model(Runner):
         if pooling == programs.POOLER and not self.layout.pooler:
             raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
         program = programs.pooled_states(self.config, pooling, normalize)
-        gather = stacked(self.config.hidden_size)
+        gather = vector_stacker(self.config.hidden_size)
         return self.encoded(texts, lambda encodings: self.run(encodings, program), gather)
 
     def with_params(self, params: dict) -> "Model":
@@ -134,11 +139,11 @@ class Model(Runner):
 
         The directory of an embedder can also be opened by `sentence-transformers`.
         """
-        with hub.saving(hub.as_path(path)) as new:
-            hub.save(new, self.layout, self.params, self._tokenizer)
-            calibrations.save(new, self.calibration)
-            origins.save(new, self.origin)
-            scopes.save(new, self.scope)
+        with hub.atomic_model_directory(hub.check_path(path)) as new:
+            hub.save_model(new, self.layout, self.params, self._tokenizer)
+            calibrations.save_calibration(new, self.calibration)
+            origins.save_origin(new, self.origin)
+            scopes.save_detector(new, self.scope)
 
     def encode(self, texts):
         """Return the `Encoding` of each text or pair, truncated to `config.max_positions` tokens, with a warning.

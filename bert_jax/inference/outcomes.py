@@ -4,29 +4,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_labels
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.text.truncation import Truncated
+from bert_jax.text.truncation import TruncationCounter
 
 
-def read(model: Model, data: str, columns: Columns = EVIDENT) -> tuple[list[Example], Sequence[str]]:
+def read_examples(
+    model: Model, data: str, columns: ExampleColumns = AUTODETECT
+) -> tuple[list[Example], Sequence[str]]:
     """Return the examples of a file for this model, and the labels in the order that the file defines, if it does."""
-    columns = model.origin.remembered(columns)
-    return model.kind.read(data, columns), known_labels(data, columns)
+    columns = model.origin.complete_columns(columns)
+    return model.kind.read(data, columns), source_labels(data, columns)
 
 
-def outcomes(
+def predict_outcomes(
     model: Model,
     examples: Sequence[Example],
-    known: Sequence[str] = (),
+    label_order: Sequence[str] = (),
     long: str = "cut",
     scoped: bool = False,
 ) -> Outcomes:
     """Return the model's outcomes for the examples; if `scoped`, with their similarities to the training texts."""
-    kind, notes = model.kind.matched(examples, known)
-    truncated = Truncated(model.config.max_positions)
+    kind, notes = model.kind.match_labels(examples, label_order)
+    truncated = TruncationCounter(model.config.max_positions)
     texts = [example.text for example in examples]
     similarities: list[float] = []
 

@@ -2,11 +2,11 @@
 
 import jax
 
-from bert_jax.models.encoder import stack, unroll
+from bert_jax.models.encoder import stack_layers, unroll_layers
 from bert_jax.models.mesh import platform
 
 
-def unrolled() -> bool:
+def uses_unrolled_layers() -> bool:
     """Return whether each layer has its own arrays of parameters, instead of one stacked array for a scan.
 
     In a scan a CPU copies the parameters, which for a short text takes longer than the matrix products.
@@ -14,16 +14,16 @@ def unrolled() -> bool:
     return platform() == "cpu"
 
 
-def place(params: dict) -> dict:
+def place_on_device(params: dict) -> dict:
     """Put parameters on the device, unrolled if that is faster."""
-    if unrolled():
-        params = params | {"encoder": unroll(params["encoder"])}
+    if uses_unrolled_layers():
+        params = params | {"encoder": unroll_layers(params["encoder"])}
     return jax.device_put(params)
 
 
-def as_saved(placed: dict) -> dict:
-    """Undo `place`."""
-    return placed | {"encoder": stack(placed["encoder"])} if unrolled() else placed
+def restack_layers(placed: dict) -> dict:
+    """Undo `place_on_device`."""
+    return placed | {"encoder": stack_layers(placed["encoder"])} if uses_unrolled_layers() else placed
 
 
 def round_kernels(params: dict, dtype: str) -> dict:

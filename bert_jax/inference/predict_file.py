@@ -13,27 +13,27 @@ from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
-from bert_jax.core.output import refuse_input, streaming
-from bert_jax.core.terminal import counted
-from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.core.output import open_output, refuse_input
+from bert_jax.core.terminal import pluralize
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.rows import peeked
-from bert_jax.inference.batching import tokens_in_batch
-from bert_jax.inference.live_input import arriving, live_input
+from bert_jax.inference.batching import tokens_per_batch
+from bert_jax.inference.live_input import group_arrivals, open_live_input
 from bert_jax.inference.model import Model, load
 from bert_jax.predictions.kind import Kind
-from bert_jax.predictions.scope import Scope
-from bert_jax.predictions.unlabelled import Input
+from bert_jax.predictions.scope import OutOfScopeDetector
+from bert_jax.predictions.unlabelled import PredictionInput
 from bert_jax.text import tables
 from bert_jax.text.csv_lines import csv_lines
-from bert_jax.text.truncation import Truncated, warn
+from bert_jax.text.truncation import TruncationCounter, warn_caller
 
-PREFIX = "predicted_"  # of the columns that we add to a table
+COLUMN_PREFIX = "predicted_"  # of the columns that we add to a table
 OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
 
 
 @dataclass(frozen=True)
-class Options:
+class PredictionOptions:
     """How texts are read, and what is predicted."""
 
     long: str = "cut"
@@ -43,13 +43,13 @@ class Options:
     foreign: float | None = None
 
 
-def write(
+def write_predictions(
     directory,
     source: str = "-",
     output: str | None = None,
-    columns: Columns = EVIDENT,
-    options: Options = Options(),
-    rows_of: Callable[..., Iterator[dict]] | None = None,  # by default `predictions`
+    columns: ExampleColumns = AUTODETECT,
+    options: PredictionOptions = PredictionOptions(),
+    rows_of: Callable[..., Iterator[dict]] | None = None,  # by default `predict_rows`
 ) -> None:
     """Write the predictions to standard output or to a file, which is written completely or not at all.
 
@@ -62,13 +62,13 @@ def write(
 
     def lines() -> Iterator[str]:
         in_table = output is not None and Path(output).suffix.lower() == ".csv"
-        given = noted((rows_of or predictions)(load(directory), source, columns, options, in_table))
+        given = noted((rows_of or predict_rows)(load(directory), source, columns, options, in_table))
         return csv_lines(given) if in_table else map(to_json, given)
 
     def noted(rows: Iterator[dict]) -> Iterator[dict]:
         nonlocal abstained
         for row in rows:
-            abstained += abstentions(row)
+            abstained += count_abstentions(row)
             yield row
 
     if output is None:
@@ -76,32 +76,35 @@ def write(
             print(line, flush=True)
         return
     count = 0
-    with streaming(Path(output)) as file:
+    with open_output(Path(output)) as file:
         for count, line in enumerate(lines(), 1):  # noqa: B007
             print(line, file=file, flush=True)
     abstains = "" if options.precision is None else f"; the model abstains from {abstained:,}"
-    print(f"{counted(count, 'prediction')} in {output}{abstains}", file=sys.stderr)
+    print(f"{pluralize(count, 'prediction')} in {output}{abstains}", file=sys.stderr)
 
 
-def abstentions(row: dict[str, Any]) -> int:
+def count_abstentions(row: dict[str, Any]) -> int:
     """Count the predictions of a row that the model abstains from: that of the row, or those of its spans.
 
-    >>> abstentions({"predicted_abstained": True}), abstentions({"spans": [{"abstained": True}, {"abstained": False}]})
+    >>> spans = [{"abstained": True}, {"abstained": False}]
+    >>> count_abstentions({"predicted_abstained": True}), count_abstentions({"spans": spans})
     (1, 1)
     """
     spans: list[dict] = next(
-        (row[name] for name in ("spans", f"{PREFIX}spans") if isinstance(row.get(name), list)), []
+        (row[name] for name in ("spans", f"{COLUMN_PREFIX}spans") if isinstance(row.get(name), list)), []
     )
     return sum(
-        part.get(name) is True for part in (row, *spans) for name in ("abstained", f"{PREFIX}abstained")
+        part.get(name) is True
+        for part in (row, *spans)
+        for name in ("abstained", f"{COLUMN_PREFIX}abstained")
     )
 
 
-def predictions(
+def predict_rows(
     model: Model,
     source: str,
-    columns: Columns = EVIDENT,
-    options: Options = Options(),
+    columns: ExampleColumns = AUTODETECT,
+    options: PredictionOptions = PredictionOptions(),
     in_table: bool = False,
 ) -> Iterator[dict]:
     """Yield an object for each row.
@@ -109,40 +112,48 @@ def predictions(
     With `in_table` it also has the columns of the row, or the text if the input is not a table.
     """
     kind = model.kind.with_options(may_be_missing=options.may_be_missing)
-    read, scoped = reader_of(model, kind, options, in_table), options.foreign is not None
-    for example, row, prediction in answered(model, kind, source, columns, options.long, read, scoped):
+    read, scoped = make_reader(model, kind, options, in_table), options.foreign is not None
+    for example, row, prediction in predict_examples(
+        model, kind, source, columns, options.long, read, scoped
+    ):
         if in_table:
-            yield beside(row or with_text(kind, example), prediction, example.where)
+            yield add_prediction_columns(row or text_fields(kind, example), prediction, example.where)
         else:
-            yield id_of(example) | prediction
+            yield id_field(example) | prediction
 
 
-def reader_of(model: Model, kind: Kind, options: Options, in_table: bool) -> Callable[..., dict[str, Any]]:
+def make_reader(
+    model: Model, kind: Kind, options: PredictionOptions, in_table: bool
+) -> Callable[..., dict[str, Any]]:
     """Return a function that makes a prediction from an outcome and, if options.foreign is set, a text's similarity."""
-    enough = None if options.precision is None else kind.floor(model.calibration, options.precision)
-    form = kind.as_cells if in_table else kind.as_json
+    min_confidence = None if options.precision is None else kind.floor(model.calibration, options.precision)
+    form = kind.to_cells if in_table else kind.as_json
     if options.foreign is not None:
         model.scope.check(options.foreign)
 
     def read(raw, similarity: float | None = None) -> dict[str, Any]:
-        return form(raw, model.calibration, enough) | of_scope(model.scope, similarity, options.foreign)
+        return form(raw, model.calibration, min_confidence) | scope_fields(
+            model.scope, similarity, options.foreign
+        )
 
     return read
 
 
-def with_text(kind: Kind, example: Example) -> tables.Row:
-    return {**id_of(example), "text": kind.text(example)}
+def text_fields(kind: Kind, example: Example) -> tables.Row:
+    return {**id_field(example), "text": kind.text(example)}
 
 
-def beside(row: tables.Row, prediction: dict[str, Any], where: str) -> dict[str, Any]:
+def add_prediction_columns(row: tables.Row, prediction: dict[str, Any], where: str) -> dict[str, Any]:
     """Return the row with the prediction in additional columns."""
-    ours = {PREFIX + name: value for name, value in prediction.items()}
-    if taken := row.keys() & ours.keys():
+    prediction_columns = {COLUMN_PREFIX + name: value for name, value in prediction.items()}
+    if taken := row.keys() & prediction_columns.keys():
         raise BertJaxError(f'{where} has a column "{min(taken)}" already; rename it, or leave it out')
-    return row | ours
+    return row | prediction_columns
 
 
-def of_scope(scope: Scope, similarity: float | None, foreign: float | None) -> dict[str, Any]:
+def scope_fields(
+    scope: OutOfScopeDetector, similarity: float | None, foreign: float | None
+) -> dict[str, Any]:
     """Return the fields that say whether a text is foreign, if that is asked for."""
     if similarity is None or foreign is None:
         return {}
@@ -150,57 +161,65 @@ def of_scope(scope: Scope, similarity: float | None, foreign: float | None) -> d
     return {"in_scope": round(share, 6), "foreign": share < foreign}
 
 
-def id_of(example: Example) -> dict[str, str]:
+def id_field(example: Example) -> dict[str, str]:
     return {"id": example.id} if example.id else {}
 
 
-def answered(
-    model: Model, kind: Kind, source: str, columns: Columns, long: str, read: Callable, scoped: bool = False
+def predict_examples(
+    model: Model,
+    kind: Kind,
+    source: str,
+    columns: ExampleColumns,
+    long: str,
+    read: Callable,
+    scoped: bool = False,
 ) -> Iterator[tuple[Example, tables.Row, dict[str, Any]]]:
     """Yield each example with its input row and the result of `read`; `scoped` is as in `Runner.outcomes`."""
     given, truncated = (
-        Input(source, live_input() if source == "-" else None),
-        Truncated(model.config.max_positions),
+        PredictionInput(source, open_live_input() if source == "-" else None),
+        TruncationCounter(model.config.max_positions),
     )
-    first, examples = peeked(given.examples(model.origin.remembered(columns), kind))
+    first, examples = peeked(given.examples(model.origin.complete_columns(columns), kind))
     if first is None:
-        raise empty(source)
+        raise empty_input_error(source)
     if given.live:
-        pairs = answered_at_once(model, kind, examples, long, read, truncated, scoped)
+        pairs = predict_live(model, kind, examples, long, read, truncated, scoped)
     else:
         examples, read_ahead = tee(examples)
         texts = (example.text for example in read_ahead)
         pairs = zip(examples, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)
-    told = False
+    has_warned = False
     for example, prediction in pairs:
-        if given.live and truncated.truncated and not told:  # tell now, because the end may be hours away
-            tell_of_truncated(truncated)
-            told = True
+        if (
+            given.live and truncated.truncated and not has_warned
+        ):  # tell now, because the end may be hours away
+            warn_truncated(truncated)
+            has_warned = True
         yield example, given.row_of(example), prediction
-    if not told:
-        tell_of_truncated(truncated)
+    if not has_warned:
+        warn_truncated(truncated)
 
 
-def tell_of_truncated(truncated: Truncated) -> None:
+def warn_truncated(truncated: TruncationCounter) -> None:
     if notice := truncated.notice("--long windows reads all of them"):
-        warn(notice)
+        warn_caller(notice)
 
 
-def empty(source: str) -> BertJaxError:
+def empty_input_error(source: str) -> BertJaxError:
     name = "standard input" if source == "-" else source
     return BertJaxError(f"{name} is empty: there is nothing to predict")
 
 
-def answered_at_once(
+def predict_live(
     model: Model,
     kind: Kind,
     examples: Iterator[Example],
     long: str,
     read: Callable,
-    truncated: Truncated,
+    truncated: TruncationCounter,
     scoped: bool = False,
 ) -> Iterator[tuple[Example, dict[str, Any]]]:
     """Yield each example with its prediction as soon as the example arrives, alone or with others."""
-    for arrived in arriving(examples, most=tokens_in_batch() // 2):
+    for arrived in group_arrivals(examples, most=tokens_per_batch() // 2):
         texts = [example.text for example in arrived]
         yield from zip(arrived, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference.masks import as_text, in_windows
+from bert_jax.inference.masks import encode_overlapping_windows, require_text
 from bert_jax.inference.programs import log_likelihoods
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import results
+from bert_jax.inference.streaming import map_texts
 from bert_jax.text.tokenizer import Encoding
-from bert_jax.text.words import most_central
+from bert_jax.text.words import choose_central_windows
 
-AT_ONCE = 1 << 18  # tokens of masked copies held in memory at a time
+TOKENS_AT_ONCE = 1 << 18  # tokens of masked copies held in memory at a time
 
 
 @dataclass(frozen=True)
-class Scored:
+class PseudoLogLikelihood:
     score: float  # the sum of `tokens`
     tokens: tuple[float, ...]  # the log probability of each token, in order
 
@@ -42,33 +42,33 @@ def score(model: Runner, texts):
     >>> likely.score == sum(likely.tokens), len(likely.tokens)
     (True, 3)
     """
-    model.need(("mlm",), "score")
+    model.require_head(("mlm",), "score")
     program = log_likelihoods(model.config)
 
-    def of_chunk(chunk):
-        texts = [as_text(text, "score") for text in chunk]
+    def score_chunk(chunk):
+        texts = [require_text(text, "score") for text in chunk]
         logarithms: list[list[float]] = [[] for _ in texts]
-        for part in in_parts(masked_copies(model, texts)):
+        for part in split_copies(masked_copies(model, texts)):
             positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))
             beside = {"target_positions": positions, "targets": targets}
             for (i, *_), value in zip(
                 part, model.run([copy[1] for copy in part], program, beside), strict=True
             ):
                 logarithms[i].append(float(value[0]))
-        return [Scored(sum(values), tuple(values)) for values in logarithms]
+        return [PseudoLogLikelihood(sum(values), tuple(values)) for values in logarithms]
 
-    return results(texts, of_chunk)
+    return map_texts(texts, score_chunk)
 
 
 # The index of a text, a window of it with one token masked, the position of the mask, and the id of the true token.
-Copy = tuple[int, Encoding, int, int]
+MaskedCopy = tuple[int, Encoding, int, int]
 
 
-def masked_copies(model: Runner, texts: list[str]) -> Iterator[Copy]:
+def masked_copies(model: Runner, texts: list[str]) -> Iterator[MaskedCopy]:
     """Yield a copy for each token of each text, in order."""
     mask = model.tokenizer.special.mask
-    for i, windows in enumerate(in_windows(model, texts)):
-        tokens = most_central(windows, map(tokens_of, windows), itself=True)
+    for i, windows in enumerate(encode_overlapping_windows(model, texts)):
+        tokens = choose_central_windows(windows, map(token_places, windows), count_itself=True)
         if not tokens:
             raise BertJaxError(f'"{texts[i][:60]}" has no token to score; leave empty texts out')
         for _, n, position in tokens:
@@ -77,7 +77,7 @@ def masked_copies(model: Runner, texts: list[str]) -> Iterator[Copy]:
             yield i, replace(windows[n], input_ids=ids), position, windows[n].input_ids[position]
 
 
-def tokens_of(window: Encoding) -> list[tuple[tuple, int]]:
+def token_places(window: Encoding) -> list[tuple[tuple, int]]:
     """Return (place in the text, position in the window) of each token that is not special.
 
     Several tokens may be parts of one character, so a place is (characters, number of the token at these characters).
@@ -91,13 +91,13 @@ def tokens_of(window: Encoding) -> list[tuple[tuple, int]]:
     return places
 
 
-def in_parts(copies: Iterator[Copy]) -> Iterator[list[Copy]]:
+def split_copies(copies: Iterator[MaskedCopy]) -> Iterator[list[MaskedCopy]]:
     """Split the copies into lists of about AT_ONCE tokens."""
     part, size = [], 0
     for copy in copies:
         part.append(copy)
         size += len(copy[1].input_ids)
-        if size >= AT_ONCE:
+        if size >= TOKENS_AT_ONCE:
             yield part
             part, size = [], 0
     if part:

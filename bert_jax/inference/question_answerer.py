@@ -6,13 +6,15 @@ from itertools import repeat, zip_longest
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import series
-from bert_jax.predictions.kinds.answers import LONGEST, Answer, Answers
+from bert_jax.inference.streaming import ordered_texts
+from bert_jax.predictions.kinds.answers import MAX_ANSWER_TOKENS, Answer, Answers
 
 __all__ = ["Answer", "answer"]
 
 
-def answer(model: Runner, question, text, *, may_be_missing: bool | None = None, longest: int = LONGEST):
+def answer(
+    model: Runner, question, text, *, may_be_missing: bool | None = None, longest: int = MAX_ANSWER_TOKENS
+):
     """Return the best `Answer` to a question in a text of any length, which is read in windows.
 
     Lists of questions and texts are paired by position; a single question is paired with every text, and a single text
@@ -24,17 +26,17 @@ def answer(model: Runner, question, text, *, may_be_missing: bool | None = None,
     'sat on the'
     """
     check_number(longest, "longest", is_whole=True, allowed=Range(1))
-    kind = model.kind_for(Answers.heads, "answer")
+    kind = model.require_kind(Answers.heads, "answer")
     kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
-    pairs = side_by_side(question, text)
+    pairs = pair_up(question, text)
     return model.outcomes(kind, pairs, lambda raw: kind.result(raw, model.calibration)[0])
 
 
-def side_by_side(question, text):
+def pair_up(question, text):
     """Return the pair, a list of pairs, or an iterator of pairs if a side is a stream."""
     if isinstance(question, str) and isinstance(text, str):
         return question, text
-    question, text = (side if isinstance(side, str) else series(side) for side in (question, text))
+    question, text = (side if isinstance(side, str) else ordered_texts(side) for side in (question, text))
     sides = [side for side in (question, text) if not isinstance(side, str)]
     listed = all(isinstance(side, Sequence) for side in sides)
     if listed and len(set(map(len, sides))) > 1:

@@ -8,9 +8,9 @@ import numpy as np
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import series
-from bert_jax.predictions.whole_texts import WholeTexts
-from bert_jax.text.truncation import Truncated
+from bert_jax.inference.streaming import ordered_texts
+from bert_jax.predictions.whole_texts import WholeTextKind
+from bert_jax.text.truncation import TruncationCounter
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def rank(
     top: int | None = None,
     precision: float | None = None,
     long: str = "cut",
-    truncated: Truncated | None = None,
+    truncated: TruncationCounter | None = None,
 ) -> list[Ranked]:
     """Rank documents with a cross-encoder of one logit, best first; return the `top` ones, or all by default.
 
@@ -45,12 +45,12 @@ def rank(
         )
     if isinstance(documents, str):
         raise BertJaxError("documents must be a list of texts, not one text")
-    documents = list(series(documents))
+    documents = list(ordered_texts(documents))
     if top is not None:
         check_number(top, "top", is_whole=True, allowed=Range(1))
     check_cross_encoder(model, "this model")
-    kind, calibration = model.kind_for(WholeTexts.heads, "rank"), model.calibration
-    least = None if precision is None else kind.floor(calibration, precision)
+    kind, calibration = model.require_kind(WholeTextKind.heads, "rank"), model.calibration
+    min_score = None if precision is None else kind.floor(calibration, precision)
 
     def read(raw) -> tuple[float, float]:
         result, _ = kind.result(raw, calibration)
@@ -60,13 +60,13 @@ def rank(
     # Sort by logits, because probabilities near 1 are equal in floating point.
     order = sorted(range(len(outcomes)), key=lambda i: (-outcomes[i][1], i))
     ranked = [Ranked(i, outcomes[i][0], documents[i]) for i in order]
-    return [document for document in ranked if least is None or document.score >= least][:top]
+    return [document for document in ranked if min_score is None or document.score >= min_score][:top]
 
 
 def check_cross_encoder(model: Runner, name: object) -> None:
     """Refuse a model without a head that scores pairs, such as an embedder, and a model with several scores."""
     remedy = "`bert-jax train --config rerank` makes one"
-    if not set(model.layout.heads) & set(WholeTexts.heads):
+    if not set(model.layout.heads) & set(WholeTextKind.heads):
         raise BertJaxError(f"{name} is not a cross-encoder; {remedy}")
     if (count := len(model.labels)) != 1:
         raise BertJaxError(

@@ -8,21 +8,21 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.weights import is_finite
-from bert_jax.inference.batching import batches
-from bert_jax.inference.parameters import as_saved, place, round_kernels
+from bert_jax.inference.batching import make_batches
+from bert_jax.inference.parameters import place_on_device, restack_layers, round_kernels
 from bert_jax.inference.programs import head_logits, head_logits_and_vectors
-from bert_jax.inference.streaming import results
+from bert_jax.inference.streaming import map_texts
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
-from bert_jax.predictions.calibration import NONE, Calibration
-from bert_jax.predictions.kind import Kind, kind_of
-from bert_jax.predictions.origin import UNKNOWN, Origin
-from bert_jax.predictions.scope import NONE as NO_SCOPE
-from bert_jax.predictions.scope import Scope
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.kind import Kind, require_kind
+from bert_jax.predictions.origin import UNKNOWN_ORIGIN, Origin
+from bert_jax.predictions.scope import NO_DETECTOR as NO_SCOPE
+from bert_jax.predictions.scope import OutOfScopeDetector
 from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import Reading, Truncated
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 
 TRAINED_BY = {"mlm": "pretrain"}  # head -> config that trains it, if their names differ
 
@@ -33,21 +33,21 @@ class Runner:
         layout: Layout,
         params: dict,
         tokenizer: Tokenizer | None,
-        calibration: Calibration = NONE,
-        origin: Origin = UNKNOWN,
-        scope: Scope = NO_SCOPE,
+        calibration: Calibration = UNCALIBRATED,
+        origin: Origin = UNKNOWN_ORIGIN,
+        scope: OutOfScopeDetector = NO_SCOPE,
     ):
         self.layout = layout
-        self.placed = place(params)
-        self.rounded = round_kernels(self.placed, layout.config.computed_dtype)
+        self.device_params = place_on_device(params)
+        self.rounded_params = round_kernels(self.device_params, layout.config.computed_dtype)
         self._tokenizer = tokenizer
-        self.embedder = layout.embedder or Embedder()
+        self.embedder = layout.embedder or EmbedderSettings()
         self.calibration, self.origin, self.scope = calibration, origin, scope
 
     @property
     def params(self) -> dict:
         """The parameters of `module`. Keep them in a variable: on a CPU each access stacks the layers again."""
-        return as_saved(self.placed)
+        return restack_layers(self.device_params)
 
     @property
     def config(self) -> EncoderConfig:
@@ -70,28 +70,28 @@ class Runner:
     @property
     def kind(self) -> Kind:
         """The kind of the model's predictions."""
-        return kind_of(self.layout)
+        return require_kind(self.layout)
 
-    def need(self, heads: Sequence[str], what: str) -> str:
+    def require_head(self, heads: Sequence[str], what: str) -> str:
         """Return the head of the model that is among `heads`; refuse a model without one, naming the first of them."""
         if head := next((head for head in reversed(self.layout.heads) if head in heads), None):
             return head
         has, wanted = ", ".join(self.layout.heads), heads[0]
-        theirs = self.layout.family.class_name + HEADS[wanted].architecture
+        class_name = self.layout.family.class_name + HEADS[wanted].architecture
         raise BertJaxError(
             f'{what} needs the head "{wanted}", and this model has {has or "no head, as embedders have none"}; open a '
-            f"directory that has it (transformers calls it {theirs}), or train one: bert-jax train --config "
+            f"directory that has it (transformers calls it {class_name}), or train one: bert-jax train --config "
             f"{TRAINED_BY.get(wanted, wanted)} --config.init=DIR"
         )
 
-    def kind_for(self, heads: Sequence[str], what: str) -> Kind:
+    def require_kind(self, heads: Sequence[str], what: str) -> Kind:
         """Return the kind of prediction of the model's head that is among `heads`."""
-        return kind_of(self.layout, self.need(heads, what))
+        return require_kind(self.layout, self.require_head(heads, what))
 
-    def reading(self, kind: Kind, long: str = "cut") -> Reading:
+    def reading(self, kind: Kind, long: str = "cut") -> EncodingOptions:
         """Return how the model reads texts for this kind of prediction."""
-        apart = HEADS[self.need(kind.heads, kind.name)].compares
-        return Reading(self.config.max_positions, long, apart=apart)
+        apart = HEADS[self.require_head(kind.heads, kind.name)].compares
+        return EncodingOptions(self.config.max_positions, long, apart=apart)
 
     def run(
         self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
@@ -115,8 +115,10 @@ class Runner:
             for row, i in enumerate(rows):
                 outputs[i] = tuple(value[row] for value in values) if several else values[row]
 
-        for rows, batch in batches(encodings, self.config.max_positions, self.tokenizer.special.pad, beside):
-            ahead.append((rows, program(self.rounded, batch)))
+        for rows, batch in make_batches(
+            encodings, self.config.max_positions, self.tokenizer.special.pad, beside
+        ):
+            ahead.append((rows, program(self.rounded_params, batch)))
             if len(ahead) > 1:
                 read()
         while ahead:
@@ -129,7 +131,7 @@ class Runner:
         texts,
         read: Callable = lambda raw: raw,
         long: str = "cut",
-        truncated: Truncated | None = None,
+        truncated: TruncationCounter | None = None,
         scoped: bool = False,
         gather: Callable[[list], Any] = list,
     ) -> Any:
@@ -140,10 +142,10 @@ class Runner:
         """
         reading = self.reading(kind, long)
         program_of = head_logits_and_vectors if scoped else head_logits
-        program = program_of(self.config, self.need(kind.heads, kind.name), len(self.labels))
-        warned = Truncated(reading.max_length)
+        program = program_of(self.config, self.require_head(kind.heads, kind.name), len(self.labels))
+        warned = TruncationCounter(reading.max_length)
 
-        def of_chunk(chunk):
+        def compute_chunk(chunk):
             windows = kind.windows(self.tokenizer, chunk, reading)
             first = (text.encodings[0] for text in windows)
             if truncated:
@@ -160,9 +162,11 @@ class Runner:
                 outputs = [logits for logits, _ in outputs]
             logits = iter(outputs)
             for text, parts, similarity in zip(chunk, windows, similarities, strict=True):
-                yield read(kind.raw(text, parts, [next(logits) for _ in parts.encodings]), *similarity)
+                yield read(
+                    kind.combine_windows(text, parts, [next(logits) for _ in parts.encodings]), *similarity
+                )
 
-        return results(texts, of_chunk, gather)
+        return map_texts(texts, compute_chunk, gather)
 
     def encoded(
         self,
@@ -172,11 +176,11 @@ class Runner:
         at_once: int = 0,
     ):
         """Return the results of `read` for each list of encodings; long texts are truncated, with a warning."""
-        truncated = Truncated(self.config.max_positions)
+        truncated = TruncationCounter(self.config.max_positions)
 
-        def of_chunk(chunk):
+        def encode_chunk(chunk):
             encodings = self.tokenizer.encode(chunk, max_length=self.config.max_positions)
             truncated.warn(encodings)
             return read(encodings)
 
-        return results(texts, of_chunk, gather, at_once)
+        return map_texts(texts, encode_chunk, gather, at_once)

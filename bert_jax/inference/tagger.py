@@ -2,8 +2,8 @@
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import series
-from bert_jax.predictions.kinds.tags import Pieces, Span, Tags
+from bert_jax.inference.streaming import ordered_texts
+from bert_jax.predictions.kinds.tags import Span, Tags, TokenLogits
 
 __all__ = ["Span", "tag", "tag_words"]
 
@@ -18,10 +18,10 @@ def tag(model: Runner, texts):
     >>> [(span.label, span.text) for span in model.tag("the cat")]
     [('CAT', 'the'), ('CAT', 'cat')]
     """
-    kind = model.kind_for(Tags.heads, "tag")
+    kind = model.require_kind(Tags.heads, "tag")
 
     def read(raw):
-        if not isinstance(raw, Pieces):
+        if not isinstance(raw, TokenLogits):
             raise BertJaxError(
                 "tag reads single texts, not pairs or lists of words; call tag_words for words"
             )
@@ -35,13 +35,13 @@ def tag_words(model: Runner, word_lists):
 
     A tuple is also taken as a list of words. Long lists are read in windows, as `tag` reads long texts.
     """
-    kind = model.kind_for(Tags.heads, "tag_words")
-    word_lists = word_lists if isinstance(word_lists, tuple) else series(word_lists)
+    kind = model.require_kind(Tags.heads, "tag_words")
+    word_lists = word_lists if isinstance(word_lists, tuple) else ordered_texts(word_lists)
     if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
         word_lists = tuple(word_lists)
 
     def read(raw):
-        if isinstance(raw, Pieces):
+        if isinstance(raw, TokenLogits):
             raise BertJaxError(f"{raw.text!r:.60} is a text, not a list of words; split it, or call tag")
         return kind.predicted(raw, model.calibration)
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bert_jax.core.config import Range, check_number
-from bert_jax.core.terminal import hides_bars
+from bert_jax.core.terminal import progress_bar_disabled
 from bert_jax.inference import programs
-from bert_jax.inference.batching import padded_length, row_rungs, rungs_of_lengths, tokens_in_batch
+from bert_jax.inference.batching import allowed_lengths, allowed_row_counts, padded_length, tokens_per_batch
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.kind import known_kind
+from bert_jax.predictions.kind import find_kind
 from bert_jax.text.tokenizer import Encoding
 
 
@@ -27,34 +27,42 @@ def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int =
 
     longest = model.config.max_positions
     if lengths is None:
-        lengths = [length for length in rungs_of_lengths() if length < longest] + [longest]
+        lengths = [length for length in allowed_lengths() if length < longest] + [longest]
     for length in lengths:
         check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
     check_number(texts, "texts", is_whole=True, allowed=Range(1))
     rungs = sorted({padded_length(length, longest) for length in lengths})
     calls = [
-        (run, length, rows) for length in rungs for rows in row_counts(length, texts) for run in runs(model)
+        (run, length, rows)
+        for length in rungs
+        for rows in possible_row_counts(length, texts)
+        for run in list_programs(model)
     ]
-    for run, length, rows in tqdm(calls, desc="compiling", unit=" programs", disable=hides_bars(), delay=2):
+    for run, length, rows in tqdm(
+        calls, desc="compiling", unit=" programs", disable=progress_bar_disabled(), delay=2
+    ):
         unknown = [model.tokenizer.special.unk] * length
-        run([Encoding(unknown, [0] * length, [(0, 0)] * length, begins=begins(model, length))] * rows)
+        run(
+            [Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts(model, length))]
+            * rows
+        )
 
 
-def row_counts(length: int, texts: int) -> list[int]:
+def possible_row_counts(length: int, texts: int) -> list[int]:
     """Return the possible numbers of rows in the batches of up to `texts` texts.
 
-    >>> row_counts(80, 1), row_counts(80, 5), row_counts(80, 1000)  # on a CPU
+    >>> possible_row_counts(80, 1), possible_row_counts(80, 5), possible_row_counts(80, 1000)  # on a CPU
     ([1], [1, 2, 4, 8], [1, 2, 4, 8, 12])
     """
-    rungs = row_rungs(length, tokens_in_batch())
+    rungs = allowed_row_counts(length, tokens_per_batch())
     return [rows for n, rows in enumerate(rungs) if not n or rungs[n - 1] < texts]
 
 
-def runs(model: Runner) -> list[Callable]:
+def list_programs(model: Runner) -> list[Callable]:
     """Return functions that run each of the model's programs on encodings."""
     config, heads = model.config, model.layout.heads
-    if kind := known_kind(model.layout):
-        head = model.need(kind.heads, kind.name)
+    if kind := find_kind(model.layout):
+        head = model.require_head(kind.heads, kind.name)
         predict = programs.head_logits(config, head, len(model.labels))
         return [lambda encodings: model.run(encodings, predict)]
     pool = programs.pooled_states(config, model.embedder.pooling, False, model.embedder.projection)
@@ -69,6 +77,6 @@ def runs(model: Runner) -> list[Callable]:
     return several
 
 
-def begins(model: Runner, length: int) -> tuple[int, ...]:
+def text_starts(model: Runner, length: int) -> tuple[int, ...]:
     """Return the positions at which the texts of an encoding begin: two texts if a head compares texts, else one."""
     return (0, length // 2) if any(HEADS[head].compares for head in model.layout.heads) else (0,)

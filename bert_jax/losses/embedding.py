@@ -14,73 +14,77 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from bert_jax.losses.loss import Loss, weigh
-from bert_jax.models.pooling import unit
+from bert_jax.losses.loss import Loss, weighted_loss
+from bert_jax.models.pooling import l2_normalize
 
 BLOCK = 1024  # anchors whose scores are in memory at once, if it divides their number
 NEVER = -1e30  # the score of a text that is not a candidate
 
 
 @dataclass(frozen=True)
-class Settings:
+class EmbeddingLossSettings:
     scale: float  # of cosines
     margin: float
     symmetric: bool
 
 
-def multiple_negatives(vectors, batch: dict, s: Settings) -> Loss:
+def multiple_negatives(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """Cross-entropy of finding each anchor's positive among the positives and negatives of all groups.
 
     If `symmetric`, average it with the loss of finding each positive's anchor among all anchors."""
     scale = scales(batch, s)
-    there = in_batch_loss(vectors[:, 0], vectors[:, 1:], batch, scale, (0, 1))
+    there = info_nce(vectors[:, 0], vectors[:, 1:], batch, scale, (0, 1))
     if not s.symmetric:
         return there
-    back = in_batch_loss(vectors[:, 1], vectors[:, :1], batch, scale, (1, 0))
+    back = info_nce(vectors[:, 1], vectors[:, :1], batch, scale, (1, 0))
     return Loss((there.total + back.total) / 2, there.weight)
 
 
-def scales(batch: dict, s: Settings):
+def scales(batch: dict, s: EmbeddingLossSettings):
     """The factor [N] by which the cosines of each anchor are multiplied."""
     return jnp.broadcast_to(batch.get("scale", s.scale), batch["label_weights"].shape)
 
 
-def in_batch_loss(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) -> Loss:
+def info_nce(anchors, candidates, batch: dict, scale, columns: tuple[int, int]) -> Loss:
     """Cross-entropy of finding each anchor's right candidate among the candidates of all groups.
 
     The anchors are [N, D], the candidates [N, C, D]; the first candidate of a group is the right one. `columns` are the
     columns of `ids` that belong to the anchors and to the right candidates."""
     count, width = len(anchors), candidates.shape[-1]
-    known, ids = batch["label_weights"] > 0, batch["ids"]
-    of_anchor, of_right = ids[:, columns[0]], ids[:, columns[1]]
-    others = unit(jnp.moveaxis(candidates, 1, 0).reshape(-1, width))
+    is_real, ids = batch["label_weights"] > 0, batch["ids"]
+    anchor_ids, right_ids = ids[:, columns[0]], ids[:, columns[1]]
+    others = l2_normalize(jnp.moveaxis(candidates, 1, 0).reshape(-1, width))
     first = columns[1]
-    of_other = jnp.moveaxis(ids[:, first : first + candidates.shape[1]], 1, 0).reshape(-1)
+    other_ids = jnp.moveaxis(ids[:, first : first + candidates.shape[1]], 1, 0).reshape(-1)
     group = jnp.tile(jnp.arange(count), candidates.shape[1])
     is_right = jnp.arange(len(group)) < count
 
-    def of_block(rows):
-        scores = scale[rows][:, None] * (unit(anchors[rows]) @ others.T)
+    def block_losses(rows):
+        scores = scale[rows][:, None] * (l2_normalize(anchors[rows]) @ others.T)
         # Not a negative: a text equal to the anchor or to its right candidate, and the right candidate of an equal
         # anchor.
-        alike = (of_other == of_right[rows][:, None]) | (of_other == of_anchor[rows][:, None])
-        alike |= is_right & (of_anchor[group] == of_anchor[rows][:, None])
+        alike = (other_ids == right_ids[rows][:, None]) | (other_ids == anchor_ids[rows][:, None])
+        alike |= is_right & (anchor_ids[group] == anchor_ids[rows][:, None])
         paired = (group == rows[:, None]) & is_right
-        scores = jnp.where((paired | ~alike) & known[group], scores, NEVER)
+        scores = jnp.where((paired | ~alike) & is_real[group], scores, NEVER)
         return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
 
-    return weigh(in_blocks(of_block, jnp.arange(count)), known)
+    return weighted_loss(map_blocks(block_losses, jnp.arange(count)), is_real)
 
 
-def guided(vectors, batch: dict, s: Settings) -> Loss:
+def guided(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """Like `multiple_negatives` with more negatives: other anchors, and for each positive the other positives (GIST).
 
     A text is not used as a negative if the teacher's cosine for it is above that of the positive minus the margin."""
-    known, ids = batch["label_weights"] > 0, batch["ids"]
+    is_real, ids = batch["label_weights"] > 0, batch["ids"]
     count, texts = ids.shape
-    ours, theirs, scale = unit(vectors), unit(batch["teacher"]), scales(batch, s)
+    student_vectors, guide_vectors, scale = (
+        l2_normalize(vectors),
+        l2_normalize(batch["teacher"]),
+        scales(batch, s),
+    )
     group = jnp.tile(jnp.arange(count), texts + 1)
-    of_other = jnp.append(ids.T.reshape(-1), ids[:, 1])
+    other_ids = jnp.append(ids.T.reshape(-1), ids[:, 1])
     is_right = (jnp.arange(len(group)) // count) == 1
 
     def cosines_of(v, rows):
@@ -88,32 +92,32 @@ def guided(vectors, batch: dict, s: Settings) -> Loss:
         all_texts = jnp.moveaxis(v, 1, 0).reshape(count * texts, -1)
         return jnp.concatenate([v[rows, 0] @ all_texts.T, v[rows, 1] @ v[:, 1].T], 1)
 
-    def of_block(rows):
-        wanted = (theirs[rows, 0] * theirs[rows, 1]).sum(-1) - s.margin
-        alike = (of_other == ids[rows, 0][:, None]) | (of_other == ids[rows, 1][:, None])
+    def block_losses(rows):
+        wanted = (guide_vectors[rows, 0] * guide_vectors[rows, 1]).sum(-1) - s.margin
+        alike = (other_ids == ids[rows, 0][:, None]) | (other_ids == ids[rows, 1][:, None])
         alike |= is_right & (ids[group, 0] == ids[rows, 0][:, None])
-        alike |= cosines_of(theirs, rows) > wanted[:, None]
+        alike |= cosines_of(guide_vectors, rows) > wanted[:, None]
         paired = (group == rows[:, None]) & is_right
-        scores = scale[rows][:, None] * cosines_of(ours, rows)
-        scores = jnp.where((paired | ~alike) & known[group], scores, NEVER)
+        scores = scale[rows][:, None] * cosines_of(student_vectors, rows)
+        scores = jnp.where((paired | ~alike) & is_real[group], scores, NEVER)
         return jax.nn.logsumexp(scores, -1) - jnp.where(paired, scores, 0).sum(-1)
 
-    return weigh(in_blocks(of_block, jnp.arange(count)), known)
+    return weighted_loss(map_blocks(block_losses, jnp.arange(count)), is_real)
 
 
 def false_negatives(batch: dict) -> Loss:
     """The mean number, per anchor, of other groups with an equal anchor or positive, whose positives are not used as
     negatives."""
-    known, ids = batch["label_weights"] > 0, batch["ids"]
+    is_real, ids = batch["label_weights"] > 0, batch["ids"]
 
-    def of_block(rows):
+    def block_counts(rows):
         alike = (ids[:, 1] == ids[rows, 1][:, None]) | (ids[:, 0] == ids[rows, 0][:, None])
-        return (alike & known & (jnp.arange(len(ids)) != rows[:, None])).sum(-1).astype(jnp.float32)
+        return (alike & is_real & (jnp.arange(len(ids)) != rows[:, None])).sum(-1).astype(jnp.float32)
 
-    return weigh(in_blocks(of_block, jnp.arange(len(ids))), known)
+    return weighted_loss(map_blocks(block_counts, jnp.arange(len(ids))), is_real)
 
 
-def in_blocks(function: Callable, rows):
+def map_blocks(function: Callable, rows):
     """Apply the function to BLOCK rows at a time to limit memory; the backward pass computes each block again.
 
     Rows whose number is not a multiple of BLOCK are not divided."""
@@ -122,77 +126,85 @@ def in_blocks(function: Callable, rows):
     return jax.lax.map(jax.checkpoint(function), rows.reshape(-1, BLOCK)).reshape(-1)
 
 
-def cosent(vectors, batch: dict, s: Settings) -> Loss:
+def cosent(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """Of any two pairs, the one with the higher score should have the higher cosine."""
-    return order_loss(cosines(vectors), batch, s.scale)
+    return score_order_loss(pair_cosines(vectors), batch, s.scale)
 
 
-def angle(vectors, batch: dict, s: Settings) -> Loss:
+def angle(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """Like `cosent`, with the angle between the two vectors taken as complex numbers, which does not saturate."""
     (a, b), (c, d) = (jnp.split(vectors[:, n], 2, axis=-1) for n in range(2))
     size = (c**2 + d**2).sum(-1, keepdims=True)
     real, imaginary = (a * c + b * d) / size, (b * c - a * d) / size
     ratio = jnp.sqrt((a**2 + b**2).sum(-1, keepdims=True) / size)
-    return order_loss(jnp.abs(((real + imaginary) / ratio).sum(-1)), batch, s.scale)
+    return score_order_loss(jnp.abs(((real + imaginary) / ratio).sum(-1)), batch, s.scale)
 
 
-def order_loss(values, batch: dict, scale: float) -> Loss:
+def score_order_loss(values, batch: dict, scale: float) -> Loss:
     """Penalize every two pairs whose `values` are not in the order of their scores."""
-    known, scores = batch["label_weights"] > 0, batch["scores"][:, 0]
+    is_real, scores = batch["label_weights"] > 0, batch["scores"][:, 0]
     wrong = scale * (values[:, None] - values)  # [lower, higher]
-    ordered = (scores[:, None] < scores) & known[:, None] & known
+    ordered = (scores[:, None] < scores) & is_real[:, None] & is_real
     wrong = jnp.where(ordered, wrong, NEVER).reshape(-1)
     return Loss(jax.nn.logsumexp(jnp.append(wrong, 0.0)), jnp.float32(1))
 
 
-def cosine(vectors, batch: dict, s: Settings) -> Loss:
+def cosine(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The squared error between cosine and score."""
-    return weigh((cosines(vectors) - batch["scores"][:, 0]) ** 2, batch["label_weights"])
+    return weighted_loss((pair_cosines(vectors) - batch["scores"][:, 0]) ** 2, batch["label_weights"])
 
 
-def contrastive(vectors, batch: dict, s: Settings) -> Loss:
+def contrastive(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """Pull pairs with a score of 1 together, and push pairs with a score of 0 apart, up to a distance of the margin."""
-    apart, same = 1 - cosines(vectors), batch["scores"][:, 0]
+    apart, same = 1 - pair_cosines(vectors), batch["scores"][:, 0]
     errors = same * apart**2 + (1 - same) * jax.nn.relu(s.margin - apart) ** 2
-    return weigh(errors / 2, batch["label_weights"])
+    return weighted_loss(errors / 2, batch["label_weights"])
 
 
-def triplet(vectors, batch: dict, s: Settings) -> Loss:
+def triplet(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The anchor should be nearer to its positive than to each negative, by at least the margin."""
-    near, far = distances(vectors[:, 0], vectors[:, 1]), distances(vectors[:, :1], vectors[:, 2:])
-    return weigh(jax.nn.relu(near[:, None] - far + s.margin).mean(-1), batch["label_weights"])
+    near, far = (
+        euclidean_distances(vectors[:, 0], vectors[:, 1]),
+        euclidean_distances(vectors[:, :1], vectors[:, 2:]),
+    )
+    return weighted_loss(jax.nn.relu(near[:, None] - far + s.margin).mean(-1), batch["label_weights"])
 
 
-def margin_mse(vectors, batch: dict, s: Settings) -> Loss:
+def margin_mse(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The squared error of (inner product with the positive - with each negative) against the teacher's difference."""
-    products = inner(vectors)
+    products = inner_products(vectors)
     wanted = batch["scores"]
     if wanted.shape[1] == products.shape[1]:  # the scores themselves, not yet their differences
         wanted = wanted[:, :1] - wanted[:, 1:]
-    return weigh(((products[:, :1] - products[:, 1:] - wanted) ** 2).mean(-1), batch["label_weights"])
+    return weighted_loss(((products[:, :1] - products[:, 1:] - wanted) ** 2).mean(-1), batch["label_weights"])
 
 
-def teacher_ranking(vectors, batch: dict, s: Settings) -> Loss:
+def teacher_ranking(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The KL divergence of the softmax over a group's inner products from the softmax over a teacher's scores."""
-    ours, theirs = jax.nn.log_softmax(inner(vectors)), jax.nn.log_softmax(batch["scores"])
-    return weigh((jnp.exp(theirs) * (theirs - ours)).sum(-1), batch["label_weights"])
+    student_log_probs, teacher_log_probs = (
+        jax.nn.log_softmax(inner_products(vectors)),
+        jax.nn.log_softmax(batch["scores"]),
+    )
+    return weighted_loss(
+        (jnp.exp(teacher_log_probs) * (teacher_log_probs - student_log_probs)).sum(-1), batch["label_weights"]
+    )
 
 
-def teacher_vectors(vectors, batch: dict, s: Settings) -> Loss:
+def teacher_vectors(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The squared error of the vectors of both texts against the teacher's vector of the first text."""
-    return weigh(((vectors - batch["teacher"]) ** 2).mean((-2, -1)), batch["label_weights"])
+    return weighted_loss(((vectors - batch["teacher"]) ** 2).mean((-2, -1)), batch["label_weights"])
 
 
-def cosines(vectors):
-    return (unit(vectors[:, 0]) * unit(vectors[:, 1])).sum(-1)
+def pair_cosines(vectors):
+    return (l2_normalize(vectors[:, 0]) * l2_normalize(vectors[:, 1])).sum(-1)
 
 
-def inner(vectors):
+def inner_products(vectors):
     """The inner products [N, T - 1] of each anchor with the other texts of its group."""
     return jnp.einsum("nd,ntd->nt", vectors[:, 0], vectors[:, 1:])
 
 
-def distances(a, b):
+def euclidean_distances(a, b):
     return jnp.sqrt(((a - b + 1e-6) ** 2).sum(-1))
 
 
@@ -226,7 +238,7 @@ class EmbeddingLoss:
         return self.compute.__name__
 
 
-LOSSES = {
+EMBEDDING_LOSSES = {
     "multiple_negatives": EmbeddingLoss(
         multiple_negatives, reads=("scale", "symmetric"), in_batch=True, scale=20.0
     ),
@@ -245,11 +257,11 @@ LOSSES = {
 }
 
 
-def at_each_size(compute: Callable[..., Loss], sizes: tuple[int, ...]) -> Callable[..., Loss]:
+def matryoshka_loss(compute: Callable[..., Loss], sizes: tuple[int, ...]) -> Callable[..., Loss]:
     """Sum the loss over the sizes, with vectors truncated to each size and scaled to length 1 (Matryoshka)."""
 
-    def summed(vectors, batch: dict, settings: Settings) -> Loss:
-        losses = [compute(unit(vectors[..., :size]), batch, settings) for size in sizes]
+    def summed(vectors, batch: dict, settings: EmbeddingLossSettings) -> Loss:
+        losses = [compute(l2_normalize(vectors[..., :size]), batch, settings) for size in sizes]
         return Loss(jnp.stack([loss.total for loss in losses]).sum(), losses[0].weight)
 
     return summed if sizes else compute

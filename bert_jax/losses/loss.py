@@ -28,14 +28,14 @@ def cross_entropy(logits, labels, weight, smoothing: float = 0.0) -> Loss:
     losses = normalizer - (1 - smoothing) * picked
     if smoothing:
         losses -= smoothing * logits.mean(-1)
-    return weigh(losses, weight)
+    return weighted_loss(losses, weight)
 
 
 def binary_cross_entropy(logits, labels, weight) -> Loss:
     """Compare logits [..., C] with 0 or 1 for each of C labels. An example's loss is the mean over its labels."""
     logits = logits.astype(jnp.float32)
     losses = jnp.maximum(logits, 0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits)))
-    return weigh(losses.mean(-1), weight)
+    return weighted_loss(losses.mean(-1), weight)
 
 
 def pair_error(vectors, labels, weight) -> Loss:
@@ -50,13 +50,13 @@ def pair_error(vectors, labels, weight) -> Loss:
     pairs = known[:, None] & known & ~jnp.eye(len(known), dtype=bool)
     same = labels[:, None] == labels
     errors = (vectors @ vectors.T - same) ** 2
-    means = [weigh(errors, pairs & sort).mean for sort in (same, ~same)]
+    means = [weighted_loss(errors, pairs & sort).mean for sort in (same, ~same)]
     return Loss(sum(means) / 2, jnp.float32(1))
 
 
 def squared_error(predictions, labels, weight) -> Loss:
     """Compare predictions [...] with numbers [...]."""
-    return weigh((predictions.astype(jnp.float32) - labels) ** 2, weight)
+    return weighted_loss((predictions.astype(jnp.float32) - labels) ** 2, weight)
 
 
 def span_cross_entropy(logits, starts, ends, weight, attention_mask=None) -> Loss:
@@ -71,7 +71,7 @@ def span_cross_entropy(logits, starts, ends, weight, attention_mask=None) -> Los
     return Loss((start.total + end.total) / 2, start.weight)
 
 
-def weigh(losses, weight) -> Loss:
+def weighted_loss(losses, weight) -> Loss:
     weight = weight.astype(jnp.float32)
     # where() as well as the product: 0 x inf is NaN, and a padding example must not influence the loss.
     return Loss(jnp.where(weight > 0, losses * weight, 0).sum(), weight.sum())

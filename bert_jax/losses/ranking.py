@@ -12,65 +12,69 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.data.examples.candidates import RELEVANT
-from bert_jax.losses.loss import Loss, weigh
+from bert_jax.losses.loss import Loss, weighted_loss
 
 NEVER = -1e9  # the logit of padding
 MU = 10.0  # in lambda_rank: the weight of the gap between two ranks relative to the ranks themselves, as published
 
 
 @dataclass(frozen=True)
-class Settings:
+class RankingLossSettings:
     scale: float  # of the logits, or of their sigmoids
 
 
-def binary(logits, lists: dict, s: Settings) -> Loss:
+def binary(logits, lists: dict, s: RankingLossSettings) -> Loss:
     """Binary cross-entropy of whether each document is relevant."""
     losses = jax.nn.softplus(s.scale * logits) - s.scale * logits * lists["labels"]
-    return weigh(losses, lists["label_weights"])
+    return weighted_loss(losses, lists["label_weights"])
 
 
-def cross_entropy(logits, lists: dict, s: Settings) -> Loss:
+def cross_entropy(logits, lists: dict, s: RankingLossSettings) -> Loss:
     """Cross-entropy of each relevant document against all irrelevant ones, by a softmax over scaled probabilities."""
-    known, right = lists["label_weights"] > 0, lists["labels"] >= RELEVANT
+    is_real, right = lists["label_weights"] > 0, lists["labels"] >= RELEVANT
     scores = s.scale * jax.nn.sigmoid(logits)
-    wrong = jax.nn.logsumexp(jnp.where(known & ~right, scores, NEVER), -1, keepdims=True)
-    return weigh(jnp.logaddexp(scores, wrong) - scores, lists["label_weights"] * right)
+    wrong = jax.nn.logsumexp(jnp.where(is_real & ~right, scores, NEVER), -1, keepdims=True)
+    return weighted_loss(jnp.logaddexp(scores, wrong) - scores, lists["label_weights"] * right)
 
 
-def list_net(logits, lists: dict, s: Settings) -> Loss:
+def list_net(logits, lists: dict, s: RankingLossSettings) -> Loss:
     """Cross-entropy between the softmax of the logits and the softmax of the labels."""
     return softmax_cross_entropy(s.scale * logits, lists["labels"], lists)
 
 
-def teacher_ranking(logits, lists: dict, s: Settings) -> Loss:
+def teacher_ranking(logits, lists: dict, s: RankingLossSettings) -> Loss:
     """The KL divergence of the softmax of the logits from that of the teacher's scores, at temperature 1 / scale."""
     scores = s.scale * lists["scores"]
     cross = softmax_cross_entropy(s.scale * logits, scores, lists)
-    theirs = jax.nn.log_softmax(jnp.where(lists["label_weights"] > 0, scores, NEVER))
-    entropy = -(jnp.exp(theirs) * theirs).sum(-1)
+    teacher_log_probs = jax.nn.log_softmax(jnp.where(lists["label_weights"] > 0, scores, NEVER))
+    entropy = -(jnp.exp(teacher_log_probs) * teacher_log_probs).sum(-1)
     return Loss(cross.total - (entropy * has_documents(lists)).sum(), cross.weight)
 
 
 def softmax_cross_entropy(logits, wanted, lists: dict) -> Loss:
     """Cross-entropy between the softmax of the logits and the softmax of the `wanted` values."""
-    ours, theirs = (jnp.where(lists["label_weights"] > 0, side, NEVER) for side in (logits, wanted))
-    return weigh(-(jax.nn.softmax(theirs) * jax.nn.log_softmax(ours)).sum(-1), has_documents(lists))
+    masked_logits, masked_targets = (
+        jnp.where(lists["label_weights"] > 0, side, NEVER) for side in (logits, wanted)
+    )
+    return weighted_loss(
+        -(jax.nn.softmax(masked_targets) * jax.nn.log_softmax(masked_logits)).sum(-1), has_documents(lists)
+    )
 
 
 def has_documents(lists: dict):
     return (lists["label_weights"] > 0).any(-1).astype(jnp.float32)
 
 
-def rank_net(logits, lists: dict, s: Settings) -> Loss:
+def rank_net(logits, lists: dict, s: RankingLossSettings) -> Loss:
     """Of any two documents of a query, the more relevant one should have the higher logit."""
-    return order_loss(logits, lists, s, 1.0)
+    return weighted_pair_loss(logits, lists, s, 1.0)
 
 
-def lambda_rank(logits, lists: dict, s: Settings) -> Loss:
+def lambda_rank(logits, lists: dict, s: RankingLossSettings) -> Loss:
     """Like `rank_net`, with each pair of documents weighted by its effect on nDCG (NDCG-Loss2++ of LambdaLoss)."""
-    known, count = lists["label_weights"] > 0, logits.shape[-1]
-    labels = jnp.where(known, lists["labels"], 0.0)
-    place = 1 + ranks(jnp.where(known, jax.lax.stop_gradient(logits), NEVER))
+    is_real, count = lists["label_weights"] > 0, logits.shape[-1]
+    labels = jnp.where(is_real, lists["labels"], 0.0)
+    place = 1 + descending_ranks(jnp.where(is_real, jax.lax.stop_gradient(logits), NEVER))
     best = -jnp.sort(-labels)
     ideal = ((2**best - 1) / jnp.log2(2.0 + jnp.arange(count))).sum(-1, keepdims=True)
     gain = (2**labels - 1) / jnp.maximum(ideal, 1e-10)
@@ -79,29 +83,29 @@ def lambda_rank(logits, lists: dict, s: Settings) -> Loss:
     discount = 1 / jnp.log2(1.0 + place)
     at_places = jnp.abs(discount[:, :, None] - discount[:, None, :])
     weights = (MU * apart + at_places) * jnp.abs(gain[:, :, None] - gain[:, None, :])
-    return order_loss(logits, lists, s, weights)
+    return weighted_pair_loss(logits, lists, s, weights)
 
 
-def ranks(values):
+def descending_ranks(values):
     """Return the rank of each value within its row, from 0 for the highest. Of equal values the earlier comes first."""
     higher = values[:, None, :] > values[:, :, None]
     same = (values[:, None, :] == values[:, :, None]) & jnp.tri(values.shape[-1], k=-1, dtype=bool)
     return (higher | same).sum(-1)
 
 
-def order_loss(logits, lists: dict, s: Settings, weights) -> Loss:
+def weighted_pair_loss(logits, lists: dict, s: RankingLossSettings, weights) -> Loss:
     """The logistic loss of all pairs of documents with different labels, each pair times its weight."""
-    known, labels = lists["label_weights"] > 0, lists["labels"]
-    ordered = (labels[:, :, None] > labels[:, None, :]) & known[:, :, None] & known[:, None, :]
+    is_real, labels = lists["label_weights"] > 0, lists["labels"]
+    ordered = (labels[:, :, None] > labels[:, None, :]) & is_real[:, :, None] & is_real[:, None, :]
     losses = jax.nn.softplus(-s.scale * (logits[:, :, None] - logits[:, None, :])) / jnp.log(2.0)
     return Loss(jnp.where(ordered, weights * losses, 0.0).sum(), ordered.sum().astype(jnp.float32))
 
 
-def margin_mse(logits, lists: dict, s: Settings) -> Loss:
+def margin_mse(logits, lists: dict, s: RankingLossSettings) -> Loss:
     """The squared error of (logit of the first document - logit of each other) against the teacher's difference."""
-    known, scores = lists["label_weights"], lists["scores"]
+    weights, scores = lists["label_weights"], lists["scores"]
     apart = s.scale * (logits[:, :1] - logits[:, 1:]) - (scores[:, :1] - scores[:, 1:])
-    return weigh(apart**2, known[:, :1] * known[:, 1:])
+    return weighted_loss(apart**2, weights[:, :1] * weights[:, 1:])
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class RankingLoss:
         return self.compute.__name__
 
 
-LOSSES = {
+RANKING_LOSSES = {
     "binary": RankingLoss(binary),
     "cross_entropy": RankingLoss(cross_entropy, scale=10.0),
     "list_net": RankingLoss(list_net),

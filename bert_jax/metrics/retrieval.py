@@ -9,18 +9,18 @@ from typing import Protocol
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.metrics.sums import Sums
+from bert_jax.metrics.sums import ScoreSums
 
-Relevant = Mapping[str, float]  # document id -> grade; 0 or less: not relevant
-BEST = "ndcg@10"
-CUTS = {"ndcg": (10,), "mrr": (10,), "map": (100,), "recall": (1, 10, 100), "precision": (10,)}
-DEPTH = max(cut for cuts in CUTS.values() for cut in cuts)
+RelevanceGrades = Mapping[str, float]  # document id -> grade; 0 or less: not relevant
+MAIN_METRIC = "ndcg@10"
+CUTOFFS = {"ndcg": (10,), "mrr": (10,), "map": (100,), "recall": (1, 10, 100), "precision": (10,)}
+DEPTH = max(cut for cuts in CUTOFFS.values() for cut in cuts)
 BLOCK = 1 << 26  # the most scores in memory at once
 WIDTH = 1 << 15  # the most documents compared at once
 NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)
 
 
-class Documents(Protocol):
+class VectorSequence(Protocol):
     """Vectors [N, D] that are read in slices: an array or files."""
 
     def __len__(self) -> int: ...
@@ -28,9 +28,9 @@ class Documents(Protocol):
     def __getitem__(self, which: slice, /) -> np.ndarray: ...
 
 
-def nearest(
-    queries: Documents,
-    documents: Documents,
+def search_exact(
+    queries: VectorSequence,
+    documents: VectorSequence,
     ids: Sequence[str] | None,
     count: int = DEPTH,
     without: Sequence[np.ndarray] | None = None,
@@ -40,7 +40,7 @@ def nearest(
 
     Without `ids`, a later document counts as having the greater id. `without` holds, for each query, the sorted indices
     of the documents to exclude."""
-    before = np.arange(len(documents))[::-1] if ids is None else order_of_equals(ids)
+    tie_ranks = np.arange(len(documents))[::-1] if ids is None else rank_ties(ids)
     width = max(1, min(WIDTH, len(documents)))
     size = max(1, BLOCK // width)
     for first in range(0, len(queries), size):
@@ -50,50 +50,52 @@ def nearest(
         for start in range(0, len(documents), width):
             scores = (block @ documents[start : start + width].T).astype(np.float32, copy=False)
             best = [
-                better(known, row, start, some, before, count)
+                merge_best(known, row, start, some, tie_ranks, count)
                 for known, row, some in zip(best, scores, hidden, strict=True)
             ]
             del scores  # free the memory before the next scores are computed
         yield from best
 
 
-def better(known, scores: np.ndarray, start: int, hidden: np.ndarray, before: np.ndarray, count: int):
+def merge_best(
+    best_so_far, scores: np.ndarray, start: int, hidden: np.ndarray, tie_ranks: np.ndarray, count: int
+):
     """Merge the `known` best (indices, scores) with the `scores` of documents from `start` on; return the `count` best.
 
     `hidden` are the sorted indices of the query's excluded documents. `scores` are overwritten."""
     scores[hidden[slice(*np.searchsorted(hidden, (start, start + len(scores))))] - start] = -np.inf
-    least = known[1][-1] if len(known[1]) == count else np.finfo(np.float32).min  # above -inf
+    least = best_so_far[1][-1] if len(best_so_far[1]) == count else np.finfo(np.float32).min  # above -inf
     among = np.flatnonzero(scores >= least)
-    indices, scores = np.append(known[0], among + start), np.append(known[1], scores[among])
-    order = highest(scores, before[indices], count)
+    indices, scores = np.append(best_so_far[0], among + start), np.append(best_so_far[1], scores[among])
+    order = top_k(scores, tie_ranks[indices], count)
     return indices[order], scores[order]
 
 
-def order_of_equals(ids: Sequence[str]) -> np.ndarray:
+def rank_ties(ids: Sequence[str]) -> np.ndarray:
     """Return the rank of each document among documents with equal scores."""
-    before = np.empty(len(ids), np.int64)
-    before[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
-    return before
+    tie_ranks = np.empty(len(ids), np.int64)
+    tie_ranks[sorted(range(len(ids)), key=ids.__getitem__, reverse=True)] = np.arange(len(ids))
+    return tie_ranks
 
 
-def highest(scores: np.ndarray, before: np.ndarray, count: int = DEPTH) -> np.ndarray:
-    """Return the indices of a query's `count` highest scores, best first; `before` comes from `order_of_equals`."""
+def top_k(scores: np.ndarray, tie_ranks: np.ndarray, count: int = DEPTH) -> np.ndarray:
+    """Return the indices of a query's `count` highest scores, best first; `before` comes from `rank_ties`."""
     among = np.arange(len(scores))
     if count < len(scores):
         among = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
-    return among[np.lexsort((before[among], -scores[among]))][:count]
+    return among[np.lexsort((tie_ranks[among], -scores[among]))][:count]
 
 
-def ranked(scores: Mapping[str, float]) -> list[str]:
+def sort_by_score(scores: Mapping[str, float]) -> list[str]:
     """Sort document ids by their scores, best first.
 
-    >>> ranked({"a": 0.5, "b": 0.5, "c": 0.9})
+    >>> sort_by_score({"a": 0.5, "b": 0.5, "c": 0.9})
     ['c', 'b', 'a']
     """
     return sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
 
 
-def ranking(given: Sequence[Sequence[str]], relevant: Sequence[Relevant]) -> Sums:
+def ranking_metrics(given: Sequence[Sequence[str]], relevant: Sequence[RelevanceGrades]) -> ScoreSums:
     """Score each query's ranking: `given` holds its document ids, best first; `relevant` maps document ids to grades.
 
     A query without a relevant document cannot be scored and is left out.
@@ -107,12 +109,12 @@ def ranking(given: Sequence[Sequence[str]], relevant: Sequence[Relevant]) -> Sum
     ]
     if not judged:
         raise BertJaxError("no query has a relevant document, so no ranking can be scored")
-    names = [f"{name}@{cut}" for name, cuts in CUTS.items() for cut in cuts]
+    names = [f"{name}@{cut}" for name, cuts in CUTOFFS.items() for cut in cuts]
     rows = np.array([[*scores_of_query(ids, grades).values(), 1] for ids, grades in judged], np.float64)
-    return Sums(rows, lambda sums: {name: sums[..., i] / sums[..., -1] for i, name in enumerate(names)})
+    return ScoreSums(rows, lambda sums: {name: sums[..., i] / sums[..., -1] for i, name in enumerate(names)})
 
 
-def scores_of_query(ids: Sequence[str], grades: Relevant) -> dict[str, float]:
+def scores_of_query(ids: Sequence[str], grades: RelevanceGrades) -> dict[str, float]:
     """Compute all metrics of one query, which must have a relevant document."""
     gains = np.array([max(grades.get(name, 0), 0) for name in ids], np.float64)
     ideal = np.sort([max(grade, 0) for grade in grades.values()])[::-1].astype(np.float64)
@@ -125,7 +127,7 @@ def scores_of_query(ids: Sequence[str], grades: Relevant) -> dict[str, float]:
         "recall": lambda cut: right[:cut].sum() / all_right,
         "precision": lambda cut: right[:cut].sum() / cut,
     }
-    return {f"{name}@{cut}": float(of_cut[name](cut)) for name, cuts in CUTS.items() for cut in cuts}
+    return {f"{name}@{cut}": float(of_cut[name](cut)) for name, cuts in CUTOFFS.items() for cut in cuts}
 
 
 def discounted(gains: np.ndarray) -> float:

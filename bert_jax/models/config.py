@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from bert_jax.core.config import NotNegative, OneOf, Positive, Range, Registered, check_choices, check_ranges
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.config import NonNegative, OneOf, Positive, Range, Registered, check_choices, check_ranges
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.registry import Registry
 from bert_jax.models.mesh import platform
 from bert_jax.models.precision import fast_dtype
@@ -19,9 +19,9 @@ Size = Annotated[int, Range(1, 10**9)]
 SizeOrNone = Annotated[int, Range(0, 10**9)]
 Rate = Annotated[float, Range(0, 1, below=True)]
 OwnRate = Annotated[float, Range(0, 1, below=True, beside=-1)]
-# Fields that say how the encoder is computed (COMPUTED) or trained (RATES), not what it is.
-COMPUTED = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
-RATES = (
+# Fields that say how the encoder is computed (COMPUTATION_FIELDS) or trained (TRAINING_FIELDS), not what it is.
+COMPUTATION_FIELDS = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
+TRAINING_FIELDS = (
     "dropout",
     "attention_dropout",
     "head_dropout",
@@ -33,7 +33,7 @@ RATES = (
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 Activation = Annotated[str, OneOf(ACTIVATIONS)]
 # The kernels are in attention.py.
-Attention = Annotated[str, OneOf(("auto", "short", "splash", "cudnn", "xla"))]
+AttentionKernelName = Annotated[str, OneOf(("auto", "short", "splash", "cudnn", "xla"))]
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,11 @@ class RelativeConfig:
         check_ranges(self, "EncoderConfig.relative.")
         if not self.terms:
             return
-        known = [("bias",), ("keys",), ("queries",), ("keys", "queries")]
-        if self.terms not in known:
-            raise BertJaxError(f"EncoderConfig.relative.terms must be one of {known}, not {self.terms!r}")
+        valid_terms = [("bias",), ("keys",), ("queries",), ("keys", "queries")]
+        if self.terms not in valid_terms:
+            raise BertJaxError(
+                f"EncoderConfig.relative.terms must be one of {valid_terms}, not {self.terms!r}"
+            )
         least = 4 if self.is_bias else 0
         if self.buckets < least or self.buckets % 2 or self.buckets == 2:
             raise BertJaxError(
@@ -96,10 +98,10 @@ class RotaryConfig:
 
 
 @dataclass(frozen=True)
-class NearConfig:
+class LocalAttentionConfig:
     """Local attention in most layers. The first layer and every `every`-th one after it see all tokens."""
 
-    window: NotNegative = 0  # tokens to each side that local attention sees; 0: all layers see all tokens
+    window: NonNegative = 0  # tokens to each side that local attention sees; 0: all layers see all tokens
     every: Positive = 1  # one layer in this many sees all tokens, beginning with the first
 
     def __post_init__(self):
@@ -111,7 +113,7 @@ class ConvolutionConfig:
     """A convolution of the embeddings, beside the first layer."""
 
     # width of the convolution beside the first layer, an odd number of tokens; 0: no convolution
-    width: NotNegative = 0
+    width: NonNegative = 0
     activation: Annotated[str, OneOf((*ACTIVATIONS, "tanh"))] = "tanh"  # activation after the convolution
 
     def __post_init__(self):
@@ -180,14 +182,16 @@ class EncoderConfig:
     scaled_init: bool = False
     gated: bool = False  # a gated feed-forward: its activations are multiplied by a second projection
     rotary: RotaryConfig = RotaryConfig()
-    near: NearConfig = NearConfig()
+    near: LocalAttentionConfig = LocalAttentionConfig()
     convolution: ConvolutionConfig = ConvolutionConfig()
     layer_groups: SizeOrNone = 0  # groups of layers that share their parameters; 0: no layer shares them
     pooler: PoolerConfig = field(default_factory=PoolerConfig)
 
     # How it is computed: none of these changes the saved model.
 
-    attention: Attention = "auto"  # attention kernel; auto: the fastest one for this model and device
+    attention: AttentionKernelName = (
+        "auto"  # attention kernel; auto: the fastest one for this model and device
+    )
     # type of computation; parameters, softmax, LayerNorm and losses stay float32; auto: the faster one on this device
     dtype: Annotated[str, OneOf(("float32", "bfloat16", "auto"))] = "float32"
     # activations that the backward pass recomputes, to save memory: only norms, all but matrix products, or all
@@ -198,10 +202,10 @@ class EncoderConfig:
     vocab_multiple: Size = 1
 
     def __new__(cls, *args, **fields):
-        known = [field.name for field in dataclasses.fields(cls)]
+        field_names = [field.name for field in dataclasses.fields(cls)]
         for name in fields:
-            if name not in known:
-                raise BertJaxError(f'EncoderConfig has no field "{name}"; {nearest(name, known)}')
+            if name not in field_names:
+                raise BertJaxError(f'EncoderConfig has no field "{name}"; {suggest_name(name, field_names)}')
         return super().__new__(cls)
 
     def __post_init__(self):
@@ -255,7 +259,13 @@ class EncoderConfig:
     def architecture(self) -> dict[str, Any]:
         """The fields that say what the model is, not how it is computed or trained, by dotted names."""
         values = {known.name: getattr(self, known.name) for known in dataclasses.fields(self)}
-        return flattened({name: value for name, value in values.items() if name not in (*COMPUTED, *RATES)})
+        return flattened(
+            {
+                name: value
+                for name, value in values.items()
+                if name not in (*COMPUTATION_FIELDS, *TRAINING_FIELDS)
+            }
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -270,9 +280,9 @@ class EncoderConfig:
         >>> EncoderConfig.named("tiny").layers
         2
         """
-        if size not in SIZES:
-            raise BertJaxError(f'no size "{size}"; {nearest(size, SIZES)}')
-        layers, hidden_size = SIZES[size]
+        if size not in BERT_SIZES:
+            raise BertJaxError(f'no size "{size}"; {suggest_name(size, BERT_SIZES)}')
+        layers, hidden_size = BERT_SIZES[size]
         # Every published size has heads of 64 numbers and a feed-forward four times as wide as the hidden states.
         shape = {
             "layers": layers,
@@ -299,7 +309,7 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-SIZES = {
+BERT_SIZES = {
     "tiny": (2, 128),
     "mini": (4, 256),
     "small": (4, 512),

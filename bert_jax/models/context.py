@@ -20,7 +20,7 @@ class Context:
         return cls(batch["attention_mask"], batch.get("segment_ids"), batch.get("rows"), rotary=rotary)
 
     @property
-    def for_kernel(self) -> "Context":
+    def kernel_context(self) -> "Context":
         """The part of the context that an attention kernel reads."""
         terms = self.relative and replace(self.relative, states=None)
         return Context(self.attention_mask, self.segment_ids, self.rows, terms)

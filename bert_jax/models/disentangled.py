@@ -9,11 +9,11 @@ import numpy as np
 
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.elementwise import keep
+from bert_jax.models.elementwise import save_activation
 from bert_jax.models.kernels.attention import attend
-from bert_jax.models.layers import Dense, initial, norm, sow_attention
+from bert_jax.models.layers import Dense, default_initializer, norm, sow_attention
 from bert_jax.models.product import add_bias
-from bert_jax.models.relative import Relative, row_of_distances
+from bert_jax.models.relative import RelativeTerms, row_of_distances
 
 
 class Distances(nn.Module):
@@ -22,19 +22,19 @@ class Distances(nn.Module):
     config: EncoderConfig
 
     @nn.compact
-    def __call__(self, length: int) -> Relative:
+    def __call__(self, length: int) -> RelativeTerms:
         c, r = self.config, self.config.relative
         rows = row_of_distances(r, length)
         if r.is_bias:
-            table = self.param("table", initial(c), (r.buckets, c.heads))
-            return Relative(bias=table[rows].T)
-        table = self.param("table", initial(c), (2 * r.span, c.hidden_size))
+            table = self.param("table", default_initializer(c), (r.buckets, c.heads))
+            return RelativeTerms(bias=table[rows].T)
+        table = self.param("table", default_initializer(c), (2 * r.span, c.hidden_size))
         # A short text has few distances. Take only their rows, so that layers do not project the others.
         met, rows = np.unique(rows, return_inverse=True)
         states = table[met]
         if r.normalized:
             states = norm(c)(states)
-        return Relative(states=states, rows=jnp.asarray(rows, jnp.int32))
+        return RelativeTerms(states=states, rows=jnp.asarray(rows, jnp.int32))
 
 
 class DisentangledAttention(nn.Module):
@@ -56,8 +56,10 @@ class DisentangledAttention(nn.Module):
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
         kernel = "xla" if self.is_initializing() else c.attention
-        out = attend(keep(qkv), context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
-        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(keep(out))
+        out = attend(
+            save_activation(qkv), context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel
+        )
+        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(save_activation(out))
 
     def projection(self) -> Callable:
         """Return the function that projects states to query, key and value."""
@@ -69,7 +71,7 @@ class DisentangledAttention(nn.Module):
         whole = jnp.stack([bias[0], jnp.zeros_like(bias[0]), bias[1]]).reshape(3, c.hidden_size)
         return lambda states: add_bias(dense(states), whole)
 
-    def projected(self, relative: Relative, project: Callable, train: bool) -> Relative:
+    def projected(self, relative: RelativeTerms, project: Callable, train: bool) -> RelativeTerms:
         c, r = self.config, self.config.relative
         states = Dropout(c.dropout)(relative.states, None, train)
         if r.shared:

@@ -16,22 +16,22 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import PartitionSpec
 
-from bert_jax.models.elementwise import KEPT
+from bert_jax.models.elementwise import SAVED
 from bert_jax.models.mesh import SHARD_ROWS
 
 
-def drop(x, rate: float, key, rows=None):
+def apply_dropout(x, rate: float, key, rows=None):
     """Apply dropout to x [B, ...]. Draws depend on `rows [B]` if given."""
-    survives = keep_mask(key, 1 - rate, x.shape, rows)
+    survives = draw_keep_mask(key, 1 - rate, x.shape, rows)
     if not is_hashed(key):
-        survives = checkpoint_name(survives, KEPT)
+        survives = checkpoint_name(survives, SAVED)
     return jnp.where(survives, x * (1 / (1 - rate)), 0)
 
 
-def keep_mask(key, share: float, shape, rows):
+def draw_keep_mask(key, share: float, shape, rows):
     if rows is None:
-        return draw(key, share, shape)
-    return draw_by_row(lambda key: draw(key, share, shape[1:]), key, rows)
+        return draw_bernoulli(key, share, shape)
+    return draw_by_row(lambda key: draw_bernoulli(key, share, shape[1:]), key, rows)
 
 
 def draw_by_row(draw_one, key, rows):
@@ -48,11 +48,11 @@ def draw_by_row(draw_one, key, rows):
     return draw_all(key, rows)
 
 
-def draw(key, share: float, shape):
+def draw_bernoulli(key, share: float, shape):
     """Return an array of bool, True with probability `share`."""
     if is_hashed(key):
         limit = jnp.uint32(min(round(share * 2**32), 2**32 - 1))
-        return hashes(jax.random.bits(key, (2,), jnp.uint32), shape) < limit
+        return hash_positions(jax.random.bits(key, (2,), jnp.uint32), shape) < limit
     # 16 bits are enough: two draws from each 32-bit number save half of the generator's time.
     *outer, last = shape
     bits = jax.random.bits(key, (*outer, -(-last // 2)), jnp.uint32)
@@ -65,7 +65,7 @@ def is_hashed(key) -> bool:
     return jax.random.key_impl(key) == "threefry2x32"
 
 
-def hashes(seeds, shape):
+def hash_positions(seeds, shape):
     """Return 32 random bits for each position of the shape, from seeds [2]."""
     positions = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     return mix_bits(mix_bits(positions ^ seeds[0]) + seeds[1])
@@ -86,4 +86,4 @@ class Dropout(nn.Module):
     def __call__(self, x, rows, train: bool):
         if not train or not self.rate:
             return x
-        return drop(x, self.rate, self.make_rng("dropout"), rows)
+        return apply_dropout(x, self.rate, self.make_rng("dropout"), rows)

@@ -13,24 +13,24 @@ from jax.ad_checkpoint import checkpoint_name
 from bert_jax.models.mesh import platform
 
 # The name of the arrays that a layer keeps for its backward pass by default; the rest is cheap to recompute.
-KEPT = "kept"
+SAVED = "kept"
 
 
 @jax.custom_vjp
-def keep(x):
+def save_activation(x):
     """Return x, and mark it to be kept for the backward pass of its layer."""
-    return keep_forward(x)[0]
+    return save_activation_forward(x)[0]
 
 
-def keep_forward(x):
+def save_activation_forward(x):
     if x.dtype == jnp.bfloat16 and platform() == "cpu":
         # XLA for CPUs copies bfloat16 by way of float32, but integers as they are.
-        bits = checkpoint_name(jax.lax.bitcast_convert_type(x, jnp.uint16), KEPT)
+        bits = checkpoint_name(jax.lax.bitcast_convert_type(x, jnp.uint16), SAVED)
         return jax.lax.bitcast_convert_type(bits, jnp.bfloat16), None
-    return checkpoint_name(x, KEPT), None
+    return checkpoint_name(x, SAVED), None
 
 
-keep.defvjp(keep_forward, lambda _, gradient: (gradient,))
+save_activation.defvjp(save_activation_forward, lambda _, gradient: (gradient,))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
@@ -45,7 +45,7 @@ def normalize_forward(x, scale, bias, epsilon, dtype):
     # The fast variance, E[x^2] - E[x]^2, is off by 1e-3 on inputs with an offset.
     spread = jax.lax.rsqrt(((wide - mean) ** 2).mean(-1, keepdims=True) + epsilon)
     # Keep these two numbers per token: to recompute them, the backward pass would read all of x twice more.
-    (mean, _), (spread, _) = keep_forward(mean), keep_forward(spread)
+    (mean, _), (spread, _) = save_activation_forward(mean), save_activation_forward(spread)
     return ((wide - mean) * (spread * scale) + bias).astype(dtype), (x, scale, mean, spread)
 
 
@@ -88,8 +88,9 @@ def softmax(scores):
 
 
 def softmax_forward(scores):
-    # Not `keep`: its rule within this rule would hide the name, and the product of the scores would be recomputed.
-    weights, _ = keep_forward(softmax(scores))
+    # Not `save_activation`: its rule within this rule would hide the name, and the product of the scores would be
+    # recomputed.
+    weights, _ = save_activation_forward(softmax(scores))
     return weights, weights
 
 

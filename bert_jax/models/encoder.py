@@ -16,7 +16,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.context import Context
 from bert_jax.models.convolution import Convolution
 from bert_jax.models.disentangled import Distances
-from bert_jax.models.elementwise import KEPT
+from bert_jax.models.elementwise import SAVED
 from bert_jax.models.intermediates import STATES, is_requested
 from bert_jax.models.layers import Embeddings, norm
 from bert_jax.text.tokenizer import ENCODER_INPUTS
@@ -29,7 +29,7 @@ def is_cudnn_attention(primitive, *_, **__) -> bool:
 
 REMAT = {
     "none": jax.checkpoint_policies.save_from_both_policies(
-        jax.checkpoint_policies.save_only_these_names(KEPT), is_cudnn_attention
+        jax.checkpoint_policies.save_only_these_names(SAVED), is_cudnn_attention
     ),
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "full": jax.checkpoint_policies.nothing_saveable,
@@ -44,8 +44,8 @@ def dummy_batch() -> dict[str, np.ndarray]:
 class Encoder(nn.Module):
     """An encoder: batch -> hidden states [B, L, D].
 
-    If `unrolled`, it takes parameters as `unroll` returns them. A scan would copy the parameters of each layer before
-    using them.
+    If `unrolled`, it takes parameters as `unroll_layers` returns them. A scan would copy the parameters of each
+    layer before using them.
     """
 
     config: EncoderConfig
@@ -63,29 +63,29 @@ class Encoder(nn.Module):
 
     def __call__(self, batch, train: bool = False, decodes: bool = False):
         """Return the hidden states; if `decodes`, a pair of them and the states of the enhanced mask decoder."""
-        c, of_layers = self.config, kinds(self.config)
-        hidden, context = self.embedded(batch, train)
+        c, types_by_layer = self.config, layer_types(self.config)
+        hidden, context = self.embed_batch(batch, train)
         carry = (hidden, hidden) if decodes else hidden
         if is_requested(self, STATES):
             self.sow(STATES, "kept", hidden)
         if self.unrolled:
             for i in range(c.layers):
-                kind = None if of_layers is None else of_layers.reshape(-1)[i].item()
-                carry, _ = self.layers[i // (c.layers // c.groups)](carry, context, kind, train)
+                layer_type = None if types_by_layer is None else types_by_layer.reshape(-1)[i].item()
+                carry, _ = self.layers[i // (c.layers // c.groups)](carry, context, layer_type, train)
                 if is_requested(self, STATES):
                     self.sow(STATES, "kept", carry)
         else:
-            scanned = None if of_layers is None else jnp.asarray(of_layers)
+            scanned = None if types_by_layer is None else jnp.asarray(types_by_layer)
             carry, _ = self.layers(carry, context, scanned, train)
         if decodes:
-            hidden, before = carry
-            return hidden, self.decoded(before, batch, context, train)
+            hidden, penultimate = carry
+            return hidden, self.decoded(penultimate, batch, context, train)
         return carry if self.final_norm is None else self.final_norm(carry)
 
-    def embedded(self, batch, train: bool):
+    def embed_batch(self, batch, train: bool):
         """Return (embeddings, context of all layers)."""
         c = self.config
-        context = Context.of(batch, rotary.tables(c, batch["input_ids"].shape[1]))
+        context = Context.of(batch, rotary.rotary_tables(c, batch["input_ids"].shape[1]))
         hidden = self.embeddings(batch, train)
         if c.relative.terms:
             context = replace(context, relative=self.distances(hidden.shape[1]))
@@ -101,15 +101,15 @@ class Encoder(nn.Module):
 
         The scan carries the requested states. The others are computed anew from the states before their layer.
         """
-        c, of_layers = self.config, kinds(self.config)
-        hidden, context = self.embedded(batch, train)
+        c, types_by_layer = self.config, layer_types(self.config)
+        hidden, context = self.embed_batch(batch, train)
         before = {layer - 1 for layers in attention.values() for layer in layers}
         kept = sorted((before | set(states)) - {c.layers})
         slots = np.array([kept.index(layer) if layer in kept else -1 for layer in range(c.layers)], np.int32)
         if c.layers > c.groups:
             slots = slots.reshape(c.groups, -1)
         room = jnp.zeros((len(kept), *hidden.shape), hidden.dtype)
-        numbered = jax.tree.map(jnp.asarray, KindAndSlot(of_layers, slots))
+        numbered = jax.tree.map(jnp.asarray, LayerTypeAndSlot(types_by_layer, slots))
         carry, _ = self.layers(KeptStates(hidden, room), context, numbered, train)
         by_layer = dict(zip(kept, carry.states, strict=True))
         last = carry.hidden if self.final_norm is None else self.final_norm(carry.hidden)
@@ -122,32 +122,32 @@ class Encoder(nn.Module):
 
     def intermediate_of(self, collection: str, layer: int, hidden, context: Context):
         """Return what a layer, counted from 0, sows into the collection for these input states."""
-        c, of_layers = self.config, kinds(self.config)
-        kind = None if of_layers is None else of_layers.reshape(-1)[layer].item()
+        c, types_by_layer = self.config, layer_types(self.config)
+        layer_type = None if types_by_layer is None else types_by_layer.reshape(-1)[layer].item()
         params = self.params_of(layer // (c.layers // c.groups))
         # The compiler removes everything else that the layer computes.
         _, kept = Layer(c, parent=None).apply(
-            {"params": params}, hidden, context, kind, False, mutable=collection
+            {"params": params}, hidden, context, layer_type, False, mutable=collection
         )
         (intermediate,) = jax.tree.leaves(kept)
         return intermediate
 
     def params_of(self, group: int):
         layers = self.variables["params"]["layers"]
-        return shared.read(jax.tree.map(lambda leaf: leaf[group], layers))
+        return shared.to_arrays(jax.tree.map(lambda leaf: leaf[group], layers))
 
-    def decoded(self, before, batch, context: Context, train: bool):
+    def decoded(self, penultimate, batch, context: Context, train: bool):
         """Return the states of DeBERTa's enhanced mask decoder: it applies the last layer twice more.
 
         Keys and values come from the states before that layer. Queries come from the same states plus their position
         embeddings, then from the decoder's own first output.
         """
         if self.is_initializing():
-            return before
+            return penultimate
         context = replace(context, convolved=None)
-        query_states = (before + self.embeddings.position_embeddings(batch)).astype(before.dtype)
+        query_states = (penultimate + self.embeddings.position_embeddings(batch)).astype(penultimate.dtype)
         for _ in range(2):
-            query_states = self.last_layer(before, context, train, query_states)
+            query_states = self.last_layer(penultimate, context, train, query_states)
         return query_states
 
     def last_layer(self, hidden, context: Context, train: bool, query_states):
@@ -166,7 +166,7 @@ class Encoder(nn.Module):
         return remat(params, hidden, context, query_states, rngs)
 
 
-def unroll(params: dict) -> dict:
+def unroll_layers(params: dict) -> dict:
     """Return an encoder's parameters with an entry for each group of layers (layers_0, ...), not stacked arrays."""
     leaves, structure = jax.tree.flatten(params["layers"])
     layers = {
@@ -175,8 +175,8 @@ def unroll(params: dict) -> dict:
     return {name: part for name, part in params.items() if name != "layers"} | layers
 
 
-def stack(params: dict) -> dict:
-    """Stack the parameters of layers again: the inverse of `unroll`."""
+def stack_layers(params: dict) -> dict:
+    """Stack the parameters of layers again: the inverse of `unroll_layers`."""
     parts = dict(params)
     layers = [parts.pop(f"layers_{i}") for i in range(sum(name.startswith("layers_") for name in params))]
     return parts | {"layers": jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)}
@@ -188,7 +188,7 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
     Parameters are [G, ...] for G groups of layers, by default one group per layer. The layers of a group share its
     parameters, by a scan within the scan.
     """
-    layer = nn.map_variables(Layer, "params", trans_in_fn=shared.read, init=True)
+    layer = nn.map_variables(Layer, "params", trans_in_fn=shared.to_arrays, init=True)
     layer = nn.remat(layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(4,))
     in_axes = (nn.broadcast, 0, nn.broadcast)
     if c.layers > c.groups:
@@ -210,7 +210,7 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
     )(c)
 
 
-def kinds(c: EncoderConfig):
+def layer_types(c: EncoderConfig):
     """Return the kind of each layer as a number, [N] or [G, N / G]; None if the block has only one kind of layer."""
     block = BLOCKS[c.block]
     if not hasattr(block, "kinds"):
@@ -231,7 +231,7 @@ class KeptStates:
     hidden: Any  # [B, L, D]
     states: Any  # [slots, B, L, D]
 
-    def with_hidden(self, slot):
+    def store_hidden(self, slot):
         """Return `states` with the hidden states at index `slot`; unchanged if it is -1."""
         index = jnp.maximum(slot, 0)
         own = jnp.where(slot >= 0, self.hidden, self.states[index])
@@ -239,7 +239,7 @@ class KeptStates:
 
 
 @flax.struct.dataclass
-class KindAndSlot:
+class LayerTypeAndSlot:
     """A layer's kind, and the slot of `KeptStates.states` for the states before it; -1: none."""
 
     kind: Any
@@ -255,16 +255,16 @@ class Layer(nn.Module):
         self.block = BLOCKS[self.config.block](self.config)
         nn.share_scope(self, self.block)
 
-    def __call__(self, carry, context, kind, train: bool):
+    def __call__(self, carry, context, layer_type, train: bool):
         """`carry` is the hidden states, or a pair of them and the states before the previous layer, or `KeptStates`."""
         if isinstance(carry, KeptStates):
             return KeptStates(
-                self.block(carry.hidden, context, kind.kind, train), carry.with_hidden(kind.slot)
+                self.block(carry.hidden, context, layer_type.kind, train), carry.store_hidden(layer_type.slot)
             ), None
         if not isinstance(carry, tuple):
-            return self.block(carry, context, kind, train), None
+            return self.block(carry, context, layer_type, train), None
         hidden, _ = carry
-        return (self.block(hidden, context, kind, train), hidden), None
+        return (self.block(hidden, context, layer_type, train), hidden), None
 
     def decode(self, hidden, context, train: bool, query_states):
         """Apply the block with other queries, as the enhanced mask decoder does."""

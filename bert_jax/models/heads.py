@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.layers import ACTIVATIONS, Dense, initial, initial_sum, norm
-from bert_jax.models.product import product
+from bert_jax.models.layers import ACTIVATIONS, Dense, default_initializer, norm, residual_initializer
+from bert_jax.models.product import mixed_einsum
 
 SMALL = 1e-12
 PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry, which gets no probability
@@ -48,10 +48,10 @@ class Transform(nn.Module):
 
 
 def dense_of_head(c: EncoderConfig, width: int, name: str = "dense"):
-    return Dense(c, (width,), initial=initial_sum, bias=c.head_bias, name=name)
+    return Dense(c, (width,), initial=residual_initializer, bias=c.head_bias, name=name)
 
 
-class MaskedLM(nn.Module):
+class MaskedLMHead(nn.Module):
     """Hidden states -> logits over the vocabulary, [B, K, V] at `target_positions [B, K]` or [B, L, V] without them."""
 
     config: EncoderConfig
@@ -65,19 +65,19 @@ class MaskedLM(nn.Module):
         activation = ACTIVATIONS[c.mlm_activation or c.activation]
         hidden = norm(c)(activation(dense_of_head(c, c.embedding_width, "transform")(hidden)))
         if not c.tied_decoder:
-            words = self.param("decoder", initial_sum(c), words.shape)
+            words = self.param("decoder", residual_initializer(c), words.shape)
         bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
-        logits = product("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")
+        logits = mixed_einsum("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")
         return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits + bias, PADDED)
 
 
-class Linear(nn.Module):
+class LinearHead(nn.Module):
     """States [..., D] -> float32 logits [..., labels], after dropout at `rate`."""
 
     config: EncoderConfig
     labels: int
     rate: float = 0.0
-    initial: Callable = initial
+    initial: Callable = default_initializer
 
     @nn.compact
     def __call__(self, states, batch, words, train: bool):
@@ -85,7 +85,7 @@ class Linear(nn.Module):
         return Dense(self.config, (self.labels,), initial=self.initial, dtype="float32", name="dense")(states)
 
 
-class ReplacedTokens(nn.Module):
+class ReplacedTokenHead(nn.Module):
     """Hidden states [B, L, D] -> float32 logits [B, L], above 0 where a token looks replaced."""
 
     config: EncoderConfig
@@ -98,7 +98,7 @@ class ReplacedTokens(nn.Module):
         return Dense(c, (1,), dtype="float32", name="dense")(hidden)[..., 0]
 
 
-class ReplacedInContext(nn.Module):
+class ReplacedInContextHead(nn.Module):
     """DeBERTa-v3's head for replaced tokens: it adds the [CLS] state of the text to the state of each token."""
 
     config: EncoderConfig
@@ -106,22 +106,22 @@ class ReplacedInContext(nn.Module):
 
     @nn.compact
     def __call__(self, hidden, batch, words, train: bool):
-        c, of_text = self.config, first_tokens(hidden, batch)
+        c, text_states = self.config, cls_states(hidden, batch)
         if "segment_ids" in batch:
             number = jnp.maximum(batch["segment_ids"] - 1, 0)
-            of_token = jnp.take_along_axis(of_text, number[..., None], axis=1)
+            token_states = jnp.take_along_axis(text_states, number[..., None], axis=1)
         else:
-            of_token = of_text[:, None]
-        hidden = Dense(c, (c.hidden_size,), name="transform")(norm(c)(hidden + of_token))
+            token_states = text_states[:, None]
+        hidden = Dense(c, (c.hidden_size,), name="transform")(norm(c)(hidden + token_states))
         return Dense(c, (1,), dtype="float32", name="dense")(ACTIVATIONS[c.activation](hidden))[..., 0]
 
 
 def next_sentence(config, labels, name=None):
-    return Linear(config, 2, name=name)
+    return LinearHead(config, 2, name=name)
 
 
 def sentence_order(config, labels, name=None):
-    return Linear(config, 2, config.head_dropout, name=name)  # logits of kept and swapped
+    return LinearHead(config, 2, config.head_dropout, name=name)  # logits of kept and swapped
 
 
 def initial_head(config: EncoderConfig):
@@ -136,17 +136,17 @@ def initial_head(config: EncoderConfig):
 
 
 def classifier(config, labels, name=None):
-    return Linear(config, labels, config.head_dropout, initial_head, name=name)
+    return LinearHead(config, labels, config.head_dropout, initial_head, name=name)
 
 
 def tagger(config, labels, name=None):
     rate = config.head_dropout if config.tag_dropout == -1 else config.tag_dropout
-    return Linear(config, labels, rate, initial_head, name=name)
+    return LinearHead(config, labels, rate, initial_head, name=name)
 
 
 def answer_span(config, labels, name=None):
     # The logits of the answer's start and end.
-    return Linear(config, 2, config.answer_dropout, initial_head, name=name)
+    return LinearHead(config, 2, config.answer_dropout, initial_head, name=name)
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Head:
 
 
 HEADS = {
-    "mlm": Head(MaskedLM, "ForMaskedLM", decoded=True),
+    "mlm": Head(MaskedLMHead, "ForMaskedLM", decoded=True),
     "nsp": Head(next_sentence, "ForNextSentencePrediction", reads="pooler"),
     "classify": Head(classifier, "ForSequenceClassification", reads="pooler", labels=True),
     # These read the vectors of an embedder, which does not use the pooler.
@@ -185,8 +185,8 @@ HEADS = {
     "compare_cls": Head(classifier, "ForFirstTokenComparison", reads="cls", compares=True, labels=True),
     "tag": Head(tagger, "ForTokenClassification", labels=True, transformed=True, dropout="tag_dropout"),
     "answer": Head(answer_span, "ForQuestionAnswering", transformed=True, dropout="answer_dropout"),
-    "replaced": Head(ReplacedTokens, "ForPreTraining"),
-    "replaced_in_context": Head(ReplacedInContext, "ForPreTraining"),
+    "replaced": Head(ReplacedTokenHead, "ForPreTraining"),
+    "replaced_in_context": Head(ReplacedInContextHead, "ForPreTraining"),
     "sop": Head(sentence_order, "ForSentenceOrderPrediction", reads="pooler"),
 }
 
@@ -214,7 +214,7 @@ class Bert(nn.Module):
             hidden = encoder(batch, train)
         outputs["hidden"] = hidden
         if self.pooler:
-            read = means if self.config.pooler.mean else first_tokens
+            read = mean_states if self.config.pooler.mean else cls_states
             outputs["pooled"] = Pooler(self.config, name="pooler")(read(hidden, batch), batch, train)
         if has_transform(self.config, self.heads):
             outputs["transformed"] = Transform(self.config, name="transform")(hidden)
@@ -234,12 +234,12 @@ def states_read(head: Head, outputs: dict, batch: dict):
     """Return the states that a head reads: those of tokens, texts or pairs."""
     hidden = outputs["hidden"]
     if head.reads in ("mean", "cls"):
-        vectors = directions((means if head.reads == "mean" else first_tokens)(hidden, batch))
-        return differences(vectors) if head.compares else vectors
+        vectors = scale_to_directions((mean_states if head.reads == "mean" else cls_states)(hidden, batch))
+        return pair_differences(vectors) if head.compares else vectors
     return outputs["pooled"] if head.pooler else hidden
 
 
-def directions(states):
+def scale_to_directions(states):
     """Scale states [..., D] to a mean square of 1.
 
     Embedders compare texts by direction. With few labels, a head that reads only directions is right more often.
@@ -249,7 +249,7 @@ def directions(states):
     return scaled.astype(states.dtype)
 
 
-def differences(vectors):
+def pair_differences(vectors):
     """Return the squared and the signed differences of P pairs of vectors [B, 2 P, D]: [B, P, 2 D], or [B, 2 D] if P
     is 1. The squares show how similar the texts are, and the signs which text is the first."""
     if vectors.ndim == 2:  # single texts, as in initialisation: pair each with itself
@@ -264,19 +264,19 @@ def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:
     return config.transform and any(HEADS[name].transformed for name in heads)
 
 
-def means(hidden, batch):
+def mean_states(hidden, batch):
     """Return the mean state of each text: [B, D], or [B, P, D] if texts are packed."""
-    of_text = batch["attention_mask"][:, None]
+    text_mask = batch["attention_mask"][:, None]
     if "segment_ids" in batch:
         numbers = 1 + jnp.arange(batch["cls_positions"].shape[1])
-        of_text = of_text * (batch["segment_ids"][:, None] == numbers[:, None])
-    weight = of_text.astype(jnp.float32)
+        text_mask = text_mask * (batch["segment_ids"][:, None] == numbers[:, None])
+    weight = text_mask.astype(jnp.float32)
     weight = weight / jnp.maximum(weight.sum(-1, keepdims=True), 1)
     mean = jnp.einsum("bpl,bld->bpd", weight, hidden.astype(jnp.float32)).astype(hidden.dtype)
     return mean if "segment_ids" in batch else mean[:, 0]
 
 
-def first_tokens(hidden, batch):
+def cls_states(hidden, batch):
     """Return the [CLS] states: [B, D], or [B, P, D] if texts are packed."""
     if "segment_ids" not in batch:
         return hidden[:, 0]

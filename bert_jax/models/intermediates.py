@@ -18,7 +18,7 @@ def is_requested(module: nn.Module, collection: str) -> bool:
     return module.is_mutable_collection(collection) and not module.is_initializing()
 
 
-def weights_of(attend: Callable, qkv, heads: int):
+def recover_attention_weights(attend: Callable, qkv, heads: int):
     """Return the attention weights [B, H, L, L] of `attend`, a function of qkv [B, L, 3, H x K].
 
     They are its outputs if the values are the rows of the unit matrix. So this works for any attention, whatever it

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.elementwise import gelu, keep, normalize
-from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, weights_of
+from bert_jax.models.elementwise import gelu, normalize, save_activation
+from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, recover_attention_weights
 from bert_jax.models.kernels import attention
-from bert_jax.models.product import add_bias, product
+from bert_jax.models.product import add_bias, mixed_einsum
 from bert_jax.models.rotary import rotate
 
 ACTIVATIONS: dict[str, Callable] = {
@@ -25,12 +25,12 @@ ACTIVATIONS: dict[str, Callable] = {
 }
 
 
-def initial(config: EncoderConfig):
+def default_initializer(config: EncoderConfig):
     """Return BERT's initialiser: a normal truncated at two standard deviations, uncorrected (0.02 becomes 0.0176)."""
     return nn.initializers.truncated_normal(config.init_stddev)
 
 
-def initial_sum(config: EncoderConfig):
+def residual_initializer(config: EncoderConfig):
     """Return the initialiser of layers that add to hidden states.
 
     With `scaled_init`, the spread of hidden states does not grow with the number of layers.
@@ -39,7 +39,7 @@ def initial_sum(config: EncoderConfig):
     return nn.initializers.truncated_normal(config.init_stddev / layers**0.5)
 
 
-class Norm(nn.Module):
+class LayerNorm(nn.Module):
     """LayerNorm, with the parameter names of Flax."""
 
     epsilon: float
@@ -55,7 +55,7 @@ class Norm(nn.Module):
 
 
 def norm(config: EncoderConfig, name: str | None = "norm"):
-    return Norm(config.norm_epsilon, config.computed_dtype, config.norm_bias, name=name)
+    return LayerNorm(config.norm_epsilon, config.computed_dtype, config.norm_bias, name=name)
 
 
 class Dense(nn.Module):
@@ -68,7 +68,7 @@ class Dense(nn.Module):
     config: EncoderConfig
     outputs: tuple[int, ...]
     inputs: tuple[int, ...] = ()  # by default the size of the states
-    initial: Callable = initial
+    initial: Callable = default_initializer
     dtype: str = ""  # the type of the result; by default that of the computation
     bias: bool = True
 
@@ -83,34 +83,34 @@ class Dense(nn.Module):
         columns = "xyz"[: len(merged)]
         kernel = kernel.reshape(math.prod(inputs), *merged)
         dtype = self.dtype or c.computed_dtype
-        out = product(f"{rest}d,d{columns}->{rest}{columns}", states, kernel, c.computed_dtype, dtype)
+        out = mixed_einsum(f"{rest}d,d{columns}->{rest}{columns}", states, kernel, c.computed_dtype, dtype)
         return out if bias is None else add_bias(out, bias.reshape(merged))
 
 
 class SelfAttention(nn.Module):
     """Hidden states -> hidden states. A block may pass its own `attend`, such as one with a window.
 
-    `sort` is the index of the layer's rotary table.
+    `rotary_index` is the index of the layer's rotary table.
     """
 
     config: EncoderConfig
 
     @nn.compact
-    def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend, sort=0):
+    def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend, rotary_index=0):
         c = self.config
         # One product for query, key and value reads the activations once, not three times.
-        qkv = keep(Dense(c, (3, c.heads, c.head_size), bias=c.bias, name="qkv")(hidden))
+        qkv = save_activation(Dense(c, (3, c.heads, c.head_size), bias=c.bias, name="qkv")(hidden))
         if context.rotary is not None:
-            qkv = rotate(qkv, context.rotary[sort])
+            qkv = rotate(qkv, context.rotary[rotary_index])
         sow_attention(self, attend, qkv, context)
         rate = c.attention_dropout if train else 0.0
         key = self.make_rng("dropout") if rate else None
         # Initialisation runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
-        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), initial_sum, bias=c.bias, name="out")(
-            keep(out)
-        )
+        return Dense(
+            c, (c.hidden_size,), (c.heads, c.head_size), residual_initializer, bias=c.bias, name="out"
+        )(save_activation(out))
 
 
 def sow_attention(module: nn.Module, attend: Callable, qkv, context) -> None:
@@ -119,11 +119,11 @@ def sow_attention(module: nn.Module, attend: Callable, qkv, context) -> None:
     if is_requested(module, QKV):
         module.sow(QKV, "kept", qkv)
     if is_requested(module, SCORES):
-        q, k, _ = attention.split_parts(qkv, c.head_size)
-        module.sow(SCORES, "kept", attention.scores_of(q, k, context, c.computed_dtype))
+        q, k, _ = attention.split_qkv(qkv, c.head_size)
+        module.sow(SCORES, "kept", attention.attention_scores(q, k, context, c.computed_dtype))
     if is_requested(module, WEIGHTS):
         exact = partial(attend, context=context, heads=c.heads, kernel="xla")
-        module.sow(WEIGHTS, "kept", weights_of(exact, qkv, c.heads))
+        module.sow(WEIGHTS, "kept", recover_attention_weights(exact, qkv, c.heads))
 
 
 class FeedForward(nn.Module):
@@ -134,12 +134,12 @@ class FeedForward(nn.Module):
         c = self.config
         activation = ACTIVATIONS[c.activation]
         if c.gated:
-            both = keep(Dense(c, (2, c.feed_forward), bias=c.bias, name="gated")(hidden))
+            both = save_activation(Dense(c, (2, c.feed_forward), bias=c.bias, name="gated")(hidden))
             activated, gate = attention.unstack(both)
             inner = activation(activated) * gate
         else:
-            inner = activation(keep(Dense(c, (c.feed_forward,), bias=c.bias, name="in")(hidden)))
-        return Dense(c, (c.hidden_size,), initial=initial_sum, bias=c.bias, name="out")(inner)
+            inner = activation(save_activation(Dense(c, (c.feed_forward,), bias=c.bias, name="in")(hidden)))
+        return Dense(c, (c.hidden_size,), initial=residual_initializer, bias=c.bias, name="out")(inner)
 
 
 class Embeddings(nn.Module):
@@ -149,11 +149,15 @@ class Embeddings(nn.Module):
 
     def setup(self):
         c = self.config
-        self.words = self.param("words", initial(c), (c.padded_vocab, c.embedding_width))
+        self.words = self.param("words", default_initializer(c), (c.padded_vocab, c.embedding_width))
         if c.positions != "none":
-            self.positions = self.param("positions", initial(c), (c.max_positions, c.embedding_width))
+            self.positions = self.param(
+                "positions", default_initializer(c), (c.max_positions, c.embedding_width)
+            )
         if c.segment_types:
-            self.token_types = self.param("token_types", initial(c), (c.segment_types, c.embedding_width))
+            self.token_types = self.param(
+                "token_types", default_initializer(c), (c.segment_types, c.embedding_width)
+            )
         self.norm = norm(c, name=None)
         self.dropout = Dropout(c.dropout)
         if c.embedding_size:
@@ -172,14 +176,14 @@ class Embeddings(nn.Module):
 
     def position_embeddings(self, batch):
         """Return the position embedding of each token."""
-        return jnp.take(self.positions, positions(batch, self.config.max_positions), axis=0)
+        return jnp.take(self.positions, token_positions(batch, self.config.max_positions), axis=0)
 
 
-def positions(batch, count: int):
+def token_positions(batch, count: int):
     """Return positions 0, 1, 2 ... along each row, from 0 in each sequence; on padding they stay below `count`.
 
     >>> batch = {"input_ids": jnp.zeros((1, 7)), "attention_mask": jnp.array([[1, 1, 1, 1, 0, 0, 0]])}
-    >>> positions(batch | {"segment_ids": jnp.array([[1, 1, 2, 2, 0, 0, 0]])}, count=2).tolist()
+    >>> token_positions(batch | {"segment_ids": jnp.array([[1, 1, 2, 2, 0, 0, 0]])}, count=2).tolist()
     [[0, 1, 0, 1, 0, 1, 1]]
     """
     position = jnp.broadcast_to(jnp.arange(batch["input_ids"].shape[1]), batch["input_ids"].shape)

@@ -42,7 +42,7 @@ def cpu_gain() -> float:
     """
     products = [compiled_product(dtype) for dtype in ("float32", "bfloat16")]
     # The types take turns, because the load of the machine varies.
-    seconds = [[timed(product) for product in products] for _ in range(REPEATS)]
+    seconds = [[measure_seconds(product) for product in products] for _ in range(REPEATS)]
     wide, narrow = np.min(seconds, axis=0)
     return float(wide / narrow)
 
@@ -56,7 +56,7 @@ def compiled_product(dtype: str) -> Callable[[], jax.Array]:
     return lambda: jax.block_until_ready(compiled(a))
 
 
-def timed(function: Callable[[], object]) -> float:
+def measure_seconds(function: Callable[[], object]) -> float:
     begun = time.perf_counter()
     function()
     return time.perf_counter() - begun

@@ -19,31 +19,31 @@ BLOCK = 16  # float32 numbers in a cache line
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 3, 4))
-def product(spec: str, a, b, dtype: str, result_dtype: str):
+def mixed_einsum(spec: str, a, b, dtype: str, result_dtype: str):
     """Compute an einsum of two operands rounded to `dtype`; `spec` names each axis with a letter.
 
-    >>> product("bld,df->blf", jnp.ones((1, 2, 3)), jnp.ones((3, 4)), "bfloat16", "float32")[0, 0, 0].item()
+    >>> mixed_einsum("bld,df->blf", jnp.ones((1, 2, 3)), jnp.ones((3, 4)), "bfloat16", "float32")[0, 0, 0].item()
     3.0
     """
     return einsum(spec, a.astype(dtype), b.astype(dtype), result_dtype)
 
 
-def product_forward(spec, a, b, dtype, result_dtype):
-    return product(spec, a, b, dtype, result_dtype), (a, b)
+def mixed_einsum_forward(spec, a, b, dtype, result_dtype):
+    return mixed_einsum(spec, a, b, dtype, result_dtype), (a, b)
 
 
-def product_backward(spec, dtype, result_dtype, operands, gradient):
-    (left, right, result), (a, b) = split(spec), operands
+def mixed_einsum_backward(spec, dtype, result_dtype, operands, gradient):
+    (left, right, result), (a, b) = split_spec(spec), operands
     gradient = gradient.astype(dtype)
     gradient_a = einsum(f"{result},{right}->{left}", gradient, b.astype(dtype), a.dtype)
     gradient_b = einsum(f"{left},{result}->{right}", a.astype(dtype), gradient, b.dtype)
     return gradient_a, gradient_b
 
 
-product.defvjp(product_forward, product_backward)
+mixed_einsum.defvjp(mixed_einsum_forward, mixed_einsum_backward)
 
 
-def split(spec: str) -> tuple[str, str, str]:
+def split_spec(spec: str) -> tuple[str, str, str]:
     operands, result = spec.split("->")
     left, right = operands.split(",")
     return left, right, result
@@ -57,7 +57,7 @@ def einsum(spec: str, a, b, result_dtype):
 
 def matrices(spec: str, a, b):
     """Compute the einsum as products of matrices [N, R, S] x [N, S, C] or [N, C, S], in float32."""
-    left, right, result = split(spec)
+    left, right, result = split_spec(spec)
     batch = "".join(axis for axis in left if axis in right and axis in result)
     summed = "".join(axis for axis in left if axis in right and axis not in result)
     rows = "".join(axis for axis in left if axis not in right)

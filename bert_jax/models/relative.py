@@ -16,11 +16,11 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.models.config import RelativeConfig
 from bert_jax.models.mesh import TENSOR, platform
-from bert_jax.models.product import product
+from bert_jax.models.product import mixed_einsum
 
 
 @flax.struct.dataclass
-class Relative:
+class RelativeTerms:
     """The terms of a layer, and the embeddings that it projects them from."""
 
     bias: Any = None  # [H, 2L - 1], a bias for each head and distance
@@ -37,7 +37,7 @@ class Relative:
 
 # How the terms are split over a mesh.
 HEADS_APART = PartitionSpec(None, TENSOR, None)
-SPECS = Relative(
+SPECS = RelativeTerms(
     bias=PartitionSpec(TENSOR, None), keys=HEADS_APART, queries=HEADS_APART, rows=PartitionSpec()
 )
 
@@ -77,32 +77,32 @@ def deberta_rows(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
     The upper rows are for keys before the query. With buckets, each near distance has its own row, and far distances
     share rows on a logarithmic scale.
     """
-    before, span = -distances, config.span
-    grouped = before
+    offsets, span = -distances, config.span
+    grouped = offsets
     if config.buckets:
-        half, far = span // 2, np.maximum(np.abs(before), span // 2 - 1)
+        half, far = span // 2, np.maximum(np.abs(offsets), span // 2 - 1)
         reach = np.log(np.float32((config.farthest - 1) / half))
         logs = (
             np.ceil(np.log(far.astype(np.float32) / np.float32(half)) / reach * np.float32(half - 1)) + half
         )
-        grouped = np.where(far <= half, before, logs * np.sign(before)).astype(int)
+        grouped = np.where(far <= half, offsets, logs * np.sign(offsets)).astype(int)
     return np.clip(grouped + span, 0, 2 * span - 1)
 
 
-def scores(relative: Relative, q, k, scale: float, dtype: str):
+def relative_scores(relative: RelativeTerms, q, k, scale: float, dtype: str):
     """Return what to add to the scores of q, already scaled, and k [B, L, H, K]: float32 [H, L, L] or [B, H, L, L]."""
     if relative.bias is not None:
-        return by_distance(relative.bias)
+        return expand_distances(relative.bias)
     gained = []
     if relative.keys is not None:
-        gained.append(at_distance(q, relative.keys, relative.rows, dtype))
+        gained.append(multiply_by_distance(q, relative.keys, relative.rows, dtype))
     if relative.queries is not None:
-        of_keys = at_distance(k, relative.queries * scale, relative.rows[::-1], dtype)
-        gained.append(of_keys.swapaxes(2, 3))
+        key_scores = multiply_by_distance(k, relative.queries * scale, relative.rows[::-1], dtype)
+        gained.append(key_scores.swapaxes(2, 3))
     return sum(gained)
 
 
-def tables(relative: Relative, scale: float, dtype: str) -> dict:
+def kernel_tables(relative: RelativeTerms, scale: float, dtype: str) -> dict:
     """Return the terms in the form that relative_attention.py reads."""
     if relative.bias is not None:
         return {"bias": jnp.pad(relative.bias.astype(jnp.float32), ((0, 0), (0, 1)))[:, None]}
@@ -115,10 +115,10 @@ def tables(relative: Relative, scale: float, dtype: str) -> dict:
     return {name: jnp.pad(table, ((0, 1), (0, 0))).astype(dtype) for name, table in merged.items()}
 
 
-def by_distance(columns):
+def expand_distances(columns):
     """Arrange [..., 2L - 1] by distance as [..., L, L] by query and key.
 
-    >>> by_distance(jnp.array([1, 2, 3, 4, 5])).tolist()
+    >>> expand_distances(jnp.array([1, 2, 3, 4, 5])).tolist()
     [[3, 4, 5], [2, 3, 4], [1, 2, 3]]
     """
     *outer, width = columns.shape
@@ -130,38 +130,38 @@ def by_distance(columns):
     return steps.reshape(*outer, L, width)[..., :L]
 
 
-def at_distance(states, table, rows, dtype: str):
+def multiply_by_distance(states, table, rows, dtype: str):
     """Multiply states [B, L, H, K] by the rows of a table [R, H, K] for the distance to each position: [B, H, L, L]."""
     if platform() == "tpu":
-        return by_selection(states, table, rows, dtype)
-    return by_gathering(states, table, rows, dtype)
+        return multiply_and_select(states, table, rows, dtype)
+    return multiply_and_gather(states, table, rows, dtype)
 
 
-def by_selection(states, table, rows, dtype: str):
+def multiply_and_select(states, table, rows, dtype: str):
     """Select columns by products with zeros and ones, because a TPU gathers numbers one by one."""
     L = states.shape[1]
-    products = product("blhk,rhk->bhlr", states, table, dtype, "float32")
-    selected = jax.nn.one_hot(rows[columns(L)], table.shape[0], dtype=dtype)
-    return product("bhlr,lmr->bhlm", products, selected, dtype, "float32")
+    products = mixed_einsum("blhk,rhk->bhlr", states, table, dtype, "float32")
+    selected = jax.nn.one_hot(rows[distance_columns(L)], table.shape[0], dtype=dtype)
+    return mixed_einsum("bhlr,lmr->bhlm", products, selected, dtype, "float32")
 
 
-def columns(length: int) -> np.ndarray:
+def distance_columns(length: int) -> np.ndarray:
     """Return the column of the distance from each position to each other, [L, L]."""
     positions = np.arange(length)
     return positions[None, :] - positions[:, None] + length - 1
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
-def by_gathering(states, table, rows, dtype: str):
-    products = product("blhk,rhk->bhlr", states, table, dtype, "float32")
-    return take(products, rows[columns(states.shape[1])])
+def multiply_and_gather(states, table, rows, dtype: str):
+    products = mixed_einsum("blhk,rhk->bhlr", states, table, dtype, "float32")
+    return take_columns(products, rows[distance_columns(states.shape[1])])
 
 
-def by_gathering_forward(states, table, rows, dtype):
-    return by_gathering(states, table, rows, dtype), (states, table, rows)
+def multiply_and_gather_forward(states, table, rows, dtype):
+    return multiply_and_gather(states, table, rows, dtype), (states, table, rows)
 
 
-def by_gathering_backward(dtype, residuals, gradient):
+def multiply_and_gather_backward(dtype, residuals, gradient):
     """Compute the gradients with a column for each distance, so that products do all the sums.
 
     JAX's own rule would scatter and add numbers one by one.
@@ -171,16 +171,16 @@ def by_gathering_backward(dtype, residuals, gradient):
     # The position at each distance from each position.
     others = np.arange(L)[:, None] + np.arange(2 * L - 1) - (L - 1)
     there = (others >= 0) & (others < L)
-    column_gradient = jnp.where(there, take(gradient, np.clip(others, 0, L - 1)), 0)
-    state_gradient = product("bhlc,chk->blhk", column_gradient, table[rows], dtype, states.dtype)
-    table_gradient = product("bhlc,blhk->chk", column_gradient, states, dtype, "float32")
+    column_gradient = jnp.where(there, take_columns(gradient, np.clip(others, 0, L - 1)), 0)
+    state_gradient = mixed_einsum("bhlc,chk->blhk", column_gradient, table[rows], dtype, states.dtype)
+    table_gradient = mixed_einsum("bhlc,blhk->chk", column_gradient, states, dtype, "float32")
     return state_gradient, jnp.zeros(table.shape).at[rows].add(table_gradient).astype(table.dtype), None
 
 
-by_gathering.defvjp(by_gathering_forward, by_gathering_backward)
+multiply_and_gather.defvjp(multiply_and_gather_forward, multiply_and_gather_backward)
 
 
-def take(values, columns):
+def take_columns(values, columns):
     """Take the columns [L, N] of each row of values [B, H, L, C]: [B, H, L, N]."""
     B, H, L, C = values.shape
     indices = np.arange(L)[:, None] * C + columns

@@ -8,7 +8,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.mesh import FUSED_QKV, TABLE, platform
 
 
-def tables(config: EncoderConfig, length: int):
+def rotary_tables(config: EncoderConfig, length: int):
     """Return [S, 2, L, K / 2]: cosine and sine for each sort of layer (global, local), position and pair of numbers.
 
     Return None if the model has no rotary positions. Positions count along the row and need not restart in each

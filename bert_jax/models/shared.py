@@ -16,43 +16,43 @@ from bert_jax.models.mesh import DATA, platform
 
 
 @flax.struct.dataclass
-class Shared:
+class DataSharded:
     """The stand-in for a parameter [..., D, ...] in a program that is mapped over `data`."""
 
     whole: Any
-    part: Any  # [..., D / shards, ...]; its values are not read
+    shard: Any  # [..., D / shards, ...]; its values are not read
     # The axis that is split, counted from the last (-1), because a scan removes the first axis; 0: none.
     axis: int = flax.struct.field(pytree_node=False)
     dtype: str = flax.struct.field(pytree_node=False)  # the type in which gradients are sent
 
 
-def read(params):
+def to_arrays(params):
     """Return the parameters as arrays."""
 
     def array(leaf):
-        return read_one(leaf.axis, leaf.dtype, leaf.whole, leaf.part) if is_shared(leaf) else leaf
+        return to_array(leaf.axis, leaf.dtype, leaf.whole, leaf.shard) if is_data_sharded(leaf) else leaf
 
-    return jax.tree.map(array, params, is_leaf=is_shared)
+    return jax.tree.map(array, params, is_leaf=is_data_sharded)
 
 
-def is_shared(leaf) -> bool:
-    return isinstance(leaf, Shared)
+def is_data_sharded(leaf) -> bool:
+    return isinstance(leaf, DataSharded)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def read_one(axis: int, dtype: str, whole, part):
-    return whole.astype(part.dtype)
+def to_array(axis: int, dtype: str, full, shard):
+    return full.astype(shard.dtype)
 
 
-def backward(axis: int, dtype: str, whole, gradient):
-    return jnp.zeros_like(whole), reduce_over_data(gradient, axis, dtype)
+def backward(axis: int, dtype: str, full, gradient):
+    return jnp.zeros_like(full), reduce_over_data(gradient, axis, dtype)
 
 
-read_one.defvjp(lambda axis, dtype, whole, part: (read_one(axis, dtype, whole, part), whole), backward)
+to_array.defvjp(lambda axis, dtype, whole, part: (to_array(axis, dtype, whole, part), whole), backward)
 
 
 def reduce_over_data(gradient, axis: int, dtype: str):
-    """Return the gradient summed over all data shards, or this shard's part of it; `axis` is as in `Shared`."""
+    """Return the gradient summed over all data shards, or this shard's part of it; `axis` is as in `DataSharded`."""
     if platform() == "cpu" and dtype == "bfloat16":
         # XLA for CPUs sums in float32 anyway, and with bfloat16 it crashes while compiling some programs.
         sent = jax.lax.reduce_precision(gradient, exponent_bits=8, mantissa_bits=7)

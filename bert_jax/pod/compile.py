@@ -17,9 +17,9 @@ from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.pod import flops, hlo, preflight_checks
-from bert_jax.pod.roofline import roofline
-from bert_jax.pod.topology import Slice, slice_of
-from bert_jax.training.outline import Outline, Phase
+from bert_jax.pod.roofline import make_roofline
+from bert_jax.pod.topology import Slice, parse_slice
+from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
@@ -30,15 +30,15 @@ TOO_MUCH = re.compile(r"(?:Used |(HLO temporaries) \()([\d.]+)([KMGT])(?: of [\d
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def outline_for(config: RunConfig, where: Slice) -> tuple[Outline, Mesh]:
+def outline_on_slice(config: RunConfig, where: Slice) -> tuple[Outline, Mesh]:
     """Return what the steps compute on the slice, and its mesh. The slice decides how many rows hold the examples."""
     mesh = make_mesh(config.mesh, where.devices())
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        return tasks.outline_of(config), mesh
+        return tasks.outline_run(config), mesh
 
 
-def compiled_for(config: RunConfig, where: Slice) -> dict:
-    outline, mesh = outline_for(config, where)
+def compile_config(config: RunConfig, where: Slice) -> dict:
+    outline, mesh = outline_on_slice(config, where)
     lines = preflight_checks.check_outline(config, outline, where)
     return {
         "batch_size": outline.batch,
@@ -47,20 +47,20 @@ def compiled_for(config: RunConfig, where: Slice) -> dict:
         "remat": outline.task.layout.config.remat,
         "checkpoints": dataclasses.asdict(outline.config.checkpoints),
         "checks": lines,
-        "phases": [compiled_phase(outline, phase, mesh, where) for phase in outline.phases],
+        "phases": [compile_phase(outline, phase, mesh, where) for phase in outline.phases],
     }
 
 
-def traced(outline: Outline, phase: Phase, mesh: Mesh):
+def trace_step(outline: Outline, phase: OutlinePhase, mesh: Mesh):
     """Return the abstract state and batch that the step takes, and the step traced for the mesh."""
     task, config = outline.task, outline.config
     state, batch = abstract_state(task, config, mesh), abstract_batch(phase.features, config, mesh)
     return state, batch, make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
 
 
-def compiled_phase(outline: Outline, phase: Phase, mesh: Mesh, where: Slice) -> dict:
-    state, batch, step = traced(outline, phase, mesh)
-    executed, kernels = flops.count(step.jaxpr)
+def compile_phase(outline: Outline, phase: OutlinePhase, mesh: Mesh, where: Slice) -> dict:
+    state, batch, step = trace_step(outline, phase, mesh)
+    executed, kernels = flops.count_flops(step.jaxpr)
     result = {
         "length": phase.length,
         "share": phase.share,
@@ -84,15 +84,15 @@ def compiled_phase(outline: Outline, phase: Phase, mesh: Mesh, where: Slice) -> 
     memory = compiled.memory_analysis()
     result["memory"]["temporaries"] = memory.temp_size_in_bytes
     result["memory"]["program"] = memory.generated_code_size_in_bytes
-    text = hlo.read(compiled.as_text())
+    text = hlo.parse_program(compiled.as_text())
     flops_per_chip = {name: total / mesh.size for name, total in kernels.items()}
-    bounds = roofline(text, executed / mesh.size, flops_per_chip, where)
+    bounds = make_roofline(text, executed / mesh.size, flops_per_chip, where)
     return result | {
         "kernels": sorted(text.kernels),
         "traffic": text.traffic,
         "products": sum(operation.flops * operation.trips for operation in text.operations),
         "collectives": [
-            dataclasses.asdict(collective) | {"axes": axes(collective.members, mesh)}
+            dataclasses.asdict(collective) | {"axes": name_axes(collective.members, mesh)}
             for collective in text.collectives
         ],
         "seconds": dataclasses.asdict(bounds),
@@ -105,7 +105,7 @@ def bytes_per_device(tree) -> int:
     return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
 
 
-def axes(members: int, mesh) -> str:
+def name_axes(members: int, mesh) -> str:
     """Name the axes of the mesh that groups of `members` devices span."""
     if members in (0, mesh.size):
         return " x ".join(axis for axis, size in mesh.shape.items() if size > 1) or "none"
@@ -115,8 +115,8 @@ def axes(members: int, mesh) -> str:
 def main() -> None:
     request = json.loads(sys.argv[1])
     try:
-        _, config = tasks.load(request["config"], request["overrides"])
-        result = compiled_for(config, slice_of(request["topology"]))
+        _, config = tasks.load_config(request["config"], request["overrides"])
+        result = compile_config(config, parse_slice(request["topology"]))
     except BertJaxError as error:
         result = {"error": str(error)}
     print(to_json(result))

@@ -12,13 +12,13 @@ from jax.extend.core import jaxprs_in_params
 CALLS = {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2", "custom_jvp_call"}
 
 
-def count(jaxpr) -> tuple[float, dict[str, float]]:
+def count_flops(jaxpr) -> tuple[float, dict[str, float]]:
     """Return (all FLOPs, FLOPs by Pallas kernel) of all devices together, two operations per multiply-add."""
     kernels: defaultdict[str, float] = defaultdict(float)
-    return walk(jaxpr, 1, kernels), dict(kernels)
+    return count_program(jaxpr, 1, kernels), dict(kernels)
 
 
-def walk(jaxpr, times: int, kernels: dict[str, float], wanted: list[bool] | None = None) -> float:
+def count_program(jaxpr, times: int, kernels: dict[str, float], wanted: list[bool] | None = None) -> float:
     """Count the FLOPs of `times` runs for the wanted outputs, by default all; the compiler drops the rest, too."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     needed = {
@@ -28,33 +28,36 @@ def walk(jaxpr, times: int, kernels: dict[str, float], wanted: list[bool] | None
     for equation in reversed(jaxpr.eqns):
         used = [id(v) in needed for v in equation.outvars]
         if any(used) or equation.effects:
-            total += flops_of(equation, times, kernels, used)
+            total += count_equation(equation, times, kernels, used)
             needed |= {id(v) for v in equation.invars}
     return total
 
 
-def flops_of(equation, times: int, kernels: dict[str, float], used: list[bool]) -> float:
+def count_equation(equation, times: int, kernels: dict[str, float], used: list[bool]) -> float:
     name, params = equation.primitive.name, equation.params
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
         left, out = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
         return 2.0 * times * math.prod(out) * math.prod(left[axis] for axis in contracted)
     if name == "scan":
-        return walk(params["jaxpr"], times * params["length"], kernels)
+        return count_program(params["jaxpr"], times * params["length"], kernels)
     if name == "cond":
         first, *others = params["branches"]
         # Only the kernels of the first branch count: program.py reads no others of the compiled program.
         return max(
-            [walk(first, times, kernels), *(walk(other, times, defaultdict(float)) for other in others)]
+            [
+                count_program(first, times, kernels),
+                *(count_program(other, times, defaultdict(float)) for other in others),
+            ]
         )
     if name == "shard_map":
         # The shapes inside are those of one device.
         devices = math.prod(params["mesh"].shape[axis] for axis in params["newly_manual_axes"])
-        return walk(params["jaxpr"], times * devices, kernels, used)
+        return count_program(params["jaxpr"], times * devices, kernels, used)
     if name == "pallas_call":
-        flops = walk(params["jaxpr"], times * math.prod(params["grid_mapping"].grid), kernels)
+        flops = count_program(params["jaxpr"], times * math.prod(params["grid_mapping"].grid), kernels)
         kernels[params["name"]] += flops
         return flops
     if name in CALLS:
-        return sum(walk(inner, times, kernels, used) for inner in jaxprs_in_params(params))
-    return sum(walk(inner, times, kernels) for inner in jaxprs_in_params(params))
+        return sum(count_program(inner, times, kernels, used) for inner in jaxprs_in_params(params))
+    return sum(count_program(inner, times, kernels) for inner in jaxprs_in_params(params))

@@ -15,9 +15,9 @@ ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^{}]*)\})?")
 HEAD = re.compile(r"^(ENTRY )?%(\S+) \(.*\{$")
 LINE = re.compile(r"^\s+(?:ROOT )?%(\S+) = (.*)$")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
-BEGINS = 'custom_call_target="AsyncCollectiveStart"'
+ASYNC_START = 'custom_call_target="AsyncCollectiveStart"'
 # Kinds of instructions that move nothing themselves.
-FREE = {
+FREE_KINDS = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "while", "conditional", "call", "after-all",
     "partition-id", "replica-id", "iota", "opt-barrier", "async-done", "async-update", "domain",
 }  # fmt: skip
@@ -30,17 +30,17 @@ WINDOW = {
     "lhs_dilate": 1,
     "rhs_dilate": 1,
 }  # settings of a convolution's window, and their defaults
-SAME = ("bitcast", "copy", "convert", "reshape", "transpose")  # the same numbers under another name
+RENAMING_KINDS = ("bitcast", "copy", "convert", "reshape", "transpose")  # the same numbers under another name
 
 
 @dataclass(frozen=True)
-class Array:
+class HloArray:
     dtype: str
     shape: tuple[int, ...]
     layout: str
 
     @property
-    def in_memory(self) -> bool:
+    def is_in_hbm(self) -> bool:
         """Whether it is in HBM, not on the chip."""
         return "S(" not in self.layout
 
@@ -65,7 +65,7 @@ class Array:
 class Instruction:
     name: str
     kind: str
-    outputs: list[Array]
+    outputs: list[HloArray]
     operands: list[str]
     attributes: str
     root: bool
@@ -130,7 +130,7 @@ class Operation:
 
 
 @dataclass
-class Program:
+class HloProgram:
     operations: list[Operation] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
 
@@ -149,15 +149,15 @@ class Program:
         return runs
 
 
-def read(text: str) -> Program:
+def parse_program(text: str) -> HloProgram:
     """Read the program that `compiled.as_text()` describes."""
-    computations, entry = computations_of(text)
-    program = Program()
-    Reader(computations, program).walk(entry, 1)
+    computations, entry = parse_computations(text)
+    program = HloProgram()
+    CostReader(computations, program).walk(entry, 1)
     return program
 
 
-def computations_of(text: str) -> tuple[dict[str, Computation], str]:
+def parse_computations(text: str) -> tuple[dict[str, Computation], str]:
     """Return all computations of the text by name, and the name of the entry."""
     computations: dict[str, Computation] = {}
     entry = ""
@@ -166,14 +166,14 @@ def computations_of(text: str) -> tuple[dict[str, Computation], str]:
             current = computations[head[2]] = {}
             entry = head[2] if head[1] else entry
         elif match := LINE.match(line):
-            current[match[1]] = parse(match[1], match[2], line.lstrip().startswith("ROOT"))
+            current[match[1]] = parse_instruction(match[1], match[2], line.lstrip().startswith("ROOT"))
     return computations, entry
 
 
 @dataclass
-class Reader:
+class CostReader:
     computations: dict[str, Computation]
-    program: Program
+    program: HloProgram
 
     def walk(self, name: str, trips: int) -> None:
         """Add the cost of a computation that runs `trips` times."""
@@ -186,24 +186,26 @@ class Reader:
                 for branch in instruction.branches:
                     self.walk(branch, trips)
             if kind.removesuffix("-start") in COLLECTIVES:
-                self.program.collectives.append(collective(instruction, here, trips))
+                self.program.collectives.append(make_collective(instruction, here, trips))
             if kind == "fusion":
-                self.program.collectives += self.started_in(instruction, trips)
-            if kind in FREE or kind.endswith("-done") or "AllocateBuffer" in instruction.attributes:
+                self.program.collectives += self.started_collectives(instruction, trips)
+            if kind in FREE_KINDS or kind.endswith("-done") or "AllocateBuffer" in instruction.attributes:
                 continue
             is_kernel = kind == "custom-call" and "tpu_custom_call" in instruction.attributes
             traffic, flops = self.traffic(instruction, here), self.flops(instruction)
             self.program.operations.append(Operation(instruction.name, trips, traffic, flops, is_kernel))
 
-    def started_in(self, instruction: Instruction, trips: int) -> list[Collective]:
+    def started_collectives(self, instruction: Instruction, trips: int) -> list[Collective]:
         """Return the collectives that a fusion starts.
 
         Later fusions name them again, because they continue them beside their own products.
         """
         inner = self.inner(instruction)
-        if not any(BEGINS in part.attributes for part in inner.values()):
+        if not any(ASYNC_START in part.attributes for part in inner.values()):
             return []
-        return [collective(part, inner, trips, True) for part in inner.values() if part.kind in COLLECTIVES]
+        return [
+            make_collective(part, inner, trips, True) for part in inner.values() if part.kind in COLLECTIVES
+        ]
 
     def trip_count(self, loop: Instruction) -> int:
         """Return the count that XLA found, or the constant that the loop's counter is compared with."""
@@ -225,24 +227,24 @@ class Reader:
         if kind.removesuffix("-start") == "fusion" and inner:
             return sum(self.fused_reads(inner, values)) + fused_writes(inner, outputs)
         if kind in READS_A_PART:
-            return 2 * size(outputs) if any(map(size, values)) else size(outputs)
+            return 2 * hbm_bytes(outputs) if any(map(hbm_bytes, values)) else hbm_bytes(outputs)
         if kind == "dynamic-update-slice":
-            return size(values[1]) * 2
+            return hbm_bytes(values[1]) * 2
         if kind == "scatter":
-            return 3 * size(values[-1])
+            return 3 * hbm_bytes(values[-1])
         if kind == "slice-start":
-            return size(outputs[1:2]) + (bytes_of(outputs[1:2]) if any(map(size, values)) else 0)
+            return hbm_bytes(outputs[1:2]) + (total_bytes(outputs[1:2]) if any(map(hbm_bytes, values)) else 0)
         if kind == "copy-start":
             # From one memory to another: its outputs are the copy, the original and a semaphore.
-            return size(outputs[:1]) + size(values[0])
+            return hbm_bytes(outputs[:1]) + hbm_bytes(values[0])
         if kind.removesuffix("-start") in COLLECTIVES:
-            return 2 * sum(map(size, values))
-        return size(outputs) + sum(map(size, values))
+            return 2 * sum(map(hbm_bytes, values))
+        return hbm_bytes(outputs) + sum(map(hbm_bytes, values))
 
-    def fused_reads(self, inner: Computation, values: list[list[Array]]) -> Iterator[float]:
+    def fused_reads(self, inner: Computation, values: list[list[HloArray]]) -> Iterator[float]:
         """Yield the bytes that a fusion reads of each operand; if it takes only parts of an operand, theirs."""
         for number, parameter in parameters(inner).items():
-            whole = size(values[number]) if number < len(values) else 0
+            whole = hbm_bytes(values[number]) if number < len(values) else 0
             yield min(self.parts_read(inner, parameter.name), whole) if whole else 0
 
     def parts_read(self, inner: Computation, name: str) -> float:
@@ -251,10 +253,10 @@ class Reader:
         for user in inner.values():
             for number in (number for number, operand in enumerate(user.operands) if operand == name):
                 if user.kind in READS_A_PART and number == 0:
-                    parts += bytes_of(user.outputs)
+                    parts += total_bytes(user.outputs)
                 elif user.kind in WRITES_A_PART and number == 0:
-                    parts += bytes_of(inner[user.operands[-1]].outputs) if user.kind == "scatter" else 0
-                elif user.kind in SAME or "output_to_operand_aliasing" in user.attributes:
+                    parts += total_bytes(inner[user.operands[-1]].outputs) if user.kind == "scatter" else 0
+                elif user.kind in RENAMING_KINDS or "output_to_operand_aliasing" in user.attributes:
                     parts += math.inf if user.root else self.parts_read(inner, user.name)
                 elif user.kind == "fusion":
                     nested = self.inner(user)
@@ -267,7 +269,7 @@ class Reader:
         """Return the FLOPs of its matrix products, which the TPU compiler writes as convolutions."""
         inner = self.inner(instruction)
         return sum(
-            convolution(part, inner) if part.kind == "convolution" else self.flops(part)
+            convolution_flops(part, inner) if part.kind == "convolution" else self.flops(part)
             for part in inner.values()
         )
 
@@ -276,22 +278,24 @@ def parameters(computation: Computation) -> dict[int, Instruction]:
     return {int(i.attributes.split(")")[0]): i for i in computation.values() if i.kind == "parameter"}
 
 
-def fused_writes(inner: Computation, outputs: list[Array]) -> float:
+def fused_writes(inner: Computation, outputs: list[HloArray]) -> float:
     root = next(instruction for instruction in inner.values() if instruction.root)
     roots = [inner[name] for name in root.operands] if root.kind == "tuple" else [root]
     total = 0.0
     for output, source in zip(outputs, roots, strict=False):
         while source.kind == "bitcast":
             source = inner[source.operands[0]]
-        if output.in_memory and source.kind in WRITES_A_PART:
+        if output.is_in_hbm and source.kind in WRITES_A_PART:
             written = source.operands[1 if source.kind == "dynamic-update-slice" else -1]
-            total += bytes_of(inner[written].outputs)
-        elif output.in_memory:
+            total += total_bytes(inner[written].outputs)
+        elif output.is_in_hbm:
             total += output.bytes
     return total
 
 
-def collective(instruction: Instruction, here: Computation, trips: int, started: bool = False) -> Collective:
+def make_collective(
+    instruction: Instruction, here: Computation, trips: int, started: bool = False
+) -> Collective:
     kind = instruction.kind.removesuffix("-start")
     values = [array for name in instruction.operands if name in here for array in here[name].outputs]
     # A sum sends partial sums. They have the type of the result, which may be wider than that of the operands.
@@ -301,19 +305,19 @@ def collective(instruction: Instruction, here: Computation, trips: int, started:
     )
 
 
-def parse(name: str, rest: str, root: bool) -> Instruction:
+def parse_instruction(name: str, rest: str, root: bool) -> Instruction:
     # The type may be a tuple, whose layouts contain brackets, too.
-    end = closing(rest) + 1 if rest.startswith("(") else rest.index(" ")
+    end = find_closing_bracket(rest) + 1 if rest.startswith("(") else rest.index(" ")
     kind, _, tail = rest[end:].lstrip().partition("(")
     outputs = [
-        Array(dtype, tuple(int(n) for n in shape.split(",") if n), layout)
+        HloArray(dtype, tuple(int(n) for n in shape.split(",") if n), layout)
         for dtype, shape, layout in ARRAY.findall(rest[:end])
     ]
-    operands = re.findall(r"%([^\s,()]+)", tail[: max(closing("(" + tail) - 1, 0)])
+    operands = re.findall(r"%([^\s,()]+)", tail[: max(find_closing_bracket("(" + tail) - 1, 0)])
     return Instruction(name, kind, outputs, operands, tail, root)
 
 
-def closing(text: str) -> int:
+def find_closing_bracket(text: str) -> int:
     """Return the index of the bracket that closes the first one of the text."""
     depth = 0
     for index, character in enumerate(text):
@@ -323,16 +327,16 @@ def closing(text: str) -> int:
     return len(text)
 
 
-def size(arrays: list[Array]) -> float:
+def hbm_bytes(arrays: list[HloArray]) -> float:
     """Return the bytes of those arrays that are in HBM."""
-    return bytes_of([array for array in arrays if array.in_memory])
+    return total_bytes([array for array in arrays if array.is_in_hbm])
 
 
-def bytes_of(arrays: list[Array]) -> float:
+def total_bytes(arrays: list[HloArray]) -> float:
     return float(sum(array.bytes for array in arrays))
 
 
-def convolution(instruction: Instruction, inner: Computation) -> float:
+def convolution_flops(instruction: Instruction, inner: Computation) -> float:
     """Return its FLOPs: 2 x outputs x the terms of each sum, without those in the padding."""
     labels = re.findall(r"dim_labels=(\w+)_(\w+)->(\w+)", instruction.attributes)[0]
     arrays = [inner[name].outputs[0] for name in instruction.operands[:2]] + instruction.outputs[:1]
@@ -347,11 +351,13 @@ def convolution(instruction: Instruction, inner: Computation) -> float:
             int(settings[name].split("x")[int(axis)].split("_")[0]) if name in settings else default
             for name, default in WINDOW.items()
         )
-        total *= pairs(left[axis], size, out[axis], pad, stride, spread, reach)
+        total *= count_products(left[axis], size, out[axis], pad, stride, spread, reach)
     return total
 
 
-def pairs(left: int, window: int, out: int, before: int, stride: int, spread: int, reach: int) -> int:
+def count_products(
+    left: int, window: int, out: int, before: int, stride: int, spread: int, reach: int
+) -> int:
     """Count the products along one axis of a convolution: pairs (output, index in the window) that meet an input."""
     met = (output * stride + index * reach - before for output in range(out) for index in range(window))
     return sum(0 <= at < (left - 1) * spread + 1 and at % spread == 0 for at in met)

@@ -16,7 +16,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.pod import preflight_checks
 from bert_jax.pod.roofline import BOUNDS, Roofline
-from bert_jax.pod.topology import Slice, slice_of
+from bert_jax.pod.topology import Slice, parse_slice
 from bert_jax.training.run_config import RunConfig
 
 GiB, HOUR = 2**30, 3600
@@ -37,18 +37,18 @@ def preflight(
     as_json: bool = False,
 ) -> str:
     """Return facts about the run; raise if it would fail."""
-    where = slice_of(topology)
-    _, config = tasks.load(spec, overrides)
-    facts = with_speeds(compiled(spec, overrides, where), where)
+    where = parse_slice(topology)
+    _, config = tasks.load_config(spec, overrides)
+    facts = add_speeds(compile_in_subprocess(spec, overrides, where), where)
     for phase in facts["phases"]:
         if not phase["fits"]:
-            raise BertJaxError(advice(facts, phase, config, where))
-    facts |= total(facts, where, price)
+            raise BertJaxError(memory_advice(facts, phase, config, where))
+    facts |= total_cost(facts, where, price)
     facts["checks"] += preflight_checks.describe_machine(config, facts, where)
-    return to_json(facts) if as_json else describe(facts, where)
+    return to_json(facts) if as_json else describe_preflight(facts, where)
 
 
-def compiled(spec: str, overrides: Sequence[str], where: Slice) -> dict:
+def compile_in_subprocess(spec: str, overrides: Sequence[str], where: Slice) -> dict:
     """Return the result of pod/compile.py, run in its own process: libtpu does not mix with a running JAX program."""
     request = {"config": spec, "overrides": list(overrides), "topology": str(where)}
     command = [sys.executable, "-m", "bert_jax.pod.compile", json.dumps(request)]
@@ -66,29 +66,29 @@ def compiled(spec: str, overrides: Sequence[str], where: Slice) -> dict:
     return {"topology": str(where), "chips": where.chips, "hosts": where.hosts} | result
 
 
-def with_speeds(facts: dict, where: Slice) -> dict:
+def add_speeds(facts: dict, where: Slice) -> dict:
     """Add to each compiled phase the figures that follow from its memory and its bounds."""
-    return facts | {"phases": [with_speed(phase, facts["rows"], where) for phase in facts["phases"]]}
+    return facts | {"phases": [add_phase_speeds(phase, facts["rows"], where) for phase in facts["phases"]]}
 
 
-def with_speed(phase: dict, rows: int, where: Slice) -> dict:
+def add_phase_speeds(phase: dict, rows: int, where: Slice) -> dict:
     phase["headroom"] = where.chip.memory - sum(phase["memory"].values())
     # The size of a step that does not compile for lack of memory is rounded, perhaps to one that would fit.
     phase["fits"] = "seconds" in phase and phase["headroom"] >= 0
     if "seconds" in phase:
         roofline = Roofline(**phase["seconds"])
-        phase["binds"] = roofline.binds
+        phase["binds"] = roofline.bottleneck
         phase["seconds"] |= {bound: getattr(roofline, bound) for bound in BOUNDS}
         speeds = {bound: 1 / phase["seconds"][bound] for bound in BOUNDS}  # steps per second
-        of_peak = phase["model_flops"] / (where.chips * where.chip.flops)
+        peak_share = phase["model_flops"] / (where.chips * where.chip.flops)
         tokens = rows * phase["length"]
-        phase["mfu"] = {bound: of_peak * speed for bound, speed in speeds.items()}
+        phase["mfu"] = {bound: peak_share * speed for bound, speed in speeds.items()}
         phase["tokens_per_second"] = {bound: tokens * speed for bound, speed in speeds.items()}
         phase["rows_per_second"] = rows / roofline.overlapped
     return phase
 
 
-def total(facts: dict, where: Slice, price: float | None) -> dict:
+def total_cost(facts: dict, where: Slice, price: float | None) -> dict:
     """Return the hours of all steps, and their costs if there is a price; {} if the hours are unknown."""
     phases, steps = facts["phases"], facts["steps"]
     if not steps or any("seconds" not in phase for phase in phases):
@@ -101,7 +101,7 @@ def total(facts: dict, where: Slice, price: float | None) -> dict:
     return {"hours": hours} | cost
 
 
-def advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> str:
+def memory_advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> str:
     memory, batch = phase["memory"], facts["batch_size"]
     needed, has = sum(memory.values()), where.chip.memory
     shortage = (
@@ -131,7 +131,7 @@ def advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> str:
     return f"{shortage}; take a larger slice, or a smaller model"
 
 
-def describe(facts: dict, where: Slice) -> str:
+def describe_preflight(facts: dict, where: Slice) -> str:
     chip, first = where.chip, facts["phases"][0]
     mesh = " x ".join(f"{axis} {size}" for axis, size in first["mesh"].items())
     in_rows = f" in {facts['rows']} rows" if facts["rows"] != facts["batch_size"] else ""
@@ -154,7 +154,7 @@ def describe(facts: dict, where: Slice) -> str:
     lines += ["", *facts["checks"]]
     lines.append(
         f"Peaks of {chip.kind}: {chip.flops / 1e12:.0f} TFLOP/s, {chip.memory_speed / 1e9:.0f} GB/s, "
-        f"{where.reduce_speed / 1e9:.0f} GB/s from the chip with the fewest links."
+        f"{where.all_reduce_bandwidth / 1e9:.0f} GB/s from the chip with the fewest links."
     )
     return "\n".join(lines)
 

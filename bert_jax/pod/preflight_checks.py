@@ -13,15 +13,15 @@ from bert_jax.pod.topology import Slice
 from bert_jax.training.outline import Outline
 from bert_jax.training.run_config import CheckpointConfig, RunConfig
 
-MEASURED = 3.0  # seconds for which reading is measured
-SPARE = 0.5  # a host should make batches by this share faster than its chips take them
-DUPLICATES = 0.05  # a larger share of duplicate lines causes a warning
+MEASURE_SECONDS = 3.0  # seconds for which reading is measured
+INPUT_MARGIN = 0.5  # a host should make batches by this share faster than its chips take them
+MAX_DUPLICATE_SHARE = 0.05  # a larger share of duplicate lines causes a warning
 
 
 def check_outline(config: RunConfig, outline: Outline, where: Slice) -> list[str]:
     """Return lines about the run of a config, and about its corpora if it reads any."""
     lines = [check_schedule(config, outline), check_hosts(outline.rows, where)]
-    data = corpora_of(config)
+    data = corpus_config(config)
     if data is None:
         return lines
     if not data.corpora:
@@ -31,7 +31,7 @@ def check_outline(config: RunConfig, outline: Outline, where: Slice) -> list[str
     return [*lines, *map(describe_corpus, corpora), vocabulary]
 
 
-def corpora_of(config: RunConfig) -> DataConfig | None:
+def corpus_config(config: RunConfig) -> DataConfig | None:
     """Return the config's settings of corpora; None if the run reads other data."""
     data = getattr(config, "data", None)
     return data if isinstance(data, DataConfig) else None
@@ -41,7 +41,7 @@ def check_schedule(config: RunConfig, outline: Outline) -> str:
     steps, end = outline.steps, outline.config.steps
     if not steps:
         return "schedule: the number of steps is unknown; set --config.data.train or --config.steps"
-    warmup, first = config.optimizer.warmup_of(end), end - steps
+    warmup, first = config.optimizer.num_warmup_steps(end), end - steps
     if warmup >= end:
         raise BertJaxError(
             f"{end:,} steps end within the warm-up of {warmup:,}; set --config.optimizer.warmup_steps=0.1"
@@ -82,7 +82,7 @@ def describe_corpus(corpus: Corpus) -> str:
     counts = corpus.manifest["counts"]
     lines, repeated = counts.get("lines", 0), counts.get("repeated_lines", 0)
     share = repeated / lines if lines else 0
-    warning = "; remove them" if share > DUPLICATES else ""
+    warning = "; remove them" if share > MAX_DUPLICATE_SHARE else ""
     return (
         f"corpus {corpus.name}: {counts['train']['documents']:,} documents, fingerprint {corpus.fingerprint[:12]}, "
         f"{share:.1%} of its lines are duplicates{warning}"
@@ -91,7 +91,7 @@ def describe_corpus(corpus: Corpus) -> str:
 
 def describe_machine(config: RunConfig, compiled: dict, where: Slice) -> list[str]:
     """Return lines about the space for checkpoints, and about the speed at which this machine makes batches."""
-    phases, data = compiled["phases"], corpora_of(config)
+    phases, data = compiled["phases"], corpus_config(config)
     checkpoints = dataclasses.replace(config.checkpoints, **compiled["checkpoints"])
     lines = [describe_checkpoints(checkpoints, compiled["steps"], phases[0]["state"])]
     if data and data.corpora:
@@ -113,14 +113,14 @@ def describe_checkpoints(config: CheckpointConfig, steps: int, state: int) -> st
 def check_input(data: DataConfig, seed: int, phase: dict, where: Slice) -> str:
     length, taken = phase["length"], phase["rows_per_second"] / where.hosts
     made = rows_per_second(dataclasses.replace(data, lengths=(length,), shares=(1.0,)), seed)
-    warning = "" if made > taken * (1 + SPARE) else ": too slow, unless its hosts have more cores"
+    warning = "" if made > taken * (1 + INPUT_MARGIN) else ": too slow, unless its hosts have more cores"
     return (
         f"input: this machine makes {made:,.0f} rows/s of {length} tokens, a host of the slice takes "
         f"at most {taken:,.0f}{warning}"
     )
 
 
-def rows_per_second(data: DataConfig, seed: int = 0, seconds: float = MEASURED) -> float:
+def rows_per_second(data: DataConfig, seed: int = 0, seconds: float = MEASURE_SECONDS) -> float:
     """Measure how many rows of a corpus this machine makes per second."""
     from bert_jax.data.corpus.stream import Stream  # importing TensorFlow takes seconds
 

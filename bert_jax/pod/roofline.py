@@ -8,7 +8,7 @@ one after another. `overlapped` is the longest part; no program is faster.
 from dataclasses import dataclass
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.pod.hlo import Collective, Program
+from bert_jax.pod.hlo import Collective, HloProgram
 from bert_jax.pod.topology import Slice
 
 BOUNDS = {
@@ -36,11 +36,13 @@ class Roofline:
         return max(self.compute, self.memory, self.links)
 
     @property
-    def binds(self) -> str:
+    def bottleneck(self) -> str:
         return max(("compute", "memory", "links"), key=lambda name: getattr(self, name))
 
 
-def roofline(program: Program, flops: float, kernel_flops: dict[str, float], where: Slice) -> Roofline:
+def make_roofline(
+    program: HloProgram, flops: float, kernel_flops: dict[str, float], where: Slice
+) -> Roofline:
     """Bound the seconds of a step. A chip computes `flops` in it, and `kernel_flops` in each kernel."""
     chip, runs = where.chip, program.kernels
     if runs.keys() != kernel_flops.keys():
@@ -70,5 +72,5 @@ def sending_seconds(collective: Collective, where: Slice) -> float:
         "collective-permute": 1.0,
     }
     # A group of fewer than all chips lies along one axis of the torus.
-    speed = where.reduce_speed if n == where.chips else where.chip.link
+    speed = where.all_reduce_bandwidth if n == where.chips else where.chip.link
     return shares[collective.kind] * collective.bytes / speed

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.training.chips import Chip, tpu
+from bert_jax.training.chips import Chip, find_tpu
 
 CHIPS_ON_A_HOST = 4  # in slices of several hosts
 
@@ -27,7 +27,7 @@ class Slice:
         return -(-self.chips // CHIPS_ON_A_HOST)
 
     @property
-    def reduce_speed(self) -> float:
+    def all_reduce_bandwidth(self) -> float:
         """Bytes per second that the chip with the fewest links can send, over all of its links together.
 
         The ends of an axis are joined only in whole cubes or rows of a pod; otherwise a corner has one port per axis.
@@ -47,17 +47,17 @@ class Slice:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=str(self), **more).devices)
 
 
-def slice_of(name: str) -> Slice:
+def parse_slice(name: str) -> Slice:
     """Return the slice that has this name.
 
-    >>> slice_of("v5e:4x4").hosts
+    >>> parse_slice("v5e:4x4").hosts
     4
-    >>> slice_of("v5p:64")
+    >>> parse_slice("v5p:64")
     Traceback (most recent call last):
     bert_jax.core.errors.BertJaxError: --topology v5p:64: a v5p slice is named by its 3 sides in chips, as in v5p:2x2x4
     """
     kind, _, sides = name.partition(":")
-    chip = tpu(kind.partition("-")[0])
+    chip = find_tpu(kind.partition("-")[0])
     example = f"{chip.name}:{'4x4' if chip.axes == 2 else '2x2x4'}"
     shape = tuple(int(side) for side in sides.split("x")) if re.fullmatch(r"\d+(x\d+)+", sides) else ()
     if "-" in kind or len(shape) != chip.axes or 0 in shape:

@@ -14,10 +14,10 @@ from typing import Annotated
 import numpy as np
 
 from bert_jax.core import hashes
-from bert_jax.core.config import NotNegative, Range, Share, check_number, check_ranges
+from bert_jax.core.config import NonNegative, Range, Share, check_number, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.predictions.promise import Level, fewest_answers, highest_precision, lowest_threshold
+from bert_jax.predictions.promise import CoverageLevel, fewest_answers, highest_precision, lowest_threshold
 
 FILE = "calibration.json"
 
@@ -33,8 +33,8 @@ class Calibration:
     thresholds: Annotated[tuple[float, ...], Range(0, 1)] = ()
     offset: float = 0.0  # added to the log odds that an answer is right
     missing: float = 0.0  # log odds of no answer over the best answer, above which there is no answer
-    levels: tuple[Level, ...] = ()
-    examples: NotNegative = 0
+    levels: tuple[CoverageLevel, ...] = ()
+    examples: NonNegative = 0
     # The expected calibration error, on examples that the calibration was not fitted to.
     error_before: Share = 0.0
     error_after: Share = 0.0
@@ -79,11 +79,11 @@ class Calibration:
         threshold = lowest_threshold(self.levels, precision)
         if threshold is None:
             raise BertJaxError(
-                f"a precision of {precision:g} cannot be promised from {self.shortfall(precision)}"
+                f"a precision of {precision:g} cannot be promised from {self.explain_shortfall(precision)}"
             )
         return threshold
 
-    def shortfall(self, precision: float) -> str:
+    def explain_shortfall(self, precision: float) -> str:
         """Return why no threshold promises the precision, and what can be done about it."""
         answers = max((level.answers for level in self.levels), default=0)
         reason = f"{self.examples:,} calibration examples"
@@ -97,28 +97,28 @@ class Calibration:
         )
 
 
-NONE = Calibration()
+UNCALIBRATED = Calibration()
 
 
-def save(directory, calibration: Calibration) -> None:
+def save_calibration(directory, calibration: Calibration) -> None:
     """Write the calibration, or remove an old file if there is nothing to write."""
     path = Path(directory) / FILE
     if calibration.learnt:
         write_json(path, asdict(calibration), indent=1)
     else:
         path.unlink(missing_ok=True)
-    hashes.update(path.parent, FILE)
+    hashes.update_hashes(path.parent, FILE)
 
 
-def read(directory, labels: Sequence[str]) -> Calibration:
+def read_calibration(directory, labels: Sequence[str]) -> Calibration:
     """Read the calibration of a model with these labels. Ignore one for other labels, with a warning."""
     path = Path(directory) / FILE
     if not path.is_file():
-        return NONE
+        return UNCALIBRATED
     calibration = read_json(path, Calibration, "delete it, or train again")
     if calibration.labels and calibration.labels != tuple(labels):
         warnings.warn(f"{path} is for other labels than the model's and is ignored; delete it", stacklevel=3)
-        return NONE
+        return UNCALIBRATED
     return calibration
 
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.split import document_of
-from bert_jax.data.randomness import key_of
+from bert_jax.data.examples.split import document_key
+from bert_jax.data.randomness import random_key
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.fitting import error
+from bert_jax.predictions.fitting import expected_calibration_error
 from bert_jax.predictions.promise import count_levels, design_effect
 
 FOLDS = 10
@@ -18,7 +18,7 @@ SMALLEST = 1e-6  # the lowest probability in a log loss, which bounds it
 
 
 @dataclass(frozen=True)
-class Judged:
+class CalibratedPredictions:
     """Calibrated predictions for some examples that the calibration was not fitted to."""
 
     # One value for each unit: the probability that it is right, before and after calibration, and whether it is.
@@ -42,33 +42,35 @@ def log_losses(probability: np.ndarray, right: np.ndarray) -> np.ndarray:
     return -np.log(np.maximum(likely, SMALLEST))
 
 
-Rows = np.ndarray  # indices of examples
-Fit = Callable[[Rows], Calibration]
-Judge = Callable[[Calibration, Rows], Judged]
+ExampleIndices = np.ndarray  # indices of examples
+FitCalibration = Callable[[ExampleIndices], Calibration]
+ApplyCalibration = Callable[[Calibration, ExampleIndices], CalibratedPredictions]
 
 
-def cross_fitted(fits: Sequence[Fit], judge: Judge, documents: Sequence[str]) -> Calibration:
+def cross_fitted(
+    fits: Sequence[FitCalibration], judge: ApplyCalibration, documents: Sequence[str]
+) -> Calibration:
     """Fit a calibration to all examples by the best of several ways: the first, unless a later one has a lower loss.
 
     Its losses, errors and levels are measured by cross-validation: on each fold, with a calibration of the others.
     """
-    parts, everything = folds(documents), np.arange(len(documents))
+    parts, everything = document_folds(documents), np.arange(len(documents))
     # [ways, folds]
     partial = [[fit(np.setdiff1d(everything, part)) for part in parts] for fit in fits]
-    judged = [joined(map(judge, calibrations, parts)) for calibrations in partial]
+    judged = [concatenate_predictions(map(judge, calibrations, parts)) for calibrations in partial]
     best = int(np.argmin([way.loss for way in judged]))
     final = fits[best](everything)
     # Levels order predictions by confidence. The scales of the folds differ and would mix up that order, so all use the
     # final scale, which leaks nothing about what is right. What is predicted is still up to the fold's calibration.
     rescaled = [replace(c, temperatures=final.temperatures, offset=final.offset) for c in partial[best]]
-    ordered = joined(map(judge, rescaled, parts))
+    ordered = concatenate_predictions(map(judge, rescaled, parts))
     effect = design_effect(ordered.correct, np.asarray(documents)[ordered.example])
     return replace(
         final,
         examples=len(documents),
         levels=count_levels(ordered.confidence, ordered.correct, effect),
-        error_before=error(judged[best].before, judged[best].right),
-        error_after=error(judged[best].after, judged[best].right),
+        error_before=expected_calibration_error(judged[best].before, judged[best].right),
+        error_after=expected_calibration_error(judged[best].after, judged[best].right),
         loss_before=mean_log_loss(judged[best].before, judged[best].right),
         loss_after=mean_log_loss(judged[best].after, judged[best].right),
     )
@@ -78,15 +80,18 @@ def mean_log_loss(probability: np.ndarray, right: np.ndarray) -> float:
     return float(log_losses(probability, right).mean()) if len(right) else 0.0
 
 
-def joined(parts: Iterable[Judged]) -> Judged:
+def concatenate_predictions(parts: Iterable[CalibratedPredictions]) -> CalibratedPredictions:
     """Concatenate the predictions of all folds."""
     parts = list(parts)
-    return Judged(
-        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Judged))
+    return CalibratedPredictions(
+        *(
+            np.concatenate([getattr(part, field.name) for part in parts])
+            for field in fields(CalibratedPredictions)
+        )
     )
 
 
-def folds(documents: Sequence[str]) -> list[Rows]:
+def document_folds(documents: Sequence[str]) -> list[ExampleIndices]:
     """Divide the indices of the examples into at most FOLDS parts. No document is in two parts."""
     names, indices = np.unique(np.asarray(documents), return_inverse=True)
     if len(names) < 2:
@@ -95,11 +100,11 @@ def folds(documents: Sequence[str]) -> list[Rows]:
             "fitted to others; add examples of more documents"
         )
     # A random order that is the same in every run.
-    order = np.argsort([key_of("fold", name) for name in names])
+    order = np.argsort([random_key("fold", name) for name in names])
     fold = np.argsort(order) % min(FOLDS, len(names))
     return [np.flatnonzero(fold[indices] == n) for n in range(fold.max() + 1)]
 
 
-def documents_of(examples: Sequence[Example]) -> list[str]:
+def document_keys(examples: Sequence[Example]) -> list[str]:
     """Return the document of each example, or its text if it has none."""
-    return [str(document_of(example)) for example in examples]
+    return [str(document_key(example)) for example in examples]

@@ -10,14 +10,16 @@ import numpy as np
 
 from bert_jax.predictions.calibration import sigmoid, softmax
 
-COLDEST, HOTTEST = 0.1, 20.0
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.1, 20.0
 # Standard deviations of the normal priors of the factor of logits and of the offset of log odds.
 FACTOR, OFFSET = 0.5, 1.0
 RARE = 20  # texts with a label, for which the texts and the probabilities weigh the same in its threshold
 BINS = 15
 
 
-def temperature(logits: np.ndarray, truth: np.ndarray, expected: tuple[float, float] = (0.0, 0.0)) -> float:
+def fit_temperature(
+    logits: np.ndarray, truth: np.ndarray, expected: tuple[float, float] = (0.0, 0.0)
+) -> float:
     """Return the temperature that makes the true classes most likely.
 
     `expected` (count, share) adds a prior of `count` further examples, a `share` of which is classified correctly.
@@ -35,7 +37,7 @@ def temperature(logits: np.ndarray, truth: np.ndarray, expected: tuple[float, fl
     return 1 / increasing_root(slope)
 
 
-def binary_temperature(logits: np.ndarray, truth: np.ndarray, expected: float = 1.0) -> float:
+def fit_binary_temperature(logits: np.ndarray, truth: np.ndarray, expected: float = 1.0) -> float:
     """Return the temperature for logits of a binary label. The prior is centred on the `expected` temperature."""
     logits = np.asarray(logits, np.float64)
 
@@ -46,7 +48,7 @@ def binary_temperature(logits: np.ndarray, truth: np.ndarray, expected: float = 
 
 
 def expected_right(classes: int) -> tuple[float, float]:
-    """Return the prior of `temperature`, as (count, share): all accuracies from chance to 1 are equally probable.
+    """Return the prior of `fit_temperature`, as (count, share): all accuracies from chance to 1 are equally probable.
 
     It is the beta distribution that has the mean and the variance of these accuracies.
     """
@@ -56,14 +58,14 @@ def expected_right(classes: int) -> tuple[float, float]:
 def increasing_root(function: Callable[[float], float]) -> float:
     """Return the root of an increasing function, such as the derivative of a convex one, by bisection in the allowed
     range of 1 / temperature."""
-    low, high = 1 / HOTTEST, 1 / COLDEST
+    low, high = 1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE
     for _ in range(60):
         middle = (low * high) ** 0.5
         low, high = (low, middle) if function(middle) > 0 else (middle, high)
     return float(middle)
 
 
-def logistic(x: np.ndarray, right: np.ndarray) -> tuple[float, float]:
+def fit_logistic(x: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     """Fit (slope, offset) of the log odds by Newton's method."""
     right = np.asarray(right, np.float64)
     design, expected = np.stack([x, np.ones(len(x))], 1), np.array([1.0, 0.0])
@@ -74,7 +76,7 @@ def logistic(x: np.ndarray, right: np.ndarray) -> tuple[float, float]:
         step = np.linalg.solve(curve, design.T @ (p - right) + weight * (line - expected))
         line = line - step * min(1, 2 / max(np.abs(step).max(), 1e-9))
     # A negative slope would reverse the order of the answers.
-    return (float(line[0]), float(line[1])) if line[0] > 1 / HOTTEST else (1.0, 0.0)
+    return (float(line[0]), float(line[1])) if line[0] > 1 / MAX_TEMPERATURE else (1.0, 0.0)
 
 
 def label_threshold(likely: np.ndarray, truth: np.ndarray) -> float:
@@ -100,7 +102,7 @@ def best_threshold(likely: np.ndarray, truth: np.ndarray) -> float:
     return float((p[best] + below[best]) / 2)
 
 
-def error(likely: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
+def expected_calibration_error(likely: np.ndarray, right: np.ndarray, bins: int = BINS) -> float:
     """Return the expected calibration error: the mean gap of probability and accuracy, over bins of equal width."""
     if not len(likely):
         return 0.0

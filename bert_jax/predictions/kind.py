@@ -17,25 +17,25 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.columns import EVIDENT, Columns, Located
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRow
 from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
-from bert_jax.data.examples.texts import texts_in_rows
+from bert_jax.data.examples.texts import parse_labelled_texts
 from bert_jax.hub.layout import PREDICTION_KIND, Layout
 from bert_jax.losses.loss import Loss
-from bert_jax.metrics.sums import Sums
-from bert_jax.predictions.calibration import NONE, Calibration
+from bert_jax.metrics.sums import ScoreSums
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.matching import match
+from bert_jax.predictions.matching import match_label_names
 from bert_jax.predictions.probe import Link
-from bert_jax.predictions.view import Shown, View
+from bert_jax.predictions.view import ReportData, ReportExample
 from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import Reading
+from bert_jax.text.truncation import EncodingOptions
 
 KINDS = Registry("bert_jax.predictions.kinds", "kind of prediction", "KIND")
 
 
 @dataclass(frozen=True)
-class Windows:
+class TextWindows:
     """A text, encoded as the windows that a model reads."""
 
     encodings: list[Encoding]
@@ -57,9 +57,13 @@ class Kind(ABC):
     abstention_units: ClassVar[str] = ""  # a plural noun: what a model may abstain on
     # The link function of a probe, a linear function of frozen features; None: no probe can learn it.
     link: ClassVar[Link | None] = None
-    contrasts: ClassVar[bool] = False  # a text has one of several classes, so two texts share it or not
+    supports_contrastive: ClassVar[bool] = (
+        False  # a text has one of several classes, so two texts share it or not
+    )
     one_label: ClassVar[bool] = False  # a unit has one label, so the loss takes class weights and smoothing
-    scoped: ClassVar[bool] = True  # the beginning of a text shows whether it is like the training texts
+    detects_out_of_scope: ClassVar[bool] = (
+        True  # the beginning of a text shows whether it is like the training texts
+    )
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs
     names: Mapping[str, str] = field(default_factory=dict)  # a label in the data -> the model's label
@@ -89,27 +93,31 @@ class Kind(ABC):
 
     @classmethod
     @abstractmethod
-    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
+    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         """Read a file's labelled examples: a random sample of at most `most`, or all if `most` is 0."""
 
     @classmethod
-    def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
+    def read_unlabelled_file(
+        cls, source: str, columns: ExampleColumns, ending: str
+    ) -> Iterator[Example] | None:
         """Read unlabelled examples from a file that is not a table; return None if it is a table."""
         return None
 
     @classmethod
-    def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
+    def read_unlabelled_rows(
+        cls, rows: Iterable[LocatedRow], columns: ExampleColumns, first: Mapping
+    ) -> Iterator[Example]:
         """Read unlabelled examples from the rows of a table; `first` is its first row."""
-        return texts_in_rows(rows, columns, need_label=False)
+        return parse_labelled_texts(rows, columns, need_label=False)
 
     @classmethod
-    def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         """Return the kind with the `known` labels or, if there are none, those of the training examples."""
         kind = cls(label_names(train, known))
         kind.check(train)
         return kind
 
-    def advice(self, columns: Columns) -> str:
+    def label_hint(self, columns: ExampleColumns) -> str:
         """Return a hint if the labels look wrong, otherwise ""."""
         return ""
 
@@ -117,9 +125,9 @@ class Kind(ABC):
         """Refuse examples with labels that the model does not have."""
         check_labels(examples, self.labels)
 
-    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()) -> tuple[Self, list[str]]:
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()) -> tuple[Self, list[str]]:
         """Return the kind with the data's names for its labels, in their `known` order, and notes for the user."""
-        names, notes = match(examples, self.labels, known)
+        names, notes = match_label_names(examples, self.labels, known)
         in_order = [names[label] for label in known if label in names]
         order = in_order if sorted(in_order) == sorted(self.labels) else self.labels
         return replace(self, names=names, order=tuple(order)), notes
@@ -145,11 +153,11 @@ class Kind(ABC):
 
     # Texts, and what a model gives for them
 
-    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: Reading) -> list[Windows]:
-        return [Windows(encodings) for encodings in reading.encode(tokenizer, texts)]
+    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
+        return [TextWindows(encodings) for encodings in reading.encode(tokenizer, texts)]
 
     @abstractmethod
-    def raw(self, text, windows: Windows, logits: Sequence) -> Any:
+    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> Any:
         """Combine the logits of a text's windows into one raw output."""
 
     # Training
@@ -160,7 +168,7 @@ class Kind(ABC):
         """The arrays that training adds to a batch, by name."""
 
     @abstractmethod
-    def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
+    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         """Return the training targets of each window of an example."""
 
     @abstractmethod
@@ -182,14 +190,14 @@ class Kind(ABC):
         """Return the prediction for a raw output, in a form that can be compared with the truth."""
 
     @abstractmethod
-    def sums(self, predicted: Sequence, truth: Sequence) -> Sums:
+    def sums(self, predicted: Sequence, truth: Sequence) -> ScoreSums:
         """Return the metrics of the predictions."""
 
     def baseline(self, truth: Sequence) -> "Baseline | None":
         """Return the scores of one and the same prediction for every text; None if no such prediction is meaningful."""
         return None
 
-    def by_name(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
+    def score_breakdown(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
         """Return the scores of each part, such as each type of span, which `evaluate` shows."""
         return {}
 
@@ -198,7 +206,7 @@ class Kind(ABC):
 
     def calibrate(self, outcomes: "Outcomes") -> Calibration:
         """Fit a calibration. Examples are kept for it in training only if a kind overrides this method."""
-        return NONE
+        return UNCALIBRATED
 
     def text(self, example: Example) -> str:
         """Return the text of an example, as a person reads it."""
@@ -208,16 +216,16 @@ class Kind(ABC):
         """Return a prediction or truth, as a person reads it."""
         return prediction
 
-    def show(self, outcomes: "Outcomes", likely, right) -> list[Shown]:
+    def report_examples(self, outcomes: "Outcomes", likely, right) -> list[ReportExample]:
         """Return the rows of a report; `likely` is the probability that each prediction is right."""
         rows = zip(outcomes.examples, outcomes.truth, outcomes.predicted, likely, right, strict=True)
         return [
-            Shown(e.where, self.text(e), self.words(t, e), self.words(p, e), float(score), bool(r))
+            ReportExample(e.where, self.text(e), self.words(t, e), self.words(p, e), float(score), bool(r))
             for e, t, p, score, r in rows
         ]
 
     @abstractmethod
-    def view(self, outcomes: "Outcomes") -> View:
+    def view(self, outcomes: "Outcomes") -> ReportData:
         """Return what a report shows."""
 
     def label_errors(self, outcomes: "Outcomes") -> list[LabelError]:
@@ -241,15 +249,15 @@ class Kind(ABC):
         raise BertJaxError(f'a prediction of the kind "{self.name}" has no probability for each label')
 
     @abstractmethod
-    def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+    def as_json(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         """Return the object that `predict` writes.
 
         With `enough`, it also says whether the model abstains, as it does below that probability.
         """
 
-    def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+    def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         """Return the cells that `predict` writes to a table. All rows have the same columns."""
-        return self.as_json(raw, calibration, enough)
+        return self.as_json(raw, calibration, min_confidence)
 
     def floor(self, calibration: Calibration, precision: float) -> float:
         """Return the lowest confidence for which the precision is promised."""
@@ -280,7 +288,7 @@ class Outcomes:
     kind: Kind  # with the data's names for its labels
     examples: Sequence[Example]
     raws: list  # one for each example
-    calibration: Calibration = NONE
+    calibration: Calibration = UNCALIBRATED
     notes: list[str] = field(default_factory=list)
     # How similar each example is to the training texts, see scope.py; None if that was not requested.
     similarities: np.ndarray | None = None
@@ -294,7 +302,7 @@ class Outcomes:
         return [self.kind.predicted(raw, self.calibration) for raw in self.raws]
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> ScoreSums:
         return self.kind.sums(self.predicted, self.truth)
 
     @property
@@ -302,7 +310,7 @@ class Outcomes:
         return self.kind.baseline(self.truth)
 
     @property
-    def view(self) -> View:
+    def view(self) -> ReportData:
         return self.kind.view(self)
 
     @property
@@ -311,9 +319,9 @@ class Outcomes:
         return sorted(self.kind.label_errors(self), key=lambda error: -error.doubt)
 
 
-def kind_of(layout: Layout, head: str = "") -> Kind:
+def require_kind(layout: Layout, head: str = "") -> Kind:
     """Return the kind of a model's predictions, or of the predictions of one `head`."""
-    if kind := known_kind(layout, head):
+    if kind := find_kind(layout, head):
         return kind
     has = ", ".join(layout.heads) or "none"
     raise BertJaxError(
@@ -322,10 +330,10 @@ def kind_of(layout: Layout, head: str = "") -> Kind:
     )
 
 
-def known_kind(layout: Layout, head: str = "") -> Kind | None:
+def find_kind(layout: Layout, head: str = "") -> Kind | None:
     """Return the kind of a model's predictions, or of those of one `head`; None if there is no head for predictions."""
     if PREDICTION_KIND in layout.published:
-        return KINDS.named_in_file(layout.published[PREDICTION_KIND]).of(layout)
+        return KINDS.look_up_from_file(layout.published[PREDICTION_KIND]).of(layout)
     # The last head is the one that the directory is named after.
     for last in [head] if head else reversed(layout.heads):
         for kind in map(KINDS.__getitem__, KINDS.names()):
@@ -334,9 +342,9 @@ def known_kind(layout: Layout, head: str = "") -> Kind | None:
     return None
 
 
-def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
+def round_floats(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in result.items()}
 
 
-def abstained(score: float, enough: float | None) -> dict[str, bool]:
-    return {} if enough is None else {"abstained": score < enough}
+def abstention_fields(score: float, min_confidence: float | None) -> dict[str, bool]:
+    return {} if min_confidence is None else {"abstained": score < min_confidence}

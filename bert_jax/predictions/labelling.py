@@ -7,7 +7,7 @@ chosen.
 
 import numpy as np
 
-from bert_jax.data.randomness import sampled
+from bert_jax.data.randomness import sample_indices
 
 CHOSEN = 1_000  # texts that are chosen greedily; the others follow, the most doubtful first
 STOOD_FOR = 5_000  # texts to represent; a random sample if there are more
@@ -15,14 +15,14 @@ AT_ONCE = 1_000  # texts that are compared with them in one product
 TRIED = 16  # texts whose gain is computed anew at once, the highest old gains first
 
 
-def by_usefulness(vectors: np.ndarray, doubts: np.ndarray) -> np.ndarray:
+def rank_by_usefulness(vectors: np.ndarray, uncertainties: np.ndarray) -> np.ndarray:
     """Return the indices of texts with vectors [N, D] and doubts [N], the most useful first.
 
     A doubt of 0 means that the model is sure.
     """
-    count, vectors = len(vectors), directions(vectors)
-    others = sampled("labelling", count, STOOD_FOR)
-    columns, weights = np.ascontiguousarray(vectors[others].T), doubts[others].astype(np.float32)
+    count, vectors = len(vectors), centred_directions(vectors)
+    others = sample_indices("labelling", count, STOOD_FOR)
+    columns, weights = np.ascontiguousarray(vectors[others].T), uncertainties[others].astype(np.float32)
     reached = np.zeros(len(others), np.float32)  # the similarity of each to the most similar chosen text
 
     def similarity(rows) -> np.ndarray:
@@ -47,10 +47,10 @@ def by_usefulness(vectors: np.ndarray, doubts: np.ndarray) -> np.ndarray:
         reached = np.maximum(reached, similarity(best))
         gain[best] = -np.inf
     rest = np.setdiff1d(np.arange(count), chosen)
-    return np.concatenate([chosen, rest[np.argsort(-doubts[rest], kind="stable")]]).astype(int)
+    return np.concatenate([chosen, rest[np.argsort(-uncertainties[rest], kind="stable")]]).astype(int)
 
 
-def directions(vectors: np.ndarray) -> np.ndarray:
+def centred_directions(vectors: np.ndarray) -> np.ndarray:
     """Return the directions from the mean vector, of length 1. In some models all vectors are close to their mean."""
     centred = vectors.astype(np.float32) - vectors.mean(0, dtype=np.float32)
     return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-6)

@@ -7,7 +7,7 @@ from bert_jax.data.examples.cells import split_label
 from bert_jax.data.examples.example import Example, label_names, labels_of
 
 
-def match(
+def match_label_names(
     examples: Sequence[Example], in_model: Sequence[str], known: Sequence[str] = ()
 ) -> tuple[dict[str, str], list[str]]:
     """Map the data's labels to the model's, and note it if they differ. Refuse labels that cannot be matched."""
@@ -25,7 +25,7 @@ def match(
         matched = {}
     if len(matched) < len(in_data):
         raise unmatched(examples, in_data, in_model, matched)
-    pairs = shortened([f"{a} = {b}" for a, b in matched.items() if a != b])
+    pairs = abbreviate_labels([f"{a} = {b}" for a, b in matched.items() if a != b])
     return matched, [f"labels in the data and their names in the model: {pairs}"]
 
 
@@ -41,8 +41,8 @@ def unmatched(examples, in_data: Sequence[str], in_model: Sequence[str], matched
     if set(in_model) & set(in_data) and not joined and not unnamed(in_model):
         unknown = " or ".join(f'"{label}"' for label in in_data if label in unread)
         return BertJaxError(
-            f"{odd.where}: the model has no label {unknown}; its labels are {shortened(in_model)}; correct the data, "
-            "or train with these labels"
+            f"{odd.where}: the model has no label {unknown}; its labels are {abbreviate_labels(in_model)}; "
+            "correct the data, or train with these labels"
         )
     hint = (
         "set --separator to what stands between several labels in a cell"
@@ -50,10 +50,10 @@ def unmatched(examples, in_data: Sequence[str], in_model: Sequence[str], matched
         else "if they mean the same, rename the model's labels in the id2label of its config.json"
     )
     return BertJaxError(
-        f"{odd.where}: the data's labels are {shortened(in_data)} and the model's {shortened(in_model)}, and nothing "
-        f"shows which is which; {hint}"
+        f"{odd.where}: the data's labels are {abbreviate_labels(in_data)} and the model's "
+        f"{abbreviate_labels(in_model)}, and nothing shows which is which; {hint}"
     )
 
 
-def shortened(labels: Sequence[str]) -> str:
+def abbreviate_labels(labels: Sequence[str]) -> str:
     return ", ".join(labels[:12]) + (f" and {len(labels) - 12} more" if len(labels) > 12 else "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bert_jax.core import hashes
 from bert_jax.core.files import read_json, write_json
-from bert_jax.data.examples.columns import EVIDENT, Columns, Remembered
+from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns
 
 FILE = "origin.json"
 
@@ -19,24 +19,24 @@ class Origin:
     command: str = ""
     examples: int = 0
     data: dict[str, str] = field(default_factory=dict)  # hashes of the training data
-    columns: Columns = EVIDENT  # the columns that the user named
+    columns: ExampleColumns = AUTODETECT  # the columns that the user named
 
-    def remembered(self, columns: Columns) -> Columns:
+    def complete_columns(self, columns: ExampleColumns) -> ExampleColumns:
         """Return the columns, completed by those of the training data where they name none."""
-        return Remembered(**vars(columns), before=self.columns)
+        return ColumnsFromTraining(**vars(columns), before=self.columns)
 
 
-UNKNOWN = Origin()
+UNKNOWN_ORIGIN = Origin()
 
 
-def save(directory, origin: Origin) -> None:
-    if origin == UNKNOWN:
+def save_origin(directory, origin: Origin) -> None:
+    if origin == UNKNOWN_ORIGIN:
         return
     path = Path(directory) / FILE
     write_json(path, asdict(origin), indent=1)
-    hashes.update(path.parent, FILE)
+    hashes.update_hashes(path.parent, FILE)
 
 
-def read(directory) -> Origin:
+def read_origin(directory) -> Origin:
     path = Path(directory) / FILE
-    return read_json(path, Origin, "delete it, or train again") if path.is_file() else UNKNOWN
+    return read_json(path, Origin, "delete it, or train again") if path.is_file() else UNKNOWN_ORIGIN

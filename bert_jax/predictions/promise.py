@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from scipy.special import bdtr
 
-from bert_jax.core.config import NotNegative, Share, check_ranges
+from bert_jax.core.config import NonNegative, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 
 LEVELS = 20  # shares of the most confident predictions for which precision is counted
@@ -22,15 +22,15 @@ FINEST = 1000  # proposed precisions are multiples of 1 / FINEST
 
 
 @dataclass(frozen=True)
-class Level:
+class CoverageLevel:
     """The number of predictions that are at least as probable as `threshold`, and how many of them are right.
 
     Both numbers are smaller if the predictions of a document tend to be right or wrong together, see `design_effect`.
     """
 
     threshold: Share
-    answers: NotNegative
-    right: NotNegative
+    answers: NonNegative
+    right: NonNegative
 
     def __post_init__(self):
         check_ranges(self, "levels.")
@@ -38,10 +38,10 @@ class Level:
             raise BertJaxError(f"levels.right is {self.right} of {self.answers} answers")
 
 
-Levels = tuple[Level, ...]
+CoverageLevels = tuple[CoverageLevel, ...]
 
 
-def count_levels(confidence: np.ndarray, correct: np.ndarray, effect: float = 1.0) -> Levels:
+def count_levels(confidence: np.ndarray, correct: np.ndarray, effect: float = 1.0) -> CoverageLevels:
     """Count the most confident 5 %, 10 % and so on of the predictions, `effect` predictions as one.
 
     Equal confidences are never divided. Confidence alone decides which predictions make a level, not what is right.
@@ -54,7 +54,7 @@ def count_levels(confidence: np.ndarray, correct: np.ndarray, effect: float = 1.
     levels = []
     for threshold, above in kept:
         answers, wrong = int(above.sum() / effect), round(int((above & ~correct).sum()) / effect)
-        levels.append(Level(threshold, answers, max(answers - wrong, 0)))
+        levels.append(CoverageLevel(threshold, answers, max(answers - wrong, 0)))
     return tuple(levels)
 
 
@@ -72,16 +72,16 @@ def design_effect(correct: np.ndarray, documents: np.ndarray) -> float:
     return float(max(1.0, (together + largest) / (alone + 1)))
 
 
-def lowest_threshold(levels: Levels, precision: float) -> float | None:
+def lowest_threshold(levels: CoverageLevels, precision: float) -> float | None:
     """Return the lowest confidence for which the precision is promised; None if there is none."""
     significance = significance_of_each(tuple(sorted({level.answers for level in levels})), precision)
     return min(
-        (lv.threshold for lv in levels if chance(lv.answers, lv.right, precision) <= significance),
+        (lv.threshold for lv in levels if binomial_p_value(lv.answers, lv.right, precision) <= significance),
         default=None,
     )
 
 
-def highest_precision(levels: Levels, below: float = 1.0) -> float:
+def highest_precision(levels: CoverageLevels, below: float = 1.0) -> float:
     """Return the highest precision under `below`, to three decimals, that can be promised; 0 if none can."""
     low, high = 0, math.ceil(below * FINEST)
     while high - low > 1:
@@ -96,7 +96,7 @@ def fewest_answers(precision: float) -> int:
     return math.ceil(math.log(RISK) / math.log(precision))
 
 
-def chance(answers, right, precision: float):
+def binomial_p_value(answers, right, precision: float):
     """Return the probability of at most this many wrong answers, if `precision` were the true precision."""
     return bdtr(np.subtract(answers, right), answers, 1 - precision)
 

@@ -15,9 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bert_jax.core import hashes
-from bert_jax.core.errors import BertJaxError, first_line, of_rust
-from bert_jax.core.output import replacing
-from bert_jax.data.randomness import sampled
+from bert_jax.core.errors import BertJaxError, first_line, recover_os_error
+from bert_jax.core.output import atomic_file
+from bert_jax.data.randomness import sample_indices
 
 FILE = "scope.safetensors"
 REMEDY = "delete it, or train again"
@@ -30,14 +30,14 @@ FORMS = {"vectors": ("F16", 2), "known": ("F32", 1)}  # type and axes of each te
 
 
 @dataclass(frozen=True, eq=False)
-class Scope:
+class OutOfScopeDetector:
     """The vectors of training texts, of length 1, and the similarities of known texts."""
 
     vectors: np.ndarray  # [M, D] of training texts
     known: np.ndarray  # [K], ascending: the similarities of texts that were not trained on
 
     @classmethod
-    def of(cls, vectors: np.ndarray, similarities: np.ndarray | None = None) -> "Scope":
+    def of(cls, vectors: np.ndarray, similarities: np.ndarray | None = None) -> "OutOfScopeDetector":
         known = np.sort(np.zeros(0) if similarities is None else similarities)
         if len(known) > KEPT:  # quantiles represent them
             known = known[((np.arange(KEPT) + 0.5) * len(known) / KEPT).astype(int)]
@@ -87,33 +87,33 @@ class Scope:
         return (1 + np.searchsorted(self.known, np.float32(similarities), "right")) / (1 + len(self.known))
 
 
-NONE = Scope(np.zeros((0, 0), np.float16), np.zeros(0, np.float32))
+NO_DETECTOR = OutOfScopeDetector(np.zeros((0, 0), np.float16), np.zeros(0, np.float32))
 
 
-def drawn(count: int) -> np.ndarray:
+def draw_text_indices(count: int) -> np.ndarray:
     """Return the indices of at most MOST of `count` texts, drawn at random, but always the same ones."""
-    return sampled("scope", count, MOST)
+    return sample_indices("scope", count, MOST)
 
 
-def save(directory, scope: Scope) -> None:
+def save_detector(directory, scope: OutOfScopeDetector) -> None:
     """Write the scope, or remove an old file if the scope is empty."""
     path = Path(directory) / FILE
     if scope.learnt:
-        with replacing(path) as new:
+        with atomic_file(path) as new:
             try:
                 save_file({name: getattr(scope, name) for name in FORMS}, new)
             except SafetensorError as error:  # such as a full disk, reported by the Rust library
-                raise of_rust(error) from error
+                raise recover_os_error(error) from error
     else:
         path.unlink(missing_ok=True)
-    hashes.update(path.parent, FILE)
+    hashes.update_hashes(path.parent, FILE)
 
 
-def read(directory, width: int) -> Scope:
+def read_detector(directory, width: int) -> OutOfScopeDetector:
     """Read the scope of a model whose vectors have `width` numbers."""
     path = Path(directory) / FILE
     if not path.is_file():
-        return NONE
+        return NO_DETECTOR
     try:
         with safe_open(path, framework="np") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
@@ -126,13 +126,13 @@ def read(directory, width: int) -> Scope:
     if not tensors:
         wanted = " and ".join(f"{name} ({kind}, {axes} axes)" for name, (kind, axes) in FORMS.items())
         raise BertJaxError(f"{path} does not hold {wanted}; {REMEDY}")
-    scope = Scope(**tensors)
+    scope = OutOfScopeDetector(**tensors)
     if complaint := complaint_about(scope, width):
         raise BertJaxError(f"{path}: {complaint}; {REMEDY}")
     return scope
 
 
-def complaint_about(scope: Scope, width: int) -> str:
+def complaint_about(scope: OutOfScopeDetector, width: int) -> str:
     if not scope.vectors.size or not scope.known.size:
         return "it is empty"
     if scope.vectors.shape[1] != width:

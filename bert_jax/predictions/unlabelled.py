@@ -6,43 +6,53 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import ANSWERS, LABELS, TAGS, Columns, Located, Remembered, usual
+from bert_jax.data.examples.columns import (
+    ANSWER_NAMES,
+    LABEL_NAMES,
+    TAG_NAMES,
+    ColumnsFromTraining,
+    ExampleColumns,
+    LocatedRow,
+    find_usual_column,
+)
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.rows import peeked, rows_begun
+from bert_jax.data.examples.rows import peek_readable_row, peeked
 from bert_jax.predictions.kind import Kind
 from bert_jax.text import tables
-from bert_jax.text.inputs import ending
+from bert_jax.text.inputs import file_extension
 from bert_jax.text.lines import LineReader
-from bert_jax.text.tables import plain
+from bert_jax.text.tables import normalize_column
 
-IGNORED = {*LABELS, *TAGS, *ANSWERS}  # columns of labels, which the input may have
+IGNORED = {*LABEL_NAMES, *TAG_NAMES, *ANSWER_NAMES}  # columns of labels, which the input may have
 
 
 @dataclass(frozen=True)
-class Input:
+class PredictionInput:
     """A file or standard input, and the rows that were read but have no prediction yet."""
 
     source: str
     live: BinaryIO | None = None  # standard input, if it is read while it is still being written
-    rows: deque[Located] = field(default_factory=deque)
+    rows: deque[LocatedRow] = field(default_factory=deque)
 
-    def examples(self, columns: Columns, kind: Kind) -> Iterator[Example]:
+    def examples(self, columns: ExampleColumns, kind: Kind) -> Iterator[Example]:
         """Read the examples without labels, even if the input has labels."""
         source = self.source
-        suffix = "" if source == "-" or source.startswith("tfds:") else ending(source)
-        if (examples := kind.read_file(source, columns, suffix)) is not None:
+        suffix = "" if source == "-" or source.startswith("tfds:") else file_extension(source)
+        if (examples := kind.read_unlabelled_file(source, columns, suffix)) is not None:
             return examples
         is_plain = source == "-" or suffix == ".txt"
-        first, rows = rows_begun(
-            self.line_rows() if is_plain else tables.read_rows(source, columns.numbered, keep_broken=True)
+        first, rows = peek_readable_row(
+            self.line_rows()
+            if is_plain
+            else tables.read_table_rows(source, columns.numbered, keep_broken=True)
         )
         where, row = first or ("", {})
         columns = replace(columns.of(where, row), label="")  # drop a remembered label column
         if not columns.id:
-            columns = replace(columns, id=usual(where, row, ["id"]))
-        return kind.read_rows(self.without_labels(rows, columns), columns, row)
+            columns = replace(columns, id=find_usual_column(where, row, ["id"]))
+        return kind.read_unlabelled_rows(self.drop_labels(rows, columns), columns, row)
 
-    def line_rows(self) -> Iterator[Located]:
+    def line_rows(self) -> Iterator[LocatedRow]:
         """Read lines as JSON objects if the first line is one, otherwise each line as a text."""
         reader = LineReader(self.source, file=self.live)
         first, lines = peeked(reader)
@@ -50,14 +60,14 @@ class Input:
             return tables.json_rows(reader.name, lines, keep_broken=True)
         return tables.number_rows(reader.name, ({"text": line.rstrip("\r\n")} for line in lines))
 
-    def without_labels(self, rows: Iterator[Located], columns: Columns) -> Iterator[Located]:
-        ignored = IGNORED - set(map(plain, columns.named))
+    def drop_labels(self, rows: Iterator[LocatedRow], columns: ExampleColumns) -> Iterator[LocatedRow]:
+        ignored = IGNORED - set(map(normalize_column, columns.named))
         for where, row in rows:
             self.rows.append((where, row))
-            if isinstance(row, tables.Broken):
+            if isinstance(row, tables.BrokenRow):
                 yield where, row
                 continue
-            yield where, {name: value for name, value in row.items() if plain(name) not in ignored}
+            yield where, {name: value for name, value in row.items() if normalize_column(name) not in ignored}
 
     def row_of(self, example: Example) -> tables.Row:
         """Return the row of the next example; {} if the input is not a table."""
@@ -68,13 +78,13 @@ class Input:
         return {}
 
 
-def read_foreign(source: str, columns: Columns, kind: Kind) -> list[Example]:
+def read_out_of_scope(source: str, columns: ExampleColumns, kind: Kind) -> list[Example]:
     """Read texts that a model should call foreign. The file need not have the columns of the training data."""
-    if not kind.scoped:
+    if not kind.detects_out_of_scope:
         raise BertJaxError(
             f"{source}: models that predict {kind.name} cannot recognise foreign texts; leave the file out"
         )
-    columns = Remembered(skip_bad=columns.skip_bad, before=columns)
-    if examples := list(Input(source).examples(columns, kind)):
+    columns = ColumnsFromTraining(skip_bad=columns.skip_bad, before=columns)
+    if examples := list(PredictionInput(source).examples(columns, kind)):
         return examples
     raise BertJaxError(f"{source} is empty: there is no foreign text")

@@ -13,7 +13,7 @@ def empty_array():
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReportExample:
     """An example, as a person reads it."""
 
     where: str
@@ -25,7 +25,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Curve:
+class PrecisionRecallCurve:
     """The data of a precision-recall curve."""
 
     probability: np.ndarray
@@ -43,21 +43,21 @@ class Curve:
     @property
     def average_precision(self) -> float:
         """
-        >>> Curve(np.array([0.9, 0.8, 0.7]), np.array([True, False, True]), 2).average_precision
+        >>> PrecisionRecallCurve(np.array([0.9, 0.8, 0.7]), np.array([True, False, True]), 2).average_precision
         0.8333333333333333
         """
         recall, precision = self.points
         return float((np.diff(recall, prepend=0) * precision).sum())
 
 
-def worst(curves: dict[str, Curve]) -> dict[str, Curve]:
+def worst_curves(curves: dict[str, PrecisionRecallCurve]) -> dict[str, PrecisionRecallCurve]:
     """Return the CURVES worst by average precision. Those of few examples, which say little, come last."""
     order = sorted(curves, key=lambda name: (curves[name].wanted < ENOUGH, curves[name].average_precision))
     return {name: curves[name] for name in order[:CURVES] if curves[name].wanted}
 
 
 @dataclass(frozen=True)
-class View:
+class ReportData:
     # One value for each unit: the probability that it is right, before and after calibration, and whether it is.
     before: np.ndarray = empty_array()
     after: np.ndarray = empty_array()
@@ -65,8 +65,8 @@ class View:
     # One value for each unit of abstention: the probability that it is right, and whether it is.
     confidence: np.ndarray = empty_array()
     correct: np.ndarray = empty_array()
-    curves: dict[str, Curve] = field(default_factory=dict)  # precision-recall curves, by name
+    curves: dict[str, PrecisionRecallCurve] = field(default_factory=dict)  # precision-recall curves, by name
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # class -> right, predicted, true
     pairs: list[tuple[str, str]] = field(default_factory=list)  # (true, predicted) class, one for each unit
     numbers: tuple[np.ndarray, np.ndarray] | None = None  # predicted, true
-    shown: list[Shown] = field(default_factory=list)
+    shown: list[ReportExample] = field(default_factory=list)

@@ -9,12 +9,12 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.cells import CLASSES, LabelCells
-from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.data.examples.cells import CLASS_FORMAT, LabelFormat
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.texts import read_texts
-from bert_jax.hub.layout import PROBLEM, Layout
-from bert_jax.predictions.kind import Kind, Windows
+from bert_jax.data.examples.texts import read_labelled_texts
+from bert_jax.hub.layout import PROBLEM_TYPE, Layout
+from bert_jax.predictions.kind import Kind, TextWindows
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Label:
 
 
 @dataclass(frozen=True)
-class WholeTexts(Kind):
-    """`raw` is the mean of the windows' logits, [labels]."""
+class WholeTextKind(Kind):
+    """`combine_windows` is the mean of the windows' logits, [labels]."""
 
     heads: ClassVar[tuple[str, ...]] = (
         "classify",
@@ -36,18 +36,18 @@ class WholeTexts(Kind):
         "compare_cls",
     )
     units = abstention_units = "texts"
-    cells: ClassVar[LabelCells] = CLASSES
-    problem: ClassVar[str] = ""  # Hugging Face's problem_type
+    label_format: ClassVar[LabelFormat] = CLASS_FORMAT
+    problem_type: ClassVar[str] = ""  # Hugging Face's problem_type
 
     @property
     def published(self) -> dict[str, Any]:
-        return {PROBLEM: self.problem} if self.problem else super().published
+        return {PROBLEM_TYPE: self.problem_type} if self.problem_type else super().published
 
     @classmethod
-    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
-        return read_texts(spec, columns, cls.cells, most)
+    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
+        return read_labelled_texts(spec, columns, cls.label_format, most)
 
-    def raw(self, text, windows: Windows, logits: Sequence) -> Any:
+    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> Any:
         return np.mean(logits, axis=0)
 
     @property
@@ -58,7 +58,7 @@ class WholeTexts(Kind):
     def target(self) -> Target:
         return Target("int32")
 
-    def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
+    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         """Give each window the label of its example; the weights of an example's windows add up to 1."""
         count = len(windows.encodings)
         return [{"labels": self.value(example), "label_weights": 1 / count}] * count
@@ -68,12 +68,12 @@ class WholeTexts(Kind):
         """Return an example's label as the target of a window."""
 
 
-def learnable(kind: Kind, model) -> WholeTexts:
+def require_distillable(kind: Kind, model) -> WholeTextKind:
     """Return the kind if another model can learn its logits for whole texts; refuse it otherwise."""
-    if not isinstance(kind, WholeTexts) or kind.link is None:
+    if not isinstance(kind, WholeTextKind) or kind.link is None:
         raise BertJaxError(f"{model} predicts {kind.name}; a classifier of texts is needed")
     return kind
 
 
-def problem_of(layout: Layout) -> str:
-    return layout.published.get(PROBLEM) or ""
+def read_problem_type(layout: Layout) -> str:
+    return layout.published.get(PROBLEM_TYPE) or ""

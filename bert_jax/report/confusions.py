@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Confusions:
+class ConfusionMatrix:
     names: list[str]
     counts: np.ndarray  # [true, predicted]
     labels: Sequence[str]  # the names that are classes of the model

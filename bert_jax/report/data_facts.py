@@ -13,7 +13,7 @@ SAMPLE = 5000  # tokens are counted in at most this many texts of a part
 
 
 @dataclass(frozen=True)
-class Facts:
+class DataFacts:
     examples: int
     labels: dict[str, int]
     lengths: np.ndarray  # tokens per text, of at most SAMPLE texts
@@ -23,51 +23,51 @@ class Facts:
     shared: dict[str, int]  # the number of texts that also occur in another part, by the name of that part
 
 
-def facts(
+def collect_data_facts(
     parts: Mapping[str, Sequence[Example]],
     tokenizer: Tokenizer,
     longest: int,
     kind: Kind,
-) -> dict[str, Facts]:
+) -> dict[str, DataFacts]:
     """Describe each part; `longest` is the most tokens of a text that the model reads."""
-    keys = {name: [key(example.text) for example in examples] for name, examples in parts.items()}
+    keys = {name: [text_key(example.text) for example in examples] for name, examples in parts.items()}
     described = {}
     for name, examples in parts.items():
         every = -(-len(examples) // SAMPLE)
-        texts = [joined(example.text) for example in examples[::every]]
+        texts = [join_words(example.text) for example in examples[::every]]
         lengths = np.array([len(encoding.input_ids) for encoding in tokenizer.encode(texts)])
         here = set(keys[name])
-        described[name] = Facts(
+        described[name] = DataFacts(
             len(examples),
             dict(kind.counts(examples).most_common()),
             lengths,
             float((lengths > longest).mean()),
             len(examples) - len(here),
-            len(contradictions(examples, kind)),
+            len(find_contradictions(examples, kind)),
             {other: len(here & set(elsewhere)) for other, elsewhere in keys.items() if other != name},
         )
     return described
 
 
-def contradictions(examples: Iterable[Example], kind: Kind) -> list[list[Example]]:
+def find_contradictions(examples: Iterable[Example], kind: Kind) -> list[list[Example]]:
     """Return the duplicates that have different labels, grouped by text."""
     same: dict[str, list[Example]] = {}
     for example in examples:
-        same.setdefault(key(example.text), []).append(example)
-    return [group for group in same.values() if len({label(example, kind) for example in group}) > 1]
+        same.setdefault(text_key(example.text), []).append(example)
+    return [group for group in same.values() if len({format_label(example, kind) for example in group}) > 1]
 
 
-def label(example: Example, kind: Kind) -> str:
+def format_label(example: Example, kind: Kind) -> str:
     """Return the label of an example as a reader sees it."""
     words = kind.words(kind.truth(example), example)
     return f"{words:g}" if isinstance(words, float) else str(words)
 
 
-def key(text) -> str:
+def text_key(text) -> str:
     """Return a key that is equal for texts that differ only in case and spaces."""
     parts = (text,) if isinstance(text, str) else text
     return "\n".join(" ".join(part.casefold().split()) for part in parts)
 
 
-def joined(text):
+def join_words(text):
     return " ".join(text) if isinstance(text, tuple) and len(text) != 2 else text

@@ -12,25 +12,25 @@ from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json, write_atomically
-from bert_jax.core.output import building
-from bert_jax.data.examples.judged import Judged, read_judged
+from bert_jax.core.output import atomic_directory
+from bert_jax.data.examples.judged import BeirDataset, read_beir
 from bert_jax.metrics import retrieval
-from bert_jax.metrics.retrieval import BEST, DEPTH
-from bert_jax.metrics.sums import Sums
+from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
+from bert_jax.metrics.sums import ScoreSums
 from bert_jax.report.embedders import embedder_plots
-from bert_jax.report.embedders.embedder_results import SHOWN, Examples, Picture
-from bert_jax.report.embedders.search_results import Search
-from bert_jax.report.intervals import RESAMPLES, Interval, differences, intervals
-from bert_jax.report.prediction_page import FILES, table
+from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, ReportPicture
+from bert_jax.report.embedders.search_results import SearchResults
+from bert_jax.report.intervals import RESAMPLES, Interval, bootstrap_intervals, difference_intervals
+from bert_jax.report.prediction_page import REPORT_FILES, markdown_table
 from bert_jax.search.index import FUSION, KEYWORDS, VECTORS, Hit, Index
 
-SHOWN_MEASURES = (BEST, "mrr@10", "recall@100")
+SHOWN_MEASURES = (MAIN_METRIC, "mrr@10", "recall@100")
 RERANKED = "reranked"
 UNKNOWN = "(not in the folder)"  # in place of a document's text
 
 
 @dataclass(frozen=True)
-class Trial:
+class IndexEvalConfig:
     index: str
     data: str  # a folder in BEIR's layout
     split: str = ""
@@ -49,72 +49,79 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Way:
+class SearchMethod:
     """The results of one way to search, for each query."""
 
     name: str
-    sums: Sums
-    search: Search
+    sums: ScoreSums
+    search: SearchResults
     milliseconds: np.ndarray
 
     @property
     def quality(self) -> np.ndarray:
-        return self.sums.scores_of(self.sums.rows)[BEST]
+        return self.sums.compute_scores(self.sums.rows)[MAIN_METRIC]
 
     @property
     def intervals(self) -> dict[str, Interval]:
-        return intervals(self.sums)
+        return bootstrap_intervals(self.sums)
 
     def quantile(self, share: float) -> float:
         return float(np.quantile(self.milliseconds, share))
 
 
 @dataclass(frozen=True)
-class Compared:
+class IndexComparison:
     what: str
     notes: list[str]
-    ways: list[Way]
+    ways: list[SearchMethod]
 
     @property
     def differences(self) -> dict[tuple[str, str], dict[str, Interval]]:
         """For every two ways, the second's scores minus the first's."""
-        return {(a.name, b.name): differences(a.sums, b.sums) for a, b in combinations(self.ways, 2)}
+        return {(a.name, b.name): difference_intervals(a.sums, b.sums) for a, b in combinations(self.ways, 2)}
 
 
-def describe(trial: Trial, as_json: bool = False, report: str = "", command: str = "") -> str:
-    compared = measured_and_written(trial, report, command) if report else measure(trial)
-    return to_json(in_json(trial, compared)) if as_json else "\n".join(in_lines(compared))
+def describe_index_evaluation(
+    trial: IndexEvalConfig, as_json: bool = False, report: str = "", command: str = ""
+) -> str:
+    compared = measure_and_write(trial, report, command) if report else measure_index(trial)
+    return to_json(comparison_to_json(trial, compared)) if as_json else "\n".join(format_comparison(compared))
 
 
-def measured_and_written(trial: Trial, report: str, command: str) -> Compared:
+def measure_and_write(trial: IndexEvalConfig, report: str, command: str) -> IndexComparison:
     """Measure, and write a page to the directory `report`."""
-    with building(Path(report), FILES) as new:
-        compared = measure(trial)
-        write(new, compared, command)
+    with atomic_directory(Path(report), REPORT_FILES) as new:
+        compared = measure_index(trial)
+        write_index_report(new, compared, command)
     return compared
 
 
-def measure(trial: Trial) -> Compared:
-    judged = read_judged(trial.data, trial.split)
+def measure_index(trial: IndexEvalConfig) -> IndexComparison:
+    judged = read_beir(trial.data, trial.split)
     relevant = {
         name: grades
         for name, grades in judged.relevant.items()
         if any(grade > 0 for grade in grades.values())
     }
     index = Index.open(trial.index, trial.model or None)
-    notes = lacking(index, trial, relevant)
-    by_way = {name: searched(index, judged, relevant, name, settings) for name, settings in trial.ways(index)}
-    ways = [way_of(name, judged, relevant, lists, seconds) for name, (lists, seconds) in by_way.items()]
+    notes = note_missing_documents(index, trial, relevant)
+    by_method = {
+        name: time_searches(index, judged, relevant, name, settings) for name, settings in trial.ways(index)
+    }
+    methods = [
+        make_search_method(name, judged, relevant, lists, seconds)
+        for name, (lists, seconds) in by_method.items()
+    ]
     held = f"{len(index):,} documents ({index.manifest.passages:,} passages)"
     what = f"{len(relevant):,} queries of {trial.data}, in {held}"
-    return Compared(what, notes, ways)
+    return IndexComparison(what, notes, methods)
 
 
-def lacking(index: Index, trial: Trial, relevant: dict[str, dict]) -> list[str]:
+def note_missing_documents(index: Index, trial: IndexEvalConfig, relevant: dict[str, dict]) -> list[str]:
     """Return a note on the relevant documents that are not in the index, if there are any; raise if all are missing."""
-    there = {segment.ids[number] for segment in index.segments for number in segment.there()}
+    indexed = {segment.ids[number] for segment in index.segments for number in segment.live_documents()}
     wanted = {name for grades in relevant.values() for name, grade in grades.items() if grade > 0}
-    if missing := sorted(wanted - there):
+    if missing := sorted(wanted - indexed):
         if len(missing) == len(wanted):
             raise BertJaxError(
                 f'{trial.index} has none of the relevant documents of {trial.data}, such as "{missing[0]}"; build it '
@@ -126,8 +133,8 @@ def lacking(index: Index, trial: Trial, relevant: dict[str, dict]) -> list[str]:
     return []
 
 
-def searched(
-    index: Index, judged: Judged, relevant: dict[str, dict], name: str, settings: dict[str, Any]
+def time_searches(
+    index: Index, judged: BeirDataset, relevant: dict[str, dict], name: str, settings: dict[str, Any]
 ) -> tuple[list[list[str]], np.ndarray]:
     """Return the documents of each query, best first, and the milliseconds that each search took."""
     passages, documents = index.manifest.passages, len(index)
@@ -143,9 +150,13 @@ def searched(
     return lists, np.array(milliseconds)
 
 
-def way_of(
-    name: str, judged: Judged, relevant: dict[str, dict], lists: Sequence[list[str]], milliseconds: np.ndarray
-) -> Way:
+def make_search_method(
+    name: str,
+    judged: BeirDataset,
+    relevant: dict[str, dict],
+    lists: Sequence[list[str]],
+    milliseconds: np.ndarray,
+) -> SearchMethod:
     grades, known = [*relevant.values()], judged.documents
     texts = known | {n: UNKNOWN for of_query in lists for n in of_query if n not in known}
     place = {document: n for n, document in enumerate(texts)}
@@ -154,18 +165,18 @@ def way_of(
         for some in grades
     ]
     ranked = [np.array([place[n] for n in of_query], int) for of_query in lists]
-    search = Search.of(
+    search = SearchResults.of(
         [judged.queries[query] for query in relevant],
         [f"{n}: {text}" for n, text in texts.items()],
         right,
         [(order[:DEPTH], np.zeros(len(order))) for order in ranked],
         name,
     )
-    sums = retrieval.ranking([of_query[:DEPTH] for of_query in lists], grades)
-    return Way(name, sums, search, milliseconds)
+    sums = retrieval.ranking_metrics([of_query[:DEPTH] for of_query in lists], grades)
+    return SearchMethod(name, sums, search, milliseconds)
 
 
-def in_lines(compared: Compared) -> list[str]:
+def format_comparison(compared: IndexComparison) -> list[str]:
     width = max(len(way.name) for way in compared.ways)
     lines = [compared.what, *compared.notes, ""]
     lines.append(
@@ -176,15 +187,15 @@ def in_lines(compared: Compared) -> list[str]:
         cells = (f"{x.value:.4f} ({x.low:.4f}-{x.high:.4f})" for x in map(known.__getitem__, SHOWN_MEASURES))
         times = f"{way.quantile(0.5):.1f}, {way.quantile(0.99):.1f}"
         lines.append(f"  {way.name:<{width}}{''.join(f'{cell:>26}' for cell in cells)}  {times:>25}")
-    lines += ["", f"  differences of {BEST}"]
+    lines += ["", f"  differences of {MAIN_METRIC}"]
     for (a, b), gaps in compared.differences.items():
-        gap = gaps[BEST]
+        gap = gaps[MAIN_METRIC]
         plain = "" if gap.low <= 0 <= gap.high else "   more than chance"
         lines.append(f"  {b} - {a}: {gap.value:+.4f} ({gap.low:+.4f} to {gap.high:+.4f}){plain}")
     return lines
 
 
-def in_json(trial: Trial, compared: Compared) -> dict[str, Any]:
+def comparison_to_json(trial: IndexEvalConfig, compared: IndexComparison) -> dict[str, Any]:
     return {
         **asdict(trial),
         "what": compared.what,
@@ -203,31 +214,31 @@ def in_json(trial: Trial, compared: Compared) -> dict[str, Any]:
     }
 
 
-def write(directory: Path, compared: Compared, command: str) -> None:
+def write_index_report(directory: Path, compared: IndexComparison, command: str) -> None:
     lines = [f"# {compared.what}", "", *(f"- {note}" for note in compared.notes), "", "## Scores", ""]
     lines += [*score_table(compared.ways), "", "Times are from searches run one after another.", ""]
     lines += ["## Differences", "", *difference_table(compared), ""]
     curves = {way.name: way.search.recall for way in compared.ways}
-    file = embedder_plots.recall(
+    file = embedder_plots.plot_recall(
         directory / "recall.png", curves, "recall: share of the relevant documents found"
     )
-    lines += Picture("Recall by depth", "recall by depth", file).lines
-    for examples in shown(compared):
+    lines += ReportPicture("Recall by depth", "recall by depth", file).lines
+    for examples in example_tables(compared):
         lines += examples.lines
     lines += ["## Reproduce", "", f"    {command}", ""]
     write_atomically(directory / "report.md", "\n".join(lines))
 
 
-def score_table(ways: Sequence[Way]) -> list[str]:
+def score_table(ways: Sequence[SearchMethod]) -> list[str]:
     rows = [
         (way.name, name, x.value, f"{x.low:.4f} to {x.high:.4f}", f"{way.quantile(0.5):.1f}")
         for way in ways
         for name, x in way.intervals.items()
     ]
-    return table(("way", "score", "value", "95 % interval", "median ms per query"), rows)
+    return markdown_table(("way", "score", "value", "95 % interval", "median ms per query"), rows)
 
 
-def difference_table(compared: Compared) -> list[str]:
+def difference_table(compared: IndexComparison) -> list[str]:
     rows = [
         (b, a, name, f"{gaps[name].value:+.4f}", f"{gaps[name].low:+.4f} to {gaps[name].high:+.4f}",
          "" if gaps[name].low <= 0 <= gaps[name].high else "yes")
@@ -239,41 +250,43 @@ def difference_table(compared: Compared) -> list[str]:
         "cover other data."
     )
     header = "way", "compared with", "score", "difference", "95 % interval", "more than chance"
-    return [*table(header, rows), "", note] if rows else ["There is only one way to search this index."]
+    return (
+        [*markdown_table(header, rows), "", note] if rows else ["There is only one way to search this index."]
+    )
 
 
-def shown(compared: Compared) -> list[Examples]:
+def example_tables(compared: IndexComparison) -> list[ExampleTable]:
     """Show queries that one way answers and another does not, and queries that all ways miss."""
     by_name = {way.name: way for way in compared.ways}
     tables = []
     for a, b in (KEYWORDS, VECTORS), (VECTORS, KEYWORDS), (RERANKED, FUSION), (FUSION, RERANKED):
         if a in by_name and b in by_name:
-            tables.append(won(by_name[a], by_name[b]))
-    return [*tables, missed(compared.ways)]
+            tables.append(better_queries(by_name[a], by_name[b]))
+    return [*tables, missed_queries(compared.ways)]
 
 
-def won(a: Way, b: Way) -> Examples:
+def better_queries(a: SearchMethod, b: SearchMethod) -> ExampleTable:
     gap = a.quality - b.quality
     order = [int(q) for q in np.argsort(-gap, kind="stable") if gap[q] > 0]
     rows = [
         (a.search.queries[q], a.search.right(q), a.search.place(q), b.search.place(q), b.search.first(q))
         for q in order[:SHOWN]
     ]
-    return Examples(
+    return ExampleTable(
         f"Better by {a.name} than by {b.name}",
-        f"{len(order):,} of {len(gap):,} queries; the largest differences of {BEST} first.",
+        f"{len(order):,} of {len(gap):,} queries; the largest differences of {MAIN_METRIC} first.",
         ("query", "relevant document", f"its rank by {a.name}", f"by {b.name}", f"ranked first by {b.name}"),
         rows,
     )
 
 
-def missed(ways: Sequence[Way]) -> Examples:
+def missed_queries(ways: Sequence[SearchMethod]) -> ExampleTable:
     places = np.stack([way.search.places for way in ways])
     misses = np.flatnonzero((places > 10).all(0))
     order = misses[np.argsort(-places[:, misses].min(0), kind="stable")].tolist()
     last = ways[-1].search
     rows = [(last.queries[q], last.right(q), last.place(q), last.first(q)) for q in order[:SHOWN]]
-    return Examples(
+    return ExampleTable(
         "Queries that all miss",
         f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten, whichever way "
         "they are searched.",

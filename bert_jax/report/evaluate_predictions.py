@@ -6,26 +6,26 @@ The model's head, and for a classifier its problem_type, decide which metrics ar
 from dataclasses import asdict, dataclass, field
 
 from bert_jax.core.files import to_json
-from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.outcomes import outcomes, read
+from bert_jax.inference.outcomes import predict_outcomes, read_examples
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.report import out_of_scope_detection
-from bert_jax.report.out_of_scope_detection import Foreign, OutOfScope
+from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, OutOfScopeScores
 
 
 @dataclass(frozen=True)
-class Trial:
+class PredictionEvalConfig:
     """The data that a model is scored on, and how to read it."""
 
     data: str
-    columns: Columns = EVIDENT
+    columns: ExampleColumns = AUTODETECT
     long: str = "cut"
     foreign: str = ""  # a file of texts that the model should refuse
 
 
 @dataclass
-class Scored:
+class PredictionScores:
     """The task that was scored, its metrics, and notes for whoever reads them."""
 
     task: str
@@ -33,10 +33,10 @@ class Scored:
     metrics: dict[str, float] = field(default_factory=dict)
     by_kind: dict[str, dict[str, float]] = field(default_factory=dict)  # scores of each kind of tagged span
     notes: list[str] = field(default_factory=list)
-    out_of_scope: OutOfScope | None = None
+    out_of_scope: OutOfScopeScores | None = None
 
 
-def in_lines(scored: Scored, directory, data: str, as_json: bool = False) -> str:
+def format_prediction_scores(scored: PredictionScores, directory, data: str, as_json: bool = False) -> str:
     if as_json:
         facts = asdict(scored)
         if scored.out_of_scope is None:
@@ -53,29 +53,37 @@ def in_lines(scored: Scored, directory, data: str, as_json: bool = False) -> str
             values = (f"{x:11.4f}" if isinstance(x, float) else f"{x:>11,}" for x in scores.values())
             lines.append(f"  {name:<{width}}  {''.join(values)}")
     if scored.out_of_scope:
-        lines += out_of_scope_detection.in_lines(scored.out_of_scope)
+        lines += out_of_scope_detection.format_out_of_scope(scored.out_of_scope)
     return "\n".join(lines)
 
 
-def evaluate(model: Model, data: str, columns: Columns = EVIDENT, long: str = "cut") -> Scored:
-    return score(outcomes(model, *read(model, data, columns), long))
+def evaluate_model(
+    model: Model, data: str, columns: ExampleColumns = AUTODETECT, long: str = "cut"
+) -> PredictionScores:
+    return score_outcomes(predict_outcomes(model, *read_examples(model, data, columns), long))
 
 
-def score(given: Outcomes, compared: Foreign | None = None) -> Scored:
-    parts = given.kind.by_name(given.predicted, given.truth)
+def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None) -> PredictionScores:
+    parts = given.kind.score_breakdown(given.predicted, given.truth)
     out_of_scope = compared.scores if compared else None
-    return Scored(
+    return PredictionScores(
         given.kind.title, len(given.examples), given.sums.scores, parts, list(given.notes), out_of_scope
     )
 
 
-def measure(model: Model, trial: Trial) -> tuple[Outcomes, Foreign | None]:
-    examples, known = read(model, trial.data, trial.columns)
-    unknown = out_of_scope_detection.read(model, trial.foreign, trial.columns) if trial.foreign else []
-    given = outcomes(model, examples, known, trial.long, bool(unknown))
-    return given, out_of_scope_detection.compared(model, given, unknown, trial.long) if unknown else None
+def run_evaluation(model: Model, trial: PredictionEvalConfig) -> tuple[Outcomes, OutOfScopeComparison | None]:
+    examples, known = read_examples(model, trial.data, trial.columns)
+    out_of_scope_texts = (
+        out_of_scope_detection.read_out_of_scope_texts(model, trial.foreign, trial.columns)
+        if trial.foreign
+        else []
+    )
+    given = predict_outcomes(model, examples, known, trial.long, bool(out_of_scope_texts))
+    return given, out_of_scope_detection.compare_with_known(
+        model, given, out_of_scope_texts, trial.long
+    ) if out_of_scope_texts else None
 
 
-def describe(directory, trial: Trial, as_json: bool = False) -> str:
-    given, compared = measure(load(directory), trial)
-    return in_lines(score(given, compared), directory, trial.data, as_json)
+def describe_evaluation(directory, trial: PredictionEvalConfig, as_json: bool = False) -> str:
+    given, compared = run_evaluation(load(directory), trial)
+    return format_prediction_scores(score_outcomes(given, compared), directory, trial.data, as_json)

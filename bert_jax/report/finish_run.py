@@ -8,23 +8,23 @@ from functools import cached_property
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.output import building
-from bert_jax.core.terminal import say
+from bert_jax.core.output import atomic_directory
+from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
 from bert_jax.finetuning.finetune_config import Method
-from bert_jax.inference.in_distribution import vectors_of
+from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.model import load
-from bert_jax.inference.outcomes import outcomes
+from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import scope as scopes
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind, Outcomes
 from bert_jax.predictions.promise import highest_precision
-from bert_jax.predictions.scope import Scope
+from bert_jax.predictions.scope import OutOfScopeDetector
 from bert_jax.report.learning_curve import LearningCurve
-from bert_jax.report.out_of_scope_detection import compared
-from bert_jax.report.prediction_page import FILES, About, write
-from bert_jax.training.task import Results
+from bert_jax.report.out_of_scope_detection import compare_with_known
+from bert_jax.report.prediction_page import REPORT_FILES, ReportContext, write_report
+from bert_jax.training.task import FinishInputs
 from bert_jax.training.workdir import Workdir
 
 FEWEST_TO_OFFER = 5  # examples of a class; class weights help little if it has fewer
@@ -32,7 +32,7 @@ SHOWN = 5  # the number of classes that one line names
 
 
 @dataclass(frozen=True)
-class OutOfFold:
+class OutOfFoldPredictions:
     """Predictions for the training examples, each by a model that was not trained on it."""
 
     method: Method  # how these models and the final model were trained
@@ -40,19 +40,19 @@ class OutOfFold:
     curve: LearningCurve | None = None
 
 
-class Finished:
+class FinishedRun:
     """The model of a finished run, and its results on examples that it was not trained on."""
 
-    def __init__(self, directory, results: Results, out_of_fold: OutOfFold | None = None):
+    def __init__(self, directory, results: FinishInputs, out_of_fold: OutOfFoldPredictions | None = None):
         self.directory, self.results, self.out_of_fold = directory, results, out_of_fold
         self.model = load(directory)
 
     @cached_property
-    def given(self) -> Outcomes:
+    def outcomes(self) -> Outcomes:
         """The outcomes on the validation set or, if there is none, out of fold on the training examples."""
         if self.results.heldout or self.out_of_fold is None:
-            return outcomes(
-                self.model, self.results.heldout, long=self.results.long, scoped=self.shows_foreign
+            return predict_outcomes(
+                self.model, self.results.heldout, long=self.results.long, scoped=self.measures_out_of_scope
             )
         return replace(self.out_of_fold.outcomes, calibration=self.model.calibration)
 
@@ -60,61 +60,61 @@ class Finished:
     def scores(self) -> dict[str, float]:
         """The scores on the validation set or, if there is none, out of fold; {} if there are neither."""
         if self.results.heldout:
-            return self.given.sums.scores
+            return self.outcomes.sums.scores
         return self.out_of_fold.outcomes.sums.scores if self.out_of_fold else {}
 
     @property
-    def shows_foreign(self) -> bool:
+    def measures_out_of_scope(self) -> bool:
         return bool(self.results.foreign) and self.model.scope.learnt
 
     def calibrate(self) -> None:
         """Calibrate the model on the out-of-fold predictions or, if there are none, on the calibration set."""
-        self.model.calibration = calibrations.NONE
+        self.model.calibration = calibrations.UNCALIBRATED
         if self.results.calibration or self.out_of_fold:
             if self.out_of_fold:
                 given = self.out_of_fold.outcomes
             else:
-                given = outcomes(self.model, self.results.calibration, long=self.results.long)
+                given = predict_outcomes(self.model, self.results.calibration, long=self.results.long)
             try:
                 self.model.calibration = given.kind.calibrate(given)
             except BertJaxError as error:
-                say(f"not calibrated, so probabilities stay as they are: {error}")
-        calibrations.save(self.directory, self.model.calibration)
+                print_line(f"not calibrated, so probabilities stay as they are: {error}")
+        calibrations.save_calibration(self.directory, self.model.calibration)
         if self.model.calibration.learnt:  # never for a model that predicts numbers
-            say(summary(self.model.kind, self.model.calibration))
+            print_line(describe_calibration(self.model.kind, self.model.calibration))
 
-    def learn_scope(self) -> None:
+    def fit_scope(self) -> None:
         """Learn which texts are too foreign for the model: they are less similar to the training texts than known texts
         that it was not trained on (the validation and calibration sets, or the training texts out of fold)."""
-        self.model.scope = scopes.NONE
-        if self.model.kind.scoped:
+        self.model.scope = scopes.NO_DETECTOR
+        if self.model.kind.detects_out_of_scope:
             self.model.scope = self.scope()
-        scopes.save(self.directory, self.model.scope)
+        scopes.save_detector(self.directory, self.model.scope)
 
-    def scope(self) -> Scope:
+    def scope(self) -> OutOfScopeDetector:
         results, out_of_fold = self.results, self.out_of_fold
         kept = [*results.heldout, *results.calibration]
         count, why_not = len(results.train) if out_of_fold else len(kept), ""
         if count < scopes.FEWEST:
             why_not = f"this takes {scopes.FEWEST} texts that it did not learn from, and there are {count}; label more"
         if why_not:
-            say(f"the model cannot recognise foreign texts: {why_not}")
-            return scopes.NONE
-        scope = Scope.of(self.vectors(results.train))
+            print_line(f"the model cannot recognise foreign texts: {why_not}")
+            return scopes.NO_DETECTOR
+        scope = OutOfScopeDetector.of(self.vectors(results.train))
         known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
-        say(f"`predict --foreign` is available (measured on {count:,} known texts)")
-        return Scope.of(scope.vectors, known)
+        print_line(f"`predict --foreign` is available (measured on {count:,} known texts)")
+        return OutOfScopeDetector.of(scope.vectors, known)
 
     def vectors(self, examples: Sequence[Example]) -> np.ndarray:
-        texts = [examples[i].text for i in scopes.drawn(len(examples))]
-        return vectors_of(self.model, texts, self.results.long)
+        texts = [examples[i].text for i in scopes.draw_text_indices(len(examples))]
+        return mean_state_vectors(self.model, texts, self.results.long)
 
-    def offer_class_weights(self) -> None:
+    def suggest_class_weights(self) -> None:
         """Say which classes are never predicted, and which setting may help."""
-        if never := never_predicted(self.given):
+        if never := find_never_predicted(self.outcomes):
             classes = ", ".join(f'"{label}" ({count:,} examples)' for label, count in never[:SHOWN])
             more = f" and {len(never) - SHOWN} more classes" if len(never) > SHOWN else ""
-            say(
+            print_line(
                 f"never predicted: {classes}{more}; --config.class_weights=balanced gives every class the same weight"
             )
 
@@ -129,9 +129,11 @@ class Finished:
             )
         parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
         foreign = None
-        if self.shows_foreign:
-            foreign = replace(compared(self.model, self.given, results.foreign, results.long), learnt=True)
-        about = About(
+        if self.measures_out_of_scope:
+            foreign = replace(
+                compare_with_known(self.model, self.outcomes, results.foreign, results.long), learnt=True
+            )
+        about = ReportContext(
             f"{workdir.path}: {scored}",
             command,
             {name: examples for name, examples in parts.items() if examples},
@@ -141,15 +143,15 @@ class Finished:
             unseen,
             results.max_length if results.long == "cut" else 0,
         )
-        with building(workdir.report, FILES) as new:
-            write(new, self.given, self.model, about)
-        say(f"the report is {workdir.report / 'report.md'}")
+        with atomic_directory(workdir.report, REPORT_FILES) as new:
+            write_report(new, self.outcomes, self.model, about)
+        print_line(f"the report is {workdir.report / 'report.md'}")
 
 
-def never_predicted(given: Outcomes) -> list[tuple[str, int]]:
+def find_never_predicted(given: Outcomes) -> list[tuple[str, int]]:
     """Return the classes that are never predicted though at least FEWEST_TO_OFFER examples have them, most frequent
     first, with their numbers of examples."""
-    if not given.kind.contrasts:
+    if not given.kind.supports_contrastive:
         return []
     predicted = set(given.predicted)
     return [
@@ -159,7 +161,7 @@ def never_predicted(given: Outcomes) -> list[tuple[str, int]]:
     ]
 
 
-def summary(kind: Kind, calibration: Calibration) -> str:
+def describe_calibration(kind: Kind, calibration: Calibration) -> str:
     """Describe a calibration in one line."""
     if calibration.keeps_probabilities:
         error = f"expected calibration error {calibration.error_before:.4f}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.metrics.sums import Sums
+from bert_jax.metrics.sums import ScoreSums
 
 RESAMPLES = 2000
 CHUNK = 100  # resamples computed at once
@@ -24,42 +24,43 @@ class Interval:
         return (self.high - self.low) / (2 * DEVIATIONS)
 
 
-def intervals(given: Sums, seed: int = 0) -> dict[str, Interval]:
-    by_score = bootstrapped(given.rows, given.scores_of, seed)
-    return {name: with_width(resampled, len(given.rows)) for name, resampled in by_score.items()}
+def bootstrap_intervals(given: ScoreSums, seed: int = 0) -> dict[str, Interval]:
+    by_score = bootstrap(given.rows, given.compute_scores, seed)
+    return {name: widen_perfect(resampled, len(given.rows)) for name, resampled in by_score.items()}
 
 
-def with_width(resampled: Interval, examples: int) -> Interval:
+def widen_perfect(interval: Interval, examples: int) -> Interval:
     """Return Wilson's interval if all examples are right: resamples never differ, but other examples may be wrong."""
-    if not resampled.low == resampled.value == resampled.high == 1:
-        return resampled
-    low, _ = wilson(examples, examples)
+    if not interval.low == interval.value == interval.high == 1:
+        return interval
+    low, _ = wilson_interval(examples, examples)
     return Interval(1.0, float(low), 1.0)
 
 
-def differences(a: Sums, b: Sums, seed: int = 0) -> dict[str, Interval]:
+def difference_intervals(a: ScoreSums, b: ScoreSums, seed: int = 0) -> dict[str, Interval]:
     """Return the interval of b's minus a's value for each score; both use the same resamples of the examples."""
     width = a.rows.shape[1]
 
-    def apart(sums):
-        first, second = a.scores_of(sums[:, :width]), b.scores_of(sums[:, width:])
+    def score_differences(sums):
+        first, second = a.compute_scores(sums[:, :width]), b.compute_scores(sums[:, width:])
         return {name: second[name] - first[name] for name in first}
 
-    return bootstrapped(np.concatenate([a.rows, b.rows], 1), apart, seed)
+    return bootstrap(np.concatenate([a.rows, b.rows], 1), score_differences, seed)
 
 
-def bootstrapped(rows: np.ndarray, scores: Callable, seed: int) -> dict[str, Interval]:
+def bootstrap(rows: np.ndarray, scores: Callable, seed: int) -> dict[str, Interval]:
     distinct, times = np.unique(rows, axis=0, return_counts=True)
     distinct = distinct.astype(float)  # matrix products of floats are fast
     total = times @ distinct
-    whole, drawn = scores(total[None]), scores(resampled(distinct, times, seed))
+    whole, drawn = scores(total[None]), scores(draw_resamples(distinct, times, seed))
     shortened = scores(total - distinct) if len(rows) > 1 else whole  # each without one example
     return {
-        name: interval(float(value[0]), drawn[name], shortened[name], times) for name, value in whole.items()
+        name: make_interval(float(value[0]), drawn[name], shortened[name], times)
+        for name, value in whole.items()
     }
 
 
-def interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.ndarray) -> Interval:
+def make_interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.ndarray) -> Interval:
     """Combine the shape of the bootstrap resamples with the bias and the width of the jackknife.
 
     f1_macro is biased if classes have few examples. In a resample, which lacks some of these, it is biased twice: the
@@ -84,17 +85,17 @@ def interval(value: float, drawn: np.ndarray, shortened: np.ndarray, times: np.n
     return Interval(value, low, high)
 
 
-def resampled(distinct: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
+def draw_resamples(distinct: np.ndarray, times: np.ndarray, seed: int) -> np.ndarray:
     """Return the sums of each resample, [RESAMPLES, sums]; a resample is drawn as a count per distinct row."""
     rng, total = np.random.default_rng(seed), times.sum()
     drawn = (rng.multinomial(total, times / total, CHUNK) @ distinct for _ in range(RESAMPLES // CHUNK))
     return np.concatenate(list(drawn))
 
 
-def wilson(right, count) -> tuple[np.ndarray, np.ndarray]:
+def wilson_interval(right, count) -> tuple[np.ndarray, np.ndarray]:
     """Return (low, high) of the 95 % interval of shares; `low` is below 1 even if all are right.
 
-    >>> [round(float(edge), 3) for edge in wilson(10, 10)]
+    >>> [round(float(edge), 3) for edge in wilson_interval(10, 10)]
     [0.722, 1.0]
     """
     right, count = np.asarray(right, float), np.asarray(count, float)

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.metrics.sums import Sums
-from bert_jax.report.intervals import bootstrapped
-from bert_jax.report.plots import ACCENT, INK, drawn
+from bert_jax.metrics.sums import ScoreSums
+from bert_jax.report.intervals import bootstrap
+from bert_jax.report.plots import ACCENT, INK, save_plot
 
-PARTS = 4  # equal parts of the labels; the smallest training set is one of them
-NINETY = 1.645  # standard deviations to each side of the middle of an interval
-NEXT = 0.5**0.5
+NUM_PARTS = 4  # equal parts of the labels; the smallest training set is one of them
+Z_90 = 1.645  # standard deviations to each side of the middle of an interval
+GAIN_RATIO = 0.5**0.5
 # The standard deviation of the gain between data sets, as a share of the gain.
-UNLIKE = 0.3
+GAIN_SPREAD = 0.3
 
 
 @dataclass(frozen=True)
@@ -43,39 +43,39 @@ class LearningCurve:
         )
 
 
-def learning_curve(metric: str, judged: Mapping[int, Sequence[Sums]]) -> LearningCurve:
+def forecast_learning_curve(metric: str, judged: Mapping[int, Sequence[ScoreSums]]) -> LearningCurve:
     """Forecast from models trained on quarters, halves and all of the labels, and scored on the same examples.
 
     `judged` has lists of four, two and one Sums, by the number of training examples.
     """
-    labels, together = sorted(judged), [sums for n in sorted(judged) for sums in judged[n]]
-    width = together[0].rows.shape[1]
+    labels, all_sums = sorted(judged), [sums for n in sorted(judged) for sums in judged[n]]
+    width = all_sums[0].rows.shape[1]
     counts = [len(judged[n]) for n in labels]
     firsts = np.cumsum([0, *counts])
 
     def means(sums) -> list[np.ndarray]:
         scores = [
-            model.scores_of(sums[..., i * width : (i + 1) * width])[metric]
-            for i, model in enumerate(together)
+            model.compute_scores(sums[..., i * width : (i + 1) * width])[metric]
+            for i, model in enumerate(all_sums)
         ]
         return [np.mean(scores[a:b], axis=0) for a, b in zip(firsts, firsts[1:], strict=False)]
 
     def gains(sums) -> dict[str, np.ndarray]:
         smallest, *_, largest = means(sums)
-        return {metric: forecast(smallest, largest)}
+        return {metric: forecast_gain(smallest, largest)}
 
-    rows = np.concatenate([model.rows for model in together], 1)
-    chance = bootstrapped(rows, gains, seed=0)[metric]
-    by_draw = chance_of_draw([[model.scores[metric] for model in judged[n]] for n in labels])
+    rows = np.concatenate([model.rows for model in all_sums], 1)
+    chance = bootstrap(rows, gains, seed=0)[metric]
+    by_draw = draw_variance([[model.scores[metric] for model in judged[n]] for n in labels])
     gain = chance.value
-    deviation = (chance.standard_error**2 + by_draw + (UNLIKE * gain) ** 2) ** 0.5
+    deviation = (chance.standard_error**2 + by_draw + (GAIN_SPREAD * gain) ** 2) ** 0.5
     scores = [float(mean) for mean in means(rows.sum(0))]
     room = 1 - scores[-1]  # no score is above 1
-    middle, wide = min(gain, room), NINETY * deviation
+    middle, wide = min(gain, room), Z_90 * deviation
     return LearningCurve(metric, labels, scores, middle, middle - wide, min(middle + wide, room))
 
 
-def chance_of_draw(scores: Sequence[Sequence[float]]) -> float:
+def draw_variance(scores: Sequence[Sequence[float]]) -> float:
     """Estimate how much the score with all labels varies by the choice of labelled examples: its variance.
 
     A list has the scores of n equal parts; the variance with all labels is theirs divided by n. Lists with more parts
@@ -86,16 +86,16 @@ def chance_of_draw(scores: Sequence[Sequence[float]]) -> float:
     return float(np.average(known, weights=[len(part) - 1 for part in several]))
 
 
-def forecast(smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
+def forecast_gain(smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
     """Forecast the gain of the next doubling from the scores with a quarter and with all of the labels, two doublings.
 
-    >>> round(float(forecast(np.array(0.64), np.array(0.91))), 3)
+    >>> round(float(forecast_gain(np.array(0.64), np.array(0.91))), 3)
     0.079
     """
-    return np.maximum(largest - smallest, 0) * NEXT**2 / (1 + NEXT)
+    return np.maximum(largest - smallest, 0) * GAIN_RATIO**2 / (1 + GAIN_RATIO)
 
 
-def picture(path: Path, curve: LearningCurve) -> str:
+def draw_learning_curve(path: Path, curve: LearningCurve) -> str:
     def draw(axes):
         axes.plot(curve.labels, curve.scores, "o-", color=ACCENT, label="measured out of fold")
         n, score = curve.labels[-1], curve.scores[-1]
@@ -111,4 +111,4 @@ def picture(path: Path, curve: LearningCurve) -> str:
         axes.grid(color="0.9")
         axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 
-    return drawn(path, (5, 3), draw)
+    return save_plot(path, (5, 3), draw)

@@ -7,16 +7,16 @@ from pathlib import Path
 from bert_jax.core import hashes
 from bert_jax.core.files import write_atomically
 from bert_jax.predictions import calibration as calibrations
-from bert_jax.training.best_evaluation import of_kept_model
+from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Card, Task
+from bert_jax.training.task import ModelCard, Task
 
-FILE = "README.md"
+CARD_FILE = "README.md"
 TAG = "bert_jax"  # on the card of every model that a run writes
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRecord:
     """The run that trained the model."""
 
     config: RunConfig
@@ -24,40 +24,40 @@ class Run:
     command: str
 
 
-def write(model: Path, task: Task, run: Run) -> None:
+def write_card(model: Path, task: Task, run: TrainingRecord) -> None:
     """Write the card into the model's directory; the task must have a card."""
-    card = task.card
+    card = task.model_card
     assert card
     parts = [
-        *header(card),
+        *card_metadata(card),
         f"# {model.parent.name}\n",
         *[*card.about, "", "```python", card.usage, "```", ""],
         *["## Data\n", *card.data, ""],
-        *recipe(card, run),
-        *scores(run),
+        *training_lines(card, run),
+        *validation_score_lines(run),
     ]
-    if card.calibrated:
-        calibration = calibrations.read(model, task.layout.labels)
-        parts += ["## Calibration\n", card.calibrated(calibration), ""]
-    write_atomically(model / FILE, "\n".join(parts))
-    hashes.update(model, FILE)
+    if card.describe_calibration:
+        calibration = calibrations.read_calibration(model, task.layout.labels)
+        parts += ["## Calibration\n", card.describe_calibration(calibration), ""]
+    write_atomically(model / CARD_FILE, "\n".join(parts))
+    hashes.update_hashes(model, CARD_FILE)
 
 
-def header(card: Card) -> list[str]:
+def card_metadata(card: ModelCard) -> list[str]:
     """Return the metadata by which Hugging Face sorts models."""
     tags = ", ".join([card.library, *card.tags, TAG])
     facts = f"library_name: {card.library}", f"pipeline_tag: {card.pipeline}", f"tags: [{tags}]"
     return ["---", *facts, "---", ""]
 
 
-def is_of_run(model: Path) -> bool:
+def was_written_by_run(model: Path) -> bool:
     """Whether a run wrote the card of a model's directory."""
-    path = model / FILE
+    path = model / CARD_FILE
     head = path.read_text(encoding="utf-8", errors="replace").split("\n")[:4] if path.is_file() else []
     return any(line.startswith("tags: [") and line.endswith(f", {TAG}]") for line in head)
 
 
-def recipe(card: Card, run: Run) -> list[str]:
+def training_lines(card: ModelCard, run: TrainingRecord) -> list[str]:
     config = run.config
     optimizer = config.optimizer
     facts = {
@@ -67,19 +67,23 @@ def recipe(card: Card, run: Run) -> list[str]:
         "learning rate": f"{optimizer.learning_rate:g}, {optimizer.name}, {optimizer.schedule}",
         "seed": str(config.seed),
     }
-    return ["## Training\n", *rows(facts, "---"), "", "```", run.command, "```", ""]
+    return ["## Training\n", *value_table(facts, "---"), "", "```", run.command, "```", ""]
 
 
-def scores(run: Run) -> list[str]:
+def validation_score_lines(run: TrainingRecord) -> list[str]:
     """Return the validation scores of the checkpoint that the model was taken from."""
-    line = of_kept_model(run.metrics, run.config.checkpoints.best_metric)
+    line = read_kept_metrics(run.metrics, run.config.checkpoints.best_metric)
     if not line:
         return []
     values = {name: f"{value:.4f}" for name, value in line.items() if isinstance(value, float)}
-    return [f"## Scores on the validation set, after step {line['step']:,}\n", *rows(values, "---:"), ""]
+    return [
+        f"## Scores on the validation set, after step {line['step']:,}\n",
+        *value_table(values, "---:"),
+        "",
+    ]
 
 
-def rows(values: Mapping[str, str], alignment: str) -> list[str]:
+def value_table(values: Mapping[str, str], alignment: str) -> list[str]:
     """Return the lines of a Markdown table, with a row for each value that is not ""."""
     lines = [f"| {name} | {value} |" for name, value in values.items() if value]
     return ["| | |", f"| --- | {alignment} |", *lines]

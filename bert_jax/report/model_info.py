@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
-from bert_jax.core.terminal import in_width
+from bert_jax.core.terminal import wrap_for_terminal
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.oddities import check_tokenizer, lower_cases
+from bert_jax.hub.oddities import layout_warnings, lowercases_text
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
@@ -24,15 +24,15 @@ SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "seg
 ERRORS = ("examples", "error_before", "error_after", "loss_before", "loss_after")  # of a calibration
 
 
-def collect(directory) -> dict:
+def collect_model_facts(directory) -> dict:
     """Return everything that `info` prints."""
-    directory = hub.existing(directory)
-    layout, tensors = hub.survey(directory)
+    directory = hub.resolve_directory(directory)
+    layout, tensors = hub.read_layout(directory)
     odd, unread, counts = [], [], {}
     try:
         hub.check_tensors(layout, tensors, directory)
         shapes = layout.shapes()
-        unread = hub.left_aside(layout, tensors)
+        unread = hub.unread_tensors(layout, tensors)
         counts = dict.fromkeys(layout.module_names, 0)
         for path, shape in shapes.items():
             counts[path.split("/")[0]] += math.prod(shape)
@@ -43,19 +43,19 @@ def collect(directory) -> dict:
         odd.append(str(error))
     try:
         tokenizer = open_tokenizer(directory)
-        known = {
+        tokenizer_facts = {
             "kind": type(tokenizer).__name__,
             "size": tokenizer.size,
-            "lower_cases": lower_cases(tokenizer),
+            "lower_cases": lowercases_text(tokenizer),
         }
-        odd += check_tokenizer(tokenizer, layout, directory)
+        odd += layout_warnings(tokenizer, layout, directory)
     except BertJaxError as error:
-        known = None
+        tokenizer_facts = None
         odd.append(str(error))
     odd += [
         f"transformers has no {layout.family.class_name}{HEADS[head].architecture}, and opens the encoder alone"
         for head in layout.heads
-        if head in layout.family.alone
+        if head in layout.family.not_in_transformers
     ]
 
     def read_or(otherwise, read):
@@ -68,9 +68,11 @@ def collect(directory) -> dict:
 
     with warnings.catch_warnings(record=True) as ignored:
         warnings.simplefilter("always")
-        calibration = read_or(calibrations.NONE, lambda: calibrations.read(directory, layout.labels))
-    origin = read_or(origins.UNKNOWN, lambda: origins.read(directory))
-    scope = read_or(scopes.NONE, lambda: scopes.read(directory, layout.config.hidden_size))
+        calibration = read_or(
+            calibrations.UNCALIBRATED, lambda: calibrations.read_calibration(directory, layout.labels)
+        )
+    origin = read_or(origins.UNKNOWN_ORIGIN, lambda: origins.read_origin(directory))
+    scope = read_or(scopes.NO_DETECTOR, lambda: scopes.read_detector(directory, layout.config.hidden_size))
     odd += [str(warning.message) for warning in ignored]
     return {
         "directory": str(directory),
@@ -78,11 +80,11 @@ def collect(directory) -> dict:
         "sizes": {name: getattr(layout.config, name) for name in SIZES},
         "parameters": {**counts, "all": sum(counts.values())},
         "sequence_length": (layout.embedder and layout.embedder.max_length) or layout.config.max_positions,
-        "pooling": pooling_of(layout),
+        "pooling": find_pooling(layout),
         "embedder": embedder_facts(layout),
         "heads": list(layout.heads),
         "labels": list(layout.labels),
-        "tokenizer": known,
+        "tokenizer": tokenizer_facts,
         "origin": asdict(origin) if origin.command else None,
         "calibration": {name: getattr(calibration, name) for name in ERRORS} if calibration.learnt else None,
         "scope": {"vectors": len(scope.vectors), "known": len(scope.known)} if scope.learnt else None,
@@ -91,8 +93,8 @@ def collect(directory) -> dict:
     }
 
 
-def describe(directory, as_json: bool = False) -> str:
-    facts = collect(directory)
+def describe_model(directory, as_json: bool = False) -> str:
+    facts = collect_model_facts(directory)
     if as_json:
         return to_json(facts, indent=2)
     sizes, parameters, tokenizer = facts["sizes"], facts["parameters"], facts["tokenizer"]
@@ -106,7 +108,7 @@ def describe(directory, as_json: bool = False) -> str:
         "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
         "length": f"texts of up to {facts['sequence_length']:,} tokens",
         "pooling": facts["pooling"] or "none, a state for each token",
-        "embedder": embedder_in_words(facts["embedder"]),
+        "embedder": describe_embedder(facts["embedder"]),
         "heads": ", ".join(facts["heads"]) or "none",
         "labels": ", ".join(facts["labels"][:12]) + " ..." * (len(facts["labels"]) > 12),
         "tokenizer": "none",
@@ -125,19 +127,19 @@ def describe(directory, as_json: bool = False) -> str:
     if known := facts["scope"]:
         lines["scope"] = f"{known['vectors']:,} training texts, {known['known']:,} similarities of known ones"
     if origin := facts["origin"]:
-        of_file = f" of {files}" if (files := trained_on(origin["command"])) else ""
+        of_file = f" of {files}" if (files := find_training_data(origin["command"])) else ""
         lines["trained on"] = f"{origin['examples']:,} examples{of_file}"
         lines["trained by"] = origin["command"]
-    elif model_card.is_of_run(hub.existing(directory)):
+    elif model_card.was_written_by_run(hub.resolve_directory(directory)):
         lines["trained by"] = (
-            f"bert-jax; {hub.existing(directory) / model_card.FILE} has the command and the data"
+            f"bert-jax; {hub.resolve_directory(directory) / model_card.CARD_FILE} has the command and the data"
         )
     rows = [
         *((name, value) for name, value in lines.items() if value),
-        *[("not read", hub.shortened(facts["unread"]))] * bool(facts["unread"]),
+        *[("not read", hub.abbreviate_names(facts["unread"]))] * bool(facts["unread"]),
         *(("odd", note) for note in facts["odd"]),
     ]
-    return "\n".join(in_width(f"{name:<12}{value}", sys.stdout, indent=12) for name, value in rows)
+    return "\n".join(wrap_for_terminal(f"{name:<12}{value}", sys.stdout, indent=12) for name, value in rows)
 
 
 def embedder_facts(layout: Layout) -> dict | None:
@@ -149,10 +151,10 @@ def embedder_facts(layout: Layout) -> dict | None:
     }  # fmt: skip
 
 
-def embedder_in_words(facts: dict | None) -> str:
+def describe_embedder(facts: dict | None) -> str:
     """Describe an embedder in a line; "" for a model that is none.
 
-    >>> embedder_in_words({"dimensions": 384, "normalize": True, "prompts": {"query": "query: "}})
+    >>> describe_embedder({"dimensions": 384, "normalize": True, "prompts": {"query": "query: "}})
     'vectors of 384, normalized; prompts: query "query: "'
     """
     if facts is None:
@@ -162,7 +164,7 @@ def embedder_in_words(facts: dict | None) -> str:
     return f"vectors of {facts['dimensions']:,}, {normalized}{f'; prompts: {named}' if named else ''}"
 
 
-def pooling_of(layout: Layout) -> str:
+def find_pooling(layout: Layout) -> str:
     """Return how token states are pooled to one state of a text; "" if no embedder and no head needs one."""
     if layout.embedder:
         return layout.embedder.pooling
@@ -170,7 +172,7 @@ def pooling_of(layout: Layout) -> str:
     return reads[-1] if reads else ""
 
 
-def trained_on(command: str) -> str:
+def find_training_data(command: str) -> str:
     """Return the training data that a command names, or ""."""
     key = "--config.data.train="
     return next((word.removeprefix(key) for word in shlex.split(command) if word.startswith(key)), "")

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.predictions.scope import Scope
-from bert_jax.predictions.unlabelled import read_foreign
+from bert_jax.predictions.scope import OutOfScopeDetector
+from bert_jax.predictions.unlabelled import read_out_of_scope
 from bert_jax.report import plots
-from bert_jax.text.truncation import Truncated
+from bert_jax.text.truncation import TruncationCounter
 
-SHARES = (0.01, 0.05, 0.1)  # a text is called foreign if in_scope is below such a share
-DRAWN = 0.05  # the share that the picture shows
+P_VALUES = (0.01, 0.05, 0.1)  # a text is called foreign if in_scope is below such a share
+DRAWN_P_VALUE = 0.05  # the share that the picture shows
 
 
 @dataclass
-class Called:
-    """The shares of known and of foreign texts that are called foreign if in_scope is below `at`."""
+class DetectionRates:
+    """The shares of known and of foreign texts that are called foreign if in_scope is below `p_value`."""
 
     at: float
     known: float
@@ -30,51 +30,53 @@ class Called:
 
 
 @dataclass
-class OutOfScope:
+class OutOfScopeScores:
     known: int
     foreign: int
     # The probability that a known text has a higher value than a foreign text.
-    area: float  # of in_scope
-    area_of_probability: float | None  # None if all are equally probable (numbers)
-    called: list[Called] = field(default_factory=list)
+    auroc: float  # of in_scope
+    auroc_of_probability: float | None  # None if all are equally probable (numbers)
+    called: list[DetectionRates] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextScores:
     similarities: np.ndarray
     probabilities: np.ndarray  # the probabilities of the predictions
 
 
 @dataclass(frozen=True)
-class Foreign:
-    scope: Scope
-    known: Texts
-    foreign: Texts
+class OutOfScopeComparison:
+    scope: OutOfScopeDetector
+    known: TextScores
+    foreign: TextScores
     learnt: bool = False  # whether the scope was learnt from these known texts
 
     @cached_property
-    def scores(self) -> OutOfScope:
+    def scores(self) -> OutOfScopeScores:
         known, foreign = (self.scope.share(texts.similarities) for texts in (self.known, self.foreign))
         likely = self.known.probabilities, self.foreign.probabilities
         says_something = np.ptp(np.concatenate(likely)) > 0
-        return OutOfScope(
+        return OutOfScopeScores(
             len(known),
             len(foreign),
             area_under_curve(known, foreign),
             area_under_curve(*likely) if says_something else None,
-            [Called(at, float((known < at).mean()), float((foreign < at).mean())) for at in SHARES],
+            [DetectionRates(at, float((known < at).mean()), float((foreign < at).mean())) for at in P_VALUES],
         )
 
 
-def read(model: Model, source: str, columns: Columns) -> list[Example]:
+def read_out_of_scope_texts(model: Model, source: str, columns: ExampleColumns) -> list[Example]:
     """Read the texts of a file, from the named columns or else those of the training data, if the file has them."""
     model.scope.check()
     if not columns.named:
         columns = replace(model.origin.columns, skip_bad=columns.skip_bad)
-    return read_foreign(source, columns, model.kind)
+    return read_out_of_scope(source, columns, model.kind)
 
 
-def compared(model: Model, known: Outcomes, examples: Sequence[Example], long: str = "cut") -> Foreign:
+def compare_with_known(
+    model: Model, known: Outcomes, examples: Sequence[Example], long: str = "cut"
+) -> OutOfScopeComparison:
     """Compare known with foreign texts; `known` must have its similarities."""
     kind, calibration = known.kind, model.calibration
     assert known.similarities is not None
@@ -82,12 +84,14 @@ def compared(model: Model, known: Outcomes, examples: Sequence[Example], long: s
     def read(raw, similarity: float) -> tuple[float, float]:
         return similarity, kind.confidence(raw, calibration)
 
-    uncounted = Truncated(model.config.max_positions)
+    uncounted = TruncationCounter(model.config.max_positions)
     texts = [example.text for example in examples]
     pairs = model.outcomes(kind, texts, read, long, uncounted, True)
     similarities, probabilities = np.array(pairs, np.float32).T
     likely = np.array([kind.confidence(raw, calibration) for raw in known.raws], np.float32)
-    return Foreign(model.scope, Texts(known.similarities, likely), Texts(similarities, probabilities))
+    return OutOfScopeComparison(
+        model.scope, TextScores(known.similarities, likely), TextScores(similarities, probabilities)
+    )
 
 
 def area_under_curve(known: np.ndarray, foreign: np.ndarray) -> float:
@@ -101,9 +105,11 @@ def area_under_curve(known: np.ndarray, foreign: np.ndarray) -> float:
     return float((lower + equal_or_lower).mean() / (2 * len(order)))
 
 
-def in_lines(scores: OutOfScope) -> list[str]:
+def format_out_of_scope(scores: OutOfScopeScores) -> list[str]:
     lines = [f"out of scope: {scores.foreign:,} foreign and {scores.known:,} known texts"]
-    lines += [f"  area under the curve {name:<24}  {value:.4f}" for name, value in areas(scores).items()]
+    lines += [
+        f"  area under the curve {name:<24}  {value:.4f}" for name, value in list_aurocs(scores).items()
+    ]
     header = ("--foreign", "known called foreign", "foreign called foreign")
     lines.append("  " + "  ".join(header))
     for row in scores.called:
@@ -112,30 +118,32 @@ def in_lines(scores: OutOfScope) -> list[str]:
     return lines
 
 
-def areas(scores: OutOfScope) -> dict[str, float]:
+def list_aurocs(scores: OutOfScopeScores) -> dict[str, float]:
     """Return the areas under the curves that separate known from foreign texts."""
     values = {
-        "of in_scope": scores.area,
-        "of the probability alone": scores.area_of_probability,
+        "of in_scope": scores.auroc,
+        "of the probability alone": scores.auroc_of_probability,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
-def picture(path: Path, given: Foreign) -> str:
+def draw_similarities(path: Path, given: OutOfScopeComparison) -> str:
     """Draw how similar known and foreign texts are to the training texts."""
     sides = {"known": given.known.similarities, "foreign": given.foreign.similarities}
     every = np.concatenate(list(sides.values()))
     # The lowest similarity that is not called foreign.
-    edge = given.scope.known[np.argmax(given.scope.share(given.scope.known) >= DRAWN)]
+    edge = given.scope.known[np.argmax(given.scope.share(given.scope.known) >= DRAWN_P_VALUE)]
 
     def draw(axes):
         for (name, values), (color, stroke) in zip(sides.items(), plots.STROKES, strict=False):
             weights = np.full(len(values), 1 / len(values))
             axes.hist(values, bins=40, range=(every.min(), every.max()), weights=weights, color=color,
                       linestyle=stroke, histtype="step", linewidth=1.5, label=f"{name}: {len(values):,}")  # fmt: skip
-        axes.axvline(edge, color=plots.INK, linewidth=1, linestyle=":", label=f"foreign below, at {DRAWN:g}")
+        axes.axvline(
+            edge, color=plots.INK, linewidth=1, linestyle=":", label=f"foreign below, at {DRAWN_P_VALUE:g}"
+        )
         axes.set_xlabel("mean similarity to the nearest training texts", fontsize=9)
         axes.set_ylabel("share", fontsize=9)
-        plots.above(axes, 3)
+        plots.put_legend_above(axes, 3)
 
-    return plots.drawn(path, (5.5, 3.2), draw)
+    return plots.save_plot(path, (5.5, 3.2), draw)

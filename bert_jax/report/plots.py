@@ -5,21 +5,21 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.core.output import replacing
+from bert_jax.core.output import atomic_file
 from bert_jax.predictions.fitting import BINS
-from bert_jax.predictions.view import Curve, View
-from bert_jax.report.data_facts import Facts
-from bert_jax.report.intervals import Interval, wilson
+from bert_jax.predictions.view import PrecisionRecallCurve, ReportData
+from bert_jax.report.data_facts import DataFacts
+from bert_jax.report.intervals import Interval, wilson_interval
 
 INK, PALE, ACCENT = "#1a1a1a", "#9ecae1", "#08519c"
 STROKES = [("#08519c", "-"), ("#d95f02", "--"), ("#1b7837", "-."), ("#762a83", ":"), ("#7f3b08", (0, (5, 1, 1, 1))),
            (INK, (0, (8, 1)))]  # fmt: skip
 HATCHES = ("", "////", "....", "xx")
-MOST = 20  # at most this many labels in a confusion matrix or a bar chart
+MAX_LABELS = 20  # at most this many labels in a confusion matrix or a bar chart
 WIDEST = 26  # at most this many characters of a label
 
 
-def drawn(path: Path, size: tuple[float, float], draw: Callable, below: Callable | None = None) -> str:
+def save_plot(path: Path, size: tuple[float, float], draw: Callable, below: Callable | None = None) -> str:
     """Write a picture that `draw(axes)` draws, with a smaller panel under it by `below(axes)`. Return the file name."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -31,18 +31,18 @@ def drawn(path: Path, size: tuple[float, float], draw: Callable, below: Callable
     for axes, panel in zip(panels[:, 0], draws, strict=True):
         axes.tick_params(labelsize=8)
         panel(axes)
-    with replacing(path) as new:
+    with atomic_file(path) as new:
         figure.savefig(new, format="png", dpi=110, bbox_inches="tight")
     return path.name
 
 
-def above(axes, columns: int, title: str = "") -> None:
+def put_legend_above(axes, columns: int, title: str = "") -> None:
     """Put the legend above the axes, so that it covers nothing."""
     place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": columns}
     axes.legend(title=title or None, fontsize=8, title_fontsize=8, frameon=False, **place)
 
 
-def labelled(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.03)) -> None:
+def label_share_axes(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.03)) -> None:
     """Label axes that show shares."""
     axes.set_xlabel(x, fontsize=9)
     axes.set_ylabel(y, fontsize=9)
@@ -50,14 +50,14 @@ def labelled(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.03)) -> N
     axes.set_ylim(*limits)
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
-    above(axes, 2)
+    put_legend_above(axes, 2)
 
 
-def short(label: str) -> str:
+def shorten_label(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
 
 
-def scores(path: Path, intervals: Mapping[str, Interval]) -> str:
+def plot_scores(path: Path, intervals: Mapping[str, Interval]) -> str:
     names = [name for name in intervals if name != "mean_squared_error"]
 
     def draw(axes):
@@ -67,16 +67,18 @@ def scores(path: Path, intervals: Mapping[str, Interval]) -> str:
             axes.plot(interval.value, place, "o", color=INK, markersize=5)
             axes.annotate(f"{interval.value:.3f}", (interval.value, place), (0, 7), fontsize=8, ha="center",
                           textcoords="offset points")  # fmt: skip
-        axes.set_yticks(range(len(names)), [short(name.replace("_", " ")) for name in reversed(names)])
+        axes.set_yticks(
+            range(len(names)), [shorten_label(name.replace("_", " ")) for name in reversed(names)]
+        )
         axes.set_ylim(-0.6, len(names) - 0.3)
         axes.grid(axis="x", color="0.9")
         axes.margins(x=0.08)
         axes.set_xlabel("score with its 95 % interval", fontsize=8)
 
-    return drawn(path, (6, 1 + 0.45 * len(names)), draw)
+    return save_plot(path, (6, 1 + 0.45 * len(names)), draw)
 
 
-def confusion(
+def plot_confusion(
     path: Path, counts: np.ndarray, true: Sequence[str], predicted: Sequence[str],
     names: tuple[str, str] = ("true", "predicted"),
 ) -> str:  # fmt: skip
@@ -91,8 +93,10 @@ def confusion(
             light = "white" if shares[row, column] > 0.55 else INK
             axes.text(column, row, f"{counts[row, column]:,}", ha="center", va="center",
                       fontsize=7 if small else 9, color=light)  # fmt: skip
-        axes.set_xticks(range(columns), map(short, predicted), rotation=90 if columns > 4 else 0, fontsize=8)
-        axes.set_yticks(range(rows), map(short, true), fontsize=8)
+        axes.set_xticks(
+            range(columns), map(shorten_label, predicted), rotation=90 if columns > 4 else 0, fontsize=8
+        )
+        axes.set_yticks(range(rows), map(shorten_label, true), fontsize=8)
         axes.set_xlabel(names[1], fontsize=9)
         axes.set_ylabel(names[0], fontsize=9)
         # Grid lines between the cells, so that the eye can follow a row.
@@ -104,13 +108,13 @@ def confusion(
         bar.set_label("share of the row", fontsize=8)
         bar.ax.tick_params(labelsize=8)
 
-    return drawn(path, (3 + 0.42 * columns, 2 + 0.42 * rows), draw)
+    return save_plot(path, (3 + 0.42 * columns, 2 + 0.42 * rows), draw)
 
 
-def binned(likely: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def bin_by_confidence(likely: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return, for each bin of confidence that is not empty, the mean confidence, the number of right ones and of all.
 
-    >>> [values.tolist() for values in binned(np.array([0.5, 0.51, 1.0]), np.array([True, False, True]))]
+    >>> [values.tolist() for values in bin_by_confidence(np.array([0.5, 0.51, 1.0]), np.array([True, False, True]))]
     [[0.505, 1.0], [1.0, 1.0], [2, 1]]
     """
     place = np.minimum((likely * BINS).astype(int), BINS - 1)
@@ -120,13 +124,13 @@ def binned(likely: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return total / count[kept], hits, count[kept]
 
 
-def reliability(path: Path, view: View, calibrated: bool) -> str:
+def plot_reliability(path: Path, view: ReportData, calibrated: bool) -> str:
     """Draw accuracy by confidence, and the number of predictions of each point."""
     edges = np.linspace(0, 1, BINS + 1)
 
     def points(axes, likely, shift, **style):
-        mean, right, count = binned(likely, view.right)
-        apart = np.abs(np.stack(wilson(right, count)) - right / count)
+        mean, right, count = bin_by_confidence(likely, view.right)
+        apart = np.abs(np.stack(wilson_interval(right, count)) - right / count)
         axes.errorbar(mean + shift, right / count, apart, linestyle="", markersize=5, elinewidth=1.2, **style)
 
     def accuracy(axes):
@@ -137,7 +141,7 @@ def reliability(path: Path, view: View, calibrated: bool) -> str:
         points(axes, view.before, -0.004 * calibrated, label=f"{before}, 95 % interval", **hollow)
         if calibrated:
             points(axes, view.after, 0.004, label="calibrated, 95 % interval", color=ACCENT, marker="o")
-        labelled(axes, "", "accuracy")
+        label_share_axes(axes, "", "accuracy")
 
     def counts(axes):
         total = np.histogram(view.after, edges)[0]
@@ -150,54 +154,54 @@ def reliability(path: Path, view: View, calibrated: bool) -> str:
         axes.set_xlabel("confidence", fontsize=9)
         axes.set_ylabel("calibrated\npredictions" if calibrated else "predictions", fontsize=9)
 
-    return drawn(path, (5.6, 5.6), accuracy, counts)
+    return save_plot(path, (5.6, 5.6), accuracy, counts)
 
 
-def precision_recall(path: Path, curves: Mapping[str, Curve]) -> str:
+def plot_precision_recall(path: Path, curves: Mapping[str, PrecisionRecallCurve]) -> str:
     def draw(axes):
         for (name, curve), (color, stroke) in zip(curves.items(), STROKES, strict=False):
-            label = f"{short(name)}: {curve.wanted:,}"
+            label = f"{shorten_label(name)}: {curve.wanted:,}"
             axes.plot(*curve.points, color=color, linestyle=stroke, linewidth=1.6, label=label)
-        labelled(axes, "recall", "precision")
-        above(axes, 2, "class: number of true examples")
+        label_share_axes(axes, "recall", "precision")
+        put_legend_above(axes, 2, "class: number of true examples")
 
-    return drawn(path, (4.8, 4.4), draw)
+    return save_plot(path, (4.8, 4.4), draw)
 
 
-def coverage(path: Path, view: View, units: str) -> str:
+def plot_coverage(path: Path, view: ReportData, units: str) -> str:
     """Draw the accuracy of the most confident predictions."""
     order = np.argsort(-view.confidence, kind="stable")
     count, right = np.arange(1, len(order) + 1), np.cumsum(view.correct[order])
-    share, (low, high) = right / count, wilson(right, count)
+    share, (low, high) = right / count, wilson_interval(right, count)
 
     def draw(axes):
         axes.fill_between(count / len(order), low, high, color=PALE, alpha=0.6, linewidth=0,
                           label="95 % interval")  # fmt: skip
         axes.plot(count / len(order), share, color=ACCENT, linewidth=1.6, label=f"most confident {units}")
         lowest = max(0.0, min(0.9, share.min() - 0.15))
-        labelled(axes, f"coverage: share of the {units} kept", "accuracy", (lowest, 1.01))
+        label_share_axes(axes, f"coverage: share of the {units} kept", "accuracy", (lowest, 1.01))
 
-    return drawn(path, (4.8, 4.0), draw)
+    return save_plot(path, (4.8, 4.0), draw)
 
 
-def numbers(path: Path, predicted: np.ndarray, truth: np.ndarray) -> str:
+def plot_numbers(path: Path, predicted: np.ndarray, truth: np.ndarray) -> str:
     def draw(axes):
         axes.plot(truth, predicted, "o", color=ACCENT, alpha=0.35, markersize=4)
         ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
         axes.plot(ends, ends, color="0.5", linestyle=":", linewidth=1, label="predicted = true")
-        above(axes, 1)
+        put_legend_above(axes, 1)
         axes.set_xlabel("true", fontsize=9)
         axes.set_ylabel("predicted", fontsize=9)
         axes.grid(color="0.9")
 
-    return drawn(path, (4.8, 4.4), draw)
+    return save_plot(path, (4.8, 4.4), draw)
 
 
-def balance(path: Path, parts: Mapping[str, Facts]) -> str:
+def plot_class_balance(path: Path, parts: Mapping[str, DataFacts]) -> str:
     every = list(dict.fromkeys(label for part in parts.values() for label in part.labels))
     labels, of = (
-        every[:MOST],
-        f" (the {MOST} most frequent of {len(every)} classes)" if len(every) > MOST else "",
+        every[:MAX_LABELS],
+        f" (the {MAX_LABELS} most frequent of {len(every)} classes)" if len(every) > MAX_LABELS else "",
     )
     height = 0.8 / len(parts)
 
@@ -207,18 +211,18 @@ def balance(path: Path, parts: Mapping[str, Facts]) -> str:
             color, hatch = ("#08519c", "#9ecae1", "#d9d9d9", "#fdae6b")[n % 4], HATCHES[n % 4]
             axes.barh(np.arange(len(labels)) + n * height, shares, height, label=name, color=color, hatch=hatch,
                       edgecolor="white" if n == 0 else "0.3", linewidth=0.5)  # fmt: skip
-        axes.set_yticks(np.arange(len(labels)) + 0.4 - height / 2, map(short, labels), fontsize=8)
+        axes.set_yticks(np.arange(len(labels)) + 0.4 - height / 2, map(shorten_label, labels), fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel(f"share{of}", fontsize=9)
         axes.grid(axis="x", color="0.9")
         axes.set_axisbelow(True)
         if len(parts) > 1:
-            above(axes, len(parts))
+            put_legend_above(axes, len(parts))
 
-    return drawn(path, (5.5, 1.2 + 0.34 * len(labels)), draw)
+    return save_plot(path, (5.5, 1.2 + 0.34 * len(labels)), draw)
 
 
-def lengths(path: Path, parts: Mapping[str, Facts], longest: int) -> str:
+def plot_lengths(path: Path, parts: Mapping[str, DataFacts], longest: int) -> str:
     most = max(int(np.quantile(part.lengths, 0.995)) for part in parts.values())
     most = max(most, 8)
 
@@ -234,6 +238,6 @@ def lengths(path: Path, parts: Mapping[str, Facts], longest: int) -> str:
         axes.set_xlabel("tokens per text", fontsize=9)
         axes.set_ylabel("share", fontsize=9)
         if len(parts) > 1:
-            above(axes, len(parts))
+            put_legend_above(axes, len(parts))
 
-    return drawn(path, (5.5, 3.2), draw)
+    return save_plot(path, (5.5, 3.2), draw)

@@ -3,21 +3,24 @@
 from pathlib import Path
 from typing import Any
 
-from bert_jax.core.output import replacing
-from bert_jax.training.log import read
+from bert_jax.core.output import atomic_file
+from bert_jax.training.log import read_metrics
 
 STYLES: dict[str, dict[str, Any]] = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange"}}
 MANY = 60  # lines with this many points or more are drawn without markers
 
 
-def draw(metrics: Path, picture: Path) -> None:
+def draw_training_curves(metrics: Path, picture: Path) -> None:
     """Draw a metrics.jsonl: a panel for each loss and score, and one for the learning rate."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    lines = {kind: [line for line in read(metrics) if line["kind"] == kind] for kind in ("train", "heldout")}
-    panels = panels_of(*(lines[kind][0] if lines[kind] else {} for kind in STYLES)) or ["loss"]
+    lines = {
+        kind: [line for line in read_metrics(metrics) if line["kind"] == kind]
+        for kind in ("train", "heldout")
+    }
+    panels = choose_panels(*(lines[kind][0] if lines[kind] else {} for kind in STYLES)) or ["loss"]
     steps = [line["step"] for kind in STYLES for line in lines[kind]] or [0]
     margin = 0.03 * max(max(steps) - min(steps), 1)
     columns = min(3, len(panels))
@@ -44,15 +47,15 @@ def draw(metrics: Path, picture: Path) -> None:
         axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         axes.set_xlabel("step", fontsize=8)
         axes.tick_params(labelsize=8)
-    with replacing(picture) as path:
+    with atomic_file(picture) as path:
         figure.savefig(path, format="png", dpi=110)
 
 
-def panels_of(train: dict, heldout: dict) -> list[str]:
+def choose_panels(train: dict, heldout: dict) -> list[str]:
     """Return the panels to draw: training's losses, scores and learning rate, and everything that validation measures.
 
     >>> trained = {"loss": 1.0, "tag_loss": 1.0, "learning_rate": 0.1, "tokens": 7}
-    >>> panels_of(trained, {"tag_loss": 1.1, "f1": 0.5, "time": {}})
+    >>> choose_panels(trained, {"tag_loss": 1.1, "f1": 0.5, "time": {}})
     ['tag_loss', 'learning_rate', 'f1']
     """
     losses = [name for name in train if name.endswith("_loss")]

@@ -11,15 +11,15 @@ from typing import cast
 import jax
 
 from bert_jax import tasks
-from bert_jax.finetuning.example_splits import FOLDS
+from bert_jax.finetuning.example_splits import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
-from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.report.finish_run import OutOfFold
-from bert_jax.report.intervals import differences
+from bert_jax.report.finish_run import OutOfFoldPredictions
+from bert_jax.report.intervals import difference_intervals
 from bert_jax.runs.cross_validation import Folds
-from bert_jax.training.best_evaluation import standing
+from bert_jax.training.best_evaluation import rank_key
 from bert_jax.training.processes import print_once
 
 CONTRAST_BELOW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
@@ -31,20 +31,20 @@ ONE_FOLD_FROM = 1_000  # examples: with fewer, one fold would choose by chance
 # 0.635, 0.652) was behind the probe (0.696, 0.677), and folds of so few pairs do not show it; with 256 it was ahead
 # (0.717, 0.687).
 PROBE_BELOW = 64
-IN_WORDS: dict[Method, str] = {
+METHOD_NAMES: dict[Method, str] = {
     "probe": "a probe of the frozen encoder",
     "contrast": "contrast followed by a probe",
     "finetune": "fine-tuning",
 }
 
 
-def choose(
+def choose_method(
     parts: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
-) -> OutOfFold | None:
+) -> OutOfFoldPredictions | None:
     """Return the method of the final run, with its predictions out of fold; None if told to stop."""
     config, kind = parts.config, parts.task.kind
     results: dict[Method, Outcomes] = {}
-    tried = methods(config, parts.task, len(parts.judge.examples), parts.whole)
+    tried = candidate_methods(config, parts.task, len(parts.judge.examples), parts.whole)
     count = config.data.folds
     if parts.whole:
         predicted, models = f"{count} folds", f"{count} models, each without one fold, are trained by"
@@ -52,15 +52,15 @@ def choose(
         predicted, models = f"one of {count} folds", f"a model without one of {count} folds is trained by"
     for method in tried:
         if method == "probe":
-            outcomes: Outcomes | None = parts.by_probes()
+            outcomes: Outcomes | None = parts.predict_with_probes()
         else:
-            print_once(f"{models} {IN_WORDS[method]}; --config.data.folds=0 trains only the final model")
-            outcomes = parts.by_runs(method, values, overrides, workdir, run)
+            print_once(f"{models} {METHOD_NAMES[method]}; --config.data.folds=0 trains only the final model")
+            outcomes = parts.predict_with_runs(method, values, overrides, workdir, run)
         if outcomes is None:
             return None
         results[method] = outcomes
-        scores = score(results[method])
-        print_once(f"{predicted}, {IN_WORDS[method]}: {in_words(scores)}")
+        scores = outcome_scores(results[method])
+        print_once(f"{predicted}, {METHOD_NAMES[method]}: {describe_scores(scores)}")
         if method == "probe" and parts.curve:
             print_once(f"learning curve of the probe: {parts.curve.in_words()}")
         if scores[kind.best] == 1 and config.method == "auto":
@@ -70,13 +70,15 @@ def choose(
         if tried == ["probe"]:
             reason = f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder"
         print_once(f"{reason}, so nothing else is tried; --config.method=finetune trains the encoder")
-    best, why = best_of(results)
+    best, why = pick_best(results)
     if len(results) > 1:
-        print_once(f"the final model is trained{' on all examples' * parts.whole} by {IN_WORDS[best]}{why}")
-    return OutOfFold(best, results[best], parts.curve)
+        print_once(
+            f"the final model is trained{' on all examples' * parts.whole} by {METHOD_NAMES[best]}{why}"
+        )
+    return OutOfFoldPredictions(best, results[best], parts.curve)
 
 
-def best_of(results: Mapping[Method, Outcomes]) -> tuple[Method, str]:
+def pick_best(results: Mapping[Method, Outcomes]) -> tuple[Method, str]:
     """Return (the method to train by, why a probe is not chosen although its score is no lower, else "").
 
     A probe is chosen only if it is ahead by more than a standard error, because with few examples a small lead is often
@@ -87,16 +89,18 @@ def best_of(results: Mapping[Method, Outcomes]) -> tuple[Method, str]:
     if not trained:
         return "probe", ""
     metric = results[trained[0]].kind.best
-    best = max(trained, key=lambda method: standing(metric, score(results[method])))
+    best = max(trained, key=lambda method: rank_key(metric, outcome_scores(results[method])))
     if "probe" not in results:
         return best, ""
-    ahead = differences(results[best].sums, results["probe"].sums)[metric]
-    if ahead.value > ahead.standard_error:
+    probe_lead = difference_intervals(results[best].sums, results["probe"].sums)[metric]
+    if probe_lead.value > probe_lead.standard_error:
         return "probe", ""
-    return best, "" if ahead.value < 0 else "; the probe is not ahead by more than a standard error"
+    return best, "" if probe_lead.value < 0 else "; the probe is not ahead by more than a standard error"
 
 
-def methods(config: FinetuneConfig, task: Finetuning, examples: int, whole: bool = True) -> list[Method]:
+def candidate_methods(
+    config: FinetuneConfig, task: FinetuneTask, examples: int, whole: bool = True
+) -> list[Method]:
     """Return the methods to compare, by all folds if `whole`, else by one fold."""
     kind = task.kind
     if config.method != "auto":
@@ -104,15 +108,15 @@ def methods(config: FinetuneConfig, task: Finetuning, examples: int, whole: bool
     if config.head == "kept" or not kind.link:
         return ["finetune"]
     compares = HEADS[task.head].compares
-    if compares and kind.contrasts and examples < PROBE_BELOW * len(kind.labels):
+    if compares and kind.supports_contrastive and examples < PROBE_BELOW * len(kind.labels):
         return ["probe"]
-    if not kind.contrasts or compares:
+    if not kind.supports_contrastive or compares:
         return ["probe", "finetune"]
     few = whole and examples < CONTRAST_BELOW * len(kind.labels)
     return ["probe", "contrast"] if few else ["probe", "contrast", "finetune"]
 
 
-def needs_one_fold(asked: FinetuneConfig, task: Finetuning) -> bool:
+def needs_one_fold(asked: FinetuneConfig, task: FinetuneTask) -> bool:
     """Return whether one fold must choose the method of a run that holds out a validation set.
 
     Only runs on single texts need it, and only if there are not too many: there contrast may be better than
@@ -120,20 +124,20 @@ def needs_one_fold(asked: FinetuneConfig, task: Finetuning) -> bool:
     """
     examples = task.results.train if task.results else []
     few = ONE_FOLD_FROM <= len(examples) < ONE_FOLD_BELOW * len(task.kind.labels)
-    single = task.kind.contrasts and few and isinstance(examples[0].text, str)
-    return single and asked.leaves_method and jax.process_count() == 1
+    single = task.kind.supports_contrastive and few and isinstance(examples[0].text, str)
+    return single and asked.auto_method and jax.process_count() == 1
 
 
-def one_fold(values: dict, overrides: Sequence[str]) -> Folds:
+def make_one_fold(values: dict, overrides: Sequence[str]) -> Folds:
     """Return all labelled examples in folds, of which only the first is predicted."""
-    module, config = tasks.read(values, [*overrides, f"data.folds={FOLDS}"])
+    module, config = tasks.read_config(values, [*overrides, f"data.folds={DEFAULT_FOLDS}"])
     task, data, config = module.open(config)
-    return Folds(cast(Finetuning, task), data, cast(FinetuneConfig, config), predicted=[0])
+    return Folds(cast(FinetuneTask, task), data, cast(FinetuneConfig, config), predicted=[0])
 
 
-def score(outcomes: Outcomes) -> dict[str, float]:
+def outcome_scores(outcomes: Outcomes) -> dict[str, float]:
     return outcomes.sums.scores
 
 
-def in_words(scores: dict[str, float]) -> str:
+def describe_scores(scores: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())

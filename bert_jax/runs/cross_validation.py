@@ -18,29 +18,29 @@ import numpy as np
 
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.output import replacing
-from bert_jax.core.terminal import part_of_run
-from bert_jax.data.examples.split import folds
+from bert_jax.core.output import atomic_file
+from bert_jax.core.terminal import prefix_run_lines
+from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
-from bert_jax.finetuning.finetune_data import pieces_of
-from bert_jax.finetuning.finetune_task import Finetuning, Judge
-from bert_jax.finetuning.linear_probe import Features
+from bert_jax.finetuning.finetune_data import make_pieces
+from bert_jax.finetuning.finetune_task import FinetuneTask, PredictionEvaluator
+from bert_jax.finetuning.linear_probe import HeadInputs
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.probe import Link
-from bert_jax.predictions.scope import Scope, drawn
-from bert_jax.report.learning_curve import PARTS, LearningCurve, learning_curve
-from bert_jax.text.truncation import Reading
+from bert_jax.predictions.scope import OutOfScopeDetector, draw_text_indices
+from bert_jax.report.learning_curve import NUM_PARTS, LearningCurve, forecast_learning_curve
+from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training import warm_start
-from bert_jax.training.stop_signal import Stop
-from bert_jax.training.task import Data
+from bert_jax.training.stop_signal import StopSignal
+from bert_jax.training.task import BatchSource
 from bert_jax.training.workdir import Workdir
 
 SIMILARITIES = "similarities.npy"
 FEWEST_OF_CURVE = 40  # examples for a learning curve: with fewer, a quarter of them teaches nothing
-SHORT: dict[Method, str] = {"contrast": "contrast", "finetune": "fine-tuning"}
+METHOD_LABELS: dict[Method, str] = {"contrast": "contrast", "finetune": "fine-tuning"}
 # Keys that the run of a fold sets itself.
 OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds", "data.foreign")
 
@@ -49,22 +49,29 @@ class Folds:
     """The training examples of a run in folds; `predicted` are the indices of the folds to predict, None for all."""
 
     def __init__(
-        self, task: Finetuning, data: Data, config: FinetuneConfig, predicted: Sequence[int] | None = None
+        self,
+        task: FinetuneTask,
+        data: BatchSource,
+        config: FinetuneConfig,
+        predicted: Sequence[int] | None = None,
     ):
         self.task, self.data, self.config = task, data, config
         self.predicted = range(config.data.folds) if predicted is None else predicted
         examples = task.results.train if task.results else []
         most, compares = task.layout.config.max_positions, HEADS[task.head].compares
-        reading = Reading(most, config.data.long, apart=compares)  # as `predict` reads them
+        reading = EncodingOptions(most, config.data.long, apart=compares)  # as `predict` reads them
         windows = task.kind.windows(data.tokenizer, [example.text for example in examples], reading)
-        self.judge, self.pieces = Judge(task.kind, examples, windows), pieces_of(task.kind, examples, windows)
+        self.judge, self.pieces = (
+            PredictionEvaluator(task.kind, examples, windows),
+            make_pieces(task.kind, examples, windows),
+        )
         self.example_of_piece = [piece.example for piece in self.pieces]
-        self.of_example = folds(examples, config.data.folds)
-        self.of_piece = self.of_example[self.example_of_piece]
-        self.is_predicted = np.isin(self.of_example, self.predicted)
+        self.fold_of_example = assign_folds(examples, config.data.folds)
+        self.fold_of_piece = self.fold_of_example[self.example_of_piece]
+        self.is_predicted = np.isin(self.fold_of_example, self.predicted)
         self.is_first = np.diff(self.example_of_piece, prepend=-1) > 0  # piece of its example
         self.class_of_piece: np.ndarray | None = None
-        if task.kind.contrasts:
+        if task.kind.supports_contrastive:
             classes = [task.kind.labels.index(task.kind.truth(example)) for example in examples]
             self.class_of_piece = np.array(classes)[self.example_of_piece]
         self.curve: LearningCurve | None = None  # of probes
@@ -94,43 +101,49 @@ class Folds:
         if self.class_of_piece is None or self.task.class_weights:
             return np.zeros((), np.float32)
         count = len(self.task.kind.labels)
-        known, expected = (log_shares(self.class_of_piece[of], count) for of in (learnt, slice(None)))
-        return expected - known
+        learnt_shares, all_shares = (
+            log_class_shares(self.class_of_piece[of], count) for of in (learnt, slice(None))
+        )
+        return all_shares - learnt_shares
 
-    def by_probes(self) -> Outcomes:
+    def predict_with_probes(self) -> Outcomes:
         """Predict by regressions on the frozen encoder's features, which need no training run."""
         task, link = self.task, self.task.kind.link
         assert link is not None  # or the config refuses the method
-        params, _ = warm_start.read(self.config.init, task, self.config.seed)
-        features = Features(task.layout, params, self.data.tokenizer, self.pieces)
-        every = np.ones(len(self.pieces), bool)
-        whole, penalties = self.by_probe(features, link, every)
+        params, _ = warm_start.read_initial_params(self.config.init, task, self.config.seed)
+        features = HeadInputs(task.layout, params, self.data.tokenizer, self.pieces)
+        all_pieces = np.ones(len(self.pieces), bool)
+        outcomes, penalties = self.predict_with_probe(features, link, all_pieces)
         if not self.whole:
-            return whole
+            return outcomes
         if len(self.judge.examples) >= FEWEST_OF_CURVE:
-            self.curve = self.curve_of(features, link, whole, penalties)
+            self.curve = self.make_learning_curve(features, link, outcomes, penalties)
         vectors = np.stack(features.vectors)[self.is_first]
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:
-            inside = self.of_example == fold
-            near[inside] = Scope.of(vectors[self.sample_learnt(fold)]).similarity(vectors[inside])
-        return replace(whole, similarities=near)
+            inside = self.fold_of_example == fold
+            near[inside] = OutOfScopeDetector.of(vectors[self.sample_learnt(fold)]).similarity(
+                vectors[inside]
+            )
+        return replace(outcomes, similarities=near)
 
-    def curve_of(self, features: Features, link: Link, whole: Outcomes, penalties: int) -> LearningCurve:
+    def make_learning_curve(
+        self, features: HeadInputs, link: Link, outcomes: Outcomes, penalties: int
+    ) -> LearningCurve:
         """Return the learning curve of a probe: its scores with a quarter, a half and all of the examples."""
-        part = folds(self.judge.examples, PARTS)[self.example_of_piece]
-        quarters = [part == n for n in range(PARTS)]
-        halves = [part < PARTS // 2, part >= PARTS // 2]
+        part = assign_folds(self.judge.examples, NUM_PARTS)[self.example_of_piece]
+        quarters = [part == n for n in range(NUM_PARTS)]
+        halves = [part < NUM_PARTS // 2, part >= NUM_PARTS // 2]
         fewer = [
-            [self.by_probe(features, link, learnt, penalties)[0].sums for learnt in parts]
+            [self.predict_with_probe(features, link, learnt, penalties)[0].sums for learnt in parts]
             for parts in (quarters, halves)
         ]
         count = len(self.judge.examples)
-        judged = {count // PARTS: fewer[0], count // 2: fewer[1], count: [whole.sums]}
-        return learning_curve(self.task.kind.best, judged)
+        judged = {count // NUM_PARTS: fewer[0], count // 2: fewer[1], count: [outcomes.sums]}
+        return forecast_learning_curve(self.task.kind.best, judged)
 
-    def by_probe(
-        self, features: Features, link: Link, learnt: np.ndarray, strongest: int = 0
+    def predict_with_probe(
+        self, features: HeadInputs, link: Link, learnt: np.ndarray, strongest: int = 0
     ) -> tuple[Outcomes, int]:
         """Predict each fold by a regression on the pieces of the other folds that are in `learnt`, a mask.
 
@@ -140,14 +153,14 @@ class Folds:
         logits: list = [None] * len(self.pieces)
         most = 0
         for fold in self.predicted:
-            kept = (self.of_piece != fold) & learnt
+            kept = (self.fold_of_piece != fold) & learnt
             probe = features.probe(link, self.task.class_weights, np.flatnonzero(kept).tolist(), strongest)
             most, shift = max(most, probe.penalties), self.prior_shift(kept)
-            for i in np.flatnonzero(self.of_piece == fold):
+            for i in np.flatnonzero(self.fold_of_piece == fold):
                 logits[i] = probe(features.states[i]) + shift
         return self.outcomes(logits), most
 
-    def by_runs(
+    def predict_with_runs(
         self,
         method: Method,
         values: dict,
@@ -156,85 +169,87 @@ class Folds:
         run: Callable[..., bool],
     ) -> Outcomes | None:
         """Predict each fold by a model trained on the other folds; None if told to stop before the end."""
-        kept = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
+        own_overrides = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
         count = self.config.data.folds
-        whole = cast(FinetuneConfig, tasks.read(values, [*kept, f"method={method}"])[1])
+        full_config = cast(FinetuneConfig, tasks.read_config(values, [*own_overrides, f"method={method}"])[1])
         # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
-        rate = whole.rate_of(self.task.layout.config.hidden_size, len(self.pieces))
+        rate = full_config.choose_learning_rate(self.task.layout.config.hidden_size, len(self.pieces))
         own = [f"steps={self.config.steps}", f"optimizer.learning_rate={rate}", f"method={method}"]
         own += ["report=False", f"data.folds={count}"]
         logits: list = [None] * len(self.pieces)
         for fold in self.predicted:
-            module, config = tasks.read(values, [*kept, *own, f"data.fold={fold}"])
+            module, config = tasks.read_config(values, [*own_overrides, *own, f"data.fold={fold}"])
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
-            with part_of_run(f"fold {fold + 1} of {count}, {SHORT[method]}"):
+            with prefix_run_lines(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}"):
                 task, data, config = module.open(config)
                 if path.exists():
-                    directory.begin(config, data, task)  # refuses the directory of another config
+                    directory.record_or_check(config, data, task)  # refuses the directory of another config
                 elif not run(task, data, config, directory.path):
                     return None
                 else:
-                    self.predict(directory, fold, path)
-                    if Stop.last_signal:
+                    self.save_predictions(directory, fold, path)
+                    if StopSignal.last_signal:
                         return None
             for done in (directory.checkpoints, directory.model):
                 shutil.rmtree(done, ignore_errors=True)
-            shift = self.prior_shift(self.of_piece != fold)
-            for i, saved in zip(np.flatnonzero(self.of_piece == fold), read_logits(path), strict=True):
+            shift = self.prior_shift(self.fold_of_piece != fold)
+            for i, saved in zip(np.flatnonzero(self.fold_of_piece == fold), read_logits(path), strict=True):
                 logits[i] = saved + shift
         return replace(self.outcomes(logits), similarities=self.similarities(workdir / "folds" / method))
 
-    def predict(self, directory: Workdir, fold: int, path: Path) -> None:
+    def save_predictions(self, directory: Workdir, fold: int, path: Path) -> None:
         """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
         model = load(directory.model)
-        pieces = np.flatnonzero(self.of_piece == fold)
+        pieces = np.flatnonzero(self.fold_of_piece == fold)
         program = head_logits_and_vectors(model.config, self.task.head, len(model.labels))
         outputs = model.run([self.pieces[i].encoding for i in pieces], program)
         logits, vectors = zip(*outputs, strict=True)
-        if model.kind.scoped and self.whole:
+        if model.kind.detects_out_of_scope and self.whole:
             learnt = np.flatnonzero(self.is_first)[self.sample_learnt(fold)]
             program = pooled_states(model.config, "mean", True)
-            scope = Scope.of(np.stack(model.run([self.pieces[i].encoding for i in learnt], program)))
+            scope = OutOfScopeDetector.of(
+                np.stack(model.run([self.pieces[i].encoding for i in learnt], program))
+            )
             near = scope.similarity(np.stack(vectors)[self.is_first[pieces]])
-            with replacing(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:
+            with atomic_file(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:
                 np.save(file, near)
-        with replacing(path) as new, open(new, "wb") as file:
+        with atomic_file(path) as new, open(new, "wb") as file:
             np.savez(file, *logits)
 
     def sample_learnt(self, fold: int) -> np.ndarray:
         """Return indices of a sample of the examples that a fold's model learnt from, for similarities to them."""
-        others = np.flatnonzero(self.of_example != fold)
-        return others[drawn(len(others))]
+        others = np.flatnonzero(self.fold_of_example != fold)
+        return others[draw_text_indices(len(others))]
 
     def similarities(self, directory: Path) -> np.ndarray | None:
         """Return the saved similarity of each example to the examples that its model learnt from.
 
         Return None if only some folds are predicted, to choose the method, or if the predictions have no scope.
         """
-        if not self.whole or not self.task.kind.scoped:
+        if not self.whole or not self.task.kind.detects_out_of_scope:
             return None
-        near = np.zeros(len(self.of_example), np.float32)
+        near = np.zeros(len(self.fold_of_example), np.float32)
         for fold in self.predicted:
             path = directory / str(fold) / SIMILARITIES
-            with undamaged(path):
-                near[self.of_example == fold] = np.load(path)
+            with report_damage(path):
+                near[self.fold_of_example == fold] = np.load(path)
         return near
 
 
-def log_shares(classes: np.ndarray, count: int) -> np.ndarray:
+def log_class_shares(classes: np.ndarray, count: int) -> np.ndarray:
     """Return the log of the share of each of `count` classes, [count]; half a text is added to each class."""
     counts = np.bincount(classes, minlength=count) + 0.5
     return np.log(counts / counts.sum()).astype(np.float32)
 
 
 def read_logits(path: Path) -> list[np.ndarray]:
-    with undamaged(path), np.load(path) as saved:
+    with report_damage(path), np.load(path) as saved:
         return [saved[name] for name in saved]
 
 
 @contextmanager
-def undamaged(path: Path) -> Iterator[None]:
+def report_damage(path: Path) -> Iterator[None]:
     """Turn an error in reading a file into a message that says how to go on."""
     try:
         yield

@@ -12,29 +12,29 @@ from jax.sharding import Mesh
 
 from bert_jax import tasks
 from bert_jax.core import memory
-from bert_jax.core.config_files import read_file
-from bert_jax.core.output import refuse_foreign
-from bert_jax.core.terminal import counted, in_width
+from bert_jax.core.config_files import run_config_file
+from bert_jax.core.output import refuse_unknown_files
+from bert_jax.core.terminal import pluralize, wrap_for_terminal
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.split import document_of
+from bert_jax.data.examples.split import document_key
 from bert_jax.finetuning.embed_config import EmbedConfig
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
-from bert_jax.finetuning.finetune_task import Finetuning
-from bert_jax.finetuning.label_warnings import label_notices
+from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.label_warnings import label_warnings
 from bert_jax.finetuning.rerank_config import RerankConfig
-from bert_jax.report.prediction_page import FILES as REPORTED
+from bert_jax.report.prediction_page import REPORT_FILES as REPORTED
 from bert_jax.runs import sweep
-from bert_jax.runs.choose_method import IN_WORDS, methods, needs_one_fold
-from bert_jax.runs.run import as_resumed
+from bert_jax.runs.choose_method import METHOD_NAMES, candidate_methods, needs_one_fold
+from bert_jax.runs.run import restore_method
 from bert_jax.tasks.pretrain import Corpora
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.log import read
-from bert_jax.training.memory_estimate import Footprint, footprint
+from bert_jax.training.log import read_metrics
+from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharding import check_batch, devices_of, make_mesh
-from bert_jax.training.state import State, abstract_state
-from bert_jax.training.task import Data, Task
+from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
+from bert_jax.training.state import TrainState, abstract_state
+from bert_jax.training.task import BatchSource, Task
 from bert_jax.training.workdir import Workdir
 
 MOST_LABELS = 8  # labels shown with their counts
@@ -43,16 +43,16 @@ INDENT = 12  # width of the column of names, in characters
 Facts = Iterator[tuple[str, str]]  # (name, description)
 
 
-def show(spec: str, overrides: Sequence[str], path: str) -> None:
+def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     """Print what the run would do; raise the error with which it would refuse to start."""
-    values, directory = read_file(spec), Workdir(path)
-    module, config = tasks.read(values, overrides)
+    values, directory = run_config_file(spec), Workdir(path)
+    module, config = tasks.read_config(values, overrides)
     if isinstance(config, FinetuneConfig | RerankConfig) and config.report:
-        refuse_foreign(directory.report, REPORTED)
+        refuse_unknown_files(directory.report, REPORTED)
     if config.num_seeds > 1 or config.sweep:
-        runs = sweep.plan(values, overrides, config, directory.path)
+        runs = sweep.plan_runs(values, overrides, config, directory.path)
         settings = "; ".join(dict.fromkeys(run.setting for run in runs))
-        tell(
+        print_facts(
             [("runs", f"{len(runs):,}, {config.num_seeds:,} of each setting: {settings}; the first of them:")]
         )
         config, directory = runs[0].config, Workdir(runs[0].path)
@@ -61,28 +61,28 @@ def show(spec: str, overrides: Sequence[str], path: str) -> None:
     mesh = make_mesh(config.mesh)
     check_batch(data.batch, mesh, config.mesh.gradient_accumulation_steps)
     abstract = abstract_state(task, config, mesh)
-    needed = footprint(task, data, config, mesh, abstract)
-    tell(data_facts(data))
-    tell(label_facts(task))
-    tell(("", notice) for notice in label_notices(task, config))
-    tell(step_facts(data, config))
-    tell(fold_facts(task, config, asked, directory))
-    tell(model_facts(abstract, config, mesh))
-    tell(memory_facts(needed))
-    tell(directory_facts(directory, config))
+    needed = estimate_memory(task, data, config, mesh, abstract)
+    print_facts(data_facts(data))
+    print_facts(label_facts(task))
+    print_facts(("", notice) for notice in label_warnings(task, config))
+    print_facts(step_facts(data, config))
+    print_facts(fold_facts(task, config, asked, directory))
+    print_facts(model_facts(abstract, config, mesh))
+    print_facts(memory_facts(needed))
+    print_facts(directory_facts(directory, config))
     needed.require()
     # With a teacher, the data lack its vectors, which take long to compute, so a directory cannot be compared.
     if not has_teacher:
-        as_resumed((task, data, config), values, overrides, directory)
-    tell([("", "nothing was compiled or written; leave --dry-run out to start the run")])
+        restore_method((task, data, config), values, overrides, directory)
+    print_facts([("", "nothing was compiled or written; leave --dry-run out to start the run")])
 
 
-def tell(facts: Iterable[tuple[str, str]]) -> None:
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     for name, words in facts:
-        print(in_width(f"{name:<{INDENT}}{words}", sys.stdout, INDENT), flush=True)
+        print(wrap_for_terminal(f"{name:<{INDENT}}{words}", sys.stdout, INDENT), flush=True)
 
 
-def data_facts(data: Data) -> Facts:
+def data_facts(data: BatchSource) -> Facts:
     if isinstance(data, Corpora):
         for corpus in data.stream.corpora:
             train, heldout = (
@@ -95,13 +95,14 @@ def data_facts(data: Data) -> Facts:
         truncated = sum(piece.encoding.dropped > 0 for piece in data.train)
         yield (
             "data",
-            f"{counted(count, data.noun)} to train on, {len(data.held):,} for validation during the run; {truncated:,} "
+            f"{pluralize(count, data.noun)} to train on, {len(data.held):,} for validation during the run; "
+            f"{truncated:,} "
             f"({truncated / count:.1%}) of those to train on are truncated, the longest has {longest:,} tokens",
         )
 
 
 def label_facts(task: Task) -> Facts:
-    if isinstance(task, Finetuning) and task.results:
+    if isinstance(task, FinetuneTask) and task.results:
         examples = task.results.train
         yield document_facts(examples)
         counts = task.kind.counts(examples)
@@ -116,12 +117,12 @@ def document_facts(examples: Sequence[Example]) -> tuple[str, str]:
     >>> document_facts([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
     ('texts', '2 different ones among 3 examples')
     """
-    documents = len({document_of(example) for example in examples})
+    documents = len({document_key(example) for example in examples})
     name = "documents" if any(example.document for example in examples) else "texts"
-    return name, f"{documents:,} different ones among {counted(len(examples), 'example')}"
+    return name, f"{documents:,} different ones among {pluralize(len(examples), 'example')}"
 
 
-def step_facts(data: Data, config: RunConfig) -> Facts:
+def step_facts(data: BatchSource, config: RunConfig) -> Facts:
     """Yield the examples, rows and tokens of a step, the number of steps, and how often the data are seen."""
     first = max(config.first_step, 0)
     if config.steps <= first:
@@ -135,7 +136,7 @@ def step_facts(data: Data, config: RunConfig) -> Facts:
     seen, padding = "", ", padding counted"
     if isinstance(data, Epochs):
         examples = data.chosen.shape[1]
-        step = f"{counted(examples, data.noun)} in {step}"
+        step = f"{pluralize(examples, data.noun)} in {step}"
         tokens *= 1 - data.padding()
         padding = ", padding not counted"
         seen = f", which are {config.steps * examples / len(data.train):,.2f} epochs"
@@ -151,28 +152,28 @@ def step_facts(data: Data, config: RunConfig) -> Facts:
 
 def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workdir) -> Facts:
     """Describe the folds that predict the training examples, or the one fold that chooses the method, if any."""
-    if not isinstance(config, FinetuneConfig) or not isinstance(task, Finetuning) or not task.results:
+    if not isinstance(config, FinetuneConfig) or not isinstance(task, FinetuneTask) or not task.results:
         return
     examples = len(task.results.train)
-    if config.chooses:
-        yield "folds", plan_of_folds(config.data.folds, methods(config, task, examples))
+    if config.cross_validates:
+        yield "folds", describe_folds(config.data.folds, candidate_methods(config, task, examples))
     elif isinstance(asked, FinetuneConfig) and needs_one_fold(asked, task) and not directory.run.exists():
-        yield "folds", plan_of_folds(1, methods(config, task, examples, whole=False))
+        yield "folds", describe_folds(1, candidate_methods(config, task, examples, whole=False))
 
 
-def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
+def describe_folds(count: int, compared: Sequence[Method]) -> str:
     """Describe which methods `count` folds compare, and how many models are trained to compare them.
 
-    >>> plan_of_folds(5, ["probe"])
+    >>> describe_folds(5, ["probe"])
     '5, predicted by a probe of the frozen encoder'
-    >>> plan_of_folds(5, ["finetune"])
+    >>> describe_folds(5, ["finetune"])
     '5, predicted by fine-tuning, which trains 5 models'
-    >>> plan_of_folds(1, ["contrast", "finetune"])[-78:]
+    >>> describe_folds(1, ["contrast", "finetune"])[-78:]
     'the last two train 1 model each; the better method then trains the final model'
     """
-    *others, last = (IN_WORDS[method] for method in compared)
+    *others, last = (METHOD_NAMES[method] for method in compared)
     trained = sum(method != "probe" for method in compared)
-    models = counted(count, "model")
+    models = pluralize(count, "model")
     cost = ("", f", which trains {models}", f"; the last two train {models} each")[trained]
     if not others:
         return f"{count}, predicted by {last}{cost}"
@@ -182,34 +183,36 @@ def plan_of_folds(count: int, compared: Sequence[Method]) -> str:
     return f"{count}, which {compare}: {compared_ones}{cost}; the {best} method then trains the final model"
 
 
-def model_facts(abstract: State, config: RunConfig, mesh: Mesh) -> Facts:
+def model_facts(abstract: TrainState, config: RunConfig, mesh: Mesh) -> Facts:
     count = sum(leaf.size for leaf in jax.tree.leaves(abstract.params))
     start = (
         f"starts from {config.init}"
         if config.init and not config.from_scratch
         else "starts from initial values"
     )
-    yield "model", f"{count:,} parameters, {start}, on {devices_of(mesh)}"
+    yield "model", f"{count:,} parameters, {start}, on {describe_devices(mesh)}"
 
 
-def memory_facts(needed: Footprint) -> Facts:
+def memory_facts(needed: MemoryEstimate) -> Facts:
     free = memory.free_bytes(needed.device)
     parts = (needed.bytes, needed.state * needed.devices, needed.activations * needed.devices)
-    total, state, activations = map(size, parts)
-    beside = "" if free is None else f"; {size(free)} are free"
+    total, state, activations = map(format_bytes, parts)
+    beside = "" if free is None else f"; {format_bytes(free)} are free"
     yield (
         "memory",
         f"about {total}: {state} for parameters, gradients and optimizer, {activations} for activations{beside}",
     )
 
 
-def size(count: float) -> str:
+def format_bytes(count: float) -> str:
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
 
 
 def directory_facts(directory: Workdir, config: RunConfig) -> Facts:
     timed = [
-        line["time"]["hours_left"] for line in read(directory.metrics) if "hours_left" in line.get("time", {})
+        line["time"]["hours_left"]
+        for line in read_metrics(directory.metrics)
+        if "hours_left" in line.get("time", {})
     ]
     time = "unknown until the run has taken some steps; its log then shows it"
     if config.steps <= max(config.first_step, 0):

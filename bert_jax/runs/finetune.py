@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from bert_jax.core.errors import BertJaxError, nearest
-from bert_jax.core.terminal import say
+from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.core.terminal import print_line
 from bert_jax.inference.model import Model
-from bert_jax.runs.fit import Run, begin, call, check_arguments, merged
-from bert_jax.text.in_memory import PREFIX, tables_in_memory
-from bert_jax.text.series import as_list
-from bert_jax.text.tables import type_of
-from bert_jax.text.truncation import warn
+from bert_jax.runs.fit import Run, check_arguments, format_call, merge_keys, start_run
+from bert_jax.text.in_memory import MEMORY_PREFIX, register_tables
+from bert_jax.text.series import to_plain_list
+from bert_jax.text.tables import type_name
+from bert_jax.text.truncation import warn_caller
 
 SKIPPING = 'data={"columns": {"skip_bad": True}}'
 CLASSIFY, TAG = "classify", "tag"
@@ -33,37 +33,39 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
     temporary, and `run.model.save(DIR)` keeps the model.
     """
     check_arguments("finetune", ("texts", "labels", "heldout", "workdir"), keys)
-    parts = {"texts": series_of(texts, labels)}
-    data = {"train": f"{PREFIX}texts"}
+    parts = {"texts": check_series(texts, labels)}
+    data = {"train": f"{MEMORY_PREFIX}texts"}
     if heldout is not None:
         if not isinstance(heldout, list | tuple) or len(heldout) != 2:
             raise BertJaxError("heldout must be a pair, heldout=(texts, labels)")
-        parts["heldout"] = series_of(*heldout)
-        data["heldout"] = f"{PREFIX}heldout"
+        parts["heldout"] = check_series(*heldout)
+        data["heldout"] = f"{MEMORY_PREFIX}heldout"
     task = keys.get("task") or (TAG if are_tagged(*parts["texts"]) else CLASSIFY)
-    if task not in ROWS:
+    if task not in ROW_MAKERS:
         raise BertJaxError(
-            f"finetune has no task {task!r:.60}; {nearest(task, ROWS)}; use bert_jax.fit for others"
+            f"finetune has no task {task!r:.60}; {suggest_name(task, ROW_MAKERS)}; use bert_jax.fit for others"
         )
-    kind = {"kind": kind_of(parts["texts"][1])} if task == CLASSIFY else {}
+    kind = {"kind": infer_kind(parts["texts"][1])} if task == CLASSIFY else {}
     if kind == {"kind": NUMBER} and "kind" not in keys:
-        say('the labels hold fractions, so they are learnt as numbers; kind="classes" learns them as classes')
-    values = merged({"task": task, "data": data} | kind, {"init": model} | keys)
+        print_line(
+            'the labels hold fractions, so they are learnt as numbers; kind="classes" learns them as classes'
+        )
+    values = merge_keys({"task": task, "data": data} | kind, {"init": model} | keys)
     columns = values["data"].get("columns", {})
     skips = isinstance(columns, Mapping) and columns.get("skip_bad") is True
     tables = {
         name: [
-            (f"{name}[{n}]", ROWS[task](f"{name}[{n}]", text, label))
-            for n, text, label in complete(name, *both, skips, values.get("kind") == "labels")
+            (f"{name}[{n}]", ROW_MAKERS[task](f"{name}[{n}]", text, label))
+            for n, text, label in keep_complete(name, *both, skips, values.get("kind") == "labels")
         ]
         for name, both in parts.items()
     }
     given = ["model" if isinstance(model, Model) else repr(str(model)), "texts", "labels"]
-    with tables_in_memory(tables):
-        return begin(values, workdir, call("finetune", given, keys))
+    with register_tables(tables):
+        return start_run(values, workdir, format_call("finetune", given, keys))
 
 
-def complete(
+def keep_complete(
     name: str, texts: list, labels: list, skips: bool, may_be_blank: bool = False
 ) -> list[tuple[int, Any, Any]]:
     """Return (index, text, label) of the examples that have a text and a label.
@@ -71,32 +73,32 @@ def complete(
     Refuse other examples, or skip and count them if `skips`. With `may_be_blank`, a blank label means a text without
     labels.
     """
-    of_texts, of_labels = (name, "labels") if name == "texts" else (f"{name}[0]", f"{name}[1]")
-    whole, bad = [], []
+    texts_place, labels_place = (name, "labels") if name == "texts" else (f"{name}[0]", f"{name}[1]")
+    kept, bad = [], []
     for n, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        fault = fault_of_text(f"{of_texts}[{n}]", text)
+        fault = find_text_fault(f"{texts_place}[{n}]", text)
         blank = isinstance(label, str) and not label.strip() and not may_be_blank
         if not fault and (blank or is_missing(label)):
-            fault = f"{of_labels}[{n}] is empty ({label!r})"
+            fault = f"{labels_place}[{n}] is empty ({label!r})"
         if fault:
             bad.append(fault)
         else:
-            whole.append((n, text, label))
-    if bad and (not skips or not whole):
+            kept.append((n, text, label))
+    if bad and (not skips or not kept):
         counted = f"bad examples: {len(bad):,} of {len(texts):,}"
         raise BertJaxError(f"{bad[0]}; {counted}" + ("" if skips else f", which {SKIPPING} skips"))
     if bad:
-        warn(f"skipped {len(bad):,} of {len(texts):,} examples, the first: {bad[0]}")
-    return whole
+        warn_caller(f"skipped {len(bad):,} of {len(texts):,} examples, the first: {bad[0]}")
+    return kept
 
 
-def fault_of_text(place: str, text) -> str:
+def find_text_fault(place: str, text) -> str:
     """Return why a value is not a text, a pair or a list of words; "" if it is one."""
     if is_missing(text) or (isinstance(text, str) and not text.strip()):
         return f"{place} is empty ({text!r})"
     if isinstance(text, tuple):
-        return next(filter(None, (fault_of_text(f"{place}[{n}]", part) for n, part in enumerate(text))), "")
-    return "" if isinstance(text, str | list) else f"{place} holds {type_of(text)}, not text"
+        return next(filter(None, (find_text_fault(f"{place}[{n}]", part) for n, part in enumerate(text))), "")
+    return "" if isinstance(text, str | list) else f"{place} holds {type_name(text)}, not text"
 
 
 def is_missing(value) -> bool:
@@ -106,11 +108,11 @@ def is_missing(value) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def series_of(texts, labels) -> tuple[list, list]:
+def check_series(texts, labels) -> tuple[list, list]:
     """Return texts and labels as lists of the same length; refuse anything else."""
     both = []
     for name, values in (("texts", texts), ("labels", labels)):
-        values = as_list(values)
+        values = to_plain_list(values)
         if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
             raise BertJaxError(f"{name} must be a list, an array or a column, not a {type(values).__name__}")
         both.append(list(values))
@@ -134,10 +136,10 @@ def are_tagged(texts: list, labels: list) -> bool:
     return alike or any(len(text) != 2 for text in texts)
 
 
-def kind_of(labels: list) -> str:
+def infer_kind(labels: list) -> str:
     """Return the kind of prediction that these labels need.
 
-    >>> kind_of(["a", "b"]), kind_of([["a", "b"], []]), kind_of([0.5, 1.0])
+    >>> infer_kind(["a", "b"]), infer_kind([["a", "b"], []]), infer_kind([0.5, 1.0])
     ('classes', 'labels', 'number')
     """
     if any(isinstance(label, list | tuple | Set) for label in labels):
@@ -159,4 +161,4 @@ def tagged_row(where: str, words, tags) -> dict:
     return {"tokens": words, "tags": tags}
 
 
-ROWS = {CLASSIFY: labelled_row, TAG: tagged_row}
+ROW_MAKERS = {CLASSIFY: labelled_row, TAG: tagged_row}

@@ -15,15 +15,15 @@ import jax
 
 from bert_jax.core import config as configs
 from bert_jax.core import hashes
-from bert_jax.core.arguments import called_from_python
-from bert_jax.core.compilation_cache import keep_programs
+from bert_jax.core.arguments import use_python_spelling
+from bert_jax.core.compilation_cache import enable_compilation_cache
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.output import beside, errors_of
-from bert_jax.core.terminal import say
+from bert_jax.core.output import explain_os_errors, temporary_sibling
+from bert_jax.core.terminal import print_line
 from bert_jax.inference.model import Model, load
-from bert_jax.runs.run import run
+from bert_jax.runs.run import run_from_config
 from bert_jax.tasks import TASKS
-from bert_jax.training.log import read, shown
+from bert_jax.training.log import format_metrics, read_metrics
 from bert_jax.training.workdir import Workdir
 
 ALIKE = 0.8  # lowest similarity of a misspelt argument and the right one
@@ -46,9 +46,9 @@ class Run:
 
     def __repr__(self) -> str:
         state = "finished" if self.finished else "stopped before its end"
-        beside = [shown(self.scores)] if self.scores else []
-        beside += [f"report in {self.report}"] if self.report else []
-        return f"<Run: {', '.join([state, *beside])}; directory {self.workdir}>"
+        facts = [format_metrics(self.scores)] if self.scores else []
+        facts += [f"report in {self.report}"] if self.report else []
+        return f"<Run: {', '.join([state, *facts])}; directory {self.workdir}>"
 
     @cached_property
     def model(self) -> Model:
@@ -64,15 +64,19 @@ class Run:
         """The measurements; for a sweep those of all its runs, with the name of the run in the column `run`."""
         directory = Workdir(self.workdir)
         if directory.metrics.exists():
-            return flat(directory.metrics)
+            return flatten_metrics(directory.metrics)
         several = sorted(self.workdir.glob(f"*/seed=*/{directory.metrics.name}"))
         names = [str(path.parent.relative_to(self.workdir)) for path in several]
-        return [{"run": name, **row} for name, path in zip(names, several, strict=True) for row in flat(path)]
+        return [
+            {"run": name, **row}
+            for name, path in zip(names, several, strict=True)
+            for row in flatten_metrics(path)
+        ]
 
 
-def flat(metrics: Path) -> list[dict[str, Any]]:
+def flatten_metrics(metrics: Path) -> list[dict[str, Any]]:
     """Return the lines of a metrics.jsonl, with the timings as columns like the others."""
-    return [line | line.pop("time", {}) for line in read(metrics)]
+    return [line | line.pop("time", {}) for line in read_metrics(metrics)]
 
 
 def fit(config=None, *, workdir=None, **keys) -> Run:
@@ -89,7 +93,7 @@ def fit(config=None, *, workdir=None, **keys) -> Run:
     """
     given = [] if config is None else [repr(config) if isinstance(config, str) else "config"]
     check_arguments("fit", ("config", "workdir"), keys)
-    return begin(merged(values_of(config), keys), workdir, call("fit", given, keys))
+    return start_run(merge_keys(config_values(config), keys), workdir, format_call("fit", given, keys))
 
 
 def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> None:
@@ -102,57 +106,59 @@ def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> N
             raise BertJaxError(f'{function} has no argument {name}; did you mean "{close[0]}"?')
 
 
-def begin(values: dict, workdir, command: str) -> Run:
+def start_run(values: dict, workdir, command: str) -> Run:
     """Run a complete config, whose `init` may be a loaded model; `command` is what the report shows as its command."""
-    keep_programs()
+    enable_compilation_cache()
     if workdir is None and jax.process_count() > 1:
         raise BertJaxError("a run of several processes needs a workdir that all of them can access")
     path = Path(tempfile.mkdtemp(prefix="bert-jax-")) if workdir is None else Path(workdir)
     try:
         if isinstance(model := values.get("init"), Model):
-            values = values | {"init": str(saved(model, path))}
-        with called_from_python():
-            done = Run(path, run(values, [], str(path), command))
+            values = values | {"init": str(save_init_model(model, path))}
+        with use_python_spelling():
+            done = Run(path, run_from_config(values, [], str(path), command))
     except BaseException:
         if workdir is None:
             shutil.rmtree(path, ignore_errors=True)
         raise
     if workdir is None:
         if done.finished:
-            say(f"{path} is temporary; run.model.save(DIR) keeps the model, and workdir=DIR the whole run")
+            print_line(
+                f"{path} is temporary; run.model.save(DIR) keeps the model, and workdir=DIR the whole run"
+            )
         weakref.finalize(done, shutil.rmtree, path, ignore_errors=True)
     return done
 
 
-def saved(model: Model, workdir: Path) -> Path:
+def save_init_model(model: Model, workdir: Path) -> Path:
     """Save the loaded model that a run starts from, and return its directory; refuse to resume with another model."""
     directory = workdir / "init"
     if not directory.is_dir() or not any(workdir.rglob("run.json")):
         model.save(directory)
         return directory
-    with errors_of(directory), beside(directory, is_directory=True) as scratch:
+    with explain_os_errors(directory), temporary_sibling(directory, is_directory=True) as scratch:
         model.save(scratch / "init")
-        if hashes.read(scratch / "init") != hashes.read(directory):
+        if hashes.read_hashes(scratch / "init") != hashes.read_hashes(directory):
             raise BertJaxError(f"{workdir} was started from another model; name another workdir")
     return directory
 
 
-def values_of(config) -> dict:
+def config_values(config) -> dict:
     """Return the values of a config of any of the types that `fit` takes."""
     if config is None:
         return {}
     if isinstance(config, str | PathLike):
-        return configs.read_file(fspath(config))
+        return configs.run_config_file(fspath(config))
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
         raise BertJaxError(f"config must be a name, a file or a dict, not {config!r:.60}")
     return dict(values)
 
 
-def merged(values: Mapping, keys: Mapping) -> dict:
+def merge_keys(values: Mapping, keys: Mapping) -> dict:
     """Return the values of a config, changed by keys, which may be nested dicts or names with dots.
 
-    >>> merged({"data": {"batch": 8, "rows": "packed"}}, {"data": {"batch": 16}, "log.every": 5})
+    >>> merge_keys({"data": {"batch": 8, "rows": "packed"}}, {"data": {"batch": 16}, "log.every": 5})
     {'data': {'batch': 16, 'rows': 'packed'}, 'log': {'every': 5}}
     """
     both = dict(values)
@@ -161,16 +167,16 @@ def merged(values: Mapping, keys: Mapping) -> dict:
         value = fspath(value) if isinstance(value, PathLike) else value
         value = {rest: value} if rest else value
         if isinstance(value, Mapping):
-            before = both.get(first, {})
-            value = merged(before if isinstance(before, Mapping) else {}, value)
+            section = both.get(first, {})
+            value = merge_keys(section if isinstance(section, Mapping) else {}, value)
         both[first] = value
     return both
 
 
-def call(name: str, given: Sequence[str], keys: Mapping) -> str:
+def format_call(name: str, given: Sequence[str], keys: Mapping) -> str:
     """Return a call as Python code, for reports; `given` are the arguments before the keys.
 
-    >>> call("fit", ["'classify'"], {"epochs": 3, "data.batch_size": 8})
+    >>> format_call("fit", ["'classify'"], {"epochs": 3, "data.batch_size": 8})
     "bert_jax.fit('classify', epochs=3, **{'data.batch_size': 8})"
     """
     dotted = {key: value for key, value in keys.items() if not key.isidentifier()}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import counted
+from bert_jax.core.terminal import pluralize
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.hub import directory as hub
-from bert_jax.hub.oddities import check_tokenizer
+from bert_jax.hub.oddities import layout_warnings
 from bert_jax.hub.weights import read_weight
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.index import Index
@@ -21,19 +21,19 @@ from bert_jax.training.workdir import Workdir
 LISTED = 6  # file names that a line shows
 
 
-def describe(path: str) -> str:
+def check_directory(path: str) -> str:
     """Return the lines that say what was checked; raise an error that names what is damaged."""
     directory = Path(path)
     if not directory.exists():
         raise BertJaxError(f"{path} does not exist; name a corpus, a run, an index or a model directory")
     if (directory / "run.json").is_file():
-        lines = run_lines(directory)
+        lines = check_run(directory)
     elif (directory / "manifest.json").is_file():
-        lines = corpus_lines(directory)
-    elif (directory / manifests.FILE).is_file():
-        lines = index_lines(directory)
+        lines = check_corpus(directory)
+    elif (directory / manifests.INDEX_FILE).is_file():
+        lines = check_index(directory)
     elif (directory / hashes.FILE).is_file() or any((directory / name).is_file() for name in hub.CONFIGS):
-        lines = model_lines(directory)
+        lines = check_model(directory)
     else:
         raise BertJaxError(
             f"{path} is not a corpus, run, index or model: it has no manifest.json, run.json, index.json or config.json"
@@ -41,14 +41,14 @@ def describe(path: str) -> str:
     return "\n".join(lines)
 
 
-def corpus_lines(directory: Path) -> Iterator[str]:
-    corpus = Corpus(directory, anew=True)
+def check_corpus(directory: Path) -> Iterator[str]:
+    corpus = Corpus(directory, rehash=True)
     assert corpus.tokenizer  # opening it checks that its ids are those of the corpus
     files = corpus.manifest["files"]
     yield f"{directory}: {len(files)} files of a corpus; their hashes match"
 
 
-def run_lines(directory: Path) -> Iterator[str]:
+def check_run(directory: Path) -> Iterator[str]:
     """Check the settings, the tokenizer, the checkpoints and the models of a run; yield lines that say so."""
     workdir = Workdir(directory)
     names = workdir.layouts()
@@ -58,7 +58,7 @@ def run_lines(directory: Path) -> Iterator[str]:
     damaged = [
         (step, wrong)
         for step in steps
-        if (wrong := checkpoint_manifest.damage(workdir.checkpoints / str(step)))
+        if (wrong := checkpoint_manifest.find_damage(workdir.checkpoints / str(step)))
     ]
     if damaged:
         step, wrong = damaged[0]
@@ -66,21 +66,21 @@ def run_lines(directory: Path) -> Iterator[str]:
             f"{workdir.checkpoints / str(step)}: {wrong}; {len(damaged)} of {len(steps)} checkpoints are damaged; "
             "delete them, and the run resumes from the newest that is whole"
         )
-    yield f"{workdir.checkpoints}: {counted(len(steps), 'checkpoint')}; their hashes match"
+    yield f"{workdir.checkpoints}: {pluralize(len(steps), 'checkpoint')}; their hashes match"
     for name in names:
         if (workdir.model / name).is_dir():
-            yield from model_lines(workdir.model / name)
+            yield from check_model(workdir.model / name)
 
 
-def index_lines(directory: Path) -> Iterator[str]:
+def check_index(directory: Path) -> Iterator[str]:
     index = Index.open(directory, verify=True)
     files = len(list(index.manifest.files()))
     yield f"{directory}: {files + 1} files of an index of {len(index):,} documents; their hashes match"
 
 
-def model_lines(directory: Path) -> Iterator[str]:
+def check_model(directory: Path) -> Iterator[str]:
     """Check the hashes of a model directory, or its structure if it has no hashes."""
-    files = hashes.read(directory)
+    files = hashes.read_hashes(directory)
     if files is None:
         check_structure(directory)
         yield (
@@ -88,23 +88,23 @@ def model_lines(directory: Path) -> Iterator[str]:
             "can be read and belong together"
         )
         return
-    if wrong := list(hashes.differing(directory, files)):
+    if wrong := list(hashes.find_damaged_files(directory, files)):
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise BertJaxError(
             f"{directory}: {wrong[0]}{more}; copy the directory again, or delete {hashes.FILE} if the change is yours"
         )
     yield f"{directory}: {len(files)} files of a model; their hashes match"
-    if others := sorted(set(hashes.files_in(directory)) - set(files)):
+    if others := sorted(set(hashes.list_file_names(directory)) - set(files)):
         shown = ", ".join(others[:LISTED]) + (f" and {len(others) - LISTED} more" if others[LISTED:] else "")
         yield f"{directory}: files that were not saved with the model: {shown}"
 
 
 def check_structure(directory: Path) -> None:
     """Refuse a model directory whose parts cannot be read or do not fit together."""
-    layout, tensors = hub.survey(directory)
+    layout, tensors = hub.read_layout(directory)
     hub.check_tensors(layout, tensors, directory)
-    unread = hub.left_aside(layout, tensors)
+    unread = hub.unread_tensors(layout, tensors)
     for name in tensors:
         if name not in unread:
             read_weight(tensors, name, directory)
-    check_tokenizer(open_tokenizer(directory), layout, directory)
+    layout_warnings(open_tokenizer(directory), layout, directory)

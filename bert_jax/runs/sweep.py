@@ -16,24 +16,24 @@ from types import ModuleType
 import jax
 import numpy as np
 
-from bert_jax.core.config import literal
-from bert_jax.core.errors import BertJaxError, NotFinite
+from bert_jax.core.config import parse_literal
+from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.files import write_atomically
-from bert_jax.core.terminal import say
+from bert_jax.core.terminal import print_line
 from bert_jax.finetuning.finetune_config import FinetuneConfig
-from bert_jax.finetuning.label_warnings import tell_of_labels
+from bert_jax.finetuning.label_warnings import print_label_warnings
 from bert_jax.hub import directory as hub
-from bert_jax.metrics.sums import nothing_learnt
-from bert_jax.report.plots import ACCENT, INK, drawn
-from bert_jax.report.training_curves import draw
-from bert_jax.tasks import read
-from bert_jax.training.best_evaluation import lower_is_better, of_kept_model, standing
-from bert_jax.training.log import heldout
+from bert_jax.metrics.sums import uninformative_metric
+from bert_jax.report.plots import ACCENT, INK, save_plot
+from bert_jax.report.training_curves import draw_training_curves
+from bert_jax.tasks import read_config
+from bert_jax.training.best_evaluation import lower_is_better, rank_key, read_kept_metrics
+from bert_jax.training.log import validation_lines
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.stop_signal import Stop
-from bert_jax.training.task import Data, Task
+from bert_jax.training.stop_signal import StopSignal
+from bert_jax.training.task import BatchSource, Task
 
-SHORT = {"lr": "optimizer.learning_rate", "batch_size": "data.batch_size"}
+KEY_ALIASES = {"lr": "optimizer.learning_rate", "batch_size": "data.batch_size"}
 # Keys that a sweep sets itself -> what to do instead of varying the key.
 OWN_KEYS = {
     "seed": "for several seeds set --config.num_seeds=N",
@@ -42,13 +42,13 @@ OWN_KEYS = {
     "data.folds": "its runs are compared on a validation set; leave data.folds out of it",
 }
 MOST_RUNS = 10_000
-# Differences of scores up to FAR never mark a run as degenerate, nor do distances from the median up to DEVIATIONS
-# robust standard deviations.
-FAR, DEVIATIONS = 0.05, 5
+# Differences of scores up to DEGENERATE_GAP never mark a run as degenerate, nor do distances from the median up to
+# DEVIATIONS robust standard deviations.
+DEGENERATE_GAP, DEVIATIONS = 0.05, 5
 
 
 @dataclass
-class Run:
+class SweepRun:
     setting: str
     seed: int
     path: Path
@@ -57,8 +57,8 @@ class Run:
     metric: str = ""
     value: float = float("nan")  # of the metric, in the evaluation of the kept model
     last: dict = field(default_factory=dict)  # the metrics of the last evaluation
-    trouble: str = ""  # why the run is degenerate; "" if it is not
-    standing: tuple[float, float] = (-math.inf, -math.inf)  # of the evaluation of the kept model
+    degenerate_reason: str = ""  # why the run is degenerate; "" if it is not
+    rank_key: tuple[float, float] = (-math.inf, -math.inf)  # of the evaluation of the kept model
 
     @property
     def score(self) -> float:
@@ -66,10 +66,10 @@ class Run:
         return -self.value if lower_is_better(self.metric) else self.value
 
 
-def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Path) -> list[Run]:
+def plan_runs(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Path) -> list[SweepRun]:
     """Return all runs with their configs, so that an invalid setting is refused before any run starts."""
     keys, choices = zip(*parse_sweep(config.sweep), strict=True) if config.sweep.strip() else ((), ())
-    full_names = [SHORT.get(key, key) for key in keys]
+    full_names = [KEY_ALIASES.get(key, key) for key in keys]
     if twice := [key for key in full_names if full_names.count(key) > 1]:
         raise BertJaxError(f"config key sweep names {twice[0]} twice; write all of its values in one list")
     if own := [key for key in keys if key in OWN_KEYS]:
@@ -88,7 +88,7 @@ def plan(values: dict, overrides: Sequence[str], config: RunConfig, workdir: Pat
             path = workdir / name.replace("/", "_").replace(" ", "_") / f"seed={seed}"
             # A config file may set num_seeds and sweep, too; each run here is a single one.
             single = [*kept, *changed, f"seed={seed}", "num_seeds=1", "sweep=", *split]
-            runs.append(Run(name, seed, path, *read(values, single)))
+            runs.append(SweepRun(name, seed, path, *read_config(values, single)))
     return runs
 
 
@@ -108,11 +108,11 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
             raise BertJaxError(
                 f'config key sweep: "{part}" is not KEY=[VALUE,VALUE]; write lr=[2e-5,3e-5];batch_size=[16,32]'
             )
-        choices.append((key.strip(), [literal(value.strip()) for value in values_in(values[1:-1])]))
+        choices.append((key.strip(), [parse_literal(value.strip()) for value in split_values(values[1:-1])]))
     return choices
 
 
-def values_in(text: str) -> list[str]:
+def split_values(text: str) -> list[str]:
     """Split a text at commas that are not within brackets."""
     values, depth = [""], 0
     for character in text:
@@ -124,101 +124,109 @@ def values_in(text: str) -> list[str]:
     return values
 
 
-def run_all(runs: Sequence[Run], train: Callable[[Task, Data, RunConfig, Path], bool]) -> bool:
+def train_all(runs: Sequence[SweepRun], train: Callable[[Task, BatchSource, RunConfig, Path], bool]) -> bool:
     """Train the runs in sequence; return False if told to stop before the end."""
     for number, run in enumerate(runs, 1):
         if jax.process_index() == 0:
-            say(f"run {number} of {len(runs)}: {run.setting} seed {run.seed}")
+            print_line(f"run {number} of {len(runs)}: {run.setting} seed {run.seed}")
         task, data, config = run.module.open(run.config)
         if number == 1:
-            tell_of_labels(task, config)
+            print_label_warnings(task, config)
         run.metric = config.checkpoints.best_metric or task.best
         try:
             if not train(task, data, config, run.path):
                 return False
-        except NotFinite as error:
-            run.trouble = f"stopped, {str(error).partition(';')[0]}"
+        except NonFiniteError as error:
+            run.degenerate_reason = f"stopped, {str(error).partition(';')[0]}"
         metrics = run.path / "metrics.jsonl"
-        if kept := of_kept_model(metrics, config.checkpoints.best_metric):
-            run.value, run.standing = kept[run.metric], standing(run.metric, kept)
-            run.last = measured(heldout(metrics)[-1])
-        if Stop.last_signal and number < len(runs):
+        if kept := read_kept_metrics(metrics, config.checkpoints.best_metric):
+            run.value, run.rank_key = kept[run.metric], rank_key(run.metric, kept)
+            run.last = metric_values(validation_lines(metrics)[-1])
+        if StopSignal.last_signal and number < len(runs):
             return False
     mark_degenerate(runs)
     return True
 
 
-def measured(line: dict) -> dict[str, float]:
+def metric_values(line: dict) -> dict[str, float]:
     return {name: value for name, value in line.items() if name not in ("step", "kind", "time")}
 
 
-def mark_degenerate(runs: Sequence[Run]) -> None:
+def mark_degenerate(runs: Sequence[SweepRun]) -> None:
     """Mark runs that learnt nothing, that ended far from their best score, or that are far worse than the median."""
     scores = np.array([run.score for run in runs])
     median, shown = np.nanmedian(scores), np.nanmedian([run.value for run in runs])
     spread = 1.4826 * np.nanmedian(np.abs(scores - median))
     for run in runs:
-        if run.trouble or not run.last:
-            run.trouble = run.trouble or "it was never evaluated"
-        elif nothing := nothing_learnt(run.last):
-            run.trouble = nothing
-        elif abs(run.value - run.last[run.metric]) > max(FAR, 0.1 * abs(run.value)):
-            run.trouble = f"its last evaluation, {run.last[run.metric]:.4f}, is far from its best"
-        elif median - run.score > max(DEVIATIONS * spread, FAR * max(abs(median), 1)):
-            run.trouble = f"far from the others, whose median is {shown:.4f}"
+        if run.degenerate_reason or not run.last:
+            run.degenerate_reason = run.degenerate_reason or "it was never evaluated"
+        elif nothing := uninformative_metric(run.last):
+            run.degenerate_reason = nothing
+        elif abs(run.value - run.last[run.metric]) > max(DEGENERATE_GAP, 0.1 * abs(run.value)):
+            run.degenerate_reason = f"its last evaluation, {run.last[run.metric]:.4f}, is far from its best"
+        elif median - run.score > max(DEVIATIONS * spread, DEGENERATE_GAP * max(abs(median), 1)):
+            run.degenerate_reason = f"far from the others, whose median is {shown:.4f}"
 
 
-def settle(workdir: Path, runs: Sequence[Run]) -> Run:
+def write_results(workdir: Path, runs: Sequence[SweepRun]) -> SweepRun:
     """Write the results; copy the best run's model and draw its curves where those of a single run would be.
 
     Return the best run.
     """
     kept = [run for run in runs if run.last and (run.path / "model").is_dir()]
-    sound = [run for run in kept if not run.trouble] or kept
+    sound = [run for run in kept if not run.degenerate_reason] or kept
     if not sound:
         raise BertJaxError(f"no run in {workdir} gave a result; start again with a lower learning rate")
     settings = list(dict.fromkeys(run.setting for run in runs))
-    standings = {s: [run.standing for run in sound if run.setting == s] or [Run.standing] for s in settings}
-    best_setting = max(settings, key=lambda setting: tuple(np.mean(standings[setting], 0)))
-    chosen = max((run for run in sound if run.setting == best_setting), key=lambda run: run.standing)
-    text = table(runs, settings, chosen)
-    picture(workdir / "sweep.png", runs, settings)
+    rank_keys = {
+        s: [run.rank_key for run in sound if run.setting == s] or [SweepRun.rank_key] for s in settings
+    }
+    best_setting = max(settings, key=lambda setting: tuple(np.mean(rank_keys[setting], 0)))
+    chosen = max((run for run in sound if run.setting == best_setting), key=lambda run: run.rank_key)
+    text = results_table(runs, settings, chosen)
+    plot_results(workdir / "sweep.png", runs, settings)
     write_atomically(workdir / "sweep.md", text + "\n\n![score of each run, by setting](sweep.png)\n")
     print(text, flush=True)
-    with hub.saving(workdir / "model") as new:
+    with hub.atomic_model_directory(workdir / "model") as new:
         shutil.copytree(chosen.path / "model", new, dirs_exist_ok=True)
-    draw(chosen.path / "metrics.jsonl", workdir / "curves.png")
+    draw_training_curves(chosen.path / "metrics.jsonl", workdir / "curves.png")
     return chosen
 
 
-def table(runs: Sequence[Run], settings: Sequence[str], chosen: Run) -> str:
+def results_table(runs: Sequence[SweepRun], settings: Sequence[str], chosen: SweepRun) -> str:
     """Return a Markdown table of the settings, with notes on degenerate runs and on the chosen run."""
     lines = [
         f"| setting | mean {chosen.metric} | standard deviation | best | runs in the mean | degenerate, left out |"
     ]
     lines += ["| --- | --: | --: | --: | --: | --: |"]
     for setting in settings:
-        here = [run for run in runs if run.setting == setting]
-        values = np.array([run.value for run in here if not run.trouble])
+        setting_runs = [run for run in runs if run.setting == setting]
+        values = np.array([run.value for run in setting_runs if not run.degenerate_reason])
         cells = ["", "", ""]
         if len(values):
             best = values.min() if lower_is_better(chosen.metric) else values.max()
             spread = f"{values.std(ddof=1):.4f}" if len(values) > 1 else ""
             cells = [f"{values.mean():.4f}", spread, f"{best:.4f}"]
-        lines.append(f"| {setting} | {' | '.join(cells)} | {len(values)} | {len(here) - len(values)} |")
+        lines.append(
+            f"| {setting} | {' | '.join(cells)} | {len(values)} | {len(setting_runs) - len(values)} |"
+        )
     lines += [""]
-    lines += [f"- degenerate: {run.setting} seed {run.seed}: {run.trouble}" for run in runs if run.trouble]
+    lines += [
+        f"- degenerate: {run.setting} seed {run.seed}: {run.degenerate_reason}"
+        for run in runs
+        if run.degenerate_reason
+    ]
     return "\n".join(
         [*lines, f"- the model is that of {chosen.setting} seed {chosen.seed}, {chosen.value:.4f}"]
     )
 
 
-def picture(path: Path, runs: Sequence[Run], settings: Sequence[str]) -> str:
+def plot_results(path: Path, runs: Sequence[SweepRun], settings: Sequence[str]) -> str:
     def draw(axes):
         for place, setting in enumerate(reversed(settings)):
             here = [run for run in runs if run.setting == setting]
-            sound = [run.value for run in here if not run.trouble]
-            bad = [run.value for run in here if run.trouble]
+            sound = [run.value for run in here if not run.degenerate_reason]
+            bad = [run.value for run in here if run.degenerate_reason]
             axes.plot(bad, [place] * len(bad), "x", color="#d95f02", markersize=9, markeredgewidth=2,
                       label="degenerate, not in the mean")  # fmt: skip
             axes.plot(sound, [place] * len(sound), "o", color=ACCENT, alpha=0.6, markersize=7, label="a run")
@@ -233,4 +241,4 @@ def picture(path: Path, runs: Sequence[Run], settings: Sequence[str]) -> str:
         axes.legend(handles.values(), handles, fontsize=8, frameon=False, loc="lower center",
                     bbox_to_anchor=(0.5, 1), ncols=3)  # fmt: skip
 
-    return drawn(path, (6, 1.4 + 0.4 * len(settings)), draw)
+    return save_plot(path, (6, 1.4 + 0.4 * len(settings)), draw)

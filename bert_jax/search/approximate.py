@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError, first_line
-from bert_jax.core.output import replacing
+from bert_jax.core.output import atomic_file
 
 ENDING = ".faiss"
 LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # HNSW's M, efConstruction and minimum efSearch
@@ -42,7 +42,7 @@ def write(folder: Path, kind: str, vectors: np.ndarray) -> None:
     index.train(vectors[np.sort(sample)])
     for start in range(0, count, ROWS):
         index.add(vectors[start : start + ROWS])
-    with replacing(folder / f"{kind}{ENDING}") as new:
+    with atomic_file(folder / f"{kind}{ENDING}") as new:
         faiss.write_index(index, str(new))
 
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.core.errors import BertJaxError, of_system
-from bert_jax.core.hashes import digest
-from bert_jax.core.output import errors_of, replacing
-from bert_jax.inference.batching import tokens_in_batch
-from bert_jax.search.content_keys import KEY, Places, keys_of
+from bert_jax.core.errors import BertJaxError, explain_os_error
+from bert_jax.core.hashes import json_digest
+from bert_jax.core.output import atomic_file, explain_os_errors
+from bert_jax.inference.batching import tokens_per_batch
+from bert_jax.search.content_keys import KEY, KeyIndex, content_keys
 
 
 @dataclass(frozen=True)
-class Part:
+class CacheFile:
     """The byte offset of the rows in a file, and their shape [N, ...]."""
 
     path: Path
@@ -31,31 +31,31 @@ class Part:
         return np.memmap(self.path, np.float32, "r", self.offset, self.shape)
 
 
-class Cache:
+class RowCache:
     """The cached rows of one kind from one model; `maker` holds all that determines them besides the contents."""
 
     def __init__(self, folder: Path, kind: str, maker: Any):
-        self.kind, self.folder = kind, folder / f"{kind}-{digest(maker)}"
+        self.kind, self.folder = kind, folder / f"{kind}-{json_digest(maker)}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise of_system(error, folder) from error
-        self.parts: list[Part] = []
-        self.known = Places([])
-        self.include([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
+            raise explain_os_error(error, folder) from error
+        self.parts: list[CacheFile] = []
+        self.known = KeyIndex([])
+        self.add_files([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
 
-    def of(self, contents: Sequence, compute: Callable[[list], np.ndarray]) -> "Rows":
+    def of(self, contents: Sequence, compute: Callable[[list], np.ndarray]) -> "CachedRows":
         """Return the rows of contents; `compute` computes those that are not in the folder."""
-        keys = keys_of(contents)
-        missing, size = self.missing(keys), tokens_in_batch()
+        keys = content_keys(contents)
+        missing, size = self.missing(keys), tokens_per_batch()
         added = []
         with tqdm(total=len(missing), unit=" texts", desc=self.kind, disable=None, delay=2) as bar:
             for block in (missing[first : first + size] for first in range(0, len(missing), size)):
                 # A resumed run computes the same contents together, so that its results are bit-identical.
                 added.append(self.write(keys[block], compute([contents[i] for i in block])))
                 bar.update(len(block))
-        self.include(added)
-        return Rows(self, self.known.find(keys))
+        self.add_files(added)
+        return CachedRows(self, self.known.find(keys))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
         """Return the indices of the keys that are not in the folder, without duplicate keys."""
@@ -67,36 +67,36 @@ class Cache:
         """Return the rows [N, ...], read from the files each time so that none stays in memory."""
         return self.known.rows(places, lambda number: self.parts[number].rows())
 
-    def write(self, keys: np.ndarray, rows: np.ndarray) -> tuple[Part, np.ndarray]:
-        path = self.folder / f"{digest(keys.tobytes().hex())}.npy"
-        with replacing(path, shared=True) as new, open(new, "wb") as file:
+    def write(self, keys: np.ndarray, rows: np.ndarray) -> tuple[CacheFile, np.ndarray]:
+        path = self.folder / f"{json_digest(keys.tobytes().hex())}.npy"
+        with atomic_file(path, shared=True) as new, open(new, "wb") as file:
             np.save(file, keys)
             np.save(file, rows.astype(np.float32))
         return self.open(path)
 
-    def open(self, path: Path) -> tuple[Part, np.ndarray]:
-        with errors_of(path), open(path, "rb") as file:
+    def open(self, path: Path) -> tuple[CacheFile, np.ndarray]:
+        with explain_os_errors(path), open(path, "rb") as file:
             try:
                 keys = np.load(file)
                 np.lib.format.read_magic(file)
                 shape, _, _ = np.lib.format.read_array_header_1_0(file)
-                part = Part(path, file.tell(), shape)
+                part = CacheFile(path, file.tell(), shape)
                 if keys.dtype != KEY or keys.shape != shape[:1] or not part.rows().nbytes:
                     raise ValueError("the numbers of keys and rows differ")
             except (ValueError, EOFError) as error:
                 raise BertJaxError(f"{path} is damaged; delete it, and run the same command again") from error
         return part, keys
 
-    def include(self, opened: Sequence[tuple[Part, np.ndarray]]) -> None:
+    def add_files(self, opened: Sequence[tuple[CacheFile, np.ndarray]]) -> None:
         self.parts += [part for part, _ in opened]
         self.known.add([keys for _, keys in opened])
 
 
 @dataclass(frozen=True)
-class Rows:
+class CachedRows:
     """The rows of a list of contents, read only when a slice or indices select them."""
 
-    cache: Cache
+    cache: RowCache
     places: np.ndarray
 
     def __len__(self) -> int:

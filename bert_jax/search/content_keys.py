@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_jax.core.hashes import digest
+from bert_jax.core.hashes import json_digest
 
 KEY = np.dtype("S16")
 
 
-def keys_of(contents: Sequence) -> np.ndarray:
-    return np.frombuffer(b"".join(bytes.fromhex(digest(content)) for content in contents), KEY)
+def content_keys(contents: Sequence) -> np.ndarray:
+    return np.frombuffer(b"".join(bytes.fromhex(json_digest(content)) for content in contents), KEY)
 
 
-class Places:
+class KeyIndex:
     """The index of each key's row in the concatenation of several tables."""
 
     def __init__(self, tables: Sequence[np.ndarray]):

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError, one_line
-from bert_jax.core.hashes import digest
-from bert_jax.core.terminal import counted
-from bert_jax.data.examples.cells import name_in
-from bert_jax.data.examples.judged import CORPUS, is_judged
+from bert_jax.core.hashes import json_digest
+from bert_jax.core.terminal import pluralize
+from bert_jax.data.examples.cells import read_name_cell
+from bert_jax.data.examples.judged import CORPUS, is_beir
 from bert_jax.text import formats, tables
-from bert_jax.text.inputs import ending, expand
-from bert_jax.text.lines import LineReader, NotText, begins_with
-from bert_jax.text.surrogates import without_surrogates
-from bert_jax.text.tables import columns_like, no_columns, optional, text_in
+from bert_jax.text.inputs import expand_inputs, file_extension
+from bert_jax.text.lines import LineReader, NotTextError, begins_with
+from bert_jax.text.surrogates import replace_surrogates
+from bert_jax.text.tables import get_optional_cell, get_text_cell, match_columns, no_columns
 
-TABLES = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
-ENDINGS = (".txt", *formats.READERS, *TABLES)
-IDS = ("_id", "id", "doc_id", "docid")
-BODIES = ("text", "contents", "content", "body", "passage", "document")
+TABLE_ENDINGS = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
+ENDINGS = (".txt", *formats.READERS, *TABLE_ENDINGS)
+ID_COLUMNS = ("_id", "id", "doc_id", "docid")
+TEXT_COLUMNS = ("text", "contents", "content", "body", "passage", "document")
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Document:
 
     @property
     def hash(self) -> bytes:
-        return bytes.fromhex(digest([self.title, self.text]))
+        return bytes.fromhex(json_digest([self.title, self.text]))
 
 
 @dataclass(frozen=True)
-class Columns:
+class DocumentColumns:
     """The columns of a table; "" stands for a usual name, if the table has it."""
 
     text: str = ""
@@ -48,11 +48,11 @@ class NoTextColumn(BertJaxError):
 
 
 @dataclass
-class Source:
+class DocumentSource:
     """The inputs to read, and counts of what was left out or repaired."""
 
     inputs: Sequence[str]
-    columns: Columns = Columns()
+    columns: DocumentColumns = DocumentColumns()
     empty: int = 0  # documents without text
     first_empty: str = ""  # where the first one is
     others: dict[str, int] = field(default_factory=dict)  # other endings -> the number of their files
@@ -63,7 +63,7 @@ class Source:
     def __post_init__(self):
         self.files: dict[str, str] = {}  # path -> name; each file once
         for given in self.inputs:
-            for path, name in self.files_in(given):
+            for path, name in self.list_files(given):
                 self.files.setdefault(path, name)
 
     def documents(self) -> Iterator[Document]:
@@ -84,23 +84,23 @@ class Source:
 
     def all(self) -> Iterator[tuple[str, Document]]:
         for path, name in self.files.items():
-            if ending(path).lower() in TABLES:
+            if file_extension(path).lower() in TABLE_ENDINGS:
                 yield from self.rows(path, name)
             else:
                 yield from self.file(path, name)
 
-    def files_in(self, given: str) -> Iterator[tuple[str, str]]:
+    def list_files(self, given: str) -> Iterator[tuple[str, str]]:
         """Yield the path of each file, and its name: in a given folder, the path in that folder."""
         folder = Path(given)
-        if folder.is_dir() and is_judged(folder):
+        if folder.is_dir() and is_beir(folder):
             yield str(folder / CORPUS), CORPUS
             return
-        for path in paths_of(given):
-            kind = ending(path).lower()
-            if kind in ENDINGS or (not kind and begins_with(path, formats.EXTRACTED)):
+        for path in expand_path(given):
+            kind = file_extension(path).lower()
+            if kind in ENDINGS or (not kind and begins_with(path, formats.WIKIEXTRACTOR_START)):
                 yield (
                     path,
-                    without_surrogates(os.path.relpath(path, given) if folder.is_dir() else Path(path).name),
+                    replace_surrogates(os.path.relpath(path, given) if folder.is_dir() else Path(path).name),
                 )
             elif folder.is_dir():
                 self.others[kind] = self.others.get(kind, 0) + 1
@@ -114,7 +114,7 @@ class Source:
                 is_whole = article.where == path
                 id = article.id or (name if is_whole else f"{name}:{number}")
                 yield article.where, Document(id, article.title, article.text)
-        except NotText:
+        except NotTextError:
             if number:
                 raise
             self.binary.append(path)
@@ -126,7 +126,7 @@ class Source:
         columns = None
         for where, row in self.table(path):
             try:
-                columns = columns or self.columns_of(where, row)
+                columns = columns or self.choose_columns(where, row)
             except NoTextColumn:
                 if path in self.inputs:
                     raise
@@ -136,46 +136,50 @@ class Source:
             yield (
                 where,
                 Document(
-                    id=name_in(where, row, columns.id) if columns.id else f"{name}:{number}",
-                    title=text_in(where, row, columns.title) if optional(row, columns.title) else "",
-                    text=text_in(where, row, columns.text),
+                    id=read_name_cell(where, row, columns.id) if columns.id else f"{name}:{number}",
+                    title=get_text_cell(where, row, columns.title)
+                    if get_optional_cell(row, columns.title)
+                    else "",
+                    text=get_text_cell(where, row, columns.text),
                 ),
             )
 
     def table(self, path: str) -> Iterator[tuple[str, tables.Row]]:
-        if ending(path).lower() not in (".jsonl", ".ndjson"):
-            yield from tables.rows_of_file(path)
+        if file_extension(path).lower() not in (".jsonl", ".ndjson"):
+            yield from tables.read_file_rows(path)
             return
         reader, mended = LineReader(path, replace=True), list[str]()
         yield from tables.json_rows(path, reader, lambda: mended.append(path))
         if reader.broken or mended:
             self.broken.append(path)
 
-    def columns_of(self, where: str, row: tables.Row) -> Columns:
+    def choose_columns(self, where: str, row: tables.Row) -> DocumentColumns:
         """Choose the columns of a table by its first row."""
         named = [name for name in (self.columns.text, self.columns.id, self.columns.title) if name]
         if missing := [
-            name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
+            name for name, column in zip(named, match_columns(where, row, named), strict=True) if not column
         ]:
             kind = NoTextColumn if self.columns.text in missing else BertJaxError
             raise kind(f"{where} has {no_columns(row, missing)}")
 
         def column(given: str, usual: Sequence[str]) -> str:
-            return next(filter(None, columns_like(where, row, [given] if given else usual)), "")
+            return next(filter(None, match_columns(where, row, [given] if given else usual)), "")
 
-        text = column(self.columns.text, BODIES)
+        text = column(self.columns.text, TEXT_COLUMNS)
         if not text:
             known = ", ".join(name[:40] for name in row)
             raise NoTextColumn(
                 f"{where}: which column holds the text? its columns: {known}; name it with --text"
             )
-        return Columns(text, column(self.columns.id, IDS), column(self.columns.title, ["title"]))
+        return DocumentColumns(
+            text, column(self.columns.id, ID_COLUMNS), column(self.columns.title, ["title"])
+        )
 
     def notes(self) -> Iterator[str]:
         """Yield a line for each kind of document or file that was left out or repaired."""
         if self.empty:
-            first = without_surrogates(self.first_empty) + (" and others" if self.empty > 1 else "")
-            yield one_line(f"{counted(self.empty, 'document')} without text left out ({first})")
+            first = replace_surrogates(self.first_empty) + (" and others" if self.empty > 1 else "")
+            yield one_line(f"{pluralize(self.empty, 'document')} without text left out ({first})")
         if self.others:
             kinds = ", ".join(
                 f"{kind or 'no ending'} ({count:,})" for kind, count in sorted(self.others.items())
@@ -183,29 +187,29 @@ class Source:
             yield one_line(f"files of other kinds are left out: {kinds}")
         if self.unknown:
             yield (
-                f"{named(self.unknown, 'table')} left out because the text column is unknown; name the file itself, "
-                "with --text COLUMN"
+                f"{name_first(self.unknown, 'table')} left out because the text column is unknown; name the file "
+                "itself, with --text COLUMN"
             )
         if self.binary:
-            yield f"{named(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
+            yield f"{name_first(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
         if self.broken:
-            yield f"{named(self.broken)} not entirely UTF-8; invalid characters are read as U+FFFD"
+            yield f"{name_first(self.broken)} not entirely UTF-8; invalid characters are read as U+FFFD"
 
 
-def paths_of(given: str) -> list[str]:
+def expand_path(given: str) -> list[str]:
     try:
-        return expand([given])
+        return expand_inputs([given])
     except BertJaxError:
         if not Path(given).is_dir():
             raise
         raise BertJaxError(f"the folder {given} holds no documents that can be read; name another") from None
 
 
-def named(names: Sequence[str], noun: str = "file") -> str:
+def name_first(names: Sequence[str], noun: str = "file") -> str:
     """
-    >>> named(["a.txt", "b.txt", "c.txt"])
+    >>> name_first(["a.txt", "b.txt", "c.txt"])
     '3 files (a.txt and others)'
     """
     return one_line(
-        f"{counted(len(names), noun)} ({without_surrogates(names[0])}{' and others' if len(names) > 1 else ''})"
+        f"{pluralize(len(names), noun)} ({replace_surrogates(names[0])}{' and others' if len(names) > 1 else ''})"
     )

@@ -11,29 +11,34 @@ from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
-from bert_jax.core.output import refuse_input, replacing
-from bert_jax.core.terminal import counted
+from bert_jax.core.output import atomic_file, refuse_input
+from bert_jax.core.terminal import pluralize
 from bert_jax.data.arrays import growing_array
 from bert_jax.data.examples.rows import peeked
-from bert_jax.data.examples.unlabelled import columns_of, read_unlabelled
+from bert_jax.data.examples.unlabelled import read_unlabelled, split_columns
 from bert_jax.hub import directory as hub
-from bert_jax.inference.embedder import embedding, reading_of
+from bert_jax.inference.embedder import embedder_reading, make_embed_function
 from bert_jax.inference.model import Model, load
-from bert_jax.inference.streaming import windows
+from bert_jax.inference.streaming import split_into_windows
 from bert_jax.search import vector_shards
-from bert_jax.search.cached_vectors import fingerprint
+from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.text import tables
-from bert_jax.text.inputs import ending
-from bert_jax.text.truncation import Truncated, warn
+from bert_jax.text.inputs import file_extension
+from bert_jax.text.truncation import TruncationCounter, warn_caller
 
 SHOWN = 5  # column names in a message
 
-Settings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
+EmbedSettings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
 
 
-def write(
-    directory: str, settings: Settings, source: str, column: str, output: str | None, quantize: str | None
+def write_vectors(
+    directory: str,
+    settings: EmbedSettings,
+    source: str,
+    column: str,
+    output: str | None,
+    quantize: str | None,
 ) -> None:
     """Write vectors to standard output, to a .npy file, or to a directory of shards."""
     is_file = output is not None and output.endswith(".npy")
@@ -43,38 +48,38 @@ def write(
     if first is None:
         raise BertJaxError(f"the input is empty: {source} has no text")
     model = load(directory)
-    embedding(model, **settings)  # refuses wrong settings before anything is written
-    truncated = Truncated(reading_of(model).max_length)
-    given, clipped, is_new = Counted(texts), 0, False
-    with tqdm(total=total_of(source), unit=" texts", disable=None, delay=2) as bar:
+    make_embed_function(model, **settings)  # refuses wrong settings before anything is written
+    truncated = TruncationCounter(embedder_reading(model).max_length)
+    given, clipped, is_new = CountedTexts(texts), 0, False
+    with tqdm(total=count_texts(source), unit=" texts", disable=None, delay=2) as bar:
 
-        def compute(some: Iterable[str], truncated: Truncated) -> Iterator[np.ndarray]:
+        def compute(some: Iterable[str], truncated: TruncationCounter) -> Iterator[np.ndarray]:
             """Yield the vectors [N, D] of each window; for any output, no window crosses a shard's boundary."""
             nonlocal is_new
             is_new = True
-            vectors = embedding(model, **settings, truncated=truncated)
-            for part in vector_shards.parts_of(some, vector_shards.TEXTS):
-                for window in windows(part):
+            vectors = make_embed_function(model, **settings, truncated=truncated)
+            for part in vector_shards.split_texts(some, vector_shards.TEXTS_PER_SHARD):
+                for window in split_into_windows(part):
                     yield vectors(window)
                     bar.update(given.count - bar.n)  # includes the texts of shards that exist already
 
         if output is None:
             print_vectors(compute(given, truncated))
         elif is_file:
-            quantizer = Quantizer(quantize, vector_shards.TEXTS)
-            write_file(Path(output), compute(given, truncated), quantizer, source)
+            quantizer = Quantizer(quantize, vector_shards.TEXTS_PER_SHARD)
+            write_npy_file(Path(output), compute(given, truncated), quantizer, source)
             clipped = quantizer.clipped
         else:
             made = shard_settings(directory, model, settings, quantize)
-            facts = vector_shards.write(Path(output), given, compute, made)
+            facts = vector_shards.write_shards(Path(output), given, compute, made)
             truncated, clipped = facts.truncations(), facts.clipped
     if output is not None:
-        tell(output, truncated.texts, clipped, column_in_words(source, column), is_new)
+        print_summary(output, truncated.texts, clipped, describe_column(source, column), is_new)
     if truncated.truncated:
-        warn(truncated.notice("--long windows reads all of them"))
+        warn_caller(truncated.notice("--long windows reads all of them"))
 
 
-class Counted:
+class CountedTexts:
     """An iterable of texts that counts them as they are read."""
 
     def __init__(self, texts: Iterable[str]):
@@ -95,17 +100,17 @@ def check_output(output: str | None, is_file: bool, quantize: str | None, direct
         )
     if output is None or is_file:
         return
-    if ending(output) in (*tables.ENDINGS, ".npz"):
+    if file_extension(output) in (*tables.TABLE_EXTENSIONS, ".npz"):
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
-    if Path(output).resolve().is_relative_to(hub.existing(directory).resolve()):
+    if Path(output).resolve().is_relative_to(hub.resolve_directory(directory).resolve()):
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
 
 
-def total_of(source: str) -> int | None:
+def count_texts(source: str) -> int | None:
     """Return the number of texts of a file, for a progress bar; None if there is no bar, or if counting is slow."""
     if not sys.stderr.isatty() or not Path(source).is_file():
         return None
-    kind = ending(source)
+    kind = file_extension(source)
     if kind == ".parquet":
         with tables.opened_parquet(source) as file:
             return file.metadata.num_rows
@@ -120,7 +125,7 @@ def print_vectors(parts: Iterator[np.ndarray]) -> None:
         print(to_json([round(float(x), 7) for x in vector]))
 
 
-def write_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:
+def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:
     """Write the vectors to one .npy file, and the ranges of int8 to a second one beside it."""
     ranges = path.with_suffix(".ranges.npy")
     refuse_input(str(ranges), source)
@@ -128,29 +133,29 @@ def write_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, so
         for rows in quantizer(parts):
             array.append(rows)
         if quantizer.ranges is not None:
-            with replacing(ranges) as new, open(new, "wb") as file:
+            with atomic_file(ranges) as new, open(new, "wb") as file:
                 np.save(file, quantizer.ranges)
 
 
 def shard_settings(
-    directory: str, model: Model, settings: Settings, quantize: str | None
-) -> vector_shards.Settings:
-    return vector_shards.Settings(
-        model=fingerprint(directory),
+    directory: str, model: Model, settings: EmbedSettings, quantize: str | None
+) -> vector_shards.ShardSettings:
+    return vector_shards.ShardSettings(
+        model=model_fingerprint(directory),
         pooling=model.embedder.pooling,
         normalize=model.embedder.normalize,
         prompt=settings["prompt"],
         long=settings["long"],
-        max_length=reading_of(model).max_length,
+        max_length=embedder_reading(model).max_length,
         dimensions=settings["dimensions"] or model.layout.vector_size,
         quantization=quantize,
-        shard=vector_shards.TEXTS,
+        shard=vector_shards.TEXTS_PER_SHARD,
     )
 
 
-def column_in_words(source: str, column: str) -> tuple[str, str]:
+def describe_column(source: str, column: str) -> tuple[str, str]:
     """Return two parts of a message: the column that was read and, if the user named none, the other text columns."""
-    name, others = columns_of(source, column)
+    name, others = split_columns(source, column)
     if not name:
         return "", ""
     unread = "" if column or not others else ", ".join(f'"{other:.40}"' for other in others[:SHOWN])
@@ -162,13 +167,14 @@ def column_in_words(source: str, column: str) -> tuple[str, str]:
     )
 
 
-def tell(output: str, count: int, clipped: int, columns: tuple[str, str], is_new: bool) -> None:
+def print_summary(output: str, count: int, clipped: int, columns: tuple[str, str], is_new: bool) -> None:
     beyond = (
-        f"; {clipped:,} numbers beyond the ranges of the first {vector_shards.TEXTS:,} vectors were clipped"
+        f"; {clipped:,} numbers beyond the ranges of the first {vector_shards.TEXTS_PER_SHARD:,} vectors "
+        "were clipped"
     )
     read, unread = columns
     done = "" if is_new else "; it was complete already"
     print(
-        f"{counted(count, 'vector')}{read} in {output}{done}{unread}{beyond if clipped else ''}",
+        f"{pluralize(count, 'vector')}{read} in {output}{done}{unread}{beyond if clipped else ''}",
         file=sys.stderr,
     )

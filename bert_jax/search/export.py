@@ -9,7 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError, check_name
-from bert_jax.core.output import building
+from bert_jax.core.output import atomic_directory
 from bert_jax.search.engines import ENGINES, Passage
 from bert_jax.search.index import Index
 from bert_jax.search.segment import Segment
@@ -30,7 +30,7 @@ def export(index: Index, directory: Path, engine: str) -> None:
             f"{index.path} has no vectors, which {engine} needs; export to {able}, or build an index with --model"
         )
     earlier = [path.name for path in directory.glob("*") if writer.files.fullmatch(path.name)]
-    with building(directory, earlier) as folder:
+    with atomic_directory(directory, earlier) as folder:
         rows = tqdm(passages(index), total=total, unit=" passages", disable=None, delay=2)
         writer.write(folder, rows, model.dimensions if model else 0)
 

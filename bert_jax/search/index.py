@@ -10,26 +10,26 @@ import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.hashes import differing, misfit
-from bert_jax.metrics.retrieval import DEPTH, highest
+from bert_jax.core.hashes import describe_mismatch, find_damaged_files
+from bert_jax.metrics.retrieval import DEPTH, top_k
 from bert_jax.search import index_manifest as manifests
-from bert_jax.search.fusion import fused
-from bert_jax.search.index_manifest import AGAIN, REMOVED, Manifest
-from bert_jax.search.keywords import Keywords, WeighedQuery
-from bert_jax.search.nearest import nearest_in
-from bert_jax.search.segment import SMALL, Segment, opened
-from bert_jax.text.truncation import Truncated, warn
+from bert_jax.search.fusion import fuse_rankings
+from bert_jax.search.index_manifest import REBUILD_REMEDY, REMOVED, IndexManifest
+from bert_jax.search.keywords import KeywordSearch, WeightedQuery
+from bert_jax.search.nearest import find_nearest
+from bert_jax.search.segment import CHECKED_FILES, Segment, open_segment
+from bert_jax.text.truncation import TruncationCounter, warn_caller
 
 if TYPE_CHECKING:  # imported only where it is used, because it imports everything that builds models
     from bert_jax.inference.model import Model
 
 KEYWORDS, VECTORS, FUSION, RERANKER = "keywords", "vectors", "fusion", "reranker"
-Place = tuple[int, int]  # the index of a segment, and of a passage in it
-Ranking = dict[Place, float]  # passages and their scores, best first
+PassagePlace = tuple[int, int]  # the index of a segment, and of a passage in it
+Ranking = dict[PassagePlace, float]  # passages and their scores, best first
 
 
 @dataclass(frozen=True)
-class Part:
+class RankingEntry:
     """The rank and the score of a passage in one ranking: of a leg, of the fusion or of the reranker."""
 
     rank: int
@@ -47,13 +47,13 @@ class Hit:
     start: int
     end: int
     title: str
-    parts: dict[str, Part]
+    parts: dict[str, RankingEntry]
 
 
 class Index:
     """An index, as it was when it was opened; `refresh` loads later changes."""
 
-    manifest: Manifest
+    manifest: IndexManifest
     segments: list[Segment]
 
     def __init__(self, path, model=None):
@@ -65,12 +65,12 @@ class Index:
         """Open an index. `model` is the model's directory if it has moved since the index was built. The hashes of the
         small files are checked, or those of all files with `verify`."""
         index = cls(path, model)
-        index.manifest, index.segments = current(index.path, verify)
+        index.manifest, index.segments = read_current(index.path, verify)
         return index
 
     def refresh(self) -> None:
         """Load the changes made since the index was opened."""
-        self.manifest, self.segments = current(self.path)
+        self.manifest, self.segments = read_current(self.path)
         self.__dict__.pop("keywords", None)
 
     def __len__(self) -> int:
@@ -80,105 +80,113 @@ class Index:
         return f"<index of {len(self):,} documents in {self.manifest.passages:,} passages: {self.path}>"
 
     @cached_property
-    def keywords(self) -> Keywords:
-        return Keywords([(segment.postings, segment.live) for segment in self.segments])
+    def keywords(self) -> KeywordSearch:
+        return KeywordSearch([(segment.postings, segment.live) for segment in self.segments])
 
     @cached_property
     def encoder(self):
-        from bert_jax.search.index_encoder import encoder_of
+        from bert_jax.search.index_encoder import load_encoder
 
-        return encoder_of(self.path, self.manifest.model, self.model)
+        return load_encoder(self.path, self.manifest.model, self.model)
 
     def search(
         self,
         query: str | Sequence[str],
         top: int = 10,
-        legs: Sequence[str] | None = None,
+        retrievers: Sequence[str] | None = None,
         weights: Mapping[str, float] | None = None,
         reranker=None,
         rerank_top: int = 50,
     ):
         """Return the `top` passages for a query, or a list of them for each of several queries.
 
-        `legs` are "keywords" (BM25), "vectors" (cosine) or both; by default, all that the index has. The rankings of
-        two legs are fused with `weights`, 1 by default. A `reranker`, the directory of a cross-encoder, rescores the
-        first `rerank_top` passages; the other passages follow them with their previous order and scores.
+        `retrievers` are "keywords" (BM25), "vectors" (cosine) or both; by default, all that the index has. The
+        rankings of two legs are fused with `weights`, 1 by default. A `reranker`, the directory of a cross-encoder,
+        rescores the first `rerank_top` passages; the other passages follow them with their previous order and scores.
         """
         queries = [query] if isinstance(query, str) else list(query)
         check_number(top, "top", is_whole=True, allowed=Range(1))
         check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
-        legs, weights = self.checked(legs, weights), weights or {}
-        depth = max(top, DEPTH if len(legs) > 1 else 0, rerank_top if reranker else 0)
-        vectors = self.encoder.queries(queries) if VECTORS in legs and queries else None
-        near = [] if vectors is None else self.by_vectors(vectors, depth)
-        judge = self.reranker(reranker) if reranker else None
-        truncated = Truncated(judge.config.max_positions) if judge else None
+        retrievers, weights = self.check_retrievers(retrievers, weights), weights or {}
+        depth = max(top, DEPTH if len(retrievers) > 1 else 0, rerank_top if reranker else 0)
+        vectors = self.encoder.queries(queries) if VECTORS in retrievers and queries else None
+        vector_rankings = [] if vectors is None else self.rank_vectors(vectors, depth)
+        cross_encoder = self.reranker(reranker) if reranker else None
+        truncated = TruncationCounter(cross_encoder.config.max_positions) if cross_encoder else None
         hits = []
         for number, text in enumerate(queries):
             rankings: dict[str, Ranking] = {}
             words = None
-            if KEYWORDS in legs:
-                words = self.keywords.weigh(text)
-                rankings[KEYWORDS] = self.by_keywords(words, depth)
-            if near:
-                rankings[VECTORS] = near[number]
-            best = rankings[legs[0]]
-            if len(legs) > 1:
-                best = rankings[FUSION] = self.ordered(
-                    fused({leg: list(ranking) for leg, ranking in rankings.items()}, weights)
+            if KEYWORDS in retrievers:
+                words = self.keywords.weight_query(text)
+                rankings[KEYWORDS] = self.rank_keywords(words, depth)
+            if vector_rankings:
+                rankings[VECTORS] = vector_rankings[number]
+            best = rankings[retrievers[0]]
+            if len(retrievers) > 1:
+                best = rankings[FUSION] = self.sort_passages(
+                    fuse_rankings({leg: list(ranking) for leg, ranking in rankings.items()}, weights)
                 )
-            if judge and truncated:
-                reranked = rankings[RERANKER] = self.reranked(text, list(best)[:rerank_top], judge, truncated)
+            if cross_encoder and truncated:
+                reranked = rankings[RERANKER] = self.rerank(
+                    text, list(best)[:rerank_top], cross_encoder, truncated
+                )
                 best = reranked | {place: score for place, score in best.items() if place not in reranked}
-            hits.append([self.hit(place, best[place], rankings, words) for place in list(best)[:top]])
+            hits.append([self.make_hit(place, best[place], rankings, words) for place in list(best)[:top]])
         if truncated and truncated.truncated:
-            warn(truncated.notice(what="pairs of a query and a passage"))
+            warn_caller(truncated.notice(what="pairs of a query and a passage"))
         return hits[0] if isinstance(query, str) else hits
 
     @property
-    def legs(self) -> list[str]:
+    def retrievers(self) -> list[str]:
         return [KEYWORDS, VECTORS] if self.manifest.model else [KEYWORDS]
 
-    def checked(self, legs: Sequence[str] | None, weights: Mapping[str, float] | None) -> list[str]:
+    def check_retrievers(
+        self, retrievers: Sequence[str] | None, weights: Mapping[str, float] | None
+    ) -> list[str]:
         """Return the legs to search by. Raise if the index lacks one of them, or if a weight is invalid."""
-        there = self.legs
-        if VECTORS in (legs or ()) and VECTORS not in there:
+        available = self.retrievers
+        if VECTORS in (retrievers or ()) and VECTORS not in available:
             raise BertJaxError(
                 f"{self.path} has no vectors because it was built without --model; search it by keywords"
             )
-        for name in [*(legs or ()), *(weights or ())]:
-            if name not in there:
-                raise BertJaxError(f'this index is searched by {" and ".join(there)}, not by "{name!s:.60}"')
+        for name in [*(retrievers or ()), *(weights or ())]:
+            if name not in available:
+                raise BertJaxError(
+                    f'this index is searched by {" and ".join(available)}, not by "{name!s:.60}"'
+                )
         for name, weight in (weights or {}).items():
             check_number(weight, f"the weight of {name}", allowed=Range(0))
-        return [name for name in there if legs is None or name in legs] or there
+        return [name for name in available if retrievers is None or name in retrievers] or available
 
-    def by_keywords(self, words: WeighedQuery, depth: int) -> Ranking:
+    def rank_keywords(self, words: WeightedQuery, depth: int) -> Ranking:
         scored = []
         for segment, scores in zip(self.segments, self.keywords.scores(words), strict=True):
             rows = np.flatnonzero(scores)
-            best = rows[highest(scores[rows], segment.order[rows], depth)]
+            best = rows[top_k(scores[rows], segment.order[rows], depth)]
             scored.append((best, scores[best]))
-        return self.merged(scored, depth)
+        return self.merge_segments(scored, depth)
 
-    def by_vectors(self, vectors: np.ndarray, depth: int) -> list[Ranking]:
+    def rank_vectors(self, vectors: np.ndarray, depth: int) -> list[Ranking]:
         """Return the ranking of each query [Q, D]."""
-        scored = [nearest_in(segment, vectors, depth) for segment in self.segments]
-        return [self.merged([of_segment[n] for of_segment in scored], depth) for n in range(len(vectors))]
+        scored = [find_nearest(segment, vectors, depth) for segment in self.segments]
+        return [
+            self.merge_segments([of_segment[n] for of_segment in scored], depth) for n in range(len(vectors))
+        ]
 
-    def merged(self, scored: Sequence[tuple[np.ndarray, np.ndarray]], depth: int) -> Ranking:
+    def merge_segments(self, scored: Sequence[tuple[np.ndarray, np.ndarray]], depth: int) -> Ranking:
         """Merge the passages and scores of each segment into one ranking of at most `depth` passages."""
         scores = {
             (number, passage): score
             for number, (rows, values) in enumerate(scored)
             for passage, score in zip(rows.tolist(), values.tolist(), strict=True)
         }
-        return dict(list(self.ordered(scores).items())[:depth])
+        return dict(list(self.sort_passages(scores).items())[:depth])
 
-    def ordered(self, scores: Mapping[Place, float]) -> Ranking:
+    def sort_passages(self, scores: Mapping[PassagePlace, float]) -> Ranking:
         """Sort passages by score, best first; equal scores by document id, then by position in the document."""
 
-        def rank(place: Place) -> tuple:
+        def rank(place: PassagePlace) -> tuple:
             segment, passage = place
             return -scores[place], *self.segments[segment].place(passage)
 
@@ -195,19 +203,23 @@ class Index:
             self.rerankers[name] = model
         return self.rerankers[name]
 
-    def reranked(self, query: str, places: Sequence[Place], judge: "Model", truncated: Truncated) -> Ranking:
-        texts = [self.segments[segment].searched[passage] for segment, passage in places]
+    def rerank(
+        self, query: str, places: Sequence[PassagePlace], judge: "Model", truncated: TruncationCounter
+    ) -> Ranking:
+        texts = [self.segments[segment].search_texts[passage] for segment, passage in places]
         return {
             places[ranked.index]: ranked.score for ranked in judge.rank(query, texts, truncated=truncated)
         }
 
-    def hit(
-        self, place: Place, score: float, rankings: Mapping[str, Ranking], words: WeighedQuery | None
+    def make_hit(
+        self, place: PassagePlace, score: float, rankings: Mapping[str, Ranking], words: WeightedQuery | None
     ) -> Hit:
         segment, passage = self.segments[place[0]], place[1]
         added = words.of(*place) if words else {}
         parts = {
-            leg: Part(list(ranking).index(place) + 1, ranking[place], added if leg == KEYWORDS else {})
+            leg: RankingEntry(
+                list(ranking).index(place) + 1, ranking[place], added if leg == KEYWORDS else {}
+            )
             for leg, ranking in rankings.items()
             if place in ranking
         }
@@ -218,10 +230,10 @@ class Index:
         )
 
 
-def current(path: Path, verify: bool = False) -> tuple[Manifest, list[Segment]]:
+def read_current(path: Path, verify: bool = False) -> tuple[IndexManifest, list[Segment]]:
     """Return index.json and its segments, with their files mapped. If another process changes the index and removes
     files meanwhile, start again with the new index.json."""
-    manifest = manifests.read(path)
+    manifest = manifests.read_index_manifest(path)
     files = dict(manifest.files())
     checked = (
         files
@@ -229,17 +241,18 @@ def current(path: Path, verify: bool = False) -> tuple[Manifest, list[Segment]]:
         else {
             name: facts
             for name, facts in files.items()
-            if name.startswith(REMOVED) or Path(name).name in SMALL
+            if name.startswith(REMOVED) or Path(name).name in CHECKED_FILES
         }
     )
     try:
-        damage = next(differing(path, checked), None) or next(
-            filter(None, (misfit(path, name, facts["bytes"]) for name, facts in files.items())), None
+        damage = next(find_damaged_files(path, checked), None) or next(
+            filter(None, (describe_mismatch(path, name, facts["bytes"]) for name, facts in files.items())),
+            None,
         )
         if damage is None:
-            return manifest, [opened(path, facts) for facts in manifest.segments]
+            return manifest, [open_segment(path, facts) for facts in manifest.segments]
     except FileNotFoundError as error:
         damage = f"it lacks its file {error.filename}"
-    if manifests.read(path).changes != manifest.changes:
-        return current(path, verify)
-    raise BertJaxError(f"{path}: {damage}; {AGAIN}")
+    if manifests.read_index_manifest(path).changes != manifest.changes:
+        return read_current(path, verify)
+    raise BertJaxError(f"{path}: {damage}; {REBUILD_REMEDY}")

@@ -9,38 +9,45 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.inference.embedder import DOCUMENTS, QUERIES, embedding, prompt_text, reading_of, usual_prompt
+from bert_jax.inference.embedder import (
+    DOCUMENT_PROMPTS,
+    QUERY_PROMPTS,
+    embedder_reading,
+    find_prompt_name,
+    make_embed_function,
+    prompt_text,
+)
 from bert_jax.inference.model import load
-from bert_jax.search.cached_vectors import fingerprint
-from bert_jax.search.index_manifest import ModelFacts
-from bert_jax.search.passages import Tokens
-from bert_jax.text.truncation import Truncated
+from bert_jax.search.cached_vectors import model_fingerprint
+from bert_jax.search.index_manifest import IndexedModel
+from bert_jax.search.passages import TokenizerCounter
+from bert_jax.text.truncation import TruncationCounter
 
 
-class Encoder:
+class IndexEncoder:
     def __init__(self, directory):
-        self.directory = hub.existing(directory)
+        self.directory = hub.resolve_directory(directory)
         self.model = load(self.directory)
-        self.truncated = Truncated(reading_of(self.model).max_length)
+        self.truncated = TruncationCounter(embedder_reading(self.model).max_length)
 
     @cached_property
-    def facts(self) -> ModelFacts:
+    def facts(self) -> IndexedModel:
         embedder = self.model.embedder
-        return ModelFacts(
+        return IndexedModel(
             path=str(self.directory.resolve()),
-            fingerprint=fingerprint(self.directory),
+            fingerprint=model_fingerprint(self.directory),
             tokenizer=self.model.tokenizer.fingerprint,
             pooling=embedder.pooling,
             normalize=True,
-            query_prompt=prompt_text(embedder, usual_prompt(embedder, QUERIES)),
-            document_prompt=prompt_text(embedder, usual_prompt(embedder, DOCUMENTS)),
-            max_length=reading_of(self.model).max_length,
+            query_prompt=prompt_text(embedder, find_prompt_name(embedder, QUERY_PROMPTS)),
+            document_prompt=prompt_text(embedder, find_prompt_name(embedder, DOCUMENT_PROMPTS)),
+            max_length=embedder_reading(self.model).max_length,
             dimensions=self.model.layout.vector_size,
         )
 
     @property
-    def ruler(self) -> Tokens:
-        return Tokens(self.model.tokenizer, self.model.embedder.lower_case)
+    def token_counter(self) -> TokenizerCounter:
+        return TokenizerCounter(self.model.tokenizer, self.model.embedder.lower_case)
 
     def room(self, passage_tokens: int) -> int:
         """Return the number of tokens left for a passage besides the special tokens and the prompt."""
@@ -48,20 +55,20 @@ class Encoder:
         return passage_tokens - len(before.input_ids)
 
     def documents(self, texts: Sequence[str]) -> np.ndarray:
-        name = usual_prompt(self.model.embedder, DOCUMENTS)
-        return embedding(self.model, prompt=name, normalize=True, truncated=self.truncated)(texts)
+        name = find_prompt_name(self.model.embedder, DOCUMENT_PROMPTS)
+        return make_embed_function(self.model, prompt=name, normalize=True, truncated=self.truncated)(texts)
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
-        name = usual_prompt(self.model.embedder, QUERIES)
-        return embedding(self.model, prompt=name, normalize=True)(texts)
+        name = find_prompt_name(self.model.embedder, QUERY_PROMPTS)
+        return make_embed_function(self.model, prompt=name, normalize=True)(texts)
 
 
-def encoder_of(index: Path, facts: ModelFacts, directory) -> Encoder:
+def load_encoder(index: Path, facts: IndexedModel, directory) -> IndexEncoder:
     """Load the model that an index was built with, from where it was then or from another directory."""
     path = directory or facts.path
     if not directory and not Path(path).exists():
         raise BertJaxError(f"the model of {index} is no longer at {path}; name its directory with --model")
-    encoder = Encoder(path)
+    encoder = IndexEncoder(path)
     if replace(encoder.facts, path=facts.path) != facts:
         raise BertJaxError(
             f"{path} is not the model that {index} was built with; name that model, or build a new index"

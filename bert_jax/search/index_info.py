@@ -7,24 +7,24 @@ from pathlib import Path
 
 from bert_jax.core.errors import one_line
 from bert_jax.core.files import to_json
-from bert_jax.core.terminal import counted, in_width
+from bert_jax.core.terminal import pluralize, wrap_for_terminal
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.index import Index
 
 SHOWN = 5  # document ids in the output
 
 
-def describe(directory: str, as_json: bool = False) -> str:
+def describe_index(directory: str, as_json: bool = False) -> str:
     index = Index.open(directory)
-    manifest, first = index.manifest, list(islice(ids_of(index), SHOWN))
-    size = (Path(directory) / manifests.FILE).stat().st_size + sum(
+    manifest, first = index.manifest, list(islice(document_ids(index), SHOWN))
+    size = (Path(directory) / manifests.INDEX_FILE).stat().st_size + sum(
         facts["bytes"] for _, facts in manifest.files()
     )
     model = manifest.model
     if as_json:
         facts = {
             "directory": directory, "documents": len(index), "passages": manifest.passages, "bytes": size,
-            "model": model and model.path, "dimensions": model and model.dimensions, "legs": index.legs,
+            "model": model and model.path, "dimensions": model and model.dimensions, "legs": index.retrievers,
             "passage_tokens": manifest.passage_tokens, "overlap": manifest.overlap,
             "quantization": manifest.quantization, "approximate": manifest.approximate,
             "recall": manifest.recall and manifest.recall.recall,
@@ -34,20 +34,20 @@ def describe(directory: str, as_json: bool = False) -> str:
     faster = manifest.quantization or manifest.approximate
     recall = f", recall@{manifest.recall.at} {manifest.recall.recall:.3f}" if manifest.recall else ""
     lines = {
-        "directory": f"{directory}, {size / 1e6:,.1f} MB in {counted(len(manifest.segments), 'segment')}",
+        "directory": f"{directory}, {size / 1e6:,.1f} MB in {pluralize(len(manifest.segments), 'segment')}",
         "documents": f"{len(index):,} in {manifest.passages:,} passages of up to {manifest.passage_tokens} tokens, of "
         f"which neighbours share {manifest.overlap}",
         "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",
-        "legs": ", ".join(index.legs),
+        "legs": ", ".join(index.retrievers),
         "search": f"candidates by {faster}{recall}" if faster else "exact",
         "sources": ", ".join(manifest.sources),
         "first ids": ", ".join(first) + ", ..." * (len(index) > len(first)),
     }
     rows = [f"{name:<12}{one_line(value)}" for name, value in lines.items() if value]
-    return "\n".join(in_width(row, sys.stdout, indent=12) for row in rows)
+    return "\n".join(wrap_for_terminal(row, sys.stdout, indent=12) for row in rows)
 
 
-def ids_of(index: Index) -> Iterator[str]:
+def document_ids(index: Index) -> Iterator[str]:
     for segment in index.segments:
-        for number in segment.there():
+        for number in segment.live_documents():
             yield one_line(segment.ids[number], longest=1 << 20)

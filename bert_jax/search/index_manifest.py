@@ -16,15 +16,15 @@ from typing import Any
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, sealed
-from bert_jax.core.typed_json import fit
+from bert_jax.core.typed_json import coerce_json
 
-FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
+INDEX_FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
 VERSION = 1
-AGAIN = "copy the index again, or build it again"
+REBUILD_REMEDY = "copy the index again, or build it again"
 
 
 @dataclass(frozen=True)
-class ModelFacts:
+class IndexedModel:
     """Everything that determines the vectors."""
 
     path: str  # where the model was; --model names another directory
@@ -48,7 +48,7 @@ class Recall:
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedDocuments:
     name: str
     documents: int
     passages: int
@@ -61,12 +61,12 @@ class SegmentFacts:
     documents: int
     passages: int
     files: dict[str, FileFacts]
-    removed: Removed | None = None
+    removed: RemovedDocuments | None = None
 
 
 @dataclass(frozen=True)
-class Manifest:
-    model: ModelFacts | None  # None: keywords only
+class IndexManifest:
+    model: IndexedModel | None  # None: keywords only
     passage_tokens: int
     overlap: int
     quantization: str | None = None
@@ -103,47 +103,47 @@ class Manifest:
             if segment.removed:
                 yield f"{REMOVED}/{segment.removed.name}", segment.removed.facts
 
-    def with_segments(self, segments: tuple[SegmentFacts, ...]) -> "Manifest":
+    def with_segments(self, segments: tuple[SegmentFacts, ...]) -> "IndexManifest":
         return replace(self, segments=segments, changes=self.changes + 1)
 
-    def with_sources(self, given: Sequence[str]) -> "Manifest":
-        return replace(self, sources=tuple(dict.fromkeys([*self.sources, *map(absolute, given)])))
+    def with_sources(self, given: Sequence[str]) -> "IndexManifest":
+        return replace(self, sources=tuple(dict.fromkeys([*self.sources, *map(absolute_source, given)])))
 
-    def has_none_of(self, given: Sequence[str]) -> bool:
-        return not set(map(absolute, given)) & set(self.sources)
+    def lacks_all(self, given: Sequence[str]) -> bool:
+        return not set(map(absolute_source, given)) & set(self.sources)
 
-    def sources_beside(self, given: Sequence[str]) -> list[str]:
+    def other_sources(self, given: Sequence[str]) -> list[str]:
         """Return the sources that are not given but still exist."""
-        named = set(map(absolute, given))
-        return [source for source in self.sources if source not in named and is_there(source)]
+        named = set(map(absolute_source, given))
+        return [source for source in self.sources if source not in named and source_exists(source)]
 
 
-def is_there(source: str) -> bool:
+def source_exists(source: str) -> bool:
     """Whether a path exists or a glob matches a file; a source on the hub is taken to exist."""
     return "://" in source or os.path.exists(source) or any(glob.iglob(source, recursive=True))
 
 
-def absolute(source: str) -> str:
+def absolute_source(source: str) -> str:
     return source if ":" in source.split("/", 1)[0] else os.path.abspath(source)
 
 
-def read(directory: Path) -> Manifest:
-    path = directory / FILE
+def read_index_manifest(directory: Path) -> IndexManifest:
+    path = directory / INDEX_FILE
     try:
-        content = read_json(path, dict[str, Any], AGAIN)
+        content = read_json(path, dict[str, Any], REBUILD_REMEDY)
     except (FileNotFoundError, NotADirectoryError):
         raise BertJaxError(
-            f"{directory} is not an index: it has no {FILE}; `bert-jax index` makes one"
+            f"{directory} is not an index: it has no {INDEX_FILE}; `bert-jax index` makes one"
         ) from None
     check_version(content, VERSION, path, "make the index anew with `bert-jax index`")
     if not is_sealed(content):
-        raise BertJaxError(f"{path} is damaged: its hash differs; {AGAIN}")
+        raise BertJaxError(f"{path} is damaged: its hash differs; {REBUILD_REMEDY}")
     del content[SELF]
     try:
-        return fit(content, Manifest)
+        return coerce_json(content, IndexManifest)
     except BertJaxError as error:
-        raise BertJaxError(f"{path}: {error}; {AGAIN}") from None
+        raise BertJaxError(f"{path}: {error}; {REBUILD_REMEDY}") from None
 
 
-def write(directory: Path, manifest: Manifest) -> None:
-    write_json(directory / FILE, sealed(asdict(manifest)))
+def write_index_manifest(directory: Path, manifest: IndexManifest) -> None:
+    write_json(directory / INDEX_FILE, sealed(asdict(manifest)))

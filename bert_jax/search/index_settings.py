@@ -10,18 +10,18 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.approximate import library
-from bert_jax.search.index_encoder import Encoder, encoder_of
-from bert_jax.search.index_manifest import FILE, Manifest
-from bert_jax.search.passages import Cutter, Words
+from bert_jax.search.index_encoder import IndexEncoder, load_encoder
+from bert_jax.search.index_manifest import INDEX_FILE, IndexManifest
+from bert_jax.search.passages import PassageCutter, WordCounter
 
-TOKENS = 256  # of a passage by default, or fewer if the model reads fewer
-MOST = 8192  # the most tokens of a passage
-SHARE = 8  # by default, one in SHARE of a passage's tokens may be repeated in the next
+DEFAULT_PASSAGE_TOKENS = 256  # of a passage by default, or fewer if the model reads fewer
+MAX_PASSAGE_TOKENS = 8192  # the most tokens of a passage
+OVERLAP_DIVISOR = 8  # by default, one in OVERLAP_DIVISOR of a passage's tokens may be repeated in the next
 CHANGEABLE = ("quantization", "approximate")  # by --compact
 
 
 @dataclass(frozen=True)
-class Asked:
+class IndexOptions:
     """The settings that the user gave; None if not given."""
 
     model: str | None = None
@@ -31,73 +31,79 @@ class Asked:
     approximate: str | None = None
 
 
-class Plan:
+class IndexSettings:
     """The settings of an index, and its model, which is loaded only when it is needed."""
 
-    def __init__(self, path: Path, asked: Asked, merging: bool = False):
-        self.path, self.asked = path, asked
-        if asked.model and path.resolve().is_relative_to(hub.existing(asked.model).resolve()):
+    def __init__(self, path: Path, options: IndexOptions, merging: bool = False):
+        self.path, self.asked = path, options
+        if options.model and path.resolve().is_relative_to(hub.resolve_directory(options.model).resolve()):
             raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
-        before = manifests.read(path) if (path / FILE).exists() else None
-        if before is not None and not before.changes:  # nothing was built with its settings
-            if before.model and not asked.model:
-                self.asked = replace(asked, model=before.model.path)
-            before = None
-        self.is_new = before is None
-        self.manifest = self.fresh() if before is None else self.unchanged(before, merging)
+        existing = manifests.read_index_manifest(path) if (path / INDEX_FILE).exists() else None
+        if existing is not None and not existing.changes:  # nothing was built with its settings
+            if existing.model and not options.model:
+                self.asked = replace(options, model=existing.model.path)
+            existing = None
+        self.is_new = existing is None
+        self.manifest = self.new_manifest() if existing is None else self.unchanged(existing, merging)
 
     @cached_property
-    def encoder(self) -> Encoder | None:
+    def encoder(self) -> IndexEncoder | None:
         if self.is_new:
-            return Encoder(self.asked.model) if self.asked.model else None
+            return IndexEncoder(self.asked.model) if self.asked.model else None
         model = self.manifest.model
-        return encoder_of(self.path, model, self.asked.model) if model else None
+        return load_encoder(self.path, model, self.asked.model) if model else None
 
     @property
-    def cutter(self) -> Cutter:
+    def cutter(self) -> PassageCutter:
         tokens, encoder = self.manifest.passage_tokens, self.encoder
         if encoder is None:
-            return Cutter(Words(), tokens, self.manifest.overlap)
-        return Cutter(encoder.ruler, encoder.room(tokens), self.manifest.overlap)
+            return PassageCutter(WordCounter(), tokens, self.manifest.overlap)
+        return PassageCutter(encoder.token_counter, encoder.room(tokens), self.manifest.overlap)
 
-    def fresh(self) -> Manifest:
-        asked, model = self.asked, self.encoder.facts if self.encoder else None
-        most = model.max_length if model else MOST
-        tokens = asked.passage_tokens or min(TOKENS, most)
-        check_number(tokens, "--passage-tokens", is_whole=True, allowed=Range(1, min(most, MOST)))
-        overlap = tokens // SHARE if asked.overlap is None else asked.overlap
+    def new_manifest(self) -> IndexManifest:
+        options, model = self.asked, self.encoder.facts if self.encoder else None
+        most = model.max_length if model else MAX_PASSAGE_TOKENS
+        tokens = options.passage_tokens or min(DEFAULT_PASSAGE_TOKENS, most)
+        check_number(
+            tokens, "--passage-tokens", is_whole=True, allowed=Range(1, min(most, MAX_PASSAGE_TOKENS))
+        )
+        overlap = tokens // OVERLAP_DIVISOR if options.overlap is None else options.overlap
         check_number(overlap, "--overlap", is_whole=True, allowed=Range(0, tokens // 2))
-        if model is None and (asked.quantization or asked.approximate):
+        if model is None and (options.quantization or options.approximate):
             raise BertJaxError("--quantize and --approximate apply to vectors; add --model DIR")
-        return checked(Manifest(model, tokens, overlap, none(asked.quantization), none(asked.approximate)))
+        return check_candidates(
+            IndexManifest(
+                model, tokens, overlap, parse_none(options.quantization), parse_none(options.approximate)
+            )
+        )
 
-    def unchanged(self, before: Manifest, merging: bool) -> Manifest:
+    def unchanged(self, existing: IndexManifest, merging: bool) -> IndexManifest:
         """Return the settings of the index, with the changes that merging allows. Raise if others were given."""
-        if self.asked.model and not before.model:
+        if self.asked.model and not existing.model:
             raise BertJaxError(
                 f"{self.path} was built without a model; leave --model out, or name a new index"
             )
         for name in ("passage_tokens", "overlap", *CHANGEABLE):
             value = getattr(self.asked, name)
-            if value is None or none(value) == getattr(before, name):
+            if value is None or parse_none(value) == getattr(existing, name):
                 continue
             if name not in CHANGEABLE:
                 flag = f"--{name.replace('_', '-')}"
                 raise BertJaxError(
-                    f"{self.path} was built with {flag} {getattr(before, name)}, not {value}; name a new index"
+                    f"{self.path} was built with {flag} {getattr(existing, name)}, not {value}; name a new index"
                 )
             if not merging:
                 raise BertJaxError(
-                    f"{self.path} was built with {name} {getattr(before, name) or 'none'}, not {value}; add "
+                    f"{self.path} was built with {name} {getattr(existing, name) or 'none'}, not {value}; add "
                     "--compact to this command to change that"
                 )
         changed: dict[str, Any] = {
-            name: none(value) for name in CHANGEABLE if (value := getattr(self.asked, name)) is not None
+            name: parse_none(value) for name in CHANGEABLE if (value := getattr(self.asked, name)) is not None
         }
-        return checked(replace(before, **changed))
+        return check_candidates(replace(existing, **changed))
 
 
-def checked(manifest: Manifest) -> Manifest:
+def check_candidates(manifest: IndexManifest) -> IndexManifest:
     if manifest.quantization and manifest.approximate:
         raise BertJaxError("--quantize and --approximate both find candidates; set one of them to none")
     if manifest.approximate:
@@ -105,5 +111,5 @@ def checked(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def none(value: str | None) -> str | None:
+def parse_none(value: str | None) -> str | None:
     return None if value == "none" else value

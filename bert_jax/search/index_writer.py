@@ -10,29 +10,29 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.errors import nearest as nearest_name
-from bert_jax.core.hashes import facts_of
-from bert_jax.core.output import holding, refuse_unlisted, remove
+from bert_jax.core.errors import suggest_name as nearest_name
+from bert_jax.core.hashes import collect_file_facts
+from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.data.arrays import growing_array
 from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search import index_manifest as manifests
-from bert_jax.search.cache import Cache
-from bert_jax.search.content_keys import Places
+from bert_jax.search.cache import RowCache
+from bert_jax.search.content_keys import KeyIndex
 from bert_jax.search.documents import Document
-from bert_jax.search.index import current
+from bert_jax.search.index import read_current
 from bert_jax.search.index_manifest import (
     BUILDING,
-    FILE,
+    INDEX_FILE,
     REMOVED,
     SEGMENTS,
-    Manifest,
-    ModelFacts,
-    Removed,
+    IndexedModel,
+    IndexManifest,
+    RemovedDocuments,
     SegmentFacts,
 )
-from bert_jax.search.passages import Cut, Cutter
-from bert_jax.search.recall import measured
-from bert_jax.search.segment import KEYS, Searched, Segment, mapped, opened, write_documents
+from bert_jax.search.passages import CutDocument, PassageCutter
+from bert_jax.search.recall import measure_recall
+from bert_jax.search.segment import KEYS, SearchTexts, Segment, map_array, open_segment, write_documents
 
 STAGE = "segment"  # the folder in BUILDING of a segment that is not complete yet
 ROWS = 4096  # vectors copied at once
@@ -41,7 +41,7 @@ Encode = Callable[[list[str]], np.ndarray]  # texts -> their vectors [N, D]
 
 
 @dataclass
-class Counts:
+class UpdateCounts:
     """The numbers of documents, and of the passages that were `encoded`."""
 
     new: int = 0
@@ -52,45 +52,47 @@ class Counts:
 
 
 @contextmanager
-def writing(directory: Path, new: Manifest | None = None) -> "Iterator[Writer]":
+def open_writer(directory: Path, new: IndexManifest | None = None) -> "Iterator[IndexWriter]":
     """Lock an index and yield its writer. If the index does not exist, or nothing was ever added to it, write the
     manifest `new`; without `new` it must exist."""
     if new is None:
-        manifests.read(directory)
-    refuse_unlisted(directory, FILE)
-    with holding(directory):
-        if new is not None and (not (directory / FILE).exists() or not manifests.read(directory).changes):
-            manifests.write(directory, new)
-        writer = Writer(directory)
+        manifests.read_index_manifest(directory)
+    refuse_unlisted(directory, INDEX_FILE)
+    with locked_directory(directory):
+        if new is not None and (
+            not (directory / INDEX_FILE).exists() or not manifests.read_index_manifest(directory).changes
+        ):
+            manifests.write_index_manifest(directory, new)
+        writer = IndexWriter(directory)
         writer.sweep()
         try:
             yield writer
         except Exception:
             if not writer.manifest.changes:
-                clear(directory)
+                remove_if_empty(directory)
             raise
         writer.sweep()
-        remove(directory / BUILDING)
+        remove_path(directory / BUILDING)
 
 
-def clear(directory: Path) -> None:
+def remove_if_empty(directory: Path) -> None:
     """Remove an index that holds nothing yet. Keep it if vectors were computed, which the next attempt reuses."""
-    remove(directory / BUILDING / STAGE)
+    remove_path(directory / BUILDING / STAGE)
     building = directory / BUILDING
     if not any(path.is_file() for path in building.rglob("*")):
-        remove(building)
-        (directory / FILE).unlink(missing_ok=True)
+        remove_path(building)
+        (directory / INDEX_FILE).unlink(missing_ok=True)
         with suppress(OSError):  # the directory holds other files
             directory.rmdir()
 
 
-class Writer:
+class IndexWriter:
     """Make changes to an index; `manifest` and `segments` hold its current state."""
 
     def __init__(self, directory: Path):
         self.directory = directory
-        self.manifest, self.segments = current(directory)
-        self.counts = Counts()
+        self.manifest, self.segments = read_current(directory)
+        self.counts = UpdateCounts()
         self.missing: list[str] = []  # ids of the documents that were in the index but not in the last `add`
 
     def sweep(self) -> None:
@@ -99,28 +101,28 @@ class Writer:
         for folder in (SEGMENTS, REMOVED):
             for path in (self.directory / folder).glob("*"):
                 if (folder, path.name) not in named:
-                    remove(path)
-        remove(self.directory / BUILDING / STAGE)
+                    remove_path(path)
+        remove_path(self.directory / BUILDING / STAGE)
 
     def places(self) -> dict[str, tuple[int, int]]:
         """Map the id of each document to the index of its segment, and its number in the segment."""
         return {
             segment.ids[number]: (place, number)
             for place, segment in enumerate(self.segments)
-            for number in segment.there()
+            for number in segment.live_documents()
         }
 
     def add(
         self,
         documents: Iterable[Document],
-        cutter: Cutter,
+        cutter: PassageCutter,
         encode: Encode | None,
         sources: Sequence[str] = (),
     ) -> None:
         """Add the documents that are new or have changed. If there are any, add `sources` to those in the manifest."""
         places, replaced, seen = self.places(), set(), set()
 
-        def changes() -> Iterator[Document]:
+        def changed_documents() -> Iterator[Document]:
             for document in documents:
                 place = places.get(document.id)
                 if place is None:
@@ -136,11 +138,11 @@ class Writer:
                     replaced.add(place)
                 yield document
 
-        built = self.build(cutter(changes()), encode)
+        built = self.build(cutter(changed_documents()), encode)
         self.missing = sorted(places.keys() - seen)
         if built is not None:
             self.manifest = self.manifest.with_sources(sources)
-            self.commit([*self.without(replaced), built])
+            self.commit([*self.mark_removed(replaced), built])
 
     def remove(self, ids: Collection[str]) -> None:
         places = self.places()
@@ -152,17 +154,17 @@ class Writer:
         self.counts.removed += len(removed)
         named = set(ids)
         self.missing = [name for name in self.missing if name not in named]
-        self.commit(self.without(removed))
+        self.commit(self.mark_removed(removed))
 
-    def compact(self, manifest: Manifest) -> None:
+    def compact(self, manifest: IndexManifest) -> None:
         """Merge all segments into one without computing vectors, and take over the search settings of `manifest`."""
         self.manifest = replace(
             self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None
         )
-        built = self.build((cut for segment in self.segments for cut in segment.cuts()), None)
+        built = self.build((cut for segment in self.segments for cut in segment.cut_documents()), None)
         self.commit([] if built is None else [built])
 
-    def without(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
+    def mark_removed(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
         """Mark documents as removed. Return the segments that still have documents."""
         kept = []
         for place, (facts, segment) in enumerate(zip(self.manifest.segments, self.segments, strict=True)):
@@ -174,59 +176,65 @@ class Writer:
             kept.append(facts)
         return kept
 
-    def mark(self, facts: SegmentFacts, segment: Segment, numbers: Collection[int]) -> Removed:
+    def mark(self, facts: SegmentFacts, segment: Segment, numbers: Collection[int]) -> RemovedDocuments:
         name = f"{facts.name}-{self.manifest.changes + 1:06}.npy"
         with growing_array(self.directory / REMOVED / name, np.int64) as file:
             file.append(np.array(sorted(numbers)))
         passages = int(np.isin(segment.documents, list(numbers)).sum())
-        return Removed(name, len(numbers), passages, facts_of(self.directory / REMOVED, [name])[name])
+        return RemovedDocuments(
+            name, len(numbers), passages, collect_file_facts(self.directory / REMOVED, [name])[name]
+        )
 
-    def build(self, cuts: Iterable[Cut], encode: Encode | None) -> SegmentFacts | None:
+    def build(self, cuts: Iterable[CutDocument], encode: Encode | None) -> SegmentFacts | None:
         """Write a segment of these documents, under its final name. Return None if there are no documents."""
         stage = self.directory / BUILDING / STAGE
         stage.mkdir(parents=True)
         documents = write_documents(stage, cuts)
         if not documents:
-            remove(stage)
+            remove_path(stage)
             return None
-        texts = Searched(stage)
+        texts = SearchTexts(stage)
         if self.manifest.model:
             self.write_vectors(stage, texts, self.manifest.model, encode)
-        keywords.write(stage, texts)
-        if not self.manifest.exact and len(texts) >= nearest.LEAST:
-            self.write_candidates(stage, mapped(stage / nearest.VECTORS))
+        keywords.build_postings(stage, texts)
+        if not self.manifest.exact and len(texts) >= nearest.MIN_PASSAGES:
+            self.write_candidates(stage, map_array(stage / nearest.VECTORS))
         names = sorted(os.listdir(stage))
         name = f"{self.manifest.changes + 1:06}"
         (self.directory / SEGMENTS).mkdir(exist_ok=True)
         stage.rename(self.directory / SEGMENTS / name)
-        files = facts_of(self.directory / SEGMENTS / name, names)
+        files = collect_file_facts(self.directory / SEGMENTS / name, names)
         return SegmentFacts(name, documents, len(texts), files)
 
     def write_candidates(self, stage: Path, vectors: np.ndarray) -> None:
         if self.manifest.quantization:
-            nearest.write_small(stage, self.manifest.quantization, vectors)
+            nearest.write_quantized(stage, self.manifest.quantization, vectors)
         if self.manifest.approximate:
             approximate.write(stage, self.manifest.approximate, vectors)
 
-    def write_vectors(self, stage: Path, texts: Searched, model: ModelFacts, encode: Encode | None) -> None:
+    def write_vectors(
+        self, stage: Path, texts: SearchTexts, model: IndexedModel, encode: Encode | None
+    ) -> None:
         """Write the vectors, computing each only once: those in the index are copied, and those that a killed process
         computed come from the cache that it filled."""
-        known = Places([segment.keys for segment in self.segments])
-        places = known.find(mapped(stage / KEYS))
+        key_index = KeyIndex([segment.keys for segment in self.segments])
+        places = key_index.find(map_array(stage / KEYS))
         unknown = np.flatnonzero(places < 0)
         rows = None
         if encode and len(unknown):
-            cache = Cache(self.directory / BUILDING, "passages", asdict(model))
-            rows = cache.of(Selection(texts, unknown), self.counted(encode))
+            cache = RowCache(self.directory / BUILDING, "passages", asdict(model))
+            rows = cache.of(SelectedTexts(texts, unknown), self.counted(encode))
         with growing_array(stage / nearest.VECTORS, np.float32) as file:
             for start in range(0, len(places), ROWS):
-                here = places[start : start + ROWS]
-                block = np.empty((len(here), model.dimensions), np.float32)
+                block_places = places[start : start + ROWS]
+                block = np.empty((len(block_places), model.dimensions), np.float32)
                 if rows is not None:
-                    between = slice(*np.searchsorted(unknown, (start, start + len(here))))
-                    block[here < 0] = rows[between]
+                    between = slice(*np.searchsorted(unknown, (start, start + len(block_places))))
+                    block[block_places < 0] = rows[between]
                 if self.segments:
-                    block[here >= 0] = known.rows(here[here >= 0], lambda n: self.segments[n].vectors)
+                    block[block_places >= 0] = key_index.rows(
+                        block_places[block_places >= 0], lambda n: self.segments[n].vectors
+                    )
                 file.append(block)
 
     def counted(self, encode: Encode) -> Encode:
@@ -238,13 +246,13 @@ class Writer:
 
     def commit(self, segments: Sequence[SegmentFacts]) -> None:
         self.manifest = self.manifest.with_segments(tuple(segments))
-        self.segments = [opened(self.directory, facts) for facts in segments]
+        self.segments = [open_segment(self.directory, facts) for facts in segments]
         if not self.manifest.exact:
-            self.manifest = replace(self.manifest, recall=measured(self.segments))
-        manifests.write(self.directory, self.manifest)
+            self.manifest = replace(self.manifest, recall=measure_recall(self.segments))
+        manifests.write_index_manifest(self.directory, self.manifest)
 
 
-class Selection(Sequence[str]):
+class SelectedTexts(Sequence[str]):
     """A selection of texts, each read only when it is used."""
 
     def __init__(self, texts: Sequence[str], which: np.ndarray):

@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bert_jax.core.output import replacing
+from bert_jax.core.output import atomic_file
 from bert_jax.data.arrays import growing_array
-from bert_jax.search.string_array import Strings, growing_strings
+from bert_jax.search.string_array import StringArray, growing_strings
 
 K1, B = 1.5, 0.75
 WINDOW = 4096  # texts whose words are in memory at once
@@ -26,7 +26,7 @@ WORDS, STARTS, PASSAGES, FREQUENCIES, LENGTHS = (
 ARRAYS = (STARTS, PASSAGES, FREQUENCIES, LENGTHS)
 
 
-def words_of(texts: Sequence[str]) -> tuple[list[list[int]], dict[str, int]]:
+def tokenize_words(texts: Sequence[str]) -> tuple[list[list[int]], dict[str, int]]:
     """Return each text as a list of word numbers, and the number of each word."""
     import bm25s
 
@@ -40,12 +40,12 @@ def query_words(query: str) -> tuple[str, ...]:
     >>> query_words("The cat and the other CAT")
     ('cat', 'other', 'cat')
     """
-    (ids,), vocabulary = words_of([query])
+    (ids,), vocabulary = tokenize_words([query])
     words = {number: word for word, number in vocabulary.items()}
     return tuple(words[number] for number in ids)
 
 
-def write(folder: Path, texts: Sequence[str]) -> None:
+def build_postings(folder: Path, texts: Sequence[str]) -> None:
     """Write the postings of any number of texts: sort each window of texts by word, then put each word's postings from
     all windows side by side."""
     numbers: dict[str, int] = {}
@@ -55,7 +55,7 @@ def write(folder: Path, texts: Sequence[str]) -> None:
         growing_array(folder / LENGTHS, np.int32) as lengths,
     ):
         for start in range(0, len(texts), WINDOW):
-            ids, vocabulary = words_of(texts[start : start + WINDOW])
+            ids, vocabulary = tokenize_words(texts[start : start + WINDOW])
             of_window = np.array([numbers.setdefault(word, len(numbers)) for word in vocabulary], np.int64)
             sizes = np.array([len(text) for text in ids])
             words = of_window[np.concatenate([np.array(text, np.int64) for text in ids])]
@@ -83,7 +83,7 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
         vocabulary.append(order)
     with growing_array(folder / STARTS, np.int64) as file:
         file.append(starts)
-    with replacing(folder / PASSAGES) as new_passages, replacing(folder / FREQUENCIES) as new_frequencies:
+    with atomic_file(folder / PASSAGES) as new_passages, atomic_file(folder / FREQUENCIES) as new_frequencies:
         shape = (int(starts[-1]),)
         passages = np.lib.format.open_memmap(new_passages, "w+", np.int32, shape)
         # uint16 is enough: a passage has at most 16 * 8,192 characters, and a word at least two and a separator.
@@ -101,16 +101,18 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
         frequencies.flush()
 
 
-Parts = list[tuple[np.ndarray, np.ndarray]]  # of each segment: passages, and what a word adds to their scores
+WordScores = list[
+    tuple[np.ndarray, np.ndarray]
+]  # of each segment: passages, and what a word adds to their scores
 
 
 @dataclass(frozen=True)
-class WeighedQuery:
+class WeightedQuery:
     """The words of a query, and what each adds to the scores. Order and repetitions of the words are kept, because
     float32 sums depend on them."""
 
     words: tuple[str, ...]
-    parts: dict[str, Parts]
+    parts: dict[str, WordScores]
 
     def of(self, segment: int, passage: int) -> dict[str, float]:
         """Return what each word adds to the score of a passage, with its repetitions in the query."""
@@ -127,7 +129,7 @@ class WeighedQuery:
 class Postings:
     """The passages of each word of a segment: rows starts[i] to starts[i + 1] belong to word i."""
 
-    words: Strings  # sorted
+    words: StringArray  # sorted
     starts: np.ndarray
     passages: np.ndarray
     frequencies: np.ndarray
@@ -146,7 +148,7 @@ class Postings:
         return passages, frequencies
 
 
-class Keywords:
+class KeywordSearch:
     """Keyword search in segments, each given as (postings, which passages are not removed; None: all)."""
 
     def __init__(self, segments: Sequence[tuple[Postings, np.ndarray | None]]):
@@ -160,11 +162,11 @@ class Keywords:
         self.count, length = sum(count for count, _ in kept), sum(length for _, length in kept)
         self.mean_length = length / max(self.count, 1)
 
-    def weigh(self, query: str) -> WeighedQuery:
+    def weight_query(self, query: str) -> WeightedQuery:
         words = query_words(query)
-        return WeighedQuery(words, {word: self.parts(word) for word in words})
+        return WeightedQuery(words, {word: self.parts(word) for word in words})
 
-    def scores(self, query: WeighedQuery) -> list[np.ndarray]:
+    def scores(self, query: WeightedQuery) -> list[np.ndarray]:
         """Return the scores of the passages of each segment; 0 if a passage has no word of the query."""
         scores = [np.zeros(len(postings.lengths), np.float32) for postings, _ in self.segments]
         for word in query.words:
@@ -172,7 +174,7 @@ class Keywords:
                 sums[passages] += added
         return scores
 
-    def parts(self, word: str) -> Parts:
+    def parts(self, word: str) -> WordScores:
         of_word = [postings.of(word, live) for postings, live in self.segments]
         having = sum(len(passages) for passages, _ in of_word)
         rarity = np.float32(math.log(1 + (self.count - having + 0.5) / (having + 0.5)))

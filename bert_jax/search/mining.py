@@ -11,25 +11,25 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
-from bert_jax.inference.embedder import DOCUMENTS, QUERIES
-from bert_jax.metrics.retrieval import nearest
+from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS
+from bert_jax.metrics.retrieval import search_exact
 
 BLOCK = 4096  # anchors whose candidates are held and scored at once
 NOISE = 1e-5  # how much the scores of texts that look identical to a model may differ
 
 
-class Embedder(Protocol):
+class TextEncoder(Protocol):
     def of(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> Any:
         """Return unit vectors [N, D], which can be sliced and indexed."""
 
 
-class Reranker(Protocol):
+class PairScorer(Protocol):
     def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the score of each (anchor, text) pair, [N]."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class MiningLimits:
     """The limits on texts near an anchor that become its negatives. Scores are cosines or a reranker's scores."""
 
     negatives: int = 3  # per anchor
@@ -49,7 +49,7 @@ class Limits:
 
 
 @dataclass
-class Mined:
+class MiningCounts:
     """Counts of the mined and the skipped groups."""
 
     groups: int = 0
@@ -57,7 +57,7 @@ class Mined:
 
 
 @dataclass
-class Search:
+class NegativeSearch:
     """The search for the negatives of one anchor."""
 
     anchor: str
@@ -66,46 +66,46 @@ class Search:
     cosines: np.ndarray
     right: float = 0.0  # the positive's score
     below: float = 0.0  # a negative's score must be less than this
-    looked: int = 0  # the number of entries of `near` considered so far
+    num_considered: int = 0  # the number of entries of `near` considered so far
     negatives: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
 
     def next(self, wanted: int) -> range:
-        """Return the positions in `near` to consider next; none if no negatives are missing. The range is at least as
-        long as the number of missing negatives and the number considered before (unless `near` ends), so that few
-        rounds reach the end."""
+        """Return the positions in `candidates` to consider next; none if no negatives are missing. The range is at
+        least as long as the number of missing negatives and the number considered before (unless `candidates` ends),
+        so that few rounds reach the end."""
         missing = wanted - len(self.negatives)
-        start = self.looked
+        start = self.num_considered
         if missing > 0:
-            self.looked = min(len(self.near), start + max(missing, start))
-        return range(start, self.looked)
+            self.num_considered = min(len(self.near), start + max(missing, start))
+        return range(start, self.num_considered)
 
-    def consider(self, place: int, score: float, limits: Limits) -> None:
+    def consider(self, place: int, score: float, limits: MiningLimits) -> None:
         fits = limits.least <= score <= limits.most and score < self.below
         if fits and len(self.negatives) < limits.negatives:
             self.negatives.append(int(self.near[place]))
             self.scores.append(score)
 
 
-def mine(
+def mine_hard_negatives(
     groups: Sequence[Group],
     corpus: Sequence[str],
-    embedder: Embedder,
-    limits: Limits,
-    counts: Mined,
-    reranker: Reranker | None = None,
+    embedder: TextEncoder,
+    limits: MiningLimits,
+    counts: MiningCounts,
+    reranker: PairScorer | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with an anchor, its positive, its negatives and the scores of the positive and the negatives, in the
     order of the groups. Candidates are the texts of the `corpus` and all positives. A reranker's scores replace the
     cosines but do not change the order: the negatives are the texts nearest by cosine that satisfy the limits."""
     texts = list(dict.fromkeys(chain((group.texts[1] for group in groups), corpus)))
-    documents = embedder.of(texts, DOCUMENTS)
-    anchors = embedder.of([group.texts[0] for group in groups], QUERIES)
-    place = places_of(groups, texts)
+    documents = embedder.of(texts, DOCUMENT_PROMPTS)
+    anchors = embedder.of([group.texts[0] for group in groups], QUERY_PROMPTS)
+    place = index_own_texts(groups, texts)
     right = np.array([place[group.texts[1]] for group in groups])
-    ranked = nearest(anchors, documents, None, limits.last, positives_of(groups, place))
+    ranked = search_exact(anchors, documents, None, limits.last, list_positives(groups, place))
     searches = (
-        Search(group.texts[0], group.texts[1], near[limits.first :], cosines[limits.first :])
+        NegativeSearch(group.texts[0], group.texts[1], near[limits.first :], cosines[limits.first :])
         for group, (near, cosines) in zip(groups, ranked, strict=True)
     )
     first = 0
@@ -119,7 +119,7 @@ def mine(
         for search, score in zip(block, scores.tolist(), strict=True):
             search.right = score
             search.below = score - max(limits.margin * (1 if reranker else abs(score)), NOISE)
-        search_all(block, texts, limits, reranker)
+        run_searches(block, texts, limits, reranker)
         for search in block:
             if len(search.negatives) < limits.negatives:
                 counts.too_few += 1
@@ -130,8 +130,11 @@ def mine(
             yield {"anchor": search.anchor, "positive": search.positive, **negatives, "scores": scored}
 
 
-def search_all(
-    searches: Sequence[Search], texts: Sequence[str], limits: Limits, reranker: Reranker | None
+def run_searches(
+    searches: Sequence[NegativeSearch],
+    texts: Sequence[str],
+    limits: MiningLimits,
+    reranker: PairScorer | None,
 ) -> None:
     """Find the negatives of all searches in rounds: a reranker is slow, and most anchors have their negatives among
     the first few texts."""
@@ -144,17 +147,17 @@ def search_all(
             search.consider(n, score, limits)
 
 
-def places_of(groups: Sequence[Group], texts: Sequence[str]) -> dict[str, int]:
+def index_own_texts(groups: Sequence[Group], texts: Sequence[str]) -> dict[str, int]:
     """Return the index in `texts` of each anchor and positive that `texts` contains."""
     own = {text for group in groups for text in group.texts[:2]}
     return {text: n for n, text in enumerate(texts) if text in own}
 
 
-def positives_of(groups: Sequence[Group], place: dict[str, int]) -> list[np.ndarray]:
+def list_positives(groups: Sequence[Group], place: dict[str, int]) -> list[np.ndarray]:
     """Return, for each group, the indices of the anchors and positives of all groups that share its label, or its
     anchor if it has no label."""
     alike: dict[str, set[int]] = defaultdict(set)
     for group in groups:
         alike[group.alike or group.texts[0]].update(place[text] for text in group.texts[:2] if text in place)
-    known = {name: np.array(sorted(places)) for name, places in alike.items()}
-    return [known[group.alike or group.texts[0]] for group in groups]
+    places_by_name = {name: np.array(sorted(places)) for name, places in alike.items()}
+    return [places_by_name[group.alike or group.texts[0]] for group in groups]

@@ -16,14 +16,14 @@ from threadpoolctl import ThreadpoolController
 
 from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus.chunks import cores
-from bert_jax.metrics.retrieval import highest
+from bert_jax.metrics.retrieval import top_k
 from bert_jax.search import approximate
 from bert_jax.search.quantization import STEPS, ranges_of, to_bits, to_bytes
 
 VECTORS = "vectors.npy"
-SMALL = {"int8": ("int8.npy", "ranges.npy"), "binary": ("binary.npy",)}
-LEAST = 4096  # a segment with fewer passages is searched exactly, whatever the settings
-MORE = {"int8": 4, "binary": 32}  # candidates per requested passage
+QUANTIZED_FILES = {"int8": ("int8.npy", "ranges.npy"), "binary": ("binary.npy",)}
+MIN_PASSAGES = 4096  # a segment with fewer passages is searched exactly, whatever the settings
+CANDIDATE_FACTORS = {"int8": 4, "binary": 32}  # candidates per requested passage
 ROWS = 1 << 15  # the most rows scored at once
 HELD = 1 << 24  # the most scores in a block
 CACHED = 2048  # int8 rows converted to float32 at once, few enough for the CPU's cache
@@ -32,48 +32,50 @@ NOISE = 1e-5  # the error that a score in float32 may have
 Scores = Callable[[slice], np.ndarray]  # slice of rows -> their scores [Q, rows]
 
 
-class Segment(Protocol):
+class VectorSegment(Protocol):
     vectors: np.ndarray
-    small: dict[str, list[np.ndarray]]  # kind -> the quantized vectors, and the ranges of int8
+    quantized: dict[str, list[np.ndarray]]  # kind -> the quantized vectors, and the ranges of int8
     order: np.ndarray  # rank of each passage among equal scores, the lowest first
     live: np.ndarray | None  # which passages are not removed; None: all
     approximate: Any  # a faiss index, or None
 
 
-def nearest_in(
-    segment: Segment, queries: np.ndarray, count: int, exact: bool = False
+def find_nearest(
+    segment: VectorSegment, queries: np.ndarray, count: int, exact: bool = False
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return, for each query [Q, D], the `count` passages with the highest inner products, best first, and these
     products. With `exact`, compare the query with all passages, whatever the settings."""
-    candidates = exact_candidates if exact else candidates_in
+    candidates = find_exact_candidates if exact else find_candidates
     results = []
     for query, rows in zip(queries.astype(np.float64), candidates(segment, queries, count), strict=True):
         scores = (segment.vectors[rows].astype(np.float64) * query).sum(-1).astype(np.float32)
-        best = highest(scores, segment.order[rows], count)
+        best = top_k(scores, segment.order[rows], count)
         results.append((rows[best], scores[best]))
     return results
 
 
-def candidates_in(segment: Segment, queries: np.ndarray, count: int) -> list[np.ndarray]:
+def find_candidates(segment: VectorSegment, queries: np.ndarray, count: int) -> list[np.ndarray]:
     if segment.approximate is not None:
         places = approximate.candidates(segment.approximate, queries, segment.live, count)
         wanted = min(count, len(segment.order) if segment.live is None else int(segment.live.sum()))
         if all(len(rows) >= wanted for rows in places):
             return places
-    for kind, (rows, *beside) in segment.small.items():
+    for kind, (rows, *beside) in segment.quantized.items():
         scores_of = SCORES_OF[kind](queries, rows, *beside)
-        return best_rows(scores_of, len(queries), len(rows), segment.live, MORE[kind] * count)
-    return exact_candidates(segment, queries, count)
+        return find_best_rows(
+            scores_of, len(queries), len(rows), segment.live, CANDIDATE_FACTORS[kind] * count
+        )
+    return find_exact_candidates(segment, queries, count)
 
 
-def exact_candidates(segment: Segment, queries: np.ndarray, count: int) -> list[np.ndarray]:
+def find_exact_candidates(segment: VectorSegment, queries: np.ndarray, count: int) -> list[np.ndarray]:
     vectors = segment.vectors
-    return best_rows(
+    return find_best_rows(
         lambda block: queries @ vectors[block].T, len(queries), len(vectors), segment.live, count, NOISE
     )
 
 
-def best_rows(
+def find_best_rows(
     scores_of: Scores, queries: int, rows: int, live: np.ndarray | None, count: int, noise: float = 0.0
 ) -> list[np.ndarray]:
     """Return, for each query, the rows whose scores are at most `noise` below the `count`-th highest score."""
@@ -81,27 +83,30 @@ def best_rows(
     places, best = [np.empty(0, np.int64)] * queries, [np.empty(0, np.float32)] * queries
     least = np.full(queries, -np.inf, np.float32)
     blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
-    for block, scores in zip(blocks, side_by_side(scores_of, blocks), strict=True):
+    for block, scores in zip(blocks, score_ahead(scores_of, blocks), strict=True):
         if live is not None:
             scores[:, ~live[block]] = -np.inf
         for query, row in enumerate(scores):
             among = np.flatnonzero((row >= least[query]) & (row > -np.inf))
             if not len(among):
                 continue
-            known, values = np.append(places[query], among + block.start), np.append(best[query], row[among])
+            kept_rows, values = (
+                np.append(places[query], among + block.start),
+                np.append(best[query], row[among]),
+            )
             if len(values) > count:
                 least[query] = np.partition(values, -count)[-count] - np.float32(noise)
                 kept = values >= least[query]
-                known, values = known[kept], values[kept]
-            places[query], best[query] = known, values
+                kept_rows, values = kept_rows[kept], values[kept]
+            places[query], best[query] = kept_rows, values
     return places
 
 
-def side_by_side(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndarray]:
+def score_ahead(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndarray]:
     """Yield the scores of each block in order, computing a few blocks ahead. Each core computes whole blocks: the BLAS
     would split a block among its threads, which wait for each other if other programs run."""
     workers = cores()
-    with blas().limit(limits=1), ThreadPoolExecutor(workers) as pool:
+    with blas_threads().limit(limits=1), ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future] = deque()
         for block in blocks:
             ahead.append(pool.submit(scores_of, block))
@@ -112,14 +117,14 @@ def side_by_side(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndar
 
 
 @cache
-def blas() -> ThreadpoolController:
+def blas_threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def write_small(folder: Path, kind: str, vectors: np.ndarray) -> None:
+def write_quantized(folder: Path, kind: str, vectors: np.ndarray) -> None:
     """Write the quantized vectors beside the full ones."""
     parts = [vectors[start : start + ROWS] for start in range(0, len(vectors), ROWS)]
-    name, *beside = SMALL[kind]
+    name, *beside = QUANTIZED_FILES[kind]
     ranges = ranges_of(parts) if beside else None
     with growing_array(folder / name, np.uint8 if ranges is None else np.int8) as file:
         for part in parts:

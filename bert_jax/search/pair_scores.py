@@ -10,10 +10,10 @@ from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.inference.reranker import check_cross_encoder
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.whole_texts import WholeTexts
-from bert_jax.search.cache import Cache
-from bert_jax.search.cached_vectors import fingerprint
-from bert_jax.text.truncation import Reading, Truncated, warn
+from bert_jax.predictions.whole_texts import WholeTextKind
+from bert_jax.search.cache import RowCache
+from bert_jax.search.cached_vectors import model_fingerprint
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter, warn_caller
 
 
 class CrossEncoder:
@@ -22,10 +22,10 @@ class CrossEncoder:
     def __init__(self, directory):
         self.model = load(directory)
         check_cross_encoder(self.model, directory)
-        head = self.model.need(WholeTexts.heads, "--rescore")
+        head = self.model.require_head(WholeTextKind.heads, "--rescore")
         self.program = head_logits(self.model.config, head, 1)
-        self.reading = Reading(self.model.config.max_positions, apart=HEADS[head].compares)
-        self.truncated = Truncated(self.reading.max_length)
+        self.reading = EncodingOptions(self.model.config.max_positions, apart=HEADS[head].compares)
+        self.truncated = TruncationCounter(self.reading.max_length)
 
     def of(self, pairs: list[tuple[str, str]]) -> np.ndarray:
         encodings = [encoding for (encoding,) in self.reading.encode(self.model.tokenizer, pairs)]
@@ -33,21 +33,21 @@ class CrossEncoder:
         return np.stack(self.model.run(encodings, self.program))[:, 0]
 
     @contextmanager
-    def warning(self) -> Iterator[None]:
+    def warn_once(self) -> Iterator[None]:
         """Warn at the end of the first block in which pairs were truncated."""
         before = self.truncated.truncated
         yield
         if self.truncated.truncated and not before:
-            warn(self.truncated.notice(what="pairs"))
+            warn_caller(self.truncated.notice(what="pairs"))
 
 
-class Scores:
+class CachedPairScorer:
     """The logits of pairs from the cross-encoder in a directory, cached in a folder."""
 
     def __init__(self, directory, folder: Path):
         self.encoder = CrossEncoder(directory)
-        self.cache = Cache(folder, "scores", fingerprint(directory))
+        self.cache = RowCache(folder, "scores", model_fingerprint(directory))
 
     def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        with self.encoder.warning():
+        with self.encoder.warn_once():
             return self.cache.of(pairs, self.encoder.of)[:]

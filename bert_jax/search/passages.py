@@ -17,16 +17,16 @@ WINDOW = 1 << 20  # characters of the documents that are cut together
 BLOCK = 1 << 16  # characters of a line that are cut into words at once
 CHARACTERS = 16  # the most per token of a passage's room: a long string of odd characters may be one token
 BATCH = 4096  # texts tokenized at once
-LEAST = 8  # the fewest tokens that a passage must have room for
+MIN_ROOM = 8  # the fewest tokens that a passage must have room for
 # sentencex 1.0.32 panics at spaces of two or three bytes (no-break, em).
 ODD_SPACES = re.compile(r"[^\S\n ]")
 LINE, WORD = re.compile(r"[^\n]+"), re.compile(r"\S{1,128}")
 
 Span = tuple[int, int]
-Atom = tuple[int, int, int]  # the start, the end and the tokens of a piece of text
+TextUnit = tuple[int, int, int]  # the start, the end and the tokens of a piece of text
 
 
-class Ruler(Protocol):
+class TokenCounter(Protocol):
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""
 
@@ -34,7 +34,7 @@ class Ruler(Protocol):
         """Return where to cut a text so that no part has more than `most` tokens; the last item is its end."""
 
 
-class Words:
+class WordCounter:
     """Count words instead of tokens, for an index without a model."""
 
     def count(self, texts: Sequence[str]) -> list[int]:
@@ -45,7 +45,7 @@ class Words:
         return [*starts[most::most], len(text)]
 
 
-class Tokens:
+class TokenizerCounter:
     def __init__(self, tokenizer: Tokenizer, lower_case: bool):
         self.tokenizer, self.lower_case = tokenizer, lower_case
 
@@ -64,7 +64,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutDocument:
     """A document cut into passages."""
 
     id: str
@@ -74,75 +74,77 @@ class Cut:
     texts: list[str]
 
 
-class Cutter:
+class PassageCutter:
     """Cut documents into passages of at most `room` tokens, with the title; neighbours share at most `overlap`."""
 
-    def __init__(self, ruler: Ruler, room: int, overlap: int):
-        if room < LEAST:
+    def __init__(self, ruler: TokenCounter, room: int, overlap: int):
+        if room < MIN_ROOM:
             raise BertJaxError(
-                f"passages have room for {room} tokens beside the prompt, and need at least {LEAST}; raise "
+                f"passages have room for {room} tokens beside the prompt, and need at least {MIN_ROOM}; raise "
                 "--passage-tokens"
             )
-        self.ruler, self.room, self.overlap = ruler, room, overlap
+        self.token_counter, self.room, self.overlap = ruler, room, overlap
 
-    def __call__(self, documents: Iterable[Document]) -> Iterator[Cut]:
-        for window in windows(documents):
+    def __call__(self, documents: Iterable[Document]) -> Iterator[CutDocument]:
+        for window in group_documents(documents):
             spans_of_window = [sentence_spans(document.text) for document in window]
             texts = [
                 document.text[start:end]
                 for document, spans in zip(window, spans_of_window, strict=True)
                 for start, end in spans
             ]
-            counts = iter(self.ruler.count(texts))
-            titles = self.ruler.count([document.title for document in window])
+            counts = iter(self.token_counter.count(texts))
+            titles = self.token_counter.count([document.title for document in window])
             for document, spans, title in zip(window, spans_of_window, titles, strict=True):
                 sentences = [(start, end, next(counts)) for start, end in spans]
                 yield self.cut(document, sentences, title)
 
-    def cut(self, document: Document, sentences: list[Atom], title_tokens: int) -> Cut:
+    def cut(self, document: Document, sentences: list[TextUnit], title_tokens: int) -> CutDocument:
         title, text = document.title, document.text
         if title_tokens > self.room // 2:
-            title = title[: self.ruler.cut(title, self.room // 2)[0]]
+            title = title[: self.token_counter.cut(title, self.room // 2)[0]]
             title_tokens = self.room // 2
         room = self.room - title_tokens
-        spans = self.packed(list(self.atoms(text, sentences, room)), room)
-        return Cut(document.id, title, document.hash, spans, [text[start:end] for start, end in spans])
+        spans = self.packed(list(self.split_units(text, sentences, room)), room)
+        return CutDocument(
+            document.id, title, document.hash, spans, [text[start:end] for start, end in spans]
+        )
 
-    def packed(self, atoms: list[Atom], room: int) -> list[Span]:
+    def packed(self, units: list[TextUnit], room: int) -> list[Span]:
         """Join atoms into passages. A passage begins with the last atoms of the one before, up to `overlap` tokens."""
         spans: list[Span] = []
         first = total = 0
-        for place, (_, end, tokens) in enumerate(atoms):
-            if place > first and (total + tokens > room or end - atoms[first][0] > CHARACTERS * room):
-                spans.append((atoms[first][0], atoms[place - 1][1]))
+        for place, (_, end, tokens) in enumerate(units):
+            if place > first and (total + tokens > room or end - units[first][0] > CHARACTERS * room):
+                spans.append((units[first][0], units[place - 1][1]))
                 back, total = place, 0
                 most = min(self.overlap, room - tokens)
                 while back - 1 > first:
-                    start, _, more = atoms[back - 1]
+                    start, _, more = units[back - 1]
                     if total + more > most or end - start > CHARACTERS * room:
                         break
                     back, total = back - 1, total + more
                 first = back
             total += tokens
-        return [*spans, (atoms[first][0], atoms[-1][1])] if atoms else []
+        return [*spans, (units[first][0], units[-1][1])] if units else []
 
-    def atoms(self, text: str, spans: Iterable[Atom], room: int) -> Iterator[Atom]:
+    def split_units(self, text: str, spans: Iterable[TextUnit], room: int) -> Iterator[TextUnit]:
         """Yield the sentences that fit, and the parts of those that do not."""
         for start, end, tokens in spans:
             if self.fits(start, end, tokens, room):
                 yield start, end, max(tokens, 1)
                 continue
-            for line, tokens in self.measured(text, LINE, start, end):
+            for line, tokens in self.find_units(text, LINE, start, end):
                 if self.fits(*line, tokens, room):
                     yield *line, max(tokens, 1)
                 else:
                     yield from self.runs(text, *line, room)
 
-    def runs(self, text: str, start: int, end: int, room: int) -> Iterator[Atom]:
+    def runs(self, text: str, start: int, end: int, room: int) -> Iterator[TextUnit]:
         """Yield the words of a line, joined up to `overlap` tokens so that neighbouring passages can share them."""
         most = max(1, min(self.overlap, room))
-        run: Atom | None = None
-        for block in blocks(text, start, end):
+        run: TextUnit | None = None
+        for block in split_blocks(text, start, end):
             for word in self.words(text, *block, room):
                 if run and self.fits(run[0], word[1], run[2] + word[2], most):
                     run = run[0], word[1], run[2] + word[2]
@@ -153,23 +155,23 @@ class Cutter:
         if run:
             yield run
 
-    def words(self, text: str, start: int, end: int, room: int) -> Iterator[Atom]:
-        for word, tokens in self.measured(text, WORD, start, end):
+    def words(self, text: str, start: int, end: int, room: int) -> Iterator[TextUnit]:
+        for word, tokens in self.find_units(text, WORD, start, end):
             if self.fits(*word, tokens, room):
                 yield *word, max(tokens, 1)
                 continue
-            cuts = self.ruler.cut(text[slice(*word)], min(room // 2, CHARACTERS))
+            cuts = self.token_counter.cut(text[slice(*word)], min(room // 2, CHARACTERS))
             spans = [(word[0] + a, word[0] + b) for a, b in pairwise([0, *cuts])]
             # A part of a word may have other tokens than it had in the word.
             for span, tokens in zip(
-                spans, self.ruler.count([text[slice(*span)] for span in spans]), strict=True
+                spans, self.token_counter.count([text[slice(*span)] for span in spans]), strict=True
             ):
                 yield *span, max(tokens, 1)
 
-    def measured(self, text: str, pattern: re.Pattern[str], start: int, end: int) -> list[tuple[Span, int]]:
-        spans = [stripped(text, *match.span()) for match in pattern.finditer(text, start, end)]
+    def find_units(self, text: str, pattern: re.Pattern[str], start: int, end: int) -> list[tuple[Span, int]]:
+        spans = [strip_span(text, *match.span()) for match in pattern.finditer(text, start, end)]
         spans = [(start, end) for start, end in spans if start < end]
-        return list(zip(spans, self.ruler.count([text[slice(*span)] for span in spans]), strict=True))
+        return list(zip(spans, self.token_counter.count([text[slice(*span)] for span in spans]), strict=True))
 
     @staticmethod
     def fits(start: int, end: int, tokens: int, room: int) -> bool:
@@ -182,17 +184,17 @@ def sentence_spans(text: str) -> list[Span]:
     for sentence in segment("en", plain):  # it drops blank lines of long texts
         end = plain.index(sentence, end) + len(sentence)
         ends.append(end)
-    spans = [stripped(text, start, end) for start, end in pairwise([0, *ends, len(text)])]
+    spans = [strip_span(text, start, end) for start, end in pairwise([0, *ends, len(text)])]
     return [(start, end) for start, end in spans if start < end]
 
 
-def stripped(text: str, start: int, end: int) -> Span:
+def strip_span(text: str, start: int, end: int) -> Span:
     part = text[start:end]
     start += len(part) - len(part.lstrip())
     return start, max(start, start + len(part.strip()))
 
 
-def blocks(text: str, start: int, end: int) -> Iterator[Span]:
+def split_blocks(text: str, start: int, end: int) -> Iterator[Span]:
     """Yield parts of at most BLOCK characters, each up to a space if possible."""
     while end - start > BLOCK:
         space = text.rfind(" ", start + 1, start + BLOCK)
@@ -202,7 +204,7 @@ def blocks(text: str, start: int, end: int) -> Iterator[Span]:
     yield start, end
 
 
-def windows(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def group_documents(documents: Iterable[Document]) -> Iterator[list[Document]]:
     window, size = [], 0
     for document in documents:
         window.append(document)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.search.index_manifest import Recall
-from bert_jax.search.nearest import nearest_in
+from bert_jax.search.nearest import find_nearest
 from bert_jax.search.segment import Segment
 
 AT, QUERIES = 10, 200
 
 
-def measured(segments: Sequence[Segment]) -> Recall | None:
+def measure_recall(segments: Sequence[Segment]) -> Recall | None:
     """Return the recall, with a sample of passages as queries, or None if there are too few passages. A query's own
     passage is not counted."""
     rows = [
@@ -24,7 +24,7 @@ def measured(segments: Sequence[Segment]) -> Recall | None:
     chosen = np.random.default_rng(0).choice(len(owners), min(QUERIES, len(owners)), replace=False)
     places = list(zip(owners[chosen].tolist(), np.concatenate(rows)[chosen].tolist(), strict=True))
     queries = np.stack([segments[segment].vectors[passage] for segment, passage in places])
-    exact, approximate = (scores(segments, queries, places, exact=way) for way in (True, False))
+    exact, approximate = (best_scores(segments, queries, places, exact=way) for way in (True, False))
     shares = [
         (np.array(there) >= least).sum() / AT
         for there, least in zip(approximate, (scores_of_query[-1] for scores_of_query in exact), strict=True)
@@ -32,11 +32,11 @@ def measured(segments: Sequence[Segment]) -> Recall | None:
     return Recall(AT, len(places), round(float(np.mean(shares)), 4))
 
 
-def scores(
+def best_scores(
     segments: Sequence[Segment], queries: np.ndarray, places: Sequence[tuple[int, int]], exact: bool
 ) -> list[list[float]]:
     """Return the highest scores of each query, without the score of its own passage, in descending order."""
-    per_segment = [nearest_in(segment, queries, AT + 1, exact) for segment in segments]
+    per_segment = [find_nearest(segment, queries, AT + 1, exact) for segment in segments]
     return [
         sorted(
             (

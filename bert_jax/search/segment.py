@@ -9,30 +9,39 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.arrays import growing_array
 from bert_jax.search import approximate, keywords, nearest
-from bert_jax.search.content_keys import KEY, keys_of
-from bert_jax.search.index_manifest import AGAIN, REMOVED, SEGMENTS, SegmentFacts
+from bert_jax.search.content_keys import KEY, content_keys
+from bert_jax.search.index_manifest import REBUILD_REMEDY, REMOVED, SEGMENTS, SegmentFacts
 from bert_jax.search.keywords import Postings
-from bert_jax.search.passages import Cut
-from bert_jax.search.string_array import Strings, files_of, growing_strings
+from bert_jax.search.passages import CutDocument
+from bert_jax.search.string_array import StringArray, growing_strings, string_files
 
 WINDOW = 4096  # passages written at once
 IDS, TITLES, TEXTS = "ids", "titles", "texts"
 HASHES, KEYS, DOCUMENTS, SPANS, ORDER = "hashes.npy", "keys.npy", "documents.npy", "spans.npy", "order.npy"
 # The hashes of these files are checked whenever an index is opened; the hashes of the others only on request.
-SMALL = (*files_of(IDS), *files_of(TITLES), HASHES, KEYS, DOCUMENTS, SPANS, ORDER, keywords.LENGTHS)
+CHECKED_FILES = (
+    *string_files(IDS),
+    *string_files(TITLES),
+    HASHES,
+    KEYS,
+    DOCUMENTS,
+    SPANS,
+    ORDER,
+    keywords.LENGTHS,
+)
 
 
-def searched(title: str, text: str) -> str:
+def search_text(title: str, text: str) -> str:
     """Return the text that represents a passage in a search: the title of its document, and its own text."""
     return f"{title} {text}" if title else text
 
 
-class Searched(Sequence[str]):
+class SearchTexts(Sequence[str]):
     """The texts that represent the passages of a segment in a search."""
 
     def __init__(self, folder: Path):
-        self.titles, self.texts = strings(folder, TITLES), strings(folder, TEXTS)
-        self.documents = mapped(folder / DOCUMENTS)
+        self.titles, self.texts = open_strings(folder, TITLES), open_strings(folder, TEXTS)
+        self.documents = map_array(folder / DOCUMENTS)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -40,31 +49,33 @@ class Searched(Sequence[str]):
     def __getitem__(self, which):
         if isinstance(which, slice):
             return [self[i] for i in range(*which.indices(len(self)))]
-        return searched(self.titles[self.documents[which]], self.texts[which])
+        return search_text(self.titles[self.documents[which]], self.texts[which])
 
 
 class Segment:
     """An open segment. All files are mapped at once, so it can still be searched after another process removes them."""
 
     def __init__(self, folder: Path, names: Collection[str], removed: np.ndarray | None = None):
-        self.ids, self.titles, self.texts = (strings(folder, name) for name in (IDS, TITLES, TEXTS))
-        self.documents, self.spans, self.order = (mapped(folder / name) for name in (DOCUMENTS, SPANS, ORDER))
-        self.hashes, self.keys = mapped(folder / HASHES), mapped(folder / KEYS)
-        self.searched = Searched(folder)
+        self.ids, self.titles, self.texts = (open_strings(folder, name) for name in (IDS, TITLES, TEXTS))
+        self.documents, self.spans, self.order = (
+            map_array(folder / name) for name in (DOCUMENTS, SPANS, ORDER)
+        )
+        self.hashes, self.keys = map_array(folder / HASHES), map_array(folder / KEYS)
+        self.search_texts = SearchTexts(folder)
         self.removed = frozenset(() if removed is None else removed.tolist())
         self.live: np.ndarray | None = None  # which passages are not removed; None: all
         if removed is not None:
-            there = np.ones(len(self.ids), bool)
-            there[removed] = False
-            self.live = there[self.documents]
-        words = strings(folder, keywords.WORDS)
-        self.postings = Postings(words, *(mapped(folder / name) for name in keywords.ARRAYS))
+            is_live = np.ones(len(self.ids), bool)
+            is_live[removed] = False
+            self.live = is_live[self.documents]
+        words = open_strings(folder, keywords.WORDS)
+        self.postings = Postings(words, *(map_array(folder / name) for name in keywords.ARRAYS))
         self.vectors = np.empty((len(self.order), 0), np.float32)
         if nearest.VECTORS in names:
-            self.vectors = mapped(folder / nearest.VECTORS)
-        self.small = {
-            kind: [mapped(folder / name) for name in files]
-            for kind, files in nearest.SMALL.items()
+            self.vectors = map_array(folder / nearest.VECTORS)
+        self.quantized = {
+            kind: [map_array(folder / name) for name in files]
+            for kind, files in nearest.QUANTIZED_FILES.items()
             if files[0] in names
         }
 
@@ -75,37 +86,39 @@ class Segment:
         """Return the id of a passage's document, and its start there: the order of passages with equal scores."""
         return self.ids[self.documents[passage]], int(self.spans[passage, 0])
 
-    def there(self) -> Iterator[int]:
+    def live_documents(self) -> Iterator[int]:
         """Return the numbers of the documents that are not removed."""
         return (number for number in range(len(self.ids)) if number not in self.removed)
 
-    def cuts(self) -> Iterator[Cut]:
+    def cut_documents(self) -> Iterator[CutDocument]:
         """Yield the documents that are not removed, as `write_documents` got them."""
         ends = np.searchsorted(self.documents, np.arange(len(self.ids) + 1))
-        for number in self.there():
+        for number in self.live_documents():
             rows = slice(ends[number], ends[number + 1])
             spans = [(start, end) for start, end in self.spans[rows].tolist()]
-            yield Cut(self.ids[number], self.titles[number], self.hashes[number], spans, self.texts[rows])
+            yield CutDocument(
+                self.ids[number], self.titles[number], self.hashes[number], spans, self.texts[rows]
+            )
 
 
-def opened(directory: Path, facts: SegmentFacts) -> Segment:
-    removed = mapped(directory / REMOVED / facts.removed.name) if facts.removed else None
+def open_segment(directory: Path, facts: SegmentFacts) -> Segment:
+    removed = map_array(directory / REMOVED / facts.removed.name) if facts.removed else None
     return Segment(directory / SEGMENTS / facts.name, facts.files.keys(), removed)
 
 
-def mapped(path: Path) -> np.ndarray:
+def map_array(path: Path) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r").view(np.ndarray)  # slicing is faster than with a memmap
     except (ValueError, EOFError) as error:
-        raise BertJaxError(f"{path} is damaged; {AGAIN}") from error
+        raise BertJaxError(f"{path} is damaged; {REBUILD_REMEDY}") from error
 
 
-def strings(folder: Path, name: str) -> Strings:
-    content, starts = files_of(name)
-    return Strings(mapped(folder / content), mapped(folder / starts))
+def open_strings(folder: Path, name: str) -> StringArray:
+    content, starts = string_files(name)
+    return StringArray(map_array(folder / content), map_array(folder / starts))
 
 
-def write_documents(folder: Path, cuts: Iterable[Cut]) -> int:
+def write_documents(folder: Path, cuts: Iterable[CutDocument]) -> int:
     """Write all files except the vectors and the postings. Return the number of documents."""
     first = 0
     with (
@@ -117,12 +130,12 @@ def write_documents(folder: Path, cuts: Iterable[Cut]) -> int:
         growing_array(folder / DOCUMENTS, np.int32) as documents,
         growing_array(folder / SPANS, np.int64) as spans,
     ):
-        for window in windows(cuts):
+        for window in group_cuts(cuts):
             ids.append([cut.id for cut in window])
             titles.append([cut.title for cut in window])
             hashes.append(np.array([cut.hash for cut in window], KEY))
             texts.append([text for cut in window for text in cut.texts])
-            keys.append(keys_of([searched(cut.title, text) for cut in window for text in cut.texts]))
+            keys.append(content_keys([search_text(cut.title, text) for cut in window for text in cut.texts]))
             counts = [len(cut.spans) for cut in window]
             documents.append(np.arange(first, first + len(window)).repeat(counts))
             spans.append(np.array([span for cut in window for span in cut.spans]))
@@ -133,7 +146,7 @@ def write_documents(folder: Path, cuts: Iterable[Cut]) -> int:
 
 def write_order(folder: Path) -> None:
     """Write the rank of each passage when they are sorted by the ids of their documents."""
-    names, documents = strings(folder, IDS)[:], mapped(folder / DOCUMENTS)
+    names, documents = open_strings(folder, IDS)[:], map_array(folder / DOCUMENTS)
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     order = np.empty(len(documents), np.int32)
@@ -142,8 +155,8 @@ def write_order(folder: Path) -> None:
         file.append(order)
 
 
-def windows(cuts: Iterable[Cut]) -> Iterator[list[Cut]]:
-    window: list[Cut] = []
+def group_cuts(cuts: Iterable[CutDocument]) -> Iterator[list[CutDocument]]:
+    window: list[CutDocument] = []
     passages = 0
     for cut in cuts:
         window.append(cut)

@@ -11,15 +11,15 @@ import numpy as np
 from bert_jax.data.arrays import GrowingArray, growing_array
 
 
-def files_of(name: str) -> tuple[str, str]:
+def string_files(name: str) -> tuple[str, str]:
     """
-    >>> files_of("titles")
+    >>> string_files("titles")
     ('titles.npy', 'titles.starts.npy')
     """
     return f"{name}.npy", f"{name}.starts.npy"
 
 
-class Strings(Sequence[str]):
+class StringArray(Sequence[str]):
     def __init__(self, content: np.ndarray, starts: np.ndarray):
         self.content, self.starts = content, starts
 
@@ -54,7 +54,7 @@ class GrowingStrings:
 
 @contextmanager
 def growing_strings(folder: Path, name: str) -> Iterator[GrowingStrings]:
-    content, starts = files_of(name)
+    content, starts = string_files(name)
     with (
         growing_array(folder / content, np.uint8) as bytes_,
         growing_array(folder / starts, np.int64) as starts_,

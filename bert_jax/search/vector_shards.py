@@ -15,22 +15,24 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.core.errors import BertJaxError, of_system
+from bert_jax.core.errors import BertJaxError, explain_os_error
 from bert_jax.core.files import read_json, write_json
-from bert_jax.core.hashes import digest
-from bert_jax.core.output import holding, refuse_unlisted
+from bert_jax.core.hashes import json_digest
+from bert_jax.core.output import locked_directory, refuse_unlisted
 from bert_jax.data.arrays import growing_array
 from bert_jax.search.quantization import TYPES, Quantizer, from_bits, from_bytes
-from bert_jax.text.truncation import Truncated
+from bert_jax.text.truncation import TruncationCounter
 
-FILE = "vectors.json"
-TEXTS = 65_536  # per shard
+VECTORS_FILE = "vectors.json"
+TEXTS_PER_SHARD = 65_536  # per shard
 
-Compute = Callable[[Iterable[str], Truncated], Iterator[np.ndarray]]  # yields the vectors of texts in batches
+Compute = Callable[
+    [Iterable[str], TruncationCounter], Iterator[np.ndarray]
+]  # yields the vectors of texts in batches
 
 
 @dataclass(frozen=True)
-class Settings:
+class ShardSettings:
     """All settings that determine the vectors of a text and their files."""
 
     model: str  # its fingerprint
@@ -55,10 +57,10 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Facts:
+class VectorsManifest:
     """The content of vectors.json."""
 
-    settings: Settings
+    settings: ShardSettings
     dtype: str
     count: int
     complete: bool
@@ -70,8 +72,8 @@ class Facts:
 
     @classmethod
     def of(
-        cls, settings: Settings, shards: list[Shard], ranges: np.ndarray | None, complete: bool
-    ) -> "Facts":
+        cls, settings: ShardSettings, shards: list[Shard], ranges: np.ndarray | None, complete: bool
+    ) -> "VectorsManifest":
         return cls(
             settings,
             TYPES[settings.quantization],
@@ -79,29 +81,29 @@ class Facts:
             complete,
             sum(shard.truncated for shard in shards),
             sum(shard.clipped for shard in shards),
-            digest([shard.blake2b for shard in shards]),
+            json_digest([shard.blake2b for shard in shards]),
             shards,
             None if ranges is None else ranges.tolist(),
         )
 
     @classmethod
-    def read(cls, directory: Path) -> "Facts":
+    def read(cls, directory: Path) -> "VectorsManifest":
         try:
-            return read_json(directory / FILE, cls, "name a new directory")
+            return read_json(directory / VECTORS_FILE, cls, "name a new directory")
         except (FileNotFoundError, NotADirectoryError):
             raise BertJaxError(
-                f"{directory} holds no {FILE}; name a directory that `bert-jax embed` wrote"
+                f"{directory} holds no {VECTORS_FILE}; name a directory that `bert-jax embed` wrote"
             ) from None
 
-    def truncations(self) -> Truncated:
+    def truncations(self) -> TruncationCounter:
         """Return the counts of truncated texts over all shards."""
-        counts = Truncated(self.settings.max_length)
+        counts = TruncationCounter(self.settings.max_length)
         for shard in self.shards:
             counts.add(shard.texts, shard.truncated, shard.most, shard.longest)
         return counts
 
 
-class Hashed:
+class HashedTexts:
     """An iterable of texts that hashes them as they are read."""
 
     def __init__(self, texts: Iterable[str]):
@@ -117,70 +119,72 @@ class Hashed:
             yield text
 
 
-def parts_of(texts: Iterable[str], size: int) -> Iterator[Iterator[str]]:
+def split_texts(texts: Iterable[str], size: int) -> Iterator[Iterator[str]]:
     """Yield parts of `size` texts (the last may be shorter); read each part to its end before taking the next."""
     texts = iter(texts)
     for first in texts:
         yield chain([first], islice(texts, size - 1))
 
 
-def write(directory: Path, texts: Iterable[str], compute: Compute, settings: Settings) -> Facts:
+def write_shards(
+    directory: Path, texts: Iterable[str], compute: Compute, settings: ShardSettings
+) -> VectorsManifest:
     """Write the missing shards; the existing shards must hold vectors of the same texts."""
-    refuse_unlisted(directory, FILE)
-    with holding(directory):
-        writer = Writer(directory, settings)
-        for part in parts_of(texts, settings.shard):
-            writer.take(Hashed(part), compute)
+    refuse_unlisted(directory, VECTORS_FILE)
+    with locked_directory(directory):
+        writer = ShardWriter(directory, settings)
+        for part in split_texts(texts, settings.shard):
+            writer.take(HashedTexts(part), compute)
         return writer.end()
 
 
-class Writer:
+class ShardWriter:
     """Checks or writes the shard of each part of the input, in order."""
 
-    def __init__(self, directory: Path, settings: Settings):
+    def __init__(self, directory: Path, settings: ShardSettings):
         self.directory, self.settings = directory, settings
         self.shards: list[Shard] = []
         self.ranges: np.ndarray | None = None
         self.complete, self.taken = False, 0
-        facts = Facts.read(directory) if (directory / FILE).exists() else None
+        facts = VectorsManifest.read(directory) if (directory / VECTORS_FILE).exists() else None
         if facts and (facts.shards or facts.complete):
-            self.refuse_unlike(facts.settings)
-            self.shards, self.ranges, self.complete = facts.shards, ranges_in(facts), facts.complete
+            self.refuse_other_settings(facts.settings)
+            self.shards, self.ranges, self.complete = facts.shards, stored_ranges(facts), facts.complete
         else:
             self.save()
 
-    def refuse_unlike(self, theirs: Settings) -> None:
+    def refuse_other_settings(self, stored: ShardSettings) -> None:
         for name, value in asdict(self.settings).items():
-            if (before := getattr(theirs, name)) != value:
-                unlike = f"{name} was {before or 'none'} and is {value or 'none'}"
+            if (stored_value := getattr(stored, name)) != value:
+                unlike = f"{name} was {stored_value or 'none'} and is {value or 'none'}"
                 unlike = "of another model" if name == "model" else f"made with other settings: {unlike}"
                 raise BertJaxError(f"{self.directory} holds vectors {unlike}; name a new directory")
 
-    def save(self) -> Facts:
-        facts = Facts.of(self.settings, self.shards, self.ranges, self.complete)
-        write_json(self.directory / FILE, asdict(facts))
+    def save(self) -> VectorsManifest:
+        facts = VectorsManifest.of(self.settings, self.shards, self.ranges, self.complete)
+        write_json(self.directory / VECTORS_FILE, asdict(facts))
         return facts
 
-    def take(self, part: Hashed, compute: Compute) -> None:
-        number, path = self.taken, path_of(self.directory, self.taken)
+    def take(self, part: HashedTexts, compute: Compute) -> None:
+        number, path = self.taken, shard_path(self.directory, self.taken)
         is_listed = number < len(self.shards)
         if self.complete and not is_listed:
-            raise self.other_texts(number)
+            raise self.other_texts_error(number)
         if is_listed and path.exists():
-            mapped(path, self.shards[number].texts)
+            map_shard(path, self.shards[number].texts)
             deque(part, maxlen=0)
             self.check(number, part)
         else:
-            shard = self.make(number, part, compute)
+            shard = self.write_shard(number, part, compute)
             if not is_listed:
                 self.shards.append(shard)
                 self.save()
         self.taken += 1
 
-    def make(self, number: int, part: Hashed, compute: Compute) -> Shard:
-        counts = Truncated(self.settings.max_length)
+    def write_shard(self, number: int, part: HashedTexts, compute: Compute) -> Shard:
+        counts = TruncationCounter(self.settings.max_length)
         quantizer = Quantizer(self.settings.quantization, self.settings.shard, self.ranges)
-        with growing_array(path_of(self.directory, number), TYPES[quantizer.kind]) as array:
+        with growing_array(shard_path(self.directory, number), TYPES[quantizer.kind]) as array:
             for rows in quantizer(compute(part, counts)):
                 array.append(rows)
             self.check(number, part)
@@ -189,33 +193,33 @@ class Writer:
             counts.texts, part.digest, counts.truncated, counts.most, counts.longest, quantizer.clipped
         )
 
-    def check(self, number: int, part: Hashed) -> None:
+    def check(self, number: int, part: HashedTexts) -> None:
         if number < len(self.shards) and self.shards[number].blake2b != part.digest:
-            raise self.other_texts(number)
+            raise self.other_texts_error(number)
 
-    def other_texts(self, number: int) -> BertJaxError:
+    def other_texts_error(self, number: int) -> BertJaxError:
         first = number * self.settings.shard
         return BertJaxError(
             f"{self.directory} holds vectors of different texts: the input differs after the first {first:,}; "
             "name a new directory"
         )
 
-    def end(self) -> Facts:
+    def end(self) -> VectorsManifest:
         if self.taken < len(self.shards):
-            raise self.other_texts(self.taken)
+            raise self.other_texts_error(self.taken)
         self.complete = True
         return self.save()
 
 
-def path_of(directory: Path, number: int) -> Path:
+def shard_path(directory: Path, number: int) -> Path:
     return directory / f"{number:05}.npy"
 
 
-def ranges_in(facts: Facts) -> np.ndarray | None:
+def stored_ranges(facts: VectorsManifest) -> np.ndarray | None:
     return None if facts.ranges is None else np.array(facts.ranges, np.float32)
 
 
-def mapped(path: Path, rows: int) -> np.ndarray:
+def map_shard(path: Path, rows: int) -> np.ndarray:
     """Return the rows of a shard, memory-mapped: they are read from disk only when used."""
     damaged = BertJaxError(f"{path} is damaged; delete it, and repeat the command that wrote it")
     try:
@@ -225,7 +229,7 @@ def mapped(path: Path, rows: int) -> np.ndarray:
             f"{path} is missing; copy the directory again, or repeat the command that wrote it"
         ) from error
     except OSError as error:
-        raise of_system(error, path) from error
+        raise explain_os_error(error, path) from error
     except (ValueError, EOFError) as error:
         raise damaged from error
     if len(array) != rows:
@@ -237,15 +241,15 @@ class ShardedVectors:
     """The rows [N, D] in a directory; indexing by a number, a slice, indices or a mask reads only the selected rows."""
 
     def __init__(self, directory: Path, dequantize: bool):
-        self.facts, self.dequantize = Facts.read(directory), dequantize
+        self.facts, self.dequantize = VectorsManifest.read(directory), dequantize
         if not self.facts.complete:
             raise BertJaxError(
                 f"{directory} is not complete: it has {self.facts.count:,} vectors; repeat the command that writes it"
             )
         counts = [shard.texts for shard in self.facts.shards]
-        self.shards = [mapped(path_of(directory, number), rows) for number, rows in enumerate(counts)]
+        self.shards = [map_shard(shard_path(directory, number), rows) for number, rows in enumerate(counts)]
         self.starts = np.cumsum([0, *counts])[:-1]
-        self.ranges = ranges_in(self.facts)
+        self.ranges = stored_ranges(self.facts)
 
     def __len__(self) -> int:
         return self.facts.count
@@ -266,7 +270,7 @@ class ShardedVectors:
         for number in np.unique(shard):
             here = shard == number
             rows[here] = self.shards[number][places[here] - self.starts[number]]
-        return self.dequantized(rows) if self.dequantize else rows
+        return self.dequantize_rows(rows) if self.dequantize else rows
 
     def indices(self, which) -> np.ndarray:
         """Return the non-negative indices of the selected rows."""
@@ -285,7 +289,7 @@ class ShardedVectors:
             raise IndexError(f"no row {outside[0]:,} among {len(self):,}")
         return numbers % len(self)
 
-    def dequantized(self, rows: np.ndarray) -> np.ndarray:
+    def dequantize_rows(self, rows: np.ndarray) -> np.ndarray:
         if self.ranges is not None:
             return from_bytes(rows, self.ranges)
         if self.facts.settings.quantization == "binary":

@@ -29,24 +29,24 @@ class TaskName:
     task: str = "pretrain"
 
 
-def load(spec: str, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
+def load_config(spec: str, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
     """Return the task's module and its config, read from `FILE:NAME` and changed by the overrides."""
-    return read(configs.read_file(spec), overrides)
+    return read_config(configs.run_config_file(spec), overrides)
 
 
-def read(values: dict, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
+def read_config(values: dict, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
     """Return the task's module and its config, from the values of a config file and the overrides."""
-    module = module_of(values, overrides)
-    return module, configs.read(values, overrides, module.Config)
+    module = find_task_module(values, overrides)
+    return module, configs.parse_config(values, overrides, module.Config)
 
 
-def module_of(values: dict, overrides: Sequence[str]) -> ModuleType:
+def find_task_module(values: dict, overrides: Sequence[str]) -> ModuleType:
     """Return the module of the task that the values or the overrides name."""
     of_task = [override for override in overrides if override.startswith("task=")]
-    return TASKS[configs.read(values, of_task, TaskName, whole=False).task]
+    return TASKS[configs.parse_config(values, of_task, TaskName, strict=False).task]
 
 
-def outline_of(config: RunConfig) -> Outline:
+def outline_run(config: RunConfig) -> Outline:
     """Return the outline of the run, from which its steps can be compiled."""
     module = TASKS[config.task]
     if not hasattr(module, "outline"):
@@ -56,7 +56,7 @@ def outline_of(config: RunConfig) -> Outline:
     return module.outline(config)
 
 
-def reopen(name: str, layouts: dict[str, Layout]) -> Task:
+def reopen_task(name: str, layouts: dict[str, Layout]) -> Task:
     """Return the task of a run without its data, to save or open its models."""
     module = TASKS[name]
     return module.reopen(layouts) if hasattr(module, "reopen") else Task(layouts[""])

@@ -7,43 +7,43 @@ answer, the target is [CLS], as in BERT's SQuAD runs.
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
-from bert_jax.core.config import NotNegative, Range
+from bert_jax.core.config import NonNegative, Range
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_data import open_data
-from bert_jax.finetuning.finetune_task import Finetuning
-from bert_jax.finetuning.inspect_examples import show
+from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.answers import OVERLAP, Answers
-from bert_jax.training.outline import Outline, outlined
+from bert_jax.training.outline import Outline, make_outline
 
 
 @dataclass(frozen=True)
 class PassagesConfig(ExamplesConfig):
     max_length: Annotated[int, Range(1, 1 << 20)] = 384
     long: Literal["windows"] = "windows"  # longer passages are read in windows: the answer may be anywhere
-    overlap: NotNegative = OVERLAP
+    overlap: NonNegative = OVERLAP
 
 
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
-    usual_epochs: ClassVar[float] = 2.0
+    default_epochs: ClassVar[float] = 2.0
 
     data: PassagesConfig = field(default_factory=PassagesConfig)
 
     @property
-    def predicts(self) -> type[Kind]:
+    def prediction_kind(self) -> type[Kind]:
         return Answers
 
 
-def open(config: Config) -> tuple[Finetuning, Epochs, Config]:
+def open(config: Config) -> tuple[FinetuneTask, Epochs, Config]:
     return open_data(config)
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config), config.batch_size)
+    return make_outline(*open(config), config.batch_size)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
     task, data, _ = open(config)
-    return show(task, data, step, rows)
+    return format_examples(task, data, step, rows)

@@ -8,10 +8,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.finetune_data import open_data
-from bert_jax.finetuning.finetune_task import Finetuning
-from bert_jax.finetuning.inspect_examples import show
+from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.predictions.kind import KINDS, Kind
-from bert_jax.training.outline import Outline, outlined
+from bert_jax.training.outline import Outline, make_outline
 
 
 @dataclass(frozen=True)
@@ -26,24 +26,24 @@ class Config(FinetuneConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.predicts.one_label and (self.class_weights != "none" or self.label_smoothing):
+        if not self.prediction_kind.one_label and (self.class_weights != "none" or self.label_smoothing):
             raise BertJaxError(
                 f"class_weights and label_smoothing are for one class per text, not for kind={self.kind}"
             )
 
     @property
-    def predicts(self) -> type[Kind]:
+    def prediction_kind(self) -> type[Kind]:
         return KINDS[self.kind]
 
 
-def open(config: Config) -> tuple[Finetuning, Epochs, Config]:
+def open(config: Config) -> tuple[FinetuneTask, Epochs, Config]:
     return open_data(config, config.labels, config.label_smoothing, config.class_weights == "balanced")
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config), config.batch_size)
+    return make_outline(*open(config), config.batch_size)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
     task, data, _ = open(config)
-    return show(task, data, step, rows)
+    return format_examples(task, data, step, rows)

@@ -13,13 +13,13 @@ import jax
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-from bert_jax.core.config import NotNegative, Positive, Range, check_ranges
+from bert_jax.core.config import NonNegative, Positive, Range, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
-from bert_jax.finetuning.epochs_config import ModelConfig
-from bert_jax.finetuning.student_layers import with_layers
+from bert_jax.finetuning.epochs_config import InitEncoderConfig
+from bert_jax.finetuning.student_layers import keep_layers
 from bert_jax.hub import directory as hub
-from bert_jax.hub.layout import OF_HEAD, Layout
+from bert_jax.hub.layout import HEAD_KEYS, Layout
 from bert_jax.losses.distillation import (
     cosine_distance,
     mean_squares,
@@ -31,13 +31,13 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import layer_flops
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.intermediates import QKV, SCORES, STATES
-from bert_jax.models.kernels.attention import allowed
-from bert_jax.models.product import product
+from bert_jax.models.kernels.attention import make_attention_mask
+from bert_jax.models.product import mixed_einsum
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.pretrain import Corpora, CorporaConfig, Pretraining
+from bert_jax.tasks.pretrain import Corpora, CorporaConfig, PretrainTask
 from bert_jax.training.outline import Outline
-from bert_jax.training.task import Data, Task
-from bert_jax.training.warm_start import check_sizes, check_tokenizer
+from bert_jax.training.task import BatchSource, Task
+from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 Objective = Literal["distilbert", "minilm", "tinybert"]
 Weight = Annotated[float, Range(0, 1e6)]
@@ -48,21 +48,21 @@ inspect = pretrain.inspect
 
 
 @dataclass(frozen=True)
-class StudentConfig(ModelConfig):
+class StudentEncoderConfig(InitEncoderConfig):
     """Sizes of the student; in everything else it is like `init`, or else like the teacher."""
 
-    layers: NotNegative = 0  # number of layers; 0: as in `init`, or half as many as the teacher
-    hidden_size: NotNegative = 0  # size of the hidden states; 0: as in `init`, or in the teacher
-    heads: NotNegative = 0  # number of attention heads; 0: as in `init`, or in the teacher
+    layers: NonNegative = 0  # number of layers; 0: as in `init`, or half as many as the teacher
+    hidden_size: NonNegative = 0  # size of the hidden states; 0: as in `init`, or in the teacher
+    heads: NonNegative = 0  # number of attention heads; 0: as in `init`, or in the teacher
     # inner size of the feed-forward; 0: in the same ratio to hidden_size as in `init`, or in the teacher
-    feed_forward: NotNegative = 0
+    feed_forward: NonNegative = 0
     # pad the word embeddings of both models to a multiple of this; use 128 on a TPU
     vocab_multiple: Positive = 1
     unroll: bool = False  # compile the layers of both models one by one, not as a loop
 
     @property
-    def computed(self) -> dict[str, Any]:
-        return super().computed | {"vocab_multiple": self.vocab_multiple, "unroll": self.unroll}
+    def compute_settings(self) -> dict[str, Any]:
+        return super().compute_settings | {"vocab_multiple": self.vocab_multiple, "unroll": self.unroll}
 
     def of(self, source: EncoderConfig, layers: int) -> EncoderConfig:
         """Return the student's config: that of `source` with the sizes and dropout rates set here; `layers` is the
@@ -79,7 +79,7 @@ class StudentConfig(ModelConfig):
 
 
 @dataclass(frozen=True)
-class LossConfig:
+class DistillationLossConfig:
     """Settings of the losses; each objective reads its own."""
 
     # distilbert: temperature of both models' probabilities
@@ -92,7 +92,7 @@ class LossConfig:
     # tinybert: weight of the loss on attention scores; 0: none, and numbers of heads may differ
     scores: Weight = 1.0
     # minilm: teacher's layer to learn from; 0: the last of up to 12 layers, else the one at seven eighths of the depth
-    teacher_layer: NotNegative = 0
+    teacher_layer: NonNegative = 0
 
     def __post_init__(self):
         check_ranges(self, "loss.")
@@ -106,8 +106,8 @@ class Config(CorporaConfig):
     # else initial values
     init: str = ""
     first_step: int = 0
-    model: StudentConfig = field(default_factory=StudentConfig)
-    loss: LossConfig = field(default_factory=LossConfig)
+    model: StudentEncoderConfig = field(default_factory=StudentEncoderConfig)
+    loss: DistillationLossConfig = field(default_factory=DistillationLossConfig)
     data: DataConfig = field(default_factory=lambda: DataConfig(examples="full_sentences"))
 
     def __post_init__(self):
@@ -119,19 +119,19 @@ class Config(CorporaConfig):
 
 
 @dataclass(frozen=True)
-class Distilling(Pretraining):
+class DistillTask(PretrainTask):
     """A student that learns from its teacher's outputs; each subclass is an objective."""
 
     heads: ClassVar[tuple[str, ...]] = ()  # that both models need
 
     teacher: Layout = field(kw_only=True)
     teacher_params: dict = field(kw_only=True, compare=False, repr=False)
-    settings: LossConfig = field(default=LossConfig(), kw_only=True)
+    settings: DistillationLossConfig = field(default=DistillationLossConfig(), kw_only=True)
     # the encoder of the model that the student starts from
     source: EncoderConfig | None = field(default=None, kw_only=True)
 
-    def begun(self, params: dict, data: Data, steps: int) -> dict:
-        return with_layers(params, self.source, self.layout.config) if self.source else params
+    def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
+        return keep_layers(params, self.source, self.layout.config) if self.source else params
 
     def constants(self) -> dict:
         return {TEACHER: self.teacher_params}
@@ -151,7 +151,7 @@ class Distilling(Pretraining):
         return self.teacher.config.layers * layer_flops(self.teacher.config, rows * length, length)
 
 
-class LikeDistilBert(Distilling):
+class DistilBertTask(DistillTask):
     """Learns the masked words, the teacher's probabilities for them, and the directions of its hidden states.
 
     The probabilities are compared only at masked words; DistilBERT's own program compares them at every token, which
@@ -161,11 +161,11 @@ class LikeDistilBert(Distilling):
     heads: ClassVar[tuple[str, ...]] = ("mlm",)
 
     def check(self) -> None:
-        ours, theirs = self.layout.config.hidden_size, self.teacher.config.hidden_size
-        if self.settings.cosine and ours != theirs:
+        student_size, teacher_size = self.layout.config.hidden_size, self.teacher.config.hidden_size
+        if self.settings.cosine and student_size != teacher_size:
             raise BertJaxError(
-                f"hidden states of {ours} dimensions have no cosine with the teacher's {theirs} dimensions; set "
-                f"--config.loss.cosine=0, or --config.model.hidden_size={theirs}"
+                f"hidden states of {student_size} dimensions have no cosine with the teacher's {teacher_size} "
+                f"dimensions; set --config.loss.cosine=0, or --config.model.hidden_size={teacher_size}"
             )
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
@@ -186,7 +186,7 @@ class LikeDistilBert(Distilling):
         return super().losses(outputs, batch) | super().scores(outputs, batch)
 
 
-class LayerDistilling(Distilling):
+class LayerDistillTask(DistillTask):
     """Learns the outputs of the teacher's layers; no words are predicted."""
 
     def flops(self, rows: int, length: int) -> float:
@@ -202,7 +202,7 @@ class LayerDistilling(Distilling):
         return means
 
 
-class LikeMiniLM(LayerDistilling):
+class MiniLMTask(LayerDistillTask):
     """Learns how tokens relate to each other by the queries, keys and values of one layer (MiniLMv2).
 
     Nothing above the queries, keys and values of the student's last layer is trained.
@@ -234,14 +234,22 @@ class LikeMiniLM(LayerDistilling):
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         assert constants is not None
         last = self.layout.config.layers
-        ours = layerwise(self.layout, params, batch, key, qkv=[last])
-        theirs = layerwise(self.teacher, constants[TEACHER], batch, qkv=[self.teacher_layer])
-        return {"student": ours[QKV][0], TEACHER: theirs[QKV][0]}
+        student_values = compute_layer_values(self.layout, params, batch, key, qkv=[last])
+        teacher_values = compute_layer_values(
+            self.teacher, constants[TEACHER], batch, qkv=[self.teacher_layer]
+        )
+        return {"student": student_values[QKV][0], TEACHER: teacher_values[QKV][0]}
 
     def relations(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        ours, theirs, heads = outputs["student"], outputs[TEACHER], self.settings.relation_heads
+        student_values, teacher_values, heads = (
+            outputs["student"],
+            outputs[TEACHER],
+            self.settings.relation_heads,
+        )
         return {
-            f"{kind}_relations": relation_divergence(ours[:, :, n], theirs[:, :, n], batch, heads)
+            f"{kind}_relations": relation_divergence(
+                student_values[:, :, n], teacher_values[:, :, n], batch, heads
+            )
             for n, kind in enumerate(self.kinds)
         }
 
@@ -253,7 +261,7 @@ class LikeMiniLM(LayerDistilling):
         return self.relations(outputs, batch)
 
 
-class LikeTinyBert(LayerDistilling):
+class TinyBertTask(LayerDistillTask):
     """Learns the embeddings, and the hidden states and attention scores of evenly spaced layers of the teacher.
 
     Attention scores are left out if their weight is 0. Two dense layers project the student's states to the teacher's
@@ -264,11 +272,11 @@ class LikeTinyBert(LayerDistilling):
     projections: ClassVar[tuple[str, ...]] = ("to_embeddings", "to_states")
 
     def check(self) -> None:
-        ours, theirs = self.layout.config.heads, self.teacher.config.heads
-        if self.settings.scores and ours != theirs:
+        student_heads, teacher_heads = self.layout.config.heads, self.teacher.config.heads
+        if self.settings.scores and student_heads != teacher_heads:
             raise BertJaxError(
-                f"objective=tinybert compares heads one by one, but the student has {ours}, the teacher {theirs}; set "
-                f"--config.model.heads={theirs}, or --config.loss.scores=0"
+                f"objective=tinybert compares heads one by one, but the student has {student_heads}, the teacher "
+                f"{teacher_heads}; set --config.model.heads={teacher_heads}, or --config.loss.scores=0"
             )
 
     def init(self, key) -> dict:
@@ -283,39 +291,48 @@ class LikeTinyBert(LayerDistilling):
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         assert constants is not None
-        count, theirs = self.layout.config.layers, self.teacher.config.layers
+        count, teacher_layer_count = self.layout.config.layers, self.teacher.config.layers
         layers = list(range(count + 1))
-        every = [layer * theirs // count for layer in layers]
+        teacher_layers = [layer * teacher_layer_count // count for layer in layers]
         scored = slice(1, None if self.settings.scores else 1)
-        taught = layerwise(self.teacher, constants[TEACHER], batch, states=every, scores=every[scored])
-        ours = layerwise(self.layout, params, batch, key, states=layers, scores=layers[scored])
+        teacher_values = compute_layer_values(
+            self.teacher, constants[TEACHER], batch, states=teacher_layers, scores=teacher_layers[scored]
+        )
+        student_values = compute_layer_values(
+            self.layout, params, batch, key, states=layers, scores=layers[scored]
+        )
         kernels = [params[name]["dense"]["kernel"] for name in self.projections]
         dtype = self.layout.config.computed_dtype
-        ours[STATES] = [
-            product("bld,de->ble", states, kernels[layer > 0], dtype, dtype)
-            for layer, states in enumerate(ours[STATES])
+        student_values[STATES] = [
+            mixed_einsum("bld,de->ble", states, kernels[layer > 0], dtype, dtype)
+            for layer, states in enumerate(student_values[STATES])
         ]
-        return {"student": ours, TEACHER: taught}
+        return {"student": student_values, TEACHER: teacher_values}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        ours, theirs = outputs["student"], outputs[TEACHER]
+        student_values, teacher_values = outputs["student"], outputs[TEACHER]
         attention_mask, weight = batch["attention_mask"], self.settings.scores
         losses = {
-            "embeddings_loss": mean_squares(ours[STATES][:1], theirs[STATES][:1], attention_mask),
-            "states_loss": mean_squares(ours[STATES][1:], theirs[STATES][1:], attention_mask),
+            "embeddings_loss": mean_squares(
+                student_values[STATES][:1], teacher_values[STATES][:1], attention_mask
+            ),
+            "states_loss": mean_squares(
+                student_values[STATES][1:], teacher_values[STATES][1:], attention_mask
+            ),
         }
         if weight:
-            pairs = allowed(attention_mask, batch.get("segment_ids"), None)[:, 0]
+            pairs = make_attention_mask(attention_mask, batch.get("segment_ids"), None)[:, 0]
             pairs = pairs & (attention_mask[:, :, None] > 0)
-            of_pairs = [
-                [scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]] for layers in (ours, theirs)
+            pair_scores = [
+                [scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]]
+                for layers in (student_values, teacher_values)
             ]
-            scores = mean_squares(of_pairs[0], of_pairs[1], pairs)
+            scores = mean_squares(pair_scores[0], pair_scores[1], pairs)
             losses["scores_loss"] = Loss(weight * scores.total, scores.weight)
         return losses
 
 
-def layerwise(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> dict[str, list]:
+def compute_layer_values(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> dict[str, list]:
     """Return the intermediate values of a model's encoder; see Encoder.layerwise."""
     rngs = None if key is None else {"dropout": key}
     encoder, variables = Encoder(layout.config), {"params": params["encoder"]}
@@ -323,35 +340,35 @@ def layerwise(layout: Layout, params: dict, batch: dict, key=None, **wanted) -> 
     return values
 
 
-OBJECTIVES: dict[Objective, type[Distilling]] = {
-    "distilbert": LikeDistilBert,
-    "minilm": LikeMiniLM,
-    "tinybert": LikeTinyBert,
+OBJECTIVES: dict[Objective, type[DistillTask]] = {
+    "distilbert": DistilBertTask,
+    "minilm": MiniLMTask,
+    "tinybert": TinyBertTask,
 }
 
 
-def open(config: Config) -> tuple[Distilling, Corpora, Config]:
-    data = pretrain.opened(config)
+def open(config: Config) -> tuple[DistillTask, Corpora, Config]:
+    data = pretrain.open_corpora(config)
     for directory in filter(None, (config.teacher, config.init)):
-        check_tokenizer(directory, data.tokenizer)
-    task, config = task_of(config)
-    source, tensors = hub.survey(config.teacher, **config.model.computed)
+        check_same_tokenizer(directory, data.tokenizer)
+    task, config = make_distill_task(config)
+    source, tensors = hub.read_layout(config.teacher, **config.model.compute_settings)
     whole = hub.read_params(source, tensors, config.teacher)
     taken = {name: whole[name] for name in task.teacher.module_names}
-    pretrain.say_documents(data)
+    pretrain.print_corpus_sizes(data)
     return dataclasses.replace(task, teacher_params=taken), data, config
 
 
 def outline(config: Config) -> Outline:
-    task, config = task_of(config)
-    return pretrain.outlined(task, config)
+    task, config = make_distill_task(config)
+    return pretrain.outline_corpora(task, config)
 
 
-def task_of(config: Config) -> tuple[Distilling, Config]:
+def make_distill_task(config: Config) -> tuple[DistillTask, Config]:
     """Return the task, with zeros for the teacher, which take no memory, and the config with its actual `init`."""
     objective = OBJECTIVES[config.objective]
-    teacher = layout_of(config.teacher, objective.heads, config)
-    begins = layout_of(config.init, objective.heads, config) if config.init else teacher
+    teacher = read_objective_layout(config.teacher, objective.heads, config)
+    begins = read_objective_layout(config.init, objective.heads, config) if config.init else teacher
     layers = begins.config.layers if config.init else max(teacher.config.layers // 2, 1)
     encoder = config.model.of(begins.config, layers)
     all_layers = encoder.replace(layers=begins.config.layers)
@@ -376,9 +393,9 @@ def task_of(config: Config) -> tuple[Distilling, Config]:
     return task, dataclasses.replace(config, init=config.init or config.teacher * is_part)
 
 
-def layout_of(directory: str, heads: tuple[str, ...], config: Config) -> Layout:
+def read_objective_layout(directory: str, heads: tuple[str, ...], config: Config) -> Layout:
     """Return the layout of a model directory's encoder with only the heads that the objective needs."""
-    source, _ = hub.survey(directory, **config.model.computed)
+    source, _ = hub.read_layout(directory, **config.model.compute_settings)
     if missing := [head for head in heads if head not in source.heads]:
         raise BertJaxError(
             f'{directory} has no head "{missing[0]}", from which objective={config.objective} learns; name a '
@@ -389,7 +406,7 @@ def layout_of(directory: str, heads: tuple[str, ...], config: Config) -> Layout:
             f"data.lengths goes up to {max(config.data.lengths)}, but {directory} reads at most "
             f"{source.config.max_positions} tokens; set shorter --config.data.lengths"
         )
-    published = {key: value for key, value in source.published.items() if key not in OF_HEAD}
+    published = {key: value for key, value in source.published.items() if key not in HEAD_KEYS}
     return dataclasses.replace(
         source, heads=heads, labels=(), pooler=False, published=published, embedder=None
     )

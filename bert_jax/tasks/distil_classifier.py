@@ -10,38 +10,38 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from bert_jax.core.config import NotNegative, Range, Share
+from bert_jax.core.config import NonNegative, Range, Share
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Piece, Target
-from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.arrange import EncodedExample, Target
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.example import Example, Label
-from bert_jax.data.examples.texts import read_texts
+from bert_jax.data.examples.example import Example, ExampleLabel
+from bert_jax.data.examples.texts import read_labelled_texts
 from bert_jax.finetuning.finetune_config import HeadConfig
 from bert_jax.finetuning.finetune_data import open_data
-from bert_jax.finetuning.finetune_task import Finetuning
-from bert_jax.finetuning.inspect_examples import show
-from bert_jax.finetuning.student_layers import with_layers
+from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.inspect_examples import format_examples
+from bert_jax.finetuning.student_layers import keep_layers
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import Model, load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
-from bert_jax.losses.loss import Loss, squared_error, weigh
+from bert_jax.losses.loss import Loss, squared_error, weighted_loss
 from bert_jax.models.config import EncoderConfig
-from bert_jax.predictions.calibration import NONE
+from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import Kind
-from bert_jax.predictions.whole_texts import WholeTexts, learnable
+from bert_jax.predictions.whole_texts import WholeTextKind, require_distillable
 from bert_jax.tasks.classify import Config as ClassifyConfig
-from bert_jax.training.outline import Outline, outlined
+from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.processes import print_once
-from bert_jax.training.task import Data
+from bert_jax.training.task import BatchSource
 
-TAUGHT = "taught"  # target: the teacher's logits
-LABELLED = "labelled"  # target: whether the label comes from the data, not from the teacher
+TEACHER_LOGITS = "taught"  # target: the teacher's logits
+HAS_LABEL = "labelled"  # target: whether the label comes from the data, not from the teacher
 
 
 @dataclass(frozen=True)
-class StudentConfig(HeadConfig):
-    layers: NotNegative = 0  # number of layers; 0: as in `init`, or half as many if `init` is the teacher
+class StudentClassifierConfig(HeadConfig):
+    layers: NonNegative = 0  # number of layers; 0: as in `init`, or half as many if `init` is the teacher
 
     def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
         if self.layers > encoder.layers:
@@ -54,7 +54,7 @@ class StudentConfig(HeadConfig):
 
 @dataclass(frozen=True)
 class Config(ClassifyConfig):
-    usual_epochs: ClassVar[float] = 5.0
+    default_epochs: ClassVar[float] = 5.0
 
     teacher: str = ""  # directory of the fine-tuned classifier
     init: str = ""  # model directory that the student starts from; "": the teacher, with fewer layers
@@ -62,7 +62,7 @@ class Config(ClassifyConfig):
     temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
     # weight of the loss on the labels in the data; the loss on the teacher's predictions gets 1 - labels_weight
     labels_weight: Share = 0.0
-    model: StudentConfig = field(default_factory=StudentConfig)
+    model: StudentClassifierConfig = field(default_factory=StudentClassifierConfig)
 
     def __post_init__(self):
         if not self.teacher:
@@ -82,42 +82,42 @@ class Config(ClassifyConfig):
         super().__post_init__()
 
     @property
-    def leaves_method(self) -> bool:
+    def auto_method(self) -> bool:
         return False
 
 
 @dataclass(frozen=True)
-class DistillingClassifier(Finetuning):
+class ClassifierDistillTask(FinetuneTask):
     takes_class_weights: ClassVar[bool] = False
     temperature: float = field(default=2.0, kw_only=True)
     labels_weight: float = field(default=0.0, kw_only=True)
     # the encoder of the model that the student starts from
     source: EncoderConfig | None = field(default=None, kw_only=True)
 
-    def begun(self, params: dict, data: Data, steps: int) -> dict:
+    def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
         if self.source is not None:
-            params = with_layers(params, self.source, self.layout.config)
+            params = keep_layers(params, self.source, self.layout.config)
         return super().begun(params, data, steps)
 
     @property
     def targets(self) -> dict[str, Target]:
         outputs = (len(self.kind.labels),)
-        return self.kind.targets | {TAUGHT: Target("float32", outputs), LABELLED: Target("float32")}
+        return self.kind.targets | {TEACHER_LOGITS: Target("float32", outputs), HAS_LABEL: Target("float32")}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         logits, share = outputs[self.head], self.labels_weight
-        soft = soft_loss(self.kind, logits, batch[TAUGHT], batch["label_weights"], self.temperature)
+        soft = soft_loss(self.kind, logits, batch[TEACHER_LOGITS], batch["label_weights"], self.temperature)
         losses = {"teacher_loss": Loss((1 - share) * soft.total, soft.weight)}
         if share:
-            hard = self.kind.loss(logits, batch, batch["label_weights"] * batch[LABELLED])
+            hard = self.kind.loss(logits, batch, batch["label_weights"] * batch[HAS_LABEL])
             losses["label_loss"] = Loss(share * hard.total, hard.weight)
         return losses
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         scores = super().scores(outputs, batch)
         if self.kind.link == "softmax":
-            same = outputs[self.head].argmax(-1) == batch[TAUGHT].argmax(-1)
-            scores["agreement"] = weigh(same.astype("float32"), batch["label_weights"])
+            same = outputs[self.head].argmax(-1) == batch[TEACHER_LOGITS].argmax(-1)
+            scores["agreement"] = weighted_loss(same.astype("float32"), batch["label_weights"])
         return scores
 
 
@@ -129,33 +129,33 @@ def soft_loss(kind: Kind, logits, taught, weight, temperature: float) -> Loss:
     return squared_error(logits[..., 0], taught[..., 0], weight)
 
 
-def open(config: Config) -> tuple[DistillingClassifier, Epochs, Config]:
+def open(config: Config) -> tuple[ClassifierDistillTask, Epochs, Config]:
     teacher = load(config.teacher)
-    reading = TaughtReader(teacher, learnable(teacher.kind, config.teacher), config.data.long)
-    config = completed(config, teacher, reading)
+    reading = TeacherReader(teacher, require_distillable(teacher.kind, config.teacher), config.data.long)
+    config = complete_config(config, teacher, reading)
     plain, data, config = open_data(config, reading.kind.labels, read_examples=reading.read)
     settings = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
-    task = DistillingClassifier(
+    task = ClassifierDistillTask(
         **settings,
         temperature=config.temperature,
         labels_weight=config.labels_weight,
-        source=hub.survey(config.init)[0].config,
+        source=hub.read_layout(config.init)[0].config,
     )
     assert task.results is not None
     data.targets = task.targets
-    data.train = reading.with_targets(data.train, task.results.train)
-    data.held = reading.with_targets(data.held, task.results.heldout)
+    data.train = reading.add_teacher_targets(data.train, task.results.train)
+    data.held = reading.add_teacher_targets(data.held, task.results.heldout)
     return task, data, config
 
 
-def completed(config: Config, teacher: Model, reading: "TaughtReader") -> Config:
+def complete_config(config: Config, teacher: Model, reading: "TeacherReader") -> Config:
     """Return the config with the values that follow from the teacher and from whether the texts have labels."""
     student, data = config.model, dataclasses.replace(config.data, folds=0)
     if config.init == config.teacher and not student.layers:
         student = dataclasses.replace(student, layers=max(teacher.config.layers // 2, 1))
     config = dataclasses.replace(config, kind=reading.kind.name, model=student, data=data)
     examples = reading.read(data.train, data.columns, data.most)
-    if any(example.where in reading.labelled for example in examples):
+    if any(example.where in reading.labelled_places for example in examples):
         return config
     if config.labels_weight:
         raise BertJaxError(f"{data.train} has no labels; leave labels_weight out")
@@ -165,28 +165,28 @@ def completed(config: Config, teacher: Model, reading: "TaughtReader") -> Config
     return dataclasses.replace(config, report=False, data=dataclasses.replace(data, calibration_share=0.0))
 
 
-class TaughtReader:
+class TeacherReader:
     """Reads texts and runs the teacher on them; its predictions stand in for missing labels."""
 
-    def __init__(self, teacher: Model, kind: WholeTexts, long: str):
+    def __init__(self, teacher: Model, kind: WholeTextKind, long: str):
         self.teacher, self.kind, self.long = teacher, kind, long
         self.taught: dict[Any, np.ndarray] = {}  # text or pair -> logits
         # places (`Example.where`) of the examples whose label comes from the data
-        self.labelled: set[str] = set()
+        self.labelled_places: set[str] = set()
         self.examples: dict[tuple, list[Example]] = {}
 
-    def read(self, spec: str, columns: Columns, most: int = 0) -> list[Example]:
+    def read(self, spec: str, columns: ExampleColumns, most: int = 0) -> list[Example]:
         if (spec, most) not in self.examples:
-            self.examples[spec, most] = self.labelled_by_teacher(
-                read_texts(spec, columns, self.kind.cells, most, need_label=False), spec
+            self.examples[spec, most] = self.label_with_teacher(
+                read_labelled_texts(spec, columns, self.kind.label_format, most, need_label=False), spec
             )
         return list(self.examples[spec, most])
 
-    def labelled_by_teacher(self, examples: list[Example], spec: str) -> list[Example]:
+    def label_with_teacher(self, examples: list[Example], spec: str) -> list[Example]:
         texts = [text for text in dict.fromkeys(e.text for e in examples) if text not in self.taught]
         print_once(f"the teacher reads {len(texts):,} texts of {spec}")
         self.taught |= zip(texts, self.teacher.outcomes(self.kind, texts, long=self.long), strict=True)
-        self.labelled |= {example.where for example in examples if example.label is not None}
+        self.labelled_places |= {example.where for example in examples if example.label is not None}
         return [
             dataclasses.replace(example, label=self.predicted(example.text))
             if example.label is None
@@ -194,11 +194,13 @@ class TaughtReader:
             for example in examples
         ]
 
-    def predicted(self, text) -> Label:
-        label = self.kind.predicted(self.taught[text], NONE)
+    def predicted(self, text) -> ExampleLabel:
+        label = self.kind.predicted(self.taught[text], UNCALIBRATED)
         return tuple(sorted(label)) if isinstance(label, set) else label
 
-    def with_targets(self, pieces: Sequence[Piece], examples: Sequence[Example]) -> list[Piece]:
+    def add_teacher_targets(
+        self, pieces: Sequence[EncodedExample], examples: Sequence[Example]
+    ) -> list[EncodedExample]:
         """Add the teacher's logits for the whole text to each of its windows."""
         return [
             dataclasses.replace(piece, targets=piece.targets | self.targets(examples[piece.example]))
@@ -206,13 +208,16 @@ class TaughtReader:
         ]
 
     def targets(self, example: Example) -> dict[str, Any]:
-        return {TAUGHT: self.taught[example.text], LABELLED: float(example.where in self.labelled)}
+        return {
+            TEACHER_LOGITS: self.taught[example.text],
+            HAS_LABEL: float(example.where in self.labelled_places),
+        }
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config), config.batch_size)
+    return make_outline(*open(config), config.batch_size)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
     task, data, _ = open(config)
-    return show(task, data, step, rows)
+    return format_examples(task, data, step, rows)

@@ -19,16 +19,16 @@ from bert_jax.core.config import Range, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.losses.loss import Loss, binary_cross_entropy, weigh
-from bert_jax.models.config import COMPUTED, RATES, EncoderConfig
+from bert_jax.losses.loss import Loss, binary_cross_entropy, weighted_loss
+from bert_jax.models.config import COMPUTATION_FIELDS, TRAINING_FIELDS, EncoderConfig
 from bert_jax.models.cost import layer_flops, pre_training_flops
 from bert_jax.models.dropout import draw_by_row
 from bert_jax.models.mesh import FSDP, TENSOR
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.pretrain import Corpora, MaskedWords, family_of, fitting
+from bert_jax.tasks.pretrain import Corpora, MaskedLMTask, choose_family, fit_vocabulary
 from bert_jax.training.outline import Outline
-from bert_jax.training.parameter_rules import EMBEDDINGS, Parameter
-from bert_jax.training.warm_start import as_in, check_sizes
+from bert_jax.training.parameter_rules import EMBEDDINGS, ParameterRule
+from bert_jax.training.warm_start import adopt_saved_layout, check_sizes
 
 GENERATOR = "generator"  # the directory of its model, within that of the discriminator
 HEADS = ("replaced", "replaced_in_context")  # a family has at most one of them
@@ -73,35 +73,35 @@ class Config(pretrain.Config):
     discriminator_weight: Weight = 50.0  # weight of the discriminator's loss; the generator's has weight 1
 
 
-def open(config: Config) -> tuple["ReplacedTokens", Corpora, Config]:
-    data = pretrain.opened(config)
-    model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
-    task = ReplacedTokens.of(dataclasses.replace(config, model=model))
+def open(config: Config) -> tuple["ReplacedTokenTask", Corpora, Config]:
+    data = pretrain.open_corpora(config)
+    model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
+    task = ReplacedTokenTask.of(dataclasses.replace(config, model=model))
     if config.init:
         layouts = {
-            name: as_in(str(Path(config.init) / name), layout, data.tokenizer)
+            name: adopt_saved_layout(str(Path(config.init) / name), layout, data.tokenizer)
             for name, layout in task.layouts.items()
         }
         task = dataclasses.replace(task, layout=layouts[""], generator=layouts[GENERATOR])
-    pretrain.say_documents(data)
+    pretrain.print_corpus_sizes(data)
     return task, data, config
 
 
 def outline(config: Config) -> Outline:
-    return pretrain.outline_of(config, ReplacedTokens.of)
+    return pretrain.outline_task(config, ReplacedTokenTask.of)
 
 
 inspect = pretrain.inspect
 
 
-def reopen(layouts: dict[str, Layout]) -> "ReplacedTokens":
-    return ReplacedTokens(layouts[""], generator=layouts[GENERATOR])
+def reopen(layouts: dict[str, Layout]) -> "ReplacedTokenTask":
+    return ReplacedTokenTask(layouts[""], generator=layouts[GENERATOR])
 
 
-def initial_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layout, Layout]:
+def read_start_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layout, Layout]:
     """Return the layouts of the discriminator in `directory` and of its generator; refuse them if a run with `model`
     cannot start from them."""
-    discriminator, _ = hub.survey(directory)
+    discriminator, _ = hub.read_layout(directory)
     if head not in discriminator.heads:
         raise BertJaxError(
             f'the model in {directory} is not a discriminator (it has no head "{head}"); leave --config.init out'
@@ -113,29 +113,30 @@ def initial_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[La
             "or leave --config.init out"
         )
     check_sizes(directory, discriminator.config, model)
-    generator, _ = hub.survey(inner)
+    generator, _ = hub.read_layout(inner)
     if "mlm" not in generator.heads:
         raise BertJaxError(
             f'the model in {inner} is not a generator (it has no head "mlm"); leave --config.init out'
         )
     for name in ("vocab_size", "embedding_width", "max_positions", "segment_types"):
-        theirs, ours = getattr(generator.config, name), getattr(model, name)
-        if theirs != ours:
+        generator_value, model_value = getattr(generator.config, name), getattr(model, name)
+        if generator_value != model_value:
             raise BertJaxError(
-                f"the generator in {inner} cannot share embeddings: its {name} is {theirs}, the discriminator's {ours}"
+                f"the generator in {inner} cannot share embeddings: its {name} is {generator_value}, the "
+                f"discriminator's {model_value}"
                 "; put the generator of this discriminator there, or leave --config.init out"
             )
     return discriminator, generator
 
 
 @dataclass(frozen=True)
-class ReplacedTokens(MaskedWords):
+class ReplacedTokenTask(MaskedLMTask):
     """Pre-training of a generator and a discriminator; `layout` is the discriminator's."""
 
     best = "replaced_loss"
     rules = (
-        (f"{EMBEDDINGS}words{DELTA}$", Parameter(P(TENSOR, FSDP), depth="embeddings")),
-        (f"{EMBEDDINGS}positions{DELTA}$", Parameter(P(None, FSDP), depth="embeddings")),
+        (f"{EMBEDDINGS}words{DELTA}$", ParameterRule(P(TENSOR, FSDP), depth="embeddings")),
+        (f"{EMBEDDINGS}positions{DELTA}$", ParameterRule(P(None, FSDP), depth="embeddings")),
     )
 
     generator: Layout = field(kw_only=True)
@@ -143,24 +144,24 @@ class ReplacedTokens(MaskedWords):
     disentangled: bool = False
 
     @classmethod
-    def of(cls, config: Config) -> "ReplacedTokens":
+    def of(cls, config: Config) -> "ReplacedTokenTask":
         if not config.data.packed:
             raise BertJaxError(
                 f"data.examples={config.data.examples} makes pairs, from which the task electra does not learn; set "
                 "--config.data.examples=full_sentences"
             )
-        family = family_of(config, hub.survey(config.init)[0] if config.init else None)
+        family = choose_family(config, hub.read_layout(config.init)[0] if config.init else None)
         head = next((head for head in HEADS if head in family.heads), None)
         if head is None:
             raise BertJaxError(
                 f'models of the family "{family.model_type}" have no head for replaced tokens; set '
                 "--config.family=electra or --config.family=deberta-v2"
             )
-        model = family.fixed(config.model)
+        model = family.apply_constants(config.model)
         smaller = config.generator.of(model)
         if config.init:
-            _, source = initial_layouts(config.init, head, model)
-            of_run = {name: getattr(model, name) for name in (*COMPUTED, *RATES)}
+            _, source = read_start_layouts(config.init, head, model)
+            of_run = {name: getattr(model, name) for name in (*COMPUTATION_FIELDS, *TRAINING_FIELDS)}
             smaller = source.config.replace(**of_run)
         return cls(
             Layout(model, family, (head,), pooler=False),
@@ -178,28 +179,28 @@ class ReplacedTokens(MaskedWords):
     def init(self, key) -> dict:
         keys = jax.random.split(key)
         generator, discriminator = self.generator.init(keys[0]), self.layout.init(keys[1])
-        tables = embeddings(generator)
+        tables = get_embeddings(generator)
         shared = [name for name in tables if name in DISENTANGLED or not self.disentangled]
-        discriminator = with_embeddings(
-            discriminator, embeddings(discriminator) | {n: tables[n] for n in shared if n != NEVER_SHARED}
+        discriminator = replace_embeddings(
+            discriminator, get_embeddings(discriminator) | {n: tables[n] for n in shared if n != NEVER_SHARED}
         )
-        return self.of_models({"": discriminator, GENERATOR: generator})
+        return self.join_params({"": discriminator, GENERATOR: generator})
 
-    def models(self, params: dict) -> dict[str, dict]:
+    def split_params(self, params: dict) -> dict[str, dict]:
         generator, discriminator = params[GENERATOR], params["discriminator"]
-        tables, own = embeddings(generator), embeddings(discriminator)
+        tables, own = get_embeddings(generator), get_embeddings(discriminator)
         deltas = {name: own[name + DELTA] for name in tables if name + DELTA in own}
         if deltas:
             whole = {name: table for name, table in own.items() if not name.endswith(DELTA)}
             whole |= {name: tables[name] + delta for name, delta in deltas.items()}
         else:
             whole = own | {name: table for name, table in tables.items() if name != NEVER_SHARED}
-        return {"": with_embeddings(discriminator, whole), GENERATOR: generator}
+        return {"": replace_embeddings(discriminator, whole), GENERATOR: generator}
 
-    def of_models(self, models: dict[str, dict]) -> dict:
+    def join_params(self, models: dict[str, dict]) -> dict:
         """Return the parameters of the task; tied embeddings get the values of the discriminator's."""
         generator, discriminator = models[GENERATOR], models[""]
-        tables, whole = embeddings(generator), embeddings(discriminator)
+        tables, whole = get_embeddings(generator), get_embeddings(discriminator)
         if self.disentangled:
             own = {
                 name + DELTA * (name in DISENTANGLED): table - tables[name] if name in DISENTANGLED else table
@@ -208,8 +209,8 @@ class ReplacedTokens(MaskedWords):
         else:
             own = {name: table for name, table in whole.items() if name == NEVER_SHARED}
             shared = {name: table for name, table in whole.items() if name != NEVER_SHARED}
-            generator = with_embeddings(generator, tables | shared)
-        return {GENERATOR: generator, "discriminator": with_embeddings(discriminator, own)}
+            generator = replace_embeddings(generator, tables | shared)
+        return {GENERATOR: generator, "discriminator": replace_embeddings(discriminator, own)}
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         """Return the logits of the generator ("mlm") and of the discriminator ("told"), the drawn tokens, and where
@@ -218,15 +219,17 @@ class ReplacedTokens(MaskedWords):
         # Rows of the validation set get the same draws in every evaluation.
         to_draw = jax.random.key(0, impl="threefry2x32") if key is None else jax.random.fold_in(key, 2)
         generator = params[GENERATOR]
-        logits = applied(self.generator, generator, batch, keys[0])["mlm"]
-        drawn = draw(jax.lax.stop_gradient(logits), to_draw, batch.get("rows"))
-        tokens, replaced = put(drawn, batch)
+        logits = apply_model(self.generator, generator, batch, keys[0])["mlm"]
+        drawn = sample_tokens(jax.lax.stop_gradient(logits), to_draw, batch.get("rows"))
+        tokens, replaced = replace_tokens(drawn, batch)
         if self.disentangled:
-            constant = jax.tree.map(jax.lax.stop_gradient, embeddings(generator))
-            params = params | {GENERATOR: with_embeddings(generator, constant)}
+            constant = jax.tree.map(jax.lax.stop_gradient, get_embeddings(generator))
+            params = params | {GENERATOR: replace_embeddings(generator, constant)}
         seen = batch | {"input_ids": tokens}
-        told = applied(self.layout, self.models(params)[""], seen, keys[1])[self.layout.heads[0]]
-        return {"mlm": logits, "drawn": drawn, "replaced": replaced, "told": told}
+        detection_logits = apply_model(self.layout, self.split_params(params)[""], seen, keys[1])[
+            self.layout.heads[0]
+        ]
+        return {"mlm": logits, "drawn": drawn, "replaced": replaced, "told": detection_logits}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         total, weight = detection_loss(outputs, batch)
@@ -234,13 +237,13 @@ class ReplacedTokens(MaskedWords):
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """Score how well replaced tokens are detected; `replaced_share` is their share of all tokens."""
-        told, replaced, real = outputs["told"] > 0, outputs["replaced"], batch["attention_mask"] > 0
+        detected, replaced, real = outputs["told"] > 0, outputs["replaced"], batch["attention_mask"] > 0
         return super().scores(outputs, batch) | {
             "replaced_loss": detection_loss(outputs, batch),
-            "replaced_accuracy": weigh(told == replaced, real),
-            "replaced_share": weigh(replaced, real),
-            "replaced_precision": weigh(replaced, real & told),
-            "replaced_recall": weigh(told, real & replaced),
+            "replaced_accuracy": weighted_loss(detected == replaced, real),
+            "replaced_share": weighted_loss(replaced, real),
+            "replaced_precision": weighted_loss(replaced, real & detected),
+            "replaced_recall": weighted_loss(detected, real & replaced),
         }
 
     def flops(self, rows: int, length: int) -> float:
@@ -249,24 +252,24 @@ class ReplacedTokens(MaskedWords):
         return generator + 3 * config.layers * layer_flops(config, rows * length, length)
 
 
-def embeddings(model: dict) -> dict:
+def get_embeddings(model: dict) -> dict:
     return model["encoder"].get("embeddings", {})
 
 
-def with_embeddings(model: dict, tables: dict) -> dict:
+def replace_embeddings(model: dict, tables: dict) -> dict:
     rest = {name: part for name, part in model["encoder"].items() if name != "embeddings"}
     # Without tables there is no entry: an empty dict would get lost when parameters are flattened.
     return model | {"encoder": rest | ({"embeddings": tables} if tables else {})}
 
 
-def applied(layout: Layout, params: dict, batch: dict, key) -> dict:
+def apply_model(layout: Layout, params: dict, batch: dict, key) -> dict:
     rngs = None if key is None else {"dropout": key}
     # Any: `apply` returns a pair only if it is asked for changed variables.
     outputs: Any = layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
     return outputs
 
 
-def draw(logits, key, rows=None):
+def sample_tokens(logits, key, rows=None):
     """Sample tokens [B, K] from the softmax of logits [B, K, V]; a row's draws depend on its number in `rows` [B]."""
     # Take the highest sum of logit and Gumbel noise. Logits that are rounded differently, as on another mesh, nearly
     # always give the same token; a search in the cumulative sum of 30,000 probabilities would sometimes give a
@@ -277,7 +280,7 @@ def draw(logits, key, rows=None):
     return (logits + noise).argmax(-1).astype(jnp.int32)
 
 
-def put(drawn, batch: dict):
+def replace_tokens(drawn, batch: dict):
     """Put the drawn tokens [B, K] at the target positions of the batch's tokens; return the tokens [B, L], and where
     they differ from the original ones."""
     input_ids, targets, target_weights = batch["input_ids"], batch["targets"], batch["target_weights"]

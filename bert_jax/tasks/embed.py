@@ -7,26 +7,38 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import CYAN, GREEN, PLAIN, RED, counted, is_coloured
-from bert_jax.data.examples.arrange import Piece
+from bert_jax.core.terminal import CYAN, GREEN, RED, RESET, is_coloured, pluralize
+from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.groups import Group, check_shapes, mapping, read_groups
-from bert_jax.data.examples.split import document_of, split
-from bert_jax.finetuning.batch_config import batch_config
+from bert_jax.data.examples.groups import Group, check_shapes, describe_columns, read_groups
+from bert_jax.data.examples.split import document_key, train_validation_split
+from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.embed_config import EmbedConfig as Config
-from bert_jax.finetuning.embedding_task import HIGHEST_SCALE, TEACHER, Embedding, Judge, has_other_positive
+from bert_jax.finetuning.embedding_task import (
+    MAX_SCALE,
+    TEACHER,
+    EmbeddingEvaluator,
+    EmbeddingTask,
+    has_other_positive,
+)
 from bert_jax.finetuning.inspect_examples import check_step
 from bert_jax.finetuning.retrieval_cards import embedder_card
 from bert_jax.hub import directory as hub
-from bert_jax.hub.sentence_transformers import Embedder, Projection
-from bert_jax.inference.embedder import DOCUMENTS, QUERIES, as_read, prompt_text, usual_prompt
+from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
+from bert_jax.inference.embedder import (
+    DOCUMENT_PROMPTS,
+    QUERY_PROMPTS,
+    find_prompt_name,
+    prepare_texts,
+    prompt_text,
+)
 from bert_jax.inference.model import load
-from bert_jax.losses.embedding import LOSSES, EmbeddingLoss, Settings
-from bert_jax.models.pooling import WEIGHTS
+from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, EmbeddingLossSettings
+from bert_jax.models.pooling import POOLING_WEIGHTS
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.truncation import Truncated
-from bert_jax.training.outline import Outline, Phase, outlined
+from bert_jax.text.truncation import TruncationCounter
+from bert_jax.training.outline import Outline, OutlinePhase, make_outline
 from bert_jax.training.processes import print_once
 
 MARKS = (CYAN, GREEN, RED)
@@ -34,46 +46,46 @@ ROLES = ("anchor", "positive", "negative")
 USUAL = "multiple_negatives"  # the loss of groups without scores
 
 
-def open(config: Config, taught: bool = True) -> tuple[Embedding, Epochs, Config]:
+def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Config]:
     """Open the task and its data; unless `taught`, the teacher's vectors, which take long to compute, are zeros."""
     if not any(config.data.train):
         raise BertJaxError(
             "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
         )
-    sets, heldout = read_parts(config)
+    sets, heldout = read_group_splits(config)
     for spec in filter(None, [*config.data.train, config.data.heldout]):
-        print_once(mapping(spec, config.data.columns, "--config.data.columns.texts or .score"))
+        print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
-    tokenizer = open_tokenizer(hub.existing(config.init))
-    task = task_of(config, texts, len(train[0].scores))
+    tokenizer = open_tokenizer(hub.resolve_directory(config.init))
+    task = make_embedding_task(config, texts, len(train[0].scores))
     check_scores(config, task, [*train, *heldout])
-    if not task.scores_of_group:  # the loss does not read scores
+    if not task.scores_per_group:  # the loss does not read scores
         train, heldout = (
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
         )
     if heldout and not any(has_other_positive(group) for group in heldout):
         print_once("every validation text is its own positive, so there is no validation during training")
         heldout = []
-    reading = GroupReader(config, tokenizer, task, [*train, *heldout], taught)
+    reading = GroupEncoder(config, tokenizer, task, [*train, *heldout], taught)
     train_pieces, heldout_pieces = reading.pieces(train), reading.pieces(heldout)
     truncated = reading.truncated
     if notice := truncated.notice("raise --config.data.max_length to read more"):
         print_once(notice)
-    config = config.resolved(len(train), task.best if heldout else "", task.layout.config.hidden_size)
+    config = config.resolve_defaults(len(train), task.best if heldout else "", task.layout.config.hidden_size)
     card = embedder_card(task, config, (len(train), len(heldout)), truncated)
-    task = dataclasses.replace(task, card=card)
+    task = dataclasses.replace(task, model_card=card)
     shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
-    batches = batch_config(
+    batches = make_batch_config(
         config, config.data.rows, config.data.max_length, task.layout.config,
-        sets=list(zip(map(len, sets), shares, strict=True)), together=texts,
+        sets=list(zip(map(len, sets), shares, strict=True)), group_size=texts,
     )  # fmt: skip
     batches = dataclasses.replace(batches, noun="text")
-    judge = Judge(heldout, task.of_pairs)
+    judge = EmbeddingEvaluator(heldout, task.of_pairs)
     data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
         f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} for "
-        f"validation; {config.batch_size} groups per step, in {data.rows_in_words()}"
+        f"validation; {config.batch_size} groups per step, in {data.describe_rows()}"
     )
     return task, data, config
 
@@ -84,33 +96,33 @@ def outline(config: Config) -> Outline:
     Without data, groups are the smallest that the loss can learn from, with one text per row, all of maximum length.
     """
     if any(config.data.train):
-        return outlined(*open(config, taught=False), config.batch_size)
-    loss = LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
+        return make_outline(*open(config, taught=False), config.batch_size)
+    loss = EMBEDDING_LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
     sizes = (
         (texts, scores)
         for texts in range(1, 4)
         for scores in range(texts)
         if loss.fits(texts, scores) and (scores > 0) == loss.scored
     )
-    task = task_of(config, *next(sizes))
+    task = make_embedding_task(config, *next(sizes))
     groups, longest = config.batch_size, config.data.max_length
     rows = task.texts * groups
     print_once(
         f"no data (--config.data.train): assuming groups of {task.texts} texts, each in a row of {longest} tokens"
     )
-    resolved = config.resolved(groups, task.best, task.layout.config.hidden_size)
-    phase = Phase(longest, 1.0, task.features(rows, longest))
+    resolved = config.resolve_defaults(groups, task.best, task.layout.config.hidden_size)
+    phase = OutlinePhase(longest, 1.0, task.features(rows, longest))
     return Outline(task, resolved, groups, rows, (phase,), max(config.steps, 0))
 
 
-def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
+def read_group_splits(config: Config) -> tuple[list[list[Group]], list[Group]]:
     """Return the training groups, as a list for each file, and the validation groups."""
     data = config.data
     sets = [read_groups(spec, data.columns, data.most) for spec in data.train]
     if data.heldout:
         heldout = read_groups(data.heldout, data.columns)
     else:
-        sets, heldout = split_together(config, sets)
+        sets, heldout = split_by_document(config, sets)
     check_shapes([groups[0] for groups in [*sets, heldout]])
     repeated = sum(
         count - 1 for count in Counter(group.texts for groups in sets for group in groups).values()
@@ -120,11 +132,15 @@ def read_parts(config: Config) -> tuple[list[list[Group]], list[Group]]:
     return sets, heldout
 
 
-def split_together(config: Config, sets: Sequence[Sequence[Group]]) -> tuple[list[list[Group]], list[Group]]:
+def split_by_document(
+    config: Config, sets: Sequence[Sequence[Group]]
+) -> tuple[list[list[Group]], list[Group]]:
     """Set a share of the documents aside for validation; documents are counted across all files."""
-    _, heldout = split([group for groups in sets for group in groups], config.data.heldout_share)
-    held = {document_of(group) for group in heldout}
-    kept = [[group for group in groups if document_of(group) not in held] for groups in sets]
+    _, heldout = train_validation_split(
+        [group for groups in sets for group in groups], config.data.heldout_share
+    )
+    held = {document_key(group) for group in heldout}
+    kept = [[group for group in groups if document_key(group) not in held] for groups in sets]
     for spec, groups in zip(config.data.train, kept, strict=True):
         if not groups:
             raise BertJaxError(
@@ -134,9 +150,9 @@ def split_together(config: Config, sets: Sequence[Sequence[Group]]) -> tuple[lis
     return kept, heldout
 
 
-def task_of(config: Config, texts: int, scores: int) -> Embedding:
+def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTask:
     wanted = config.loss
-    fitting = [name for name, loss in LOSSES.items() if loss.fits(texts, scores)]
+    fitting = [name for name, loss in EMBEDDING_LOSSES.items() if loss.fits(texts, scores)]
     name = wanted.name
     if name == "auto":
         usual = ("cosent", "teacher_ranking", USUAL) if scores else (USUAL,)
@@ -146,29 +162,31 @@ def task_of(config: Config, texts: int, scores: int) -> Embedding:
             f"loss.name={name} does not learn from groups of {texts} texts and {scores} scores, which "
             f"{config.data.train[0]} has; losses that do: {', '.join(fitting)}"
         )
-    loss = LOSSES[name]
-    layout = layout_of(config)
+    loss = EMBEDDING_LOSSES[name]
+    layout = embedder_layout(config)
     check_dimensions(loss, wanted.sizes, layout.vector_size)
-    settings = Settings(wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric)
+    settings = EmbeddingLossSettings(
+        wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric
+    )
     if wanted.symmetric and "symmetric" not in loss.reads:
-        able = ", ".join(name for name, loss in LOSSES.items() if "symmetric" in loss.reads)
+        able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if "symmetric" in loss.reads)
         raise BertJaxError(f"loss.name={name} does not read loss.symmetric; losses that do: {able}")
     if wanted.learn_scale and not loss.in_batch:
-        able = ", ".join(name for name, loss in LOSSES.items() if loss.in_batch)
+        able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.in_batch)
         raise BertJaxError(f"loss.name={name} does not learn its scale; losses that do: {able}")
-    if wanted.learn_scale and settings.scale > HIGHEST_SCALE:
+    if wanted.learn_scale and settings.scale > MAX_SCALE:
         raise BertJaxError(
-            f"loss.scale={settings.scale:g} is too high for loss.learn_scale to start from; set {HIGHEST_SCALE:g} or "
+            f"loss.scale={settings.scale:g} is too high for loss.learn_scale to start from; set {MAX_SCALE:g} or "
             "less"
         )
     taught = texts if loss.taught < 0 else loss.taught
-    width = hub.survey(wanted.teacher)[0].vector_size if taught else 0
+    width = hub.read_layout(wanted.teacher)[0].vector_size if taught else 0
     if loss.whole and width != layout.vector_size:
         raise BertJaxError(
             f"the vectors of {wanted.teacher} have {width} dimensions, but those of {config.init} have "
             f"{layout.vector_size}; set --config.model.dimensions={width}"
         )
-    return Embedding(
+    return EmbeddingTask(
         layout, loss, settings, wanted.sizes, texts, scores * loss.scored, (taught, width) if taught else (),
         wanted.learn_scale,
     )  # fmt: skip
@@ -189,20 +207,22 @@ def check_dimensions(loss: EmbeddingLoss, sizes: Sequence[int], width: int) -> N
         )
 
 
-def layout_of(config: Config) -> hub.Layout:
+def embedder_layout(config: Config) -> hub.Layout:
     """Return the layout of the encoder of `config.init`, without heads, which pools as the config says."""
-    source, _ = hub.survey(config.init, **config.model.computed)
-    before = source.embedder or Embedder()
-    pooling = before.pooling if config.model.pooling == "auto" else config.model.pooling
-    if before.unknown or pooling not in WEIGHTS:
+    source, _ = hub.read_layout(config.init, **config.model.compute_settings)
+    source_embedder = source.embedder or EmbedderSettings()
+    pooling = source_embedder.pooling if config.model.pooling == "auto" else config.model.pooling
+    if source_embedder.unknown or pooling not in POOLING_WEIGHTS:
         raise BertJaxError(
-            f"{config.init} embeds by {before.unknown or pooling}, which cannot be trained here; set "
-            f"--config.model.pooling to one of {', '.join(WEIGHTS)}"
+            f"{config.init} embeds by {source_embedder.unknown or pooling}, which cannot be trained here; set "
+            f"--config.model.pooling to one of {', '.join(POOLING_WEIGHTS)}"
         )
-    normalize = before.normalize if config.model.normalize == "auto" else config.model.normalize == "yes"
+    normalize = (
+        source_embedder.normalize if config.model.normalize == "auto" else config.model.normalize == "yes"
+    )
     longest = config.data.max_length
     encoder = config.model.changed(source.config, longest, config.init)
-    projection, width = before.projection, config.model.dimensions
+    projection, width = source_embedder.projection, config.model.dimensions
     if width and width != source.vector_size:
         if projection:
             raise BertJaxError(
@@ -211,21 +231,21 @@ def layout_of(config: Config) -> hub.Layout:
             )
         projection = Projection(width)
     configured = dataclasses.asdict(config.prompts)
-    prompts = configured if any(configured.values()) else before.prompts
+    prompts = configured if any(configured.values()) else source_embedder.prompts
     embedder = dataclasses.replace(
-        before,
+        source_embedder,
         pooling=pooling,
         normalize=normalize,
-        max_length=max(longest, before.max_length or 0),
+        max_length=max(longest, source_embedder.max_length or 0),
         prompts=prompts,
-        default_prompt=before.default_prompt if before.default_prompt in prompts else None,
-        similarity=Embedder.similarity,  # all losses are based on cosines
+        default_prompt=source_embedder.default_prompt if source_embedder.default_prompt in prompts else None,
+        similarity=EmbedderSettings.similarity,  # all losses are based on cosines
         projection=projection,
     )
     return dataclasses.replace(source, config=encoder, heads=(), labels=(), pooler=False, embedder=embedder)
 
 
-def check_scores(config: Config, task: Embedding, groups: Sequence[Group]) -> None:
+def check_scores(config: Config, task: EmbeddingTask, groups: Sequence[Group]) -> None:
     """Refuse scores that the loss cannot learn from."""
     allowed = {"cosine": (-1.0, 1.0), "contrastive": (0.0, 1.0)}
     low, high = allowed.get(task.loss.name, (-np.inf, np.inf))
@@ -239,29 +259,29 @@ def check_scores(config: Config, task: Embedding, groups: Sequence[Group]) -> No
                 )
 
 
-class GroupReader:
+class GroupEncoder:
     """Encodes groups as the model reads them."""
 
     def __init__(
-        self, config: Config, tokenizer: Tokenizer, task: Embedding, groups: Sequence[Group], taught: bool
+        self, config: Config, tokenizer: Tokenizer, task: EmbeddingTask, groups: Sequence[Group], taught: bool
     ):  # fmt: skip
         self.config, self.tokenizer, self.task = config, tokenizer, task
-        self.truncated = Truncated(config.data.max_length)
-        self.ids = ids_of(groups)
-        self.taught = vectors_of_teacher(config.loss.teacher, groups, task) if taught else []
+        self.truncated = TruncationCounter(config.data.max_length)
+        self.ids = number_texts(groups)
+        self.taught = compute_teacher_vectors(config.loss.teacher, groups, task) if taught else []
 
-    def pieces(self, groups: Sequence[Group]) -> list[Piece]:
+    def pieces(self, groups: Sequence[Group]) -> list[EncodedExample]:
         """Return a piece for each text: those of the first group, then those of the second, and so on."""
         config, columns = self.config, []
         for n in range(self.task.texts):
             embedder = self.task.embedder
-            prompt = prompt_text(embedder, prompt_of(embedder, n))
-            texts = as_read(embedder, [group.texts[n] for group in groups], prompt)
+            prompt = prompt_text(embedder, choose_prompt(embedder, n))
+            texts = prepare_texts(embedder, [group.texts[n] for group in groups], prompt)
             encodings = self.tokenizer.encode(texts, max_length=config.data.max_length)
             self.truncated.count(encodings)
             columns.append(encodings)
         return [
-            Piece(encoding, i, self.targets(group, n))
+            EncodedExample(encoding, i, self.targets(group, n))
             for i, (group, encodings) in enumerate(zip(groups, zip(*columns, strict=True), strict=True))
             for n, encoding in enumerate(encodings)
         ]
@@ -276,12 +296,12 @@ class GroupReader:
         return targets
 
 
-def prompt_of(embedder: Embedder, n: int) -> str | None:
+def choose_prompt(embedder: EmbedderSettings, n: int) -> str | None:
     """Return the name of the prompt for the n-th text of a group: anchors are queries, all others are documents."""
-    return usual_prompt(embedder, DOCUMENTS if n else QUERIES)
+    return find_prompt_name(embedder, DOCUMENT_PROMPTS if n else QUERY_PROMPTS)
 
 
-def ids_of(groups: Sequence[Group]) -> dict[str, int]:
+def number_texts(groups: Sequence[Group]) -> dict[str, int]:
     """Number the different texts; of labelled texts, number the labels."""
     numbers: dict[str, int] = {}
     for group in groups:
@@ -290,8 +310,8 @@ def ids_of(groups: Sequence[Group]) -> dict[str, int]:
     return numbers
 
 
-def vectors_of_teacher(
-    directory: str, groups: Sequence[Group], task: Embedding
+def compute_teacher_vectors(
+    directory: str, groups: Sequence[Group], task: EmbeddingTask
 ) -> list[dict[str, np.ndarray]]:
     """Return a dict of the teacher's vectors by text, for the first texts of the groups, for the second, and so on."""
     if not task.teacher_shape:
@@ -300,7 +320,7 @@ def vectors_of_teacher(
     by_place = []
     for n in range(task.teacher_shape[0]):
         texts = list(dict.fromkeys(group.texts[n] for group in groups))
-        vectors = teacher.embed(texts, prompt=prompt_of(teacher.embedder, n))
+        vectors = teacher.embed(texts, prompt=choose_prompt(teacher.embedder, n))
         by_place.append(dict(zip(texts, vectors, strict=True)))
     return by_place
 
@@ -309,24 +329,24 @@ def inspect(config: Config, step: int, rows: int) -> str:
     """Show the first groups of a step as text."""
     task, data, _ = open(config)
     check_step(data, step)
-    groups, colour = groups_of(task, data, step), is_coloured()
-    rows_in_words = f"{counted(data.batch, 'row')} of {data.length(step)} tokens"
-    lines = [f"step {step}: {counted(len(groups), 'group')} in {rows_in_words}"]
+    groups, colour = list_groups(task, data, step), is_coloured()
+    rows_in_words = f"{pluralize(data.batch, 'row')} of {data.length(step)} tokens"
+    lines = [f"step {step}: {pluralize(len(groups), 'group')} in {rows_in_words}"]
     for number, group in enumerate(groups[:rows]):
         lines.append(f"group {number}: {sum(map(len, group))} tokens")
-        for n, text in enumerate(texts_of(group, data.tokenizer)):
+        for n, text in enumerate(decode_texts(group, data.tokenizer)):
             role = min(n, 2)
-            name = f"{MARKS[role]}{ROLES[role]}{PLAIN}" if colour else ROLES[role]
+            name = f"{MARKS[role]}{ROLES[role]}{RESET}" if colour else ROLES[role]
             lines.append(f"  {name}: {text}")
-        if task.scores_of_group:
+        if task.scores_per_group:
             lines.append(f"  score: {', '.join(f'{score:g}' for score in group[0].targets['scores'])}")
     return "\n".join(lines)
 
 
-def groups_of(task: Embedding, data: Epochs, step: int) -> list[list[Piece]]:
+def list_groups(task: EmbeddingTask, data: Epochs, step: int) -> list[list[EncodedExample]]:
     """Return the pieces of each group of a step."""
     return [[data.train[i] for i in group] for group in data.chosen[step].reshape(-1, task.texts)]
 
 
-def texts_of(group: Sequence[Piece], tokenizer: Tokenizer) -> list[str]:
+def decode_texts(group: Sequence[EncodedExample], tokenizer: Tokenizer) -> list[str]:
     return [" ".join(tokenizer.tokens(piece.encoding.input_ids)) for piece in group]

@@ -13,20 +13,20 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from bert_jax.core.config import Registered
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
-from bert_jax.data.corpus.cooccurrences import read_off
+from bert_jax.data.corpus.cooccurrences import cooccurrence_embeddings
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES, family_for
 from bert_jax.hub.family import Family
 from bert_jax.hub.layout import Layout
-from bert_jax.losses.loss import Loss, cross_entropy, weigh
+from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
-from bert_jax.training.outline import Outline, Phase
+from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.processes import print_once
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Data, Features, Task
-from bert_jax.training.warm_start import as_in, check_sizes
+from bert_jax.training.task import BatchSource, Features, Task
+from bert_jax.training.warm_start import adopt_saved_layout, check_sizes
 
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Stream
@@ -54,51 +54,53 @@ PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "full
 WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")  # the last two keys of the paths of these parameters
 
 
-def open(config: Config) -> tuple["Pretraining", "Corpora", Config]:
-    data = opened(config)
-    model = fitting(config.model, data.tokenizer.size, max(config.data.lengths))
-    source = hub.survey(config.init)[0] if config.init else None
+def open(config: Config) -> tuple["PretrainTask", "Corpora", Config]:
+    data = open_corpora(config)
+    model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
+    source = hub.read_layout(config.init)[0] if config.init else None
     if source:  # first, because this error names the sizes to set; the family's would not
-        check_sizes(config.init, source.config, family_of(config, source).fixed(model))
-    task = Pretraining.of(dataclasses.replace(config, model=model), source)
+        check_sizes(config.init, source.config, choose_family(config, source).apply_constants(model))
+    task = PretrainTask.of(dataclasses.replace(config, model=model), source)
     if config.init:
-        task = dataclasses.replace(task, layout=as_in(config.init, task.layout, data.tokenizer))
-    say_documents(data)
+        task = dataclasses.replace(task, layout=adopt_saved_layout(config.init, task.layout, data.tokenizer))
+    print_corpus_sizes(data)
     return task, data, config
 
 
-def opened(config: CorporaConfig) -> "Corpora":
+def open_corpora(config: CorporaConfig) -> "Corpora":
     # Imported here because TensorFlow takes seconds to import: a misspelt key is reported before that.
     from bert_jax.data.corpus.stream import Stream
 
     return Corpora(Stream(config.data, config.seed, config.steps))
 
 
-def say_documents(data: "Corpora") -> None:
+def print_corpus_sizes(data: "Corpora") -> None:
     for corpus in data.stream.corpora:
         train, heldout = (corpus.manifest["counts"][part]["documents"] for part in ("train", "heldout"))
         print_once(f"{corpus.name}: {train:,} documents to train on, {heldout:,} for validation")
 
 
 def outline(config: Config) -> Outline:
-    return outline_of(config, Pretraining.of)
+    return outline_task(config, PretrainTask.of)
 
 
-def outline_of(config: C, task_of: Callable[[C], Task]) -> Outline:
+def outline_task(config: C, task_of: Callable[[C], Task]) -> Outline:
     """Return the outline of the task; if the config names corpora, the model gets the size of their vocabulary."""
     data = config.data
     if data.corpora:
         vocabulary = Corpus(data.corpora[0]).tokenizer.size
-        config = dataclasses.replace(config, model=fitting(config.model, vocabulary, max(data.lengths)))
-    return outlined(task_of(config), config)
+        config = dataclasses.replace(
+            config, model=fit_vocabulary(config.model, vocabulary, max(data.lengths))
+        )
+    return outline_corpora(task_of(config), config)
 
 
-def outlined(task: Task, config: CorporaConfig) -> Outline:
+def outline_corpora(task: Task, config: CorporaConfig) -> Outline:
     """Return the outline of a task whose batches come from corpora."""
     data = config.data
     batch, all_shares = data.batch_size, sum(data.shares)
     phases = (
-        Phase(length, share / all_shares, task.features(batch, length))
+        OutlinePhase(length, share / all_shares, task.features(batch, length))
         for length, share in zip(data.lengths, data.shares, strict=True)
     )
     return Outline(task, config, batch, batch, tuple(phases), config.steps - max(config.first_step, 0))
@@ -110,7 +112,7 @@ def inspect(config: Config, step: int, rows: int) -> str:
     return show_step(config, step, rows)
 
 
-def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:
+def fit_vocabulary(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:
     """Return the model's config with the vocabulary size of the corpus' tokenizer; refuse a config that sets another
     size, or too few positions."""
     if model.vocab_size not in (vocabulary, EncoderConfig.vocab_size):
@@ -126,7 +128,7 @@ def fitting(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig
     return model.replace(vocab_size=vocabulary)
 
 
-def family_of(config: Config, source: Layout | None) -> Family:
+def choose_family(config: Config, source: Layout | None) -> Family:
     """Return the family of `source`, the model that the run starts from, or else the one that the config asks for."""
     if source is None:
         return FAMILIES[config.family] if config.family else family_for(config.model)
@@ -140,7 +142,7 @@ def family_of(config: Config, source: Layout | None) -> Family:
 
 
 @dataclass(frozen=True)
-class MaskedWords(Task):
+class MaskedLMTask(Task):
     """Predicts the masked words of prepared corpora; their logits are the output "mlm"."""
 
     best = "mlm_loss"
@@ -149,14 +151,14 @@ class MaskedWords(Task):
     embeddings: str = field(default="random", kw_only=True)  # as in the config
 
     @property
-    def begins_with_data(self) -> bool:
+    def initializes_from_data(self) -> bool:
         return self.embeddings != "random"
 
-    def begun(self, params: dict, data: Data, steps: int) -> dict:
-        if not self.begins_with_data:
+    def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
+        if not self.initializes_from_data:
             return params
         assert isinstance(data, Corpora)
-        return data.with_cooccurrences(params)
+        return data.initialize_from_cooccurrences(params)
 
     def features(self, rows: int, length: int) -> Features:
         return self.data.features(rows, length)
@@ -177,15 +179,15 @@ class MaskedWords(Task):
 
 
 @dataclass(frozen=True)
-class Pretraining(MaskedWords):
+class PretrainTask(MaskedLMTask):
     """Predicts masked words and, if rows are pairs, the label of the pair."""
 
     @classmethod
-    def of(cls, config: Config, source: Layout | None = None) -> "Pretraining":
+    def of(cls, config: Config, source: Layout | None = None) -> "PretrainTask":
         """Return the task of a config; `source` is the layout of the directory `init`, if it was already read."""
         if config.init and source is None:
-            source, _ = hub.survey(config.init)
-        family = family_of(config, source)
+            source, _ = hub.read_layout(config.init)
+        family = choose_family(config, source)
         of_pairs = PAIR_HEADS[config.data.examples]
         pair_head = tuple(head for head in of_pairs if head in family.heads)[:1]
         if of_pairs and not pair_head:
@@ -193,7 +195,9 @@ class Pretraining(MaskedWords):
                 f'data.examples={config.data.examples} trains the head "{of_pairs[0]}", which models of the family '
                 f'"{family.model_type}" lack; set --config.data.examples=full_sentences'
             )
-        layout = Layout(family.fixed(config.model), family, ("mlm", *pair_head), pooler=bool(pair_head))
+        layout = Layout(
+            family.apply_constants(config.model), family, ("mlm", *pair_head), pooler=bool(pair_head)
+        )
         return cls(layout, config.data, embeddings=config.embeddings)
 
     @property
@@ -220,7 +224,7 @@ def accuracy(logits, labels, weight) -> Loss:
     """Compare each label's logit with the highest logit, which the loss has already computed; an argmax would take
     another pass over all logits."""
     best = label_logits(logits, labels)[..., 0] >= logits.max(-1)
-    return weigh(best.astype(jnp.float32), weight)
+    return weighted_loss(best.astype(jnp.float32), weight)
 
 
 def label_logits(logits, labels):
@@ -236,15 +240,17 @@ class Corpora:
     def identity(self) -> dict[str, str]:
         return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}
 
-    def with_cooccurrences(self, params: dict) -> dict:
+    def initialize_from_cooccurrences(self, params: dict) -> dict:
         """Return the parameters with word embeddings and output bias computed from the corpora."""
         print_once("counting co-occurrences, for the word embeddings")
         flat = flatten_dict(params)
         (words,) = (path for path in flat if path[-2:] == WORDS)
-        vectors, frequencies = read_off(self.stream.corpora, self.tokenizer.size, flat[words].shape[1])
+        vectors, frequencies = cooccurrence_embeddings(
+            self.stream.corpora, self.tokenizer.size, flat[words].shape[1]
+        )
         table = np.array(flat[words])
-        (known,) = vectors.any(1).nonzero()
-        table[known] = vectors[known]
+        (found,) = vectors.any(1).nonzero()
+        table[found] = vectors[found]
         flat[words] = table
         for path in (path for path in flat if path[-2:] == BIAS):
             flat[path] = np.pad(frequencies, (0, len(flat[path]) - len(frequencies)))
@@ -265,5 +271,5 @@ class Corpora:
         return self.stream.heldout(length, host_index, host_count)
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
-        before = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])
-        return {"mlm_top5_accuracy": float((before < 5).mean())} if len(before) else {}
+        ranks = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])
+        return {"mlm_top5_accuracy": float((ranks < 5).mean())} if len(ranks) else {}

@@ -4,80 +4,80 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Piece
-from bert_jax.data.examples.candidates import Candidates, read_candidates, with_others
+from bert_jax.data.examples.arrange import EncodedExample
+from bert_jax.data.examples.candidates import Candidates, add_random_negatives, read_candidates
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.groups import mapping
-from bert_jax.data.examples.split import split
-from bert_jax.finetuning.batch_config import batch_config
-from bert_jax.finetuning.example_splits import kept_for_calibration
-from bert_jax.finetuning.finetune_task import Judge
-from bert_jax.finetuning.inspect_examples import show
-from bert_jax.finetuning.ranking_task import Ranking
+from bert_jax.data.examples.groups import describe_columns
+from bert_jax.data.examples.split import train_validation_split
+from bert_jax.finetuning.batch_config import make_batch_config
+from bert_jax.finetuning.example_splits import set_aside_calibration
+from bert_jax.finetuning.finetune_task import PredictionEvaluator
+from bert_jax.finetuning.inspect_examples import format_examples
+from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig as Config
 from bert_jax.finetuning.retrieval_cards import cross_encoder_card
 from bert_jax.hub import directory as hub
-from bert_jax.losses.ranking import LOSSES, Settings
-from bert_jax.predictions.kind import Windows
+from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
+from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import Truncated
-from bert_jax.training.outline import Outline, outlined
+from bert_jax.text.truncation import TruncationCounter
+from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.processes import print_once
-from bert_jax.training.task import Results
+from bert_jax.training.task import FinishInputs
 
-OTHERS = 4  # documents of other queries that each query gets, if all documents are relevant
-Lists = list[Candidates]
+DEFAULT_RANDOM_NEGATIVES = 4  # documents of other queries that each query gets, if all documents are relevant
+CandidateLists = list[Candidates]
 HEAD = "classify"  # the head that transformers opens
 FILLER = Encoding([0], [0], [(0, 0)])  # fills up a query that has fewer documents than another
 
 
-def open(config: Config) -> tuple[Ranking, Epochs, Config]:
+def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
     if not config.data.train:
         raise BertJaxError(
             "config key data.train is missing; give a file of queries and documents, --config.data.train=pairs.jsonl"
         )
-    train, heldout, calibration = read_parts(config)
+    train, heldout, calibration = read_query_splits(config)
     for spec in filter(None, [config.data.train, config.data.heldout]):
-        print_once(mapping(spec, config.data.columns, "--config.data.columns.texts or .score"))
-    task = task_of(config, train)
-    pairs = [pairs_of(part) for part in (train, heldout, calibration)]
-    results = Results(pairs[0], pairs[1], pairs[2], report=config.report)
+        print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
+    task = make_ranking_task(config, train)
+    pairs = [list_pairs(part) for part in (train, heldout, calibration)]
+    results = FinishInputs(pairs[0], pairs[1], pairs[2], report=config.report)
     task = dataclasses.replace(task, results=results)
-    tokenizer = open_tokenizer(hub.existing(config.init))
-    reading = PairReader(tokenizer, config.data.max_length, task)
+    tokenizer = open_tokenizer(hub.resolve_directory(config.init))
+    reading = PairEncoder(tokenizer, config.data.max_length, task)
     train_pieces, heldout_pieces = reading.pieces(train), reading.pieces(heldout)
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_once(notice)
-    config = config.resolved(len(train), task.best, task.layout.config.hidden_size)
+    config = config.resolve_defaults(len(train), task.best, task.layout.config.hidden_size)
     card = cross_encoder_card(task, config, tuple(map(len, (train, heldout, calibration))), reading.truncated)
-    task = dataclasses.replace(task, card=card)
-    batches = batch_config(
-        config, config.data.rows, config.data.max_length, task.layout.config, together=task.documents
+    task = dataclasses.replace(task, model_card=card)
+    batches = make_batch_config(
+        config, config.data.rows, config.data.max_length, task.layout.config, group_size=task.documents
     )
     batches = dataclasses.replace(batches, noun="pair")
-    judge = JudgeOfLists(task.kind, results.heldout, heldout_pieces)
+    judge = RankingEvaluator(task.kind, results.heldout, heldout_pieces)
     data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
         f"{len(heldout):,} for validation, {len(calibration):,} for calibration; {config.batch_size} queries per step, "
-        f"in {data.rows_in_words()}; loss {task.loss.name}"
+        f"in {data.describe_rows()}; loss {task.loss.name}"
     )
     return task, data, config
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config), config.batch_size)
+    return make_outline(*open(config), config.batch_size)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
     task, data, _ = open(config)
-    return show(task, data, step, rows)
+    return format_examples(task, data, step, rows)
 
 
-def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
+def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, CandidateLists]:
     """Return the training, validation and calibration queries."""
     data = config.data
     train = read_candidates(data.train, data.columns, data.most)
@@ -85,30 +85,34 @@ def read_parts(config: Config) -> tuple[Lists, Lists, Lists]:
     check_grades(data.train, train)
     others = data.others
     if others < 0:
-        others = 0 if any(grade < 1 for candidates in train for grade in candidates.grades) else OTHERS
+        others = (
+            0
+            if any(grade < 1 for candidates in train for grade in candidates.grades)
+            else DEFAULT_RANDOM_NEGATIVES
+        )
         if others:
             print_once(
                 f"every document is relevant for its query, so each query gets {others} documents of other queries as "
                 "not relevant (data.others); `bert-jax mine` finds harder ones"
             )
-    if others and LOSSES[name_of_loss(config, train)].taught:
+    if others and RANKING_LOSSES[choose_loss(config, train)].taught:
         raise BertJaxError(
             f"data.others={others} adds documents that no teacher has scored; leave it out, or set "
             "--config.loss.name=binary, which learns from labels alone"
         )
     if others:
-        train, heldout = (with_others(without_scores(part), others) for part in (train, heldout))
+        train, heldout = (add_random_negatives(drop_scores(part), others) for part in (train, heldout))
     if not data.heldout:
-        train, heldout = split(train, data.heldout_share)
-    calibration: Lists = []
+        train, heldout = train_validation_split(train, data.heldout_share)
+    calibration: CandidateLists = []
     if data.calibration_share:
-        train, calibration = kept_for_calibration(train, data.calibration_share)
+        train, calibration = set_aside_calibration(train, data.calibration_share)
     if data.documents:
-        train = [shortened(candidates, data.documents) for candidates in train]
+        train = [keep_most_relevant(candidates, data.documents) for candidates in train]
     return train, heldout, calibration
 
 
-def pairs_of(lists: Lists) -> list[Example]:
+def list_pairs(lists: CandidateLists) -> list[Example]:
     return [pair for candidates in lists for pair in candidates.pairs()]
 
 
@@ -120,11 +124,11 @@ def check_grades(spec: str, lists: Sequence[Candidates]) -> None:
         )
 
 
-def without_scores(lists: Lists) -> Lists:
+def drop_scores(lists: CandidateLists) -> CandidateLists:
     return [dataclasses.replace(candidates, scores=()) for candidates in lists]
 
 
-def shortened(candidates: Candidates, most: int) -> Candidates:
+def keep_most_relevant(candidates: Candidates, most: int) -> Candidates:
     """Keep at most `most` documents of a query, the most relevant ones; they stay in their order."""
     kept = sorted(sorted(range(len(candidates.grades)), key=lambda n: -candidates.grades[n])[:most])
     return dataclasses.replace(
@@ -136,22 +140,22 @@ def shortened(candidates: Candidates, most: int) -> Candidates:
     )
 
 
-def name_of_loss(config: Config, lists: Sequence[Candidates]) -> str:
+def choose_loss(config: Config, lists: Sequence[Candidates]) -> str:
     if config.loss.name != "auto":
         return config.loss.name
     if all(candidates.scores for candidates in lists):
         return "teacher_ranking"
-    return "lambda_rank" if graded(lists) else "binary"
+    return "lambda_rank" if nonbinary_grades(lists) else "binary"
 
 
-def graded(lists: Sequence[Candidates]) -> set[float]:
+def nonbinary_grades(lists: Sequence[Candidates]) -> set[float]:
     """Return the grades other than 0 (not relevant) and 1 (relevant)."""
     return {grade for candidates in lists for grade in candidates.grades} - {0.0, 1.0}
 
 
-def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
-    name, grades = name_of_loss(config, lists), graded(lists)
-    loss = LOSSES[name]
+def make_ranking_task(config: Config, lists: Sequence[Candidates]) -> RankingTask:
+    name, grades = choose_loss(config, lists), nonbinary_grades(lists)
+    loss = RANKING_LOSSES[name]
     untaught = [candidates.where for candidates in lists if not candidates.scores]
     if loss.taught and untaught:
         raise BertJaxError(
@@ -163,54 +167,61 @@ def task_of(config: Config, lists: Sequence[Candidates]) -> Ranking:
             f"loss.name=binary learns from labels from 0 to 1, but the data have {max(grades):g}; set "
             "--config.loss.name=lambda_rank"
         )
-    kind = Relevance.learn([])
-    source, _ = hub.survey(config.init, **config.model.computed)
+    kind = Relevance.from_examples([])
+    source, _ = hub.read_layout(config.init, **config.model.compute_settings)
     layout = source.with_head(HEAD, kind.labels)
     encoder = config.model.changed(layout.config, config.data.max_length, config.init)
     layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
     documents = max(len(candidates.grades) for candidates in lists)
-    return Ranking(
-        layout, kind, loss=loss, settings=Settings(config.loss.scale or loss.scale), documents=documents
+    return RankingTask(
+        layout,
+        kind,
+        loss=loss,
+        settings=RankingLossSettings(config.loss.scale or loss.scale),
+        documents=documents,
     )
 
 
-class PairReader:
+class PairEncoder:
     """Encodes queries and their documents as the model reads them, in lists of `task.documents` pieces."""
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, task: Ranking):
+    def __init__(self, tokenizer: Tokenizer, max_length: int, task: RankingTask):
         self.tokenizer, self.task = tokenizer, task
-        self.truncated = Truncated(max_length)
+        self.truncated = TruncationCounter(max_length)
 
-    def pieces(self, lists: Lists) -> list[Piece]:
+    def pieces(self, lists: CandidateLists) -> list[EncodedExample]:
         """Return a piece for each document, and fillers for incomplete lists; a query with more than `task.documents`
         documents becomes several lists."""
         pairs = [(candidates.query, text) for candidates in lists for text in candidates.documents]
         encodings = self.tokenizer.encode(pairs, max_length=self.truncated.max_length)
         self.truncated.count(encodings)
-        pieces: list[Piece] = []
+        pieces: list[EncodedExample] = []
         following = iter(encodings)
         for candidates in lists:
             count = len(candidates.grades)
             for n in range(-(-count // self.task.documents) * self.task.documents):
                 encoding = next(following) if n < count else FILLER
-                pieces.append(Piece(encoding, len(pieces), self.targets(candidates, n)))
+                pieces.append(EncodedExample(encoding, len(pieces), self.targets(candidates, n)))
         return pieces
 
     def targets(self, candidates: Candidates, n: int) -> dict[str, float]:
-        there = n < len(candidates.grades)
-        targets = {"labels": candidates.grades[n] if there else 0.0, "label_weights": float(there)}
+        is_document = n < len(candidates.grades)
+        targets = {
+            "labels": candidates.grades[n] if is_document else 0.0,
+            "label_weights": float(is_document),
+        }
         if self.task.loss.taught:
-            targets["scores"] = candidates.scores[n] if there and candidates.scores else 0.0
+            targets["scores"] = candidates.scores[n] if is_document and candidates.scores else 0.0
         return targets
 
 
-class JudgeOfLists(Judge):
+class RankingEvaluator(PredictionEvaluator):
     """Judges lists of documents; pieces that only fill up a list are left out."""
 
-    def __init__(self, kind: Relevance, examples: Sequence[Example], pieces: Sequence[Piece]):
+    def __init__(self, kind: Relevance, examples: Sequence[Example], pieces: Sequence[EncodedExample]):
         self.known = [bool(piece.targets["label_weights"]) for piece in pieces]
         windows = [
-            Windows([piece.encoding]) for piece, known in zip(pieces, self.known, strict=True) if known
+            TextWindows([piece.encoding]) for piece, known in zip(pieces, self.known, strict=True) if known
         ]
         super().__init__(kind, examples, windows)
 

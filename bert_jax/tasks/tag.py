@@ -7,11 +7,11 @@ from bert_jax.core.config import Range
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_data import open_data
-from bert_jax.finetuning.finetune_task import Finetuning
-from bert_jax.finetuning.inspect_examples import show
+from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.tags import Tags
-from bert_jax.training.outline import Outline, outlined
+from bert_jax.training.outline import Outline, make_outline
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class Config(FinetuneConfig):
     data: WordsConfig = field(default_factory=WordsConfig)
 
     @property
-    def predicts(self) -> type[Kind]:
+    def prediction_kind(self) -> type[Kind]:
         return Tags
 
 
-def open(config: Config) -> tuple[Finetuning, Epochs, Config]:
+def open(config: Config) -> tuple[FinetuneTask, Epochs, Config]:
     return open_data(config, config.labels, config.label_smoothing)
 
 
 def outline(config: Config) -> Outline:
-    return outlined(*open(config), config.batch_size)
+    return make_outline(*open(config), config.batch_size)
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
     task, data, _ = open(config)
-    return show(task, data, step, rows)
+    return format_examples(task, data, step, rows)

@@ -6,19 +6,19 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer, longest_first
 
 
-def encode_apart(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -> list[Encoding]:
+def encode_separately(tokenizer: Tokenizer, pairs: Sequence[Text], max_length: int) -> list[Encoding]:
     """Encode pairs with at most `max_length` tokens each; the longer text is truncated first."""
     single = next((text for text in pairs if isinstance(text, str)), None)
     if single is not None:
         raise BertJaxError(f'this model takes pairs of texts, but "{single[:40]}" is a single text')
     firsts, seconds = (tokenizer.encode([pair[n] for pair in pairs]) for n in range(2))
     return [
-        joined(fitted(tokenizer, pair, first, second, max_length))
+        join_encodings(truncate_pair(tokenizer, pair, first, second, max_length))
         for pair, first, second in zip(pairs, firsts, seconds, strict=True)
     ]
 
 
-def fitted(
+def truncate_pair(
     tokenizer: Tokenizer, pair: Text, first: Encoding, second: Encoding, max_length: int
 ) -> list[Encoding]:
     lengths = len(first.input_ids), len(second.input_ids)
@@ -28,10 +28,10 @@ def fitted(
     return [tokenizer.encode([text], max_length=most)[0] for text, most in zip(pair, keep, strict=True)]
 
 
-def joined(encodings: Sequence[Encoding]) -> Encoding:
+def join_encodings(encodings: Sequence[Encoding]) -> Encoding:
     """Join encodings into one, in which each still starts with its own [CLS].
 
-    >>> joined([Encoding([5, 6], [0, 0], [(0, 0), (0, 3)]), Encoding([7], [0], [(0, 4)])]).begins
+    >>> join_encodings([Encoding([5, 6], [0, 0], [(0, 0), (0, 3)]), Encoding([7], [0], [(0, 4)])]).begins
     (0, 2)
     """
     begins = [0]

@@ -5,19 +5,22 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from bert_jax.core.errors import BertJaxError, of_rust
+from bert_jax.core.errors import BertJaxError, recover_os_error
 from bert_jax.core.files import read_json
-from bert_jax.text.rust import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, processor
-from bert_jax.text.settings import Settings
+from bert_jax.text.rust import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, template_processor
+from bert_jax.text.settings import TokenizerSettings
 
 
-class BytePair(RustTokenizer):
+class ByteLevelBPE(RustTokenizer):
     @classmethod
     def from_merges(
-        cls, vocabulary: dict[str, int], merges: list[tuple[str, str]], settings: Settings | None = None
-    ) -> "BytePair":
+        cls,
+        vocabulary: dict[str, int],
+        merges: list[tuple[str, str]],
+        settings: TokenizerSettings | None = None,
+    ) -> "ByteLevelBPE":
         """Build the tokenizer from entries with their ids, and the pairs to merge in order of rank."""
-        settings = settings or Settings()
+        settings = settings or TokenizerSettings()
         is_deberta = set(BERT_NAMES.values()) <= set(vocabulary)
         names = (BERT_NAMES if is_deberta else ROBERTA_NAMES) | settings.names
         prefix_space = settings.config.get("add_prefix_space", False)
@@ -28,7 +31,9 @@ class BytePair(RustTokenizer):
         if is_deberta:
             # As the model was trained. transformers 5 puts two [SEP] between the texts of a pair, and makes a token of
             # the space before [MASK].
-            rust.post_processor = processor(names, {role: vocabulary[name] for role, name in names.items()})
+            rust.post_processor = template_processor(
+                names, {role: vocabulary[name] for role, name in names.items()}
+            )
             mask = AddedToken(names["mask"], lstrip=True, special=True, normalized=False)
             settings = replace(settings, special={"mask": mask} | settings.special)
         elif sep in vocabulary and start in vocabulary:  # RustTokenizer reports missing ones
@@ -38,7 +43,7 @@ class BytePair(RustTokenizer):
         return cls(rust, names, settings)
 
     @classmethod
-    def from_vocab_json(cls, vocab, merges, settings: Settings | None = None) -> "BytePair":
+    def from_vocab_json(cls, vocab, merges, settings: TokenizerSettings | None = None) -> "ByteLevelBPE":
         lines = Path(merges).read_text(encoding="utf-8").split("\n")
         pairs = []
         for line in lines:
@@ -54,7 +59,7 @@ class BytePair(RustTokenizer):
         try:
             self.rust.model.save(str(directory))  # vocab.json and merges.txt
         except Exception as error:  # such as a full disk; the Rust library raises bare Exception
-            raise of_rust(error) from error
+            raise recover_os_error(error) from error
 
     def _transformers_class(self) -> dict:
         spaces, ends = self.rust.pre_tokenizer, self.rust.post_processor

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bert_jax.text.truncation import warn
+from bert_jax.text.truncation import warn_caller
 
 
 def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -23,7 +23,9 @@ def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         above = "" if header else f"{csv_line(row)}\n"
         header = header or list(row)
         if not is_told and (further := [name for name in row if name not in header]):
-            warn(f'column "{further[0]}" is left out of the table, because the first row does not have it')
+            warn_caller(
+                f'column "{further[0]}" is left out of the table, because the first row does not have it'
+            )
             is_told = True
         yield above + csv_line(cell_of(row.get(name)) for name in header)
 

@@ -6,26 +6,26 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.bytepair import BytePair
+from bert_jax.text.bytepair import ByteLevelBPE
 from bert_jax.text.sentencepiece import MODEL_FILES, SentencePiece
-from bert_jax.text.settings import Settings
+from bert_jax.text.settings import TokenizerSettings
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import WordPiece
 
-KINDS = {models.WordPiece: WordPiece, models.BPE: BytePair, models.Unigram: SentencePiece}
+KINDS = {models.WordPiece: WordPiece, models.BPE: ByteLevelBPE, models.Unigram: SentencePiece}
 
 
 def open_tokenizer(directory) -> Tokenizer:
     """Open the tokenizer of a directory; tokenizer.json comes first because only that file holds everything."""
     directory = Path(directory)
-    settings = Settings.read(directory)
+    settings = TokenizerSettings.read(directory)
     try:
         if (directory / "tokenizer.json").is_file():
-            return _from_json(directory / "tokenizer.json", settings)
+            return _open_tokenizer_json(directory / "tokenizer.json", settings)
         if (directory / "vocab.txt").is_file():
             return WordPiece.from_vocab_txt(directory / "vocab.txt", settings)
         if (directory / "vocab.json").is_file():
-            return _from_merges(directory, settings)
+            return _open_merges(directory, settings)
         for name in MODEL_FILES:
             if (directory / name).is_file():
                 return SentencePiece.from_model(directory / name, settings)
@@ -39,13 +39,13 @@ def open_tokenizer(directory) -> Tokenizer:
     raise BertJaxError(f"{directory}: no tokenizer{of_model}; it needs one of {files}")
 
 
-def _from_merges(directory: Path, settings: Settings) -> Tokenizer:
+def _open_merges(directory: Path, settings: TokenizerSettings) -> Tokenizer:
     if not (directory / "merges.txt").is_file():
         raise BertJaxError(f"{directory}: vocab.json without merges.txt; fetch the file that belongs to it")
-    return BytePair.from_vocab_json(directory / "vocab.json", directory / "merges.txt", settings)
+    return ByteLevelBPE.from_vocab_json(directory / "vocab.json", directory / "merges.txt", settings)
 
 
-def _from_json(path: Path, settings: Settings) -> Tokenizer:
+def _open_tokenizer_json(path: Path, settings: TokenizerSettings) -> Tokenizer:
     try:
         rust = Rust.from_file(str(path))
     except Exception as error:  # the Rust library raises bare Exception

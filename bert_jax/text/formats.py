@@ -5,25 +5,25 @@ from itertools import chain
 
 from bert_jax.text import html, markdown, wikipedia
 from bert_jax.text.article import Article
-from bert_jax.text.inputs import ending
+from bert_jax.text.inputs import file_extension
 
-EXTRACTED = wikipedia.BEGIN.encode()  # the first bytes of WikiExtractor's files
-Reader = Callable[[str, Iterable[str]], Iterator[Article]]  # (a file's name, its lines) -> articles
+WIKIEXTRACTOR_START = wikipedia.BEGIN.encode()  # the first bytes of WikiExtractor's files
+ArticleReader = Callable[[str, Iterable[str]], Iterator[Article]]  # (a file's name, its lines) -> articles
 
 
 def html_page(name: str, lines: Iterable[str]) -> Iterator[Article]:
-    yield Article(name, "", *html.title_and_text("".join(lines)))
+    yield Article(name, "", *html.extract_html("".join(lines)))
 
 
 def markdown_page(name: str, lines: Iterable[str]) -> Iterator[Article]:
-    yield Article(name, "", *markdown.title_and_text("".join(lines)))
+    yield Article(name, "", *markdown.extract_markdown("".join(lines)))
 
 
 def whole_file(name: str, lines: Iterable[str]) -> Iterator[Article]:
     yield Article(name, "", "", "".join(lines))
 
 
-READERS: dict[str, Reader] = {
+READERS: dict[str, ArticleReader] = {
     ".html": html_page,
     ".htm": html_page,
     ".md": markdown_page,
@@ -32,12 +32,12 @@ READERS: dict[str, Reader] = {
 }
 
 
-def articles(name: str, lines: Iterable[str], plain: Reader = whole_file) -> Iterator[Article]:
+def articles(name: str, lines: Iterable[str], plain: ArticleReader = whole_file) -> Iterator[Article]:
     """Read the articles of a file by the reader for its ending; `plain` reads all other files.
 
     WikiExtractor's files have no ending; they are recognised by their first line.
     """
-    if reader := READERS.get(ending(name).lower()):
+    if reader := READERS.get(file_extension(name).lower()):
         return reader(name, lines)
     lines = iter(lines)
     first = next(lines, "")

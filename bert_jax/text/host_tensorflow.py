@@ -10,7 +10,7 @@ from bert_jax.core.errors import BertJaxError, first_line
 
 
 @contextlib.contextmanager
-def may_be_absent() -> Iterator[None]:
+def explain_missing_packages() -> Iterator[None]:
     """Wrap imports of packages that only the extra `train` installs; say how to install them if they are missing."""
     try:
         yield
@@ -29,11 +29,11 @@ if "tensorflow" not in sys.modules and find_spec("triton"):
     with contextlib.suppress(ImportError):  # a Triton that cannot be loaded does no harm
         import triton._C.libtriton  # noqa: F401
 
-with may_be_absent():
+with explain_missing_packages():
     import tensorflow as tf
 
 # Otherwise TensorFlow would take all memory of a GPU, or the TPU itself, away from JAX.
 for kind in ("GPU", "TPU"):
     tf.config.set_visible_devices([], kind)
 
-__all__ = ["may_be_absent", "tf"]
+__all__ = ["explain_missing_packages", "tf"]

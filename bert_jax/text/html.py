@@ -78,25 +78,25 @@ class Page(HTMLParser):
     def lines(self) -> list[str]:
         """Return the article's lines, or all lines if an element of AROUND is not closed or nothing would be left."""
         if not self.left_out.total() and (
-            lines := lines_of(text for text, around in self.parts if not around)
+            lines := split_lines(text for text, around in self.parts if not around)
         ):
             return lines
-        return lines_of(text for text, _ in self.parts)
+        return split_lines(text for text, _ in self.parts)
 
 
-def lines_of(parts: Iterable[str]) -> list[str]:
+def split_lines(parts: Iterable[str]) -> list[str]:
     return [line for part in "".join(parts).split("\n") if (line := part.strip())]
 
 
-def title_and_text(source: str) -> tuple[str, str]:
+def extract_html(source: str) -> tuple[str, str]:
     """Return the title and the text, without scripts, styles and what surrounds the article; each block is a line.
 
-    >>> title_and_text("<title>Cats</title><script>x < 1</script><p>The&nbsp;cat\\nsat.<p>Then it <b>slept</b>.")
+    >>> extract_html("<title>Cats</title><script>x < 1</script><p>The&nbsp;cat\\nsat.<p>Then it <b>slept</b>.")
     ('Cats', 'The cat sat.\\nThen it slept.')
-    >>> title_and_text("<header><h1>Cats</h1>Log in</header><nav>Home</nav><article><header>By Ada</header>They sat.")
+    >>> extract_html("<header><h1>Cats</h1>Log in</header><nav>Home</nav><article><header>By Ada</header>They sat.")
     ('', 'Cats\\nBy Ada\\nThey sat.')
     """
-    page, source = Page(), without_comments(source)
+    page, source = Page(), strip_comments(source)
     end = source.rfind(">") + 1
     page.feed(DECLARATION.sub("", source[:end]))
     page.close()
@@ -104,7 +104,7 @@ def title_and_text(source: str) -> tuple[str, str]:
     return SPACES.sub(" ", "".join(page.titles)).strip(), "\n".join(page.lines())
 
 
-def without_comments(source: str) -> str:
+def strip_comments(source: str) -> str:
     """Remove comments; one that is not closed extends to the end.
 
     If they were left to the parser, many unclosed comments would take hours, as would many unclosed tags.

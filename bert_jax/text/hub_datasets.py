@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from bert_jax.core.errors import BertJaxError, first_line
 
-PREFIX = "hf://"
+HUB_PREFIX = "hf://"
 NAME = re.compile(r"hf://datasets/([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")
 
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import hub_datasets
-from bert_jax.text.in_memory import PREFIX
+from bert_jax.text.in_memory import MEMORY_PREFIX
 
-NOT_FILES = ("tfds:", PREFIX)  # prefixes of sources that are not opened as files
+NOT_FILES = ("tfds:", MEMORY_PREFIX)  # prefixes of sources that are not opened as files
 HIDDEN = re.compile(r"(^|/)\.")
 
 
-def expand(inputs: Sequence[str]) -> list[str]:
+def expand_inputs(inputs: Sequence[str]) -> list[str]:
     """List the files and the tfds: and memory: names of the inputs, without duplicates, in the order of the inputs; the
     files of a folder or glob are sorted."""
     files: dict[str, None] = {}
     for given in map(str, inputs):
-        pattern = hub_datasets.fetch(given) if given.startswith(hub_datasets.PREFIX) else given
+        pattern = hub_datasets.fetch(given) if given.startswith(hub_datasets.HUB_PREFIX) else given
         if pattern.startswith(NOT_FILES) or os.path.isfile(pattern):
             names = [pattern]
         elif os.path.isdir(pattern):
@@ -37,10 +37,10 @@ def expand(inputs: Sequence[str]) -> list[str]:
     return list(files)
 
 
-def ending(name: str) -> str:
+def file_extension(name: str) -> str:
     """Return the ending of a file's name, below the ending of a compression.
 
-    >>> ending("reviews.jsonl.gz")
+    >>> file_extension("reviews.jsonl.gz")
     '.jsonl'
     """
     path = Path(name)

@@ -17,7 +17,7 @@ REMEDY = "convert it to UTF-8 text"
 BINARY = {b"PK\3\4": "a zip archive (as .xlsx and .docx are)", b"PAR1": "a Parquet file", b"%PDF": "a PDF"}
 
 
-class NotText(BertJaxError):
+class NotTextError(BertJaxError):
     """Raised for a file that is binary or in UTF-16."""
 
 
@@ -46,7 +46,7 @@ class LineReader:
         self.position = lambda: 0  # number of bytes read so far from the file on disk
 
     def __iter__(self) -> Iterator[str]:
-        with reading(self.name):
+        with explain_read_errors(self.name):
             if self.source == "-":
                 yield from self._decoded(self._limited(self.file or standard_input()))
                 return
@@ -61,7 +61,7 @@ class LineReader:
         encoding = "utf-8-sig"
         for number, line in enumerate(lines, 1):
             if number == 1 and (binary := BINARY.get(line[:4])):
-                raise NotText(f"{self.name} is {binary}, not a text file; {self.remedy}")
+                raise NotTextError(f"{self.name} is {binary}, not a text file; {self.remedy}")
             if 0 < self.longest < len(line):
                 most = self.longest >> 20
                 raise BertJaxError(f"{self.name} line {number} is longer than {most} MB; break it into lines")
@@ -74,7 +74,7 @@ class LineReader:
                 self.broken += 1
                 text = line.decode(encoding, errors="replace")
             if "\0" in text:
-                raise NotText(
+                raise NotTextError(
                     f"{self.name} line {number} has NUL bytes: binary or UTF-16, not UTF-8 text; {self.remedy}"
                 )
             yield text
@@ -82,7 +82,7 @@ class LineReader:
 
 
 @contextmanager
-def reading(name: str) -> Iterator[None]:
+def explain_read_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
@@ -99,7 +99,7 @@ def reading(name: str) -> Iterator[None]:
 
 
 def begins_with(name: str, start: bytes) -> bool:
-    with reading(name), open(name, "rb") as raw, decompressed(name, raw) as file:
+    with explain_read_errors(name), open(name, "rb") as raw, decompressed(name, raw) as file:
         return file.read(len(start)) == start
 
 

@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from bert_jax.text.html import without_comments
+from bert_jax.text.html import strip_comments
 
 FRONT = re.compile(r"\A---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S)
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -33,18 +33,18 @@ STRONG = re.compile(r"(?<!\\)(\*{1,3}|(?<!\w)_{1,3}|~~)(?=\S)([^\n*_~]+?)(?<=[^\
 ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
-def title_and_text(source: str) -> tuple[str, str]:
+def extract_markdown(source: str) -> tuple[str, str]:
     """Return the title and the text; each heading, paragraph, list item, table row and line of code is a line.
 
     A first-level heading at the start of the page is the title, unless the page holds nothing else.
 
-    >>> title_and_text("# Cats\\n\\nThey *often*\\n[sleep](a.html), see ![a cat](b.png).\\n\\n- `purr`\\n- run")
+    >>> extract_markdown("# Cats\\n\\nThey *often*\\n[sleep](a.html), see ![a cat](b.png).\\n\\n- `purr`\\n- run")
     ('Cats', 'They often sleep, see a cat.\\npurr\\nrun')
     """
     lines: list[list[str]] = []  # parts of each line: the lines of the page that it joins, or a table's cells
     code: set[int] = set()  # indices of lines of code, which stay as they are
     title, fence, joins = "", "", False
-    for line in without_comments(FRONT.sub("", source.replace("\r\n", "\n"))).split("\n"):
+    for line in strip_comments(FRONT.sub("", source.replace("\r\n", "\n"))).split("\n"):
         mark = FENCE.match(line)
         if mark and (not fence or (mark[1].startswith(fence) and not line.strip(" `~"))):
             fence, joins = "" if fence else mark[1], False
@@ -53,15 +53,15 @@ def title_and_text(source: str) -> tuple[str, str]:
             code.add(len(lines))
             lines.append([line.rstrip()])
             continue
-        line = without_mark(QUOTE, line)
+        line = strip_mark(QUOTE, line)
         if joins and (under := UNDERLINE.fullmatch(line)):
             if under[1][0] == "=" and len(lines) == 1 and not title:
-                title = without_markup(" ".join(lines.pop()))
+                title = strip_inline_markup(" ".join(lines.pop()))
             joins = False
         elif heading := HEADING.fullmatch(line):
             words, joins = CLOSING.sub("", (heading[2] or "").strip()), False
             if len(heading[1]) == 1 and not lines and not title:
-                title = without_markup(words)
+                title = strip_inline_markup(words)
             else:
                 lines.append([words])
         elif not line.strip() or RULE.fullmatch(line) or DEFINITION.fullmatch(line):
@@ -73,33 +73,35 @@ def title_and_text(source: str) -> tuple[str, str]:
         elif joins and not ITEM.match(line):
             lines[-1].append(line.strip())
         else:
-            lines.append([without_mark(ITEM, line).strip()])
+            lines.append([strip_mark(ITEM, line).strip()])
             joins = True
-    joined = (parts[0] if n in code else without_markup(" ".join(parts)) for n, parts in enumerate(lines))
+    joined = (
+        parts[0] if n in code else strip_inline_markup(" ".join(parts)) for n, parts in enumerate(lines)
+    )
     text = "\n".join(line for line in joined if line.strip())
     return (title, text) if text else ("", title)
 
 
-def without_mark(mark: re.Pattern, line: str) -> str:
+def strip_mark(mark: re.Pattern, line: str) -> str:
     """Return the line without the mark at its start, if there is one."""
     match = mark.match(line)
     return line[match.end() :] if match else line
 
 
-def without_markup(text: str) -> str:
+def strip_inline_markup(text: str) -> str:
     """Remove inline markup.
 
-    >>> without_markup("a **bold _move_**, `2 * 3 * 4`, snake_case_name, &lt;br> and <br> <https://x.org>")
+    >>> strip_inline_markup("a **bold _move_**, `2 * 3 * 4`, snake_case_name, &lt;br> and <br> <https://x.org>")
     'a bold move, 2 * 3 * 4, snake_case_name, <br> and  https://x.org'
     """
     parts, place = [], 0
     for code in CODE.finditer(text):
-        parts += [words_of(text[place : code.start()]), code[2].strip()]
+        parts += [strip_links_and_emphasis(text[place : code.start()]), code[2].strip()]
         place = code.end()
-    return "".join([*parts, words_of(text[place:])]).strip()
+    return "".join([*parts, strip_links_and_emphasis(text[place:])]).strip()
 
 
-def words_of(text: str) -> str:
+def strip_links_and_emphasis(text: str) -> str:
     for _ in range(2):  # markup may be nested: a picture in a link, bold in italic
         text = STRONG.sub(r"\2", LINK.sub(r"\1", text))
     return unescape(ESCAPE.sub(r"\1", TAG.sub("", ADDRESS.sub(r"\1", text))))

@@ -13,8 +13,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.article import Article
 from bert_jax.text.formats import articles
-from bert_jax.text.inputs import ending, expand
-from bert_jax.text.lines import LineReader, NotText
+from bert_jax.text.inputs import expand_inputs, file_extension
+from bert_jax.text.lines import LineReader, NotTextError
 
 Layout = Literal["blank", "file", "sentences"]
 LONGEST_LINE = 4 << 20  # bytes; prose has no longer lines
@@ -23,7 +23,7 @@ ARCHIVES = {".tar", ".tgz", ".zip"}
 
 
 @dataclass
-class Source:
+class TextSource:
     """What to read and how, and counts of what was read.
 
     `layout` is how plain text separates documents: "blank", by blank lines, with a paragraph on each line; "file", one
@@ -42,7 +42,7 @@ class Source:
     binary_files: int = 0  # in folders and globs; a binary file that is itself named is an error
 
     def __post_init__(self):
-        self.files = expand(self.inputs)
+        self.files = expand_inputs(self.inputs)
 
     @property
     def total_bytes(self) -> int:
@@ -58,7 +58,7 @@ class Source:
                     if text and not text.isspace():
                         empty = False
                         yield text
-            except NotText:
+            except NotTextError:
                 if self.strict or not empty or name in map(str, self.inputs):
                     raise
                 binary = True
@@ -71,19 +71,21 @@ class Source:
 
     def _read(self, name: str) -> Iterator[str]:
         if name.startswith("tfds:"):
-            from bert_jax.text.tensorflow_datasets import texts
+            from bert_jax.text.tensorflow_datasets import read_tfds_texts
 
-            rows = tables.number_rows(name, ({self.column: text} for text in texts(name, self.column)))
-        elif ending(name).lower() == ".parquet":
+            rows = tables.number_rows(
+                name, ({self.column: text} for text in read_tfds_texts(name, self.column))
+            )
+        elif file_extension(name).lower() == ".parquet":
             rows = self._parquet(name)
-        elif ending(name).lower() in (".jsonl", ".ndjson"):
+        elif file_extension(name).lower() in (".jsonl", ".ndjson"):
             rows = tables.json_rows(name, self._lines(name), None if self.strict else self._count_broken)
         else:
             for article in articles(name, self._lines(name), self._plain):
                 yield check_length(article.where, article.text)
             return
         for where, row in rows:
-            yield check_length(where, tables.text_in(where, row, self.column))
+            yield check_length(where, tables.get_text_cell(where, row, self.column))
 
     def _plain(self, name: str, lines: Iterable[str]) -> Iterator[Article]:
         together: list[str] = []
@@ -101,7 +103,7 @@ class Source:
     def _parquet(self, name: str) -> Iterator[tuple[str, tables.Row]]:
         start, size = self.read_bytes, os.path.getsize(name)
         with tables.opened_parquet(name) as file:
-            column = tables.column_like(name, dict.fromkeys(file.schema_arrow.names), self.column)
+            column = tables.match_column(name, dict.fromkeys(file.schema_arrow.names), self.column)
             for number, located in enumerate(tables.parquet_rows(name, file, [column]), 1):
                 self.read_bytes = start + size * number // file.metadata.num_rows
                 yield located

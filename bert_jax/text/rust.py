@@ -14,8 +14,8 @@ from tokenizers import models, processors
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.text.settings import Settings
-from bert_jax.text.subwords import Pieces, Subwords, Template, clean
+from bert_jax.text.settings import TokenizerSettings
+from bert_jax.text.subwords import EncodedSubwords, SubwordTokenizer, Template, sanitize_texts
 from bert_jax.text.tokenizer import Special
 
 BERT_NAMES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -26,18 +26,20 @@ ROBERTA_FORM = ("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
 BATCH = 4096  # texts whose Rust encodings are in memory at once
 
 
-class RustTokenizer(Subwords):
+class RustTokenizer(SubwordTokenizer):
     """Wraps a `tokenizers.Tokenizer` in the package's protocol.
 
     `names` maps the roles pad, unk, cls, sep and mask to the special tokens that fill them.
     """
 
-    def __init__(self, rust: tokenizers.Tokenizer, names: dict[str, str], settings: Settings | None = None):
+    def __init__(
+        self, rust: tokenizers.Tokenizer, names: dict[str, str], settings: TokenizerSettings | None = None
+    ):
         rust.no_padding()
         rust.no_truncation()
         self.rust = rust
         self.names = names
-        self.settings = settings or Settings()
+        self.settings = settings or TokenizerSettings()
         self.settings.add_tokens(rust, names)
         ids = {role: i for role, name in names.items() if (i := rust.token_to_id(name)) is not None}
         missing = [name for role, name in names.items() if role not in ids]
@@ -48,14 +50,14 @@ class RustTokenizer(Subwords):
             )
         self.special = Special(**ids)
         if rust.post_processor is None:
-            rust.post_processor = processor(names, ids)
+            rust.post_processor = template_processor(names, ids)
         self.template = template_of(rust)
         self.size = max(rust.get_vocab(with_added_tokens=True).values()) + 1
 
     @classmethod
-    def from_rust(cls, rust: tokenizers.Tokenizer, settings: Settings | None = None) -> Self:
-        settings = settings or Settings()
-        return cls(rust, names_in(rust, settings), settings)
+    def from_rust(cls, rust: tokenizers.Tokenizer, settings: TokenizerSettings | None = None) -> Self:
+        settings = settings or TokenizerSettings()
+        return cls(rust, choose_special_names(rust, settings), settings)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -70,12 +72,14 @@ class RustTokenizer(Subwords):
             ]
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
-    def _pieces(self, texts: list[str]) -> list[Pieces]:
+    def _pieces(self, texts: list[str]) -> list[EncodedSubwords]:
         encoded = self._batches(self.rust.encode_batch, texts)
         return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._batches(self.rust.encode_batch_fast, clean(texts))]
+        return [
+            encoding.ids for encoding in self._batches(self.rust.encode_batch_fast, sanitize_texts(texts))
+        ]
 
     def decode(self, ids: Sequence[int]) -> str:
         self._check(ids)
@@ -118,7 +122,7 @@ def roberta_template(special: Special) -> Template:
     return Template((special.cls,), (special.sep, special.sep), (special.sep,), second=0)
 
 
-def processor(
+def template_processor(
     names: dict[str, str], ids: dict[str, int], form: tuple[str, str] = BERT_FORM
 ) -> processors.TemplateProcessing:
     cls, sep = names["cls"], names["sep"]
@@ -127,7 +131,7 @@ def processor(
     return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
 
 
-def names_in(rust: tokenizers.Tokenizer, settings: Settings) -> dict[str, str]:
+def choose_special_names(rust: tokenizers.Tokenizer, settings: TokenizerSettings) -> dict[str, str]:
     """Return the names of the special tokens: those of the settings, else RoBERTa's if the vocabulary has all of them,
     else BERT's."""
     roberta = all(rust.token_to_id(name) is not None for name in ROBERTA_NAMES.values())

@@ -10,8 +10,15 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.rust import BERT_FORM, BERT_NAMES, ROBERTA_FORM, ROBERTA_NAMES, RustTokenizer, processor
-from bert_jax.text.settings import Settings
+from bert_jax.text.rust import (
+    BERT_FORM,
+    BERT_NAMES,
+    ROBERTA_FORM,
+    ROBERTA_NAMES,
+    RustTokenizer,
+    template_processor,
+)
+from bert_jax.text.settings import TokenizerSettings
 
 MODEL_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
 ALBERT_NAMES = BERT_NAMES | {"pad": "<pad>", "unk": "<unk>"}
@@ -21,11 +28,11 @@ SPLIT_LATER = -100.0  # a score so low that a piece is never part of the best se
 
 class SentencePiece(RustTokenizer):
     @classmethod
-    def from_model(cls, path, settings: Settings | None = None) -> "SentencePiece":
+    def from_model(cls, path, settings: TokenizerSettings | None = None) -> "SentencePiece":
         """Build the tokenizer from a `.model` file; its special pieces show whose convention it follows: with [CLS] it
         is ALBERT's, with [PAD] as well DeBERTa's, with <s> XLM-R's."""
-        settings = settings or Settings()
-        proto = read_model(Path(path))
+        settings = settings or TokenizerSettings()
+        proto = read_sentencepiece_model(Path(path))
         pieces = [piece.piece for piece in proto.pieces]
         if {"[PAD]", "[CLS]"} <= set(pieces):
             build = _deberta
@@ -45,7 +52,7 @@ class SentencePiece(RustTokenizer):
         rust, names, form = build(proto, settings)
         ids = {role: rust.token_to_id(name) for role, name in names.items()}
         if None not in ids.values():  # RustTokenizer reports missing ones
-            rust.post_processor = processor(names, ids, form)
+            rust.post_processor = template_processor(names, ids, form)
         spaces = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
         rust.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
         of_spaces = decoders.Metaspace(replacement="▁", prepend_scheme="always")
@@ -54,7 +61,7 @@ class SentencePiece(RustTokenizer):
         return cls(rust, names, settings)
 
 
-def read_model(path: Path):
+def read_sentencepiece_model(path: Path):
     """Read the file as a `sentencepiece` message; refuse a model that the Rust library would apply differently."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
@@ -79,7 +86,7 @@ def read_model(path: Path):
     return proto
 
 
-def _albert(proto, settings: Settings):
+def _albert(proto, settings: TokenizerSettings):
     # Google's ALBERT splits a number from the comma after it, so pieces of both never occur in its training data.
     entries = [
         (piece.piece, SPLIT_LATER if piece.piece[-1] == "," and piece.piece[-2:-1].isdigit() else piece.score)
@@ -96,7 +103,7 @@ def _albert(proto, settings: Settings):
     return rust, names, BERT_FORM
 
 
-def _deberta(proto, settings: Settings):
+def _deberta(proto, settings: TokenizerSettings):
     """Normalise texts by the rules of the file, and encode unknown characters as bytes; transformers does neither."""
     if settings.config.get("split_by_punct", False):
         raise BertJaxError(
@@ -115,7 +122,7 @@ def _deberta(proto, settings: Settings):
     return rust, names, BERT_FORM
 
 
-def _xlm_roberta(proto, settings: Settings):
+def _xlm_roberta(proto, settings: TokenizerSettings):
     # fairseq's dictionary begins with these four entries instead of the file's first three, and ends with <mask>.
     names = ROBERTA_NAMES | settings.names
     entries = [(names[role], 0.0) for role in ("cls", "pad", "sep", "unk")]

@@ -18,10 +18,10 @@ LANGUAGES = (
 )
 
 
-def sentences(text: str, layout: Layout, language: str) -> list[str]:
+def split_sentences(text: str, layout: Layout, language: str) -> list[str]:
     """Split a document into sentences; in the layout "sentences" each line is one.
 
-    >>> sentences("It cost 3.50 in all. Then he left.\\nA second line.", "blank", "en")
+    >>> split_sentences("It cost 3.50 in all. Then he left.\\nA second line.", "blank", "en")
     ['It cost 3.50 in all.', 'Then he left.', 'A second line.']
     """
     if layout == "sentences":

@@ -9,10 +9,10 @@ from bert_jax.core.errors import BertJaxError
 METHODS = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars, of arrays
 
 
-def as_list(values: Any) -> Any:
+def to_plain_list(values: Any) -> Any:
     """Convert an array, a data frame's column or a list to a list of plain values; return anything else as it is.
 
-    >>> as_list(np.array(["a", "b"]))
+    >>> to_plain_list(np.array(["a", "b"]))
     ['a', 'b']
     """
     if isinstance(values, np.ndarray) and values.ndim != 1:
@@ -21,10 +21,10 @@ def as_list(values: Any) -> Any:
         raise BertJaxError(f"expected a list, got a {type(values).__name__}; give one of its columns")
     for name in METHODS:
         if hasattr(values, name):
-            return list(map(plain, getattr(values, name)()))
-    return list(map(plain, values)) if isinstance(values, list) else values
+            return list(map(to_plain_value, getattr(values, name)()))
+    return list(map(to_plain_value, values)) if isinstance(values, list) else values
 
 
-def plain(value):
+def to_plain_value(value):
     """Convert a cell that holds an array, such as words in a parquet file, to a list; convert NumPy scalars, too."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -55,7 +55,7 @@ FILES: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class TokenizerSettings:
     """The content of the files: `config` unchanged, special tokens by role, added tokens by id."""
 
     config: dict = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Settings:
         return {role: token.content for role, token in self.special.items()}
 
     @classmethod
-    def read(cls, directory) -> "Settings":
+    def read(cls, directory) -> "TokenizerSettings":
         directory = Path(directory)
         config, names, listed = (
             read_json(directory / name, kind) if (directory / name).is_file() else {}

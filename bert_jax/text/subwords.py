@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import batch
-from bert_jax.text.surrogates import without_surrogates
+from bert_jax.text.surrogates import replace_surrogates
 from bert_jax.text.tokenizer import Encoding, Special, Text, longest_first
 
-Pieces = tuple[list[int], list[tuple[int, int]]]  # ids and their character spans
+EncodedSubwords = tuple[list[int], list[tuple[int, int]]]  # ids and their character spans
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Template:
     def specials(self, pair: bool) -> int:
         return len(self.prefix) + len(self.suffix) + (len(self.middle) if pair else 0)
 
-    def fill(self, first: Pieces, second: Pieces | None, dropped: int = 0) -> Encoding:
+    def fill(self, first: EncodedSubwords, second: EncodedSubwords | None, dropped: int = 0) -> Encoding:
         """Put the special tokens around the pieces.
 
         >>> Template((2,), (3,), (3,), second=1).fill(([7], [(0, 4)]), ([8, 9], [(0, 1), (2, 5)])).input_ids
@@ -53,16 +53,16 @@ class Template:
         )
 
 
-class Subwords(ABC):
+class SubwordTokenizer(ABC):
     """A tokenizer with a template of special tokens; subclasses define how a text becomes pieces."""
 
     special: Special
     template: Template
     size: int
 
-    __call__ = batch.call
-    pad = batch.pad
-    batches = batch.batches
+    __call__ = batch.collate_texts
+    pad = batch.pad_encodings
+    batches = batch.iterate_batches
 
     def __repr__(self) -> str:
         t = self.template
@@ -73,7 +73,7 @@ class Subwords(ABC):
     def tokens(self, ids: Sequence[int]) -> list[str]: ...
 
     @abstractmethod
-    def _pieces(self, texts: list[str]) -> list[Pieces]: ...
+    def _pieces(self, texts: list[str]) -> list[EncodedSubwords]: ...
 
     def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
         if max_length is not None:
@@ -120,14 +120,14 @@ class Subwords(ABC):
             )
         return max_length - specials
 
-    def _sides(self, texts: Sequence[Text]) -> list[tuple[Pieces, Pieces | None]]:
+    def _sides(self, texts: Sequence[Text]) -> list[tuple[EncodedSubwords, EncodedSubwords | None]]:
         check_listed(texts)
         for place, text in enumerate(texts):
             if not isinstance(text, str) and not (isinstance(text, tuple | list) and len(text) == 2):
                 kind = type(text).__name__
                 raise BertJaxError(f"text {place} is a {kind}, not a text or a pair: {text!r:.60}")
         flat = [side for text in texts for side in ((text,) if isinstance(text, str) else text)]
-        pieces = iter(self._pieces(clean(flat)))
+        pieces = iter(self._pieces(sanitize_texts(flat)))
         return [(next(pieces), None if isinstance(text, str) else next(pieces)) for text in texts]
 
 
@@ -138,10 +138,10 @@ def check_listed(texts) -> None:
         raise BertJaxError(f"expected a list of texts, got a {type(texts).__name__}")
 
 
-def clean(texts: Sequence[str]) -> list[str]:
+def sanitize_texts(texts: Sequence[str]) -> list[str]:
     """Replace lone surrogates, which a UTF-8 library refuses, with U+FFFD, one for one, so offsets stay valid."""
     check_listed(texts)
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise BertJaxError(f"text {place} is a {type(text).__name__}, not a string: {text!r:.60}")
-    return [without_surrogates(text) for text in texts]
+    return [replace_surrogates(text) for text in texts]

@@ -5,10 +5,10 @@ import re
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def without_surrogates(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace each surrogate with U+FFFD, one for one, so offsets stay valid.
 
-    >>> without_surrogates("a" + chr(0xD800))
+    >>> replace_surrogates("a" + chr(0xD800))
     'a\ufffd'
     """
     return text if text.isascii() else SURROGATE.sub("\ufffd", text)

@@ -11,92 +11,94 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypedDict
 
-from bert_jax.core.errors import BertJaxError, first_line, nearest
-from bert_jax.core.typed_json import Mistyped, fit, type_of
+from bert_jax.core.errors import BertJaxError, first_line, suggest_name
+from bert_jax.core.typed_json import JsonTypeError, coerce_json, type_name
 from bert_jax.text import in_memory
-from bert_jax.text.inputs import ending, expand
+from bert_jax.text.inputs import expand_inputs, file_extension
 from bert_jax.text.lines import LineReader
-from bert_jax.text.surrogates import SURROGATE, without_surrogates
+from bert_jax.text.surrogates import SURROGATE, replace_surrogates
 
 Row = dict[str, object]
 
 
-class BadRow(BertJaxError):
+class BadRowError(BertJaxError):
     """Raised for one bad row; the other rows of its table may be sound."""
 
 
-class Broken(Row):
+class BrokenRow(Row):
     """Takes the place of a row that cannot be read, so that the rows after it can."""
 
-    def __init__(self, error: BadRow):
+    def __init__(self, error: BadRowError):
         super().__init__()
         self.error = error
 
 
-class Info(TypedDict):
+class DatasetInfo(TypedDict):
     features: dict[str, Any]
 
 
-class Metadata(TypedDict):
+class DatasetMetadata(TypedDict):
     """The metadata that the `datasets` library writes into a parquet file."""
 
-    info: Info
+    info: DatasetInfo
 
 
-ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
+TABLE_EXTENSIONS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
 LONGEST_CELL = 16 << 20  # characters in a cell of a csv file
 
 
-def read_rows(spec: str, numbered: bool = False, keep_broken: bool = False) -> Iterator[tuple[str, Row]]:
+def read_table_rows(
+    spec: str, numbered: bool = False, keep_broken: bool = False
+) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a file, a folder, a glob, `tfds:NAME/CONFIG:SPLIT`, or `memory:NAME`.
 
     With `numbered`, csv and tsv files have no header, and their columns are "0", "1", ... With `keep_broken`, bad
-    lines of JSON lines come as `Broken` rows; otherwise they are errors.
+    lines of JSON lines come as `BrokenRow` rows; otherwise they are errors.
     """
-    for name in expand([spec]):
-        yield from rows_of_file(name, numbered, keep_broken)
+    for name in expand_inputs([spec]):
+        yield from read_file_rows(name, numbered, keep_broken)
 
 
-def rows_of_file(name: str, numbered: bool = False, keep_broken: bool = False) -> Iterator[tuple[str, Row]]:
+def read_file_rows(name: str, numbered: bool = False, keep_broken: bool = False) -> Iterator[tuple[str, Row]]:
     if name.startswith("tfds:"):
-        from bert_jax.text.tensorflow_datasets import rows
+        from bert_jax.text.tensorflow_datasets import read_tfds_rows
 
-        return number_rows(name, rows(name))
-    if name.startswith(in_memory.PREFIX):
-        return in_memory.rows_in_memory(name)
-    match ending(name).lower():
+        return number_rows(name, read_tfds_rows(name))
+    if name.startswith(in_memory.MEMORY_PREFIX):
+        return in_memory.read_memory_table(name)
+    match file_extension(name).lower():
         case ".parquet":
             return parquet_file_rows(name)
         case ".jsonl" | ".ndjson":
             return json_rows(name, LineReader(name), keep_broken=keep_broken)
         case ".json":
-            return rows_of_list(name, json_of(name))
+            return rows_of_list(name, read_json_value(name))
         case ".csv" | ".tsv" | ".txt" as kind:
             return separated_rows(name, LineReader(name), numbered, tabs=kind != ".csv")
-    raise BertJaxError(f"{name}: unknown table format; supported endings: {', '.join(ENDINGS)}")
+    raise BertJaxError(f"{name}: unknown table format; supported endings: {', '.join(TABLE_EXTENSIONS)}")
 
 
 def number_rows(name: str, rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
     return ((f"{name} row {number}", row) for number, row in enumerate(rows, 1))
 
 
-def plain(name: str) -> str:
+def normalize_column(name: str) -> str:
     """Return a column's name without differences that have no meaning: case, and spaces around it."""
     return name.strip().casefold()
 
 
-def columns_like(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
+def match_columns(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
     """Return the column that each name means: the same name, or else the same plain name; "" if there is none."""
     names = list(names)
     if all(name in row for name in names):
         return names
-    alike: dict[str, list[str]] = {plain(name): [] for name in names if name}
+    alike: dict[str, list[str]] = {normalize_column(name): [] for name in names if name}
     for column in row:
-        if (key := plain(column)) in alike:
+        if (key := normalize_column(column)) in alike:
             alike[key].append(column)
     columns = []
     for name in names:
-        meant = [name] if not name or name in row else alike[plain(name)] or [""]
+        meant = [name] if not name or name in row else alike[normalize_column(name)] or [""]
         if len(meant) > 1:
             raise BertJaxError(
                 f'{where}: "{name}" may be the column "{meant[0]}" or "{meant[1]}"; rename one of them'
@@ -105,31 +107,31 @@ def columns_like(where: str, row: Mapping, names: Iterable[str]) -> list[str]:
     return columns
 
 
-def table_of(where: str) -> str:
+def table_place(where: str) -> str:
     """Return the place to name for an error that all rows share: for a file with a header, the file.
 
-    >>> table_of("a.csv row 2"), table_of("a.jsonl row 2")
+    >>> table_place("a.csv row 2"), table_place("a.jsonl row 2")
     ('a.csv', 'a.jsonl row 2')
     """
     name = where.rpartition(" row ")[0]
-    return name if ending(name).lower() in (".csv", ".tsv", ".parquet") else where
+    return name if file_extension(name).lower() in (".csv", ".tsv", ".parquet") else where
 
 
-def cell(where: str, row, column: str):
+def get_cell(where: str, row, column: str):
     """Return the value of a cell; case and outer spaces of the column's name do not matter."""
     if not isinstance(row, Mapping):
-        raise BadRow(f"{where} has {no_columns(row, [column])}")
-    return row[column_like(where, row, column)]
+        raise BadRowError(f"{where} has {no_columns(row, [column])}")
+    return row[match_column(where, row, column)]
 
 
-def column_like(where: str, row: Mapping, column: str) -> str:
+def match_column(where: str, row: Mapping, column: str) -> str:
     """Return the column's name as it is written in the row or the file."""
-    if not (meant := columns_like(where, row, [column])[0]):
-        raise BadRow(f"{where} has {no_columns(row, [column])}")
+    if not (meant := match_columns(where, row, [column])[0]):
+        raise BadRowError(f"{where} has {no_columns(row, [column])}")
     return meant
 
 
-def optional(row: Mapping, column: str):
+def get_optional_cell(row: Mapping, column: str):
     """Return the value of a cell, or None if the table lacks the column or `column` is "", which means no column."""
     return row.get(column) if column else None  # a column named "" may exist: pandas writes its index as such
 
@@ -139,15 +141,17 @@ def no_columns(row, names: Sequence[str]) -> str:
     # Names are shortened: a first row that was taken for a header may be long.
     known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
     missing = " and ".join(f'no column "{name}"' for name in names)
-    hints = dict.fromkeys(nearest(name, known, "its columns") for name in names)
+    hints = dict.fromkeys(suggest_name(name, known, "its columns") for name in names)
     return f"{missing}; {', '.join(hint for hint in hints if hint.startswith('did')) or next(iter(hints))}"
 
 
-def text_in(where: str, row: Mapping, column: str) -> str:
+def get_text_cell(where: str, row: Mapping, column: str) -> str:
     """Return the text of a cell; "" if it is empty."""
-    value = cell(where, row, column)
+    value = get_cell(where, row, column)
     if value is not None and not isinstance(value, str):
-        raise BadRow(f'{where}: column "{column}" holds {type_of(value)}, not text; name another column')
+        raise BadRowError(
+            f'{where}: column "{column}" holds {type_name(value)}, not text; name another column'
+        )
     return value or ""
 
 
@@ -162,7 +166,7 @@ def separated_rows(
     tabs = tabs or "\t" in first  # as in the STS benchmark's .csv
     delimiter = ";" if first.count(";") > first.count(",") else ","
     header: list[str] = []
-    for number, cells in enumerate(tabbed(lines) if tabs else quoted(name, lines, delimiter), 1):
+    for number, cells in enumerate(tabbed(lines) if tabs else parse_csv_lines(name, lines, delimiter), 1):
         if not cells:
             continue
         where = f"{name} row {number}"
@@ -188,7 +192,7 @@ def tabbed(lines: Iterable[str]) -> Iterator[list[str]]:
         yield line.split("\t") if line else []
 
 
-def quoted(name: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+def parse_csv_lines(name: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     csv.field_size_limit(LONGEST_CELL)
     number = 1
     try:
@@ -211,25 +215,25 @@ def json_rows(
         where = f"{name} row {number}"
         try:
             yield where, json_row(where, line, mended)
-        except BadRow as error:
+        except BadRowError as error:
             if not keep_broken:
                 raise
-            yield where, Broken(error)
+            yield where, BrokenRow(error)
 
 
 def json_row(where: str, line: str, mended: Callable[[], None] | None) -> Row:
     try:
         row = json.loads(line.rstrip("\r\n"))
     except (ValueError, RecursionError) as error:
-        raise BadRow(f"{where} is not JSON ({json_fault(error)}); write one object per line") from error
+        raise BadRowError(f"{where} is not JSON ({json_fault(error)}); write one object per line") from error
     if not isinstance(row, dict):
-        raise BadRow(f'{where} is not a JSON object such as {{"text": "..."}}')
+        raise BadRowError(f'{where} is not a JSON object such as {{"text": "..."}}')
     if "\\u" in line and SURROGATE.search(spelled := json.dumps(row, ensure_ascii=False)):
         if mended is None:
-            raise BadRow(
+            raise BadRowError(
                 f"{where} has a lone surrogate (\\ud800 to \\udfff), which is not a character; remove it"
             )
-        row = json.loads(without_surrogates(spelled))
+        row = json.loads(replace_surrogates(spelled))
         mended()
     return row
 
@@ -253,7 +257,7 @@ def json_fault(error: ValueError | RecursionError) -> str:
     return f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
 
 
-def json_of(name: str):
+def read_json_value(name: str):
     """Return the value that a JSON file holds."""
     try:
         text = "".join(LineReader(name, longest=0))
@@ -325,8 +329,8 @@ def names_of_classes(file) -> dict[str, tuple[str, ...]]:
     """Return the names of classes by column, which the `datasets` library keeps in the metadata of a parquet file."""
     try:
         stated = json.loads((file.schema_arrow.metadata or {})[b"huggingface"])
-        features = fit(stated, Metadata)["info"]["features"]
-    except (KeyError, ValueError, RecursionError, Mistyped):
+        features = coerce_json(stated, DatasetMetadata)["info"]["features"]
+    except (KeyError, ValueError, RecursionError, JsonTypeError):
         return {}
     names = {}
     for column, feature in features.items():
@@ -338,14 +342,14 @@ def names_of_classes(file) -> dict[str, tuple[str, ...]]:
     return names
 
 
-def class_names(spec: str) -> dict[str, tuple[str, ...]]:
+def source_class_names(spec: str) -> dict[str, tuple[str, ...]]:
     """Return the names of the classes, in the source's order, of the columns for which the source names classes."""
-    name = expand([spec])[0]
+    name = expand_inputs([spec])[0]
     if name.startswith("tfds:"):
-        from bert_jax.text.tensorflow_datasets import class_names as tfds_names
+        from bert_jax.text.tensorflow_datasets import tfds_class_names as tfds_names
 
         return tfds_names(name)
-    if ending(name).lower() != ".parquet":
+    if file_extension(name).lower() != ".parquet":
         return {}
     with opened_parquet(name) as file:
         return names_of_classes(file)

@@ -32,7 +32,7 @@ class Encoding:
     `token_type_ids` say to which text a token belongs (RoBERTa gives 0 to both texts of a pair). `offsets` are the
     half-open character span of each id in its own text, (0, 0) for special tokens. `dropped` is the number of tokens
     that were cut off to fit `max_length`. `spans` are the ranges of `input_ids` that hold the tokens of each text.
-    `begins` are the indices in `input_ids` at which a separately encoded text begins.
+    `text_starts` are the indices in `input_ids` at which a separately encoded text begins.
     """
 
     input_ids: list[int]
@@ -40,7 +40,7 @@ class Encoding:
     offsets: list[tuple[int, int]]
     dropped: int = 0
     spans: tuple[range, ...] = ()
-    begins: tuple[int, ...] = (0,)
+    text_starts: tuple[int, ...] = (0,)
 
 
 class Tokenizer(Protocol):

@@ -5,16 +5,16 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bert_jax.core.errors import BertJaxError, nearest
-from bert_jax.core.terminal import counted
-from bert_jax.text.apart import encode_apart
+from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.core.terminal import pluralize
+from bert_jax.text.apart import encode_separately
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
 LONG = ("cut", "windows")
 
 
 @dataclass(frozen=True)
-class Reading:
+class EncodingOptions:
     """How texts are read: the maximum number of tokens, what to do with longer texts, the number of tokens that
     neighbouring windows share, and whether the texts of a pair are encoded separately."""
 
@@ -26,7 +26,7 @@ class Reading:
     def __post_init__(self):
         if not isinstance(self.long, str) or self.long not in LONG:
             raise BertJaxError(
-                f'long texts cannot be read as "{self.long!s:.60}"; {nearest(self.long, LONG)}'
+                f'long texts cannot be read as "{self.long!s:.60}"; {suggest_name(self.long, LONG)}'
             )
         if self.apart and self.long == "windows":
             raise BertJaxError(
@@ -37,14 +37,14 @@ class Reading:
     def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:
         """Encode each text, truncated, or in as many windows as it needs."""
         if self.apart:
-            return [[encoding] for encoding in encode_apart(tokenizer, texts, self.max_length)]
+            return [[encoding] for encoding in encode_separately(tokenizer, texts, self.max_length)]
         if self.long == "windows":
             overlap = self.max_length // 4 if self.overlap < 0 else self.overlap
             return tokenizer.windows(texts, max_length=self.max_length, overlap=overlap)
         return [[encoding] for encoding in tokenizer.encode(texts, max_length=self.max_length)]
 
 
-class Truncated:
+class TruncationCounter:
     """Counts the texts that were truncated."""
 
     def __init__(self, max_length: int):
@@ -71,7 +71,7 @@ class Truncated:
         before = self.truncated
         self.count(encodings)
         if self.truncated and not before:
-            warn(self.notice(advice))
+            warn_caller(self.notice(advice))
 
     def notice(self, advice: str = "", what: str = "texts") -> str:
         """Return a notice for users; "" if nothing was truncated."""
@@ -81,7 +81,7 @@ class Truncated:
             f"{self.truncated:,} of {self.texts:,} {what}",
             f"longer than {self.max_length} tokens",
         )
-        number, by = f"(number {self.longest + 1:,})", f"by {counted(self.most, 'token')}"
+        number, by = f"(number {self.longest + 1:,})", f"by {pluralize(self.most, 'token')}"
         if self.truncated == 1:
             notice = f"{share} {number} is {longer} and was truncated {by}"
         else:
@@ -89,7 +89,7 @@ class Truncated:
         return f"{notice}{'; ' * bool(advice)}{advice}"
 
 
-def warn(message: str) -> None:
+def warn_caller(message: str) -> None:
     """Warn, and name the line outside of the package that called into it."""
     depth, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("bert_jax."):

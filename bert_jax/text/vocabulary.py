@@ -18,10 +18,10 @@ from tokenizers import models, trainers
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_json
-from bert_jax.core.output import building
-from bert_jax.core.terminal import counted
+from bert_jax.core.output import atomic_directory
+from bert_jax.core.terminal import pluralize
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import TextSource
 from bert_jax.text.rust import BERT_NAMES
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import WordPiece
@@ -36,10 +36,10 @@ LARGE = 1 << 14
 
 
 @dataclass
-class Lines:
+class TrainingLines:
     """The lines of a source: iteration yields those to train on, and collects the others in `held_out`."""
 
-    source: Source
+    source: TextSource
     held_out: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[str]:
@@ -56,29 +56,31 @@ class Lines:
                     yield line
 
 
-def learn(source: Source, output, *, kind: str = "wordpiece", size: int = 30522, cased: bool = False) -> str:
+def train_vocabulary(
+    source: TextSource, output, *, kind: str = "wordpiece", size: int = 30522, cased: bool = False
+) -> str:
     """Train a vocabulary, write its directory, and return a summary for users."""
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
-    lines = Lines(source)
+    lines = TrainingLines(source)
     train = {"wordpiece": train_wordpiece, "sentencepiece": train_sentencepiece}[kind]
-    with building(output) as new:
+    with atomic_directory(output) as new:
         tokenizer = train(lines, size, cased, new)
     summary = [f"{output}: {kind}, {tokenizer.size:,} entries, {'cased' if cased else 'lower case'}"]
     if tokenizer.size < size:
         summary.append(f"  fewer than the {size:,} asked for: the text is too small for more")
     if source.broken_lines:
         summary.append(
-            f"  {counted(source.broken_lines, 'line')} of broken UTF-8, bad bytes replaced by \ufffd"
+            f"  {pluralize(source.broken_lines, 'line')} of broken UTF-8, bad bytes replaced by \ufffd"
         )
-    return "\n".join([*summary, measure(tokenizer, lines.held_out)])
+    return "\n".join([*summary, measure_vocabulary(tokenizer, lines.held_out)])
 
 
-def entries_before(size: int) -> list[str]:
+def reserved_entries(size: int) -> list[str]:
     """Return [PAD], unused entries and the other special tokens, in the order of their ids in BERT's vocabularies.
 
-    >>> entries = entries_before(30522)
+    >>> entries = reserved_entries(30522)
     >>> [entries.index(name) for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")], len(entries)
     ([0, 100, 101, 102, 103], 999)
     """
@@ -86,8 +88,8 @@ def entries_before(size: int) -> list[str]:
     return [SPECIAL[0], *unused[:UNUSED], *SPECIAL[1:], *unused[UNUSED:]]
 
 
-def train_wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
-    before = entries_before(size)
+def train_wordpiece(lines: TrainingLines, size: int, cased: bool, output: Path) -> Tokenizer:
+    reserved = reserved_entries(size)
     rust = Rust(models.WordPiece(unk_token=BERT_NAMES["unk"]))
     plain = WordPiece.from_vocabulary(SPECIAL, do_lower_case=not cased)
     rust.normalizer, rust.pre_tokenizer = plain.rust.normalizer, plain.rust.pre_tokenizer
@@ -100,21 +102,21 @@ def train_wordpiece(lines: Lines, size: int, cased: bool, output: Path) -> Token
             inside.update(word[1:])
     alphabet = sorted(c for c in frequent(characters) if not c.isspace())
     single = alphabet + ["##" + c for c in alphabet if c in inside and unicodedata.category(c)[0] != "P"]
-    if size - len(before) < 2 * len(single):
+    if size - len(reserved) < 2 * len(single):
         raise BertJaxError(
-            f"--size {size} leaves no room for words besides {len(before)} special entries and {len(single)} "
-            f"single characters; set {len(before) + 4 * len(single)} or more"
+            f"--size {size} leaves no room for words besides {len(reserved)} special entries and {len(single)} "
+            f"single characters; set {len(reserved) + 4 * len(single)} or more"
         )
     # The trainer breaks ties by the ids of characters. As special tokens they have fixed ids; otherwise it numbers them
     # in the order of its hash tables.
     trainer = trainers.WordPieceTrainer(
-        vocab_size=size - len(before), special_tokens=single, initial_alphabet=alphabet,
+        vocab_size=size - len(reserved), special_tokens=single, initial_alphabet=alphabet,
         limit_alphabet=len(alphabet), show_progress=False,
     )  # fmt: skip
     rust.train_from_iterator(iter(lines), trainer)
     vocabulary = rust.get_vocab()
-    learned = [entry for entry in sorted(vocabulary, key=vocabulary.__getitem__) if entry not in before]
-    tokenizer = WordPiece.from_vocabulary([*before, *learned], do_lower_case=not cased)
+    learned = [entry for entry in sorted(vocabulary, key=vocabulary.__getitem__) if entry not in reserved]
+    tokenizer = WordPiece.from_vocabulary([*reserved, *learned], do_lower_case=not cased)
     tokenizer.save(output)
     return tokenizer
 
@@ -128,7 +130,7 @@ def frequent(characters: Counter) -> list[str]:
     return ordered[: bisect_left(covered, COVERAGE * characters.total())]
 
 
-def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> Tokenizer:
+def train_sentencepiece(lines: TrainingLines, size: int, cased: bool, output: Path) -> Tokenizer:
     """Train a unigram model with ALBERT's special tokens at ALBERT's ids."""
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed
 
@@ -175,7 +177,7 @@ def train_sentencepiece(lines: Lines, size: int, cased: bool, output: Path) -> T
     return tokenizer
 
 
-def measure(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
+def measure_vocabulary(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
     """Measure a vocabulary on lines that it was not trained on."""
     lines = list(lines)
     words = Counter(word for line in lines for word in line.split())

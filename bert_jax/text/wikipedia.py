@@ -21,7 +21,7 @@ def dump_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
     files = set(wikitext.FILES)
     root: Element | None = None
     for number, event, element in parsed(name, lines):
-        tag = plain(element.tag)
+        tag = local_tag(element.tag)
         if root is None:
             root = element
             if tag != "mediawiki":
@@ -32,10 +32,10 @@ def dump_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
         elif event == "end" and tag == "namespace" and element.get("key") in FILES:
             files.add((element.text or "").lower())
         elif event == "end" and tag == "page":
-            page = parts(element)
-            if "redirect" not in page and text_in(page, "ns") in ("", ARTICLES):
+            page = children_by_name(element)
+            if "redirect" not in page and element_text(page, "ns") in ("", ARTICLES):
                 where, text = f"{name} line {number}", wikitext.text_of(markup_of(page), files)
-                yield Article(where, text_in(page, "id"), text_in(page, "title"), text)
+                yield Article(where, element_text(page, "id"), element_text(page, "title"), text)
             root.clear()
 
 
@@ -55,22 +55,22 @@ def parsed(name: str, lines: Iterable[str]) -> Iterator[tuple[int, str, Element]
         raise BertJaxError(f"{name} line {number} is not XML ({reason}); fetch the file again") from error
 
 
-def plain(tag: str) -> str:
+def local_tag(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-def parts(element: Element) -> dict[str, Element]:
+def children_by_name(element: Element) -> dict[str, Element]:
     """Return the children of an element by name; if several share a name, the last one."""
-    return {plain(child.tag): child for child in element}
+    return {local_tag(child.tag): child for child in element}
 
 
-def text_in(elements: dict[str, Element], name: str) -> str:
+def element_text(elements: dict[str, Element], name: str) -> str:
     return (elements[name].text or "") if name in elements else ""
 
 
 def markup_of(page: dict[str, Element]) -> str:
-    revision = parts(page["revision"]) if "revision" in page else {}
-    return text_in(revision, "text") if text_in(revision, "model") in ("", "wikitext") else ""
+    revision = children_by_name(page["revision"]) if "revision" in page else {}
+    return element_text(revision, "text") if element_text(revision, "model") in ("", "wikitext") else ""
 
 
 def extracted_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:

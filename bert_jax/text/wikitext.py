@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from html import unescape
 
-from bert_jax.text.html import without_comments
+from bert_jax.text.html import strip_comments
 
 FILES = ("file", "image", "media", "category")  # links with these prefixes show no text
 DEEPEST = 20  # levels of links within links; deeper [[ are removed, but open no link
@@ -36,15 +36,15 @@ def text_of(markup: str, files: Collection[str] = FILES) -> str:
     >>> text_of("'''Cats''' ({{lang|la|Felis}}) are [[Pet|pets]].<ref>Ann</ref>\\n== See also ==\\n[[File:a.png]]")
     'Cats are pets.'
     """
-    text = replace_links(without_braces(without_unseen(without_comments(markup))), files)
+    text = replace_links(strip_templates_and_tables(strip_hidden_elements(strip_comments(markup))), files)
     text = EXTERNAL.sub(r"\1", text)
     text = TAGS.sub("", BREAKS.sub("\n", text))
     text = QUOTES.sub("", SWITCHES.sub("", text))
-    lines = (plain(line) for line in unescape(text).split("\n"))
-    return "\n".join(without_empty_sections(line for line in lines if line))
+    lines = (clean_line(line) for line in unescape(text).split("\n"))
+    return "\n".join(drop_empty_sections(line for line in lines if line))
 
 
-def without_unseen(text: str) -> str:
+def strip_hidden_elements(text: str) -> str:
     """Remove elements that hold no prose; one that is never closed stays."""
     tags = [tag for tag in UNSEEN.finditer(text) if not tag[0].endswith("/>")]
     last = {tag[2].lower(): tag.start() for tag in tags if tag[1]}
@@ -60,7 +60,7 @@ def without_unseen(text: str) -> str:
     return remove_spans(text, spans)
 
 
-def without_braces(text: str) -> str:
+def strip_templates_and_tables(text: str) -> str:
     """Remove templates and tables with their contents; braces that do not match stay."""
     opened: list[tuple[str, int]] = []
     kinds: Counter[str] = Counter()
@@ -119,7 +119,7 @@ def link_text(link: str, files: Collection[str]) -> str:
     return words.rpartition("|")[2] or target.lstrip(":")
 
 
-def plain(line: str) -> str:
+def clean_line(line: str) -> str:
     line = line.strip().lstrip("*#:;").strip()
     if line.startswith(("|", "!", "{|", "----")):  # remains of tables that a template begins or ends
         return ""
@@ -127,7 +127,7 @@ def plain(line: str) -> str:
     return BEFORE.sub("", SPACES.sub(" ", LEADING.sub("(", line))).strip()
 
 
-def without_empty_sections(lines: Iterator[str]) -> Iterator[str]:
+def drop_empty_sections(lines: Iterator[str]) -> Iterator[str]:
     """Strip the markup of headings, and leave out headings without text below them."""
     waiting: list[tuple[int, str]] = []
     for line in lines:

@@ -15,8 +15,8 @@ from bert_jax.text.rust import (
     bert_template,
     roberta_template,
 )
-from bert_jax.text.settings import Settings
-from bert_jax.text.truncation import warn
+from bert_jax.text.settings import TokenizerSettings
+from bert_jax.text.truncation import warn_caller
 
 # MPNet's vocabulary has RoBERTa's and BERT's special tokens; it uses BERT's unknown token.
 MPNET_NAMES = ROBERTA_NAMES | {"unk": "[UNK]"}
@@ -42,7 +42,7 @@ class WordPiece(RustTokenizer):
         `casing` are do_lower_case, strip_accents and tokenize_chinese_chars. Without do_lower_case, the vocabulary
         decides: if it has entries with capitals, it is cased.
         """
-        settings = settings or Settings()
+        settings = settings or TokenizerSettings()
         # Empty and duplicate lines of a vocab.txt still count as ids.
         vocabulary = {entry: i for i, entry in enumerate(entries) if entry}
         is_mpnet = set(MPNET_NAMES.values()) <= set(vocabulary)
@@ -64,16 +64,16 @@ class WordPiece(RustTokenizer):
         return cls(rust, names, settings)
 
     @classmethod
-    def from_vocab_txt(cls, path, settings: Settings | None = None, **casing) -> "WordPiece":
+    def from_vocab_txt(cls, path, settings: TokenizerSettings | None = None, **casing) -> "WordPiece":
         lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
         entries = [line.rstrip() for line in lines]
         check_entries(entries, path)
         return cls.from_vocabulary(entries, settings, **casing)
 
     @classmethod
-    def from_rust(cls, rust: Tokenizer, settings: Settings | None = None) -> Self:
+    def from_rust(cls, rust: Tokenizer, settings: TokenizerSettings | None = None) -> Self:
         """Build the tokenizer from a tokenizer.json; tokenizer_config.json overrides its casing, as in transformers."""
-        settings = settings or Settings()
+        settings = settings or TokenizerSettings()
         if isinstance(rust.normalizer, normalizers.BertNormalizer):
             for key, attribute in CASING.items():
                 if settings.config.get(key) is not None:
@@ -116,7 +116,7 @@ def check_entries(entries: Sequence[str], path) -> None:
             wasted.append(number)
         seen.add(entry)
     if wasted:
-        warn(
+        warn_caller(
             f"{path}: {len(wasted):,} blank or duplicate lines, the first is line {wasted[0]}; no text gets their ids"
         )
 

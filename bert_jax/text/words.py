@@ -19,7 +19,7 @@ Place = TypeVar("Place", int, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True)
-class Windowed:
+class WordWindow:
     encoding: Encoding
     # (position of its first token, index of the word), for words decided in this window
     words: list[tuple[int, int]]
@@ -27,25 +27,25 @@ class Windowed:
 
 def encode_words(
     tokenizer: Tokenizer, word_lists: Sequence[Sequence[str]], *, max_length: int, overlap: int
-) -> list[list[Windowed]]:
+) -> list[list[WordWindow]]:
     """Encode each list of words in as many windows of `max_length` tokens as it needs.
 
     Each word is predicted in one window only: the one that has the most context on the word's shorter side. A word
     without tokens, such as a control character, is in none.
     """
-    texts = [joined(words, n) for n, words in enumerate(word_lists)]
+    texts = [words_to_text(words, n) for n, words in enumerate(word_lists)]
     windows = tokenizer.windows(texts, max_length=max_length, overlap=overlap)
     return [assign(*pair, overlap) for pair in zip(word_lists, windows, strict=True)]
 
 
-def joined(words: Sequence[str], number: int) -> str:
+def words_to_text(words: Sequence[str], number: int) -> str:
     listed = isinstance(words, Iterable) and not isinstance(words, str)
     if not (listed and all(isinstance(word, str) for word in words)):
         raise BertJaxError(f"sequence {number} is {words!r:.60}, not a list of words")
     return "".join(f" {word}" for word in words)
 
 
-def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> list[Windowed]:
+def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> list[WordWindow]:
     # The offset of the space before each word: byte-level BPE may make it a token, which is then the word's first.
     spaces = [0, *accumulate(len(word) + 1 for word in words)][: len(words)]
     first: dict[int, int] = {}  # word -> index of its first token in the whole text
@@ -60,14 +60,14 @@ def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> l
             if first.setdefault(word, token) == token:
                 places[-1].append((word, position))
         start += len(span) - overlap
-    assigned = [Windowed(window, []) for window in windows]
-    for word, n, position in most_central(windows, places):
+    assigned = [WordWindow(window, []) for window in windows]
+    for word, n, position in choose_central_windows(windows, places):
         assigned[n].words.append((position, word))
     return assigned
 
 
-def most_central(
-    windows: Sequence[Encoding], places: Iterable[Iterable[tuple[Place, int]]], itself: bool = False
+def choose_central_windows(
+    windows: Sequence[Encoding], places: Iterable[Iterable[tuple[Place, int]]], count_itself: bool = False
 ) -> list[tuple[Place, int, int]]:
     """Choose for each place of a text the window with the most context on the place's shorter side.
 
@@ -77,7 +77,7 @@ def most_central(
     """
     best: dict[Place, tuple[int, int, int]] = {}
     for n, (window, pairs) in enumerate(zip(windows, places, strict=True)):
-        last = len(window.input_ids) - (not itself)
+        last = len(window.input_ids) - (not count_itself)
         for place, position in pairs:
             shown = min(position, last - position)
             if place not in best or shown > best[place][0]:

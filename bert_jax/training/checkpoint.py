@@ -18,19 +18,19 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from bert_jax.core.errors import BertJaxError, first_line, nearest
+from bert_jax.core.errors import BertJaxError, first_line, suggest_name
 from bert_jax.training import checkpoint_manifest
-from bert_jax.training.best_evaluation import best_step, standing
+from bert_jax.training.best_evaluation import best_step, rank_key
 from bert_jax.training.run_config import CheckpointConfig
-from bert_jax.training.state import State
+from bert_jax.training.state import TrainState
 
 ORBAX_PARTIAL = ".orbax-checkpoint-tmp"
 
 
 class Checkpoints:
     def __init__(self, directory: Path, config: CheckpointConfig, say: Callable[[str], None] = print):
-        self.directory, self.config, self.say = Path(directory).absolute(), config, say
-        hush()
+        self.directory, self.config, self.print_line = Path(directory).absolute(), config, say
+        silence_orbax()
         self._writer = ocp.AsyncCheckpointer(ocp.StandardCheckpointHandler())
         self._committing: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -38,10 +38,12 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """Steps whose checkpoints were committed, oldest first; their files are not checked."""
         return [
-            step for step in self._directories() if (self._path(step) / checkpoint_manifest.NAME).is_file()
+            step
+            for step in self._directories()
+            if (self._path(step) / checkpoint_manifest.MANIFEST_FILE).is_file()
         ]
 
-    def save(self, step: int, state: State, position: dict) -> None:
+    def save(self, step: int, state: TrainState, position: dict) -> None:
         """Copy the state and return; writing goes on in the background. `position` must be JSON."""
         self.wait()
         try:
@@ -66,11 +68,11 @@ class Checkpoints:
         self._writer.close()
         if self._failure is not None:
             raise BertJaxError(
-                f"the last checkpoint could not be written to {self.directory} ({reason(self._failure)}); "
+                f"the last checkpoint could not be written to {self.directory} ({failure_reason(self._failure)}); "
                 "make room there and start the run again: it goes on from the one before"
             ) from self._failure
 
-    def newest(self) -> int | None:
+    def newest_step(self) -> int | None:
         """Return the step of the newest good checkpoint; report newer, damaged ones and set them aside."""
         newest = self._newest_good() if jax.process_index() == 0 else None
         if jax.process_count() > 1:
@@ -84,15 +86,15 @@ class Checkpoints:
             raise BertJaxError(
                 f"{self.directory} has no checkpoint of step {step}; {self._others(step, str(step))}"
             )
-        if wrong := checkpoint_manifest.damage(self._path(step)):
+        if wrong := checkpoint_manifest.find_damage(self._path(step)):
             raise BertJaxError(f"the checkpoint of step {step} cannot be used: {wrong}; {self._others(step)}")
 
     def _others(self, step: int, misspelt: str = "") -> str:
         """A hint that names other checkpoints, for an error about the checkpoint of `step`."""
         others = [other for other in self.steps() if other != step]
-        return nearest(misspelt, others) if others else "there is no other checkpoint"
+        return suggest_name(misspelt, others) if others else "there is no other checkpoint"
 
-    def restore(self, step: int, abstract: State) -> tuple[State, dict]:
+    def restore(self, step: int, abstract: TrainState) -> tuple[TrainState, dict]:
         """Return the state and the position; the state gets the shardings of `abstract`, not those it was saved in."""
         state = self._writer.restore(self._path(step), args=ocp.args.StandardRestore(abstract))
         return state, self.position(step)
@@ -106,10 +108,10 @@ class Checkpoints:
         return handler.restore(self._path(step), args=asked)["params"]
 
     def position(self, step: int) -> dict:
-        content = checkpoint_manifest.read(self._path(step))
+        content = checkpoint_manifest.read_checkpoint_manifest(self._path(step))
         if content is None:
             raise BertJaxError(
-                f"the checkpoint of step {step} cannot be used: its {checkpoint_manifest.NAME} is damaged"
+                f"the checkpoint of step {step} cannot be used: its {checkpoint_manifest.MANIFEST_FILE} is damaged"
             )
         return content["position"]
 
@@ -118,13 +120,13 @@ class Checkpoints:
             for partial in self.directory.glob(f"*{ORBAX_PARTIAL}*"):
                 shutil.rmtree(partial)
         for step in reversed(self._directories()):
-            wrong = checkpoint_manifest.damage(self._path(step))
+            wrong = checkpoint_manifest.find_damage(self._path(step))
             if wrong is None:
                 return step
             aside = self._path(step).with_name(f"{step}.damaged")
             shutil.rmtree(aside, ignore_errors=True)
             self._path(step).rename(aside)
-            self.say(
+            self.print_line(
                 f"the checkpoint of step {step} cannot be used: {wrong}; it is set aside as {aside.name}"
             )
         return None
@@ -133,7 +135,7 @@ class Checkpoints:
         try:
             self._writer.wait_until_finished()
             if jax.process_index() == 0:
-                checkpoint_manifest.write(self._path(step), position)
+                checkpoint_manifest.write_checkpoint_manifest(self._path(step), position)
                 self._tidy()
             self._failure = None
         except Exception as error:  # as in save
@@ -144,8 +146,8 @@ class Checkpoints:
         if jax.process_index() == 0:  # the partial checkpoint takes the room of the next one
             for partial in (self._path(step), *self.directory.glob(f"{step}{ORBAX_PARTIAL}*")):
                 shutil.rmtree(partial, ignore_errors=True)
-        self.say(
-            f"the checkpoint of step {step} could not be written ({reason(error)}); the run goes on and tries "
+        self.print_line(
+            f"the checkpoint of step {step} could not be written ({failure_reason(error)}); the run goes on and tries "
             f"again in {self.config.every} steps, older checkpoints stay"
         )
 
@@ -159,17 +161,17 @@ class Checkpoints:
             kept |= {self.best()}
         for step in set(steps) - kept:
             # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
-            (self._path(step) / checkpoint_manifest.NAME).unlink()
+            (self._path(step) / checkpoint_manifest.MANIFEST_FILE).unlink()
             shutil.rmtree(self._path(step))
 
     def best(self) -> int | None:
         """The best step by the config's metric, among checkpoints that have it; the last of equally good ones."""
         values = {}
         for step in self.steps():
-            content = checkpoint_manifest.read(self._path(step))
+            content = checkpoint_manifest.read_checkpoint_manifest(self._path(step))
             measured = content["position"]["heldout"] if content else {}
             if self.config.best_metric in measured:
-                values[step] = standing(self.config.best_metric, measured)
+                values[step] = rank_key(self.config.best_metric, measured)
         return best_step(values.items())
 
     def _directories(self) -> list[int]:
@@ -183,12 +185,12 @@ class Checkpoints:
         return self.directory / str(step)
 
 
-def reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     return "No space left on device" if "RESOURCE_EXHAUSTED" in str(error) else first_line(error)
 
 
 @functools.cache
-def hush() -> None:
+def silence_orbax() -> None:
     """Silence the pages that orbax and its event loops log about a failed save; we report it in one line."""
 
     def keep(record: logging.LogRecord) -> bool:

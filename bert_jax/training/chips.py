@@ -9,7 +9,7 @@ much, for sparse matrices.
 
 from dataclasses import dataclass
 
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ PEAKS = {chip.kind: chip.flops for chip in TPUS.values()} | {
 }
 
 
-def peak_of(device_kind: str) -> float | None:
+def peak_flops(device_kind: str) -> float | None:
     """Return the peak FLOP/s of a device in bfloat16; None if it is not in the table, such as a CPU."""
     return PEAKS.get(device_kind)
 
 
-def tpu(name: str) -> Chip:
+def find_tpu(name: str) -> Chip:
     if name not in TPUS:
-        raise BertJaxError(f'--topology: unknown chip "{name}"; {nearest(name, TPUS)}')
+        raise BertJaxError(f'--topology: unknown chip "{name}"; {suggest_name(name, TPUS)}')
     return TPUS[name]

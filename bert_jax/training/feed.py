@@ -10,7 +10,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.models.mesh import ROWS
 
 
-def own_rows(mesh: Mesh, batch: int) -> tuple[int, int]:
+def local_data_shard(mesh: Mesh, batch: int) -> tuple[int, int]:
     """Return (index, count): this process makes the index-th of `count` equal parts of the batch."""
     # Any: the declared type allows None, which does not occur.
     held: Any = NamedSharding(mesh, ROWS).addressable_devices_indices_map((batch,)).values()
@@ -24,7 +24,7 @@ def own_rows(mesh: Mesh, batch: int) -> tuple[int, int]:
     return first // size, batch // size
 
 
-def placed(batches: Iterator[dict], mesh: Mesh, rows: int) -> Generator[dict]:
+def place_batches(batches: Iterator[dict], mesh: Mesh, rows: int) -> Generator[dict]:
     """Turn each host's rows into arrays of the whole batch on the mesh."""
     sharding = NamedSharding(mesh, ROWS)
     for batch in batches:

@@ -20,8 +20,8 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.losses.loss import Loss
 from bert_jax.models.mesh import DATA, FSDP, ROWS
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharded_gradient import make_gradient_in_parts
-from bert_jax.training.state import whole_params
+from bert_jax.training.sharded_gradient import make_sharded_gradient
+from bert_jax.training.state import gather_whole_params
 from bert_jax.training.task import Task
 
 
@@ -31,58 +31,62 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
     Gradients are sharded like the parameters, by `shardings`.
     """
     count = config.mesh.gradient_accumulation_steps
-    in_parts = None
+    sharded_gradient = None
     if config.mesh.shard_optimizer or config.mesh.gradient_reduce_dtype != "float32":
-        in_parts = make_gradient_in_parts(task, config, mesh, shardings)
+        sharded_gradient = make_sharded_gradient(task, config, mesh, shardings)
 
-    def accumulated(objective: Callable, params, rows):
+    def accumulate_gradients(objective: Callable, params, rows):
         """Sum the gradients and metrics of `objective(params, some of the rows)` over all rows."""
-        parts = microbatches(rows, count, mesh)
-        if in_parts:
-            return in_parts(objective, params, parts)
+        parts = split_microbatches(rows, count, mesh)
+        if sharded_gradient:
+            return sharded_gradient(objective, params, parts)
         per_shard = jax.tree.map(lambda sharding: NamedSharding(mesh, P(DATA, *sharding.spec)), shardings)
 
-        def of(part):
-            (_, measured), gradients = by_shard(jax.value_and_grad(objective, has_aux=True), mesh)(
+        def shard_gradients(part):
+            (_, measured), gradients = map_over_shards(jax.value_and_grad(objective, has_aux=True), mesh)(
                 params, part
             )
             return jax.lax.with_sharding_constraint(gradients, per_shard), measured
 
         first = jax.tree.map(lambda x: x[0], parts)
         if count == 1:
-            sums = of(first)
+            sums = shard_gradients(first)
         else:
-            zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of, first))
+            zeros = jax.tree.map(
+                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(shard_gradients, first)
+            )
             sums, _ = jax.lax.scan(
-                lambda sums, part: (jax.tree.map(jnp.add, sums, of(part)), None), zeros, parts
+                lambda sums, part: (jax.tree.map(jnp.add, sums, shard_gradients(part)), None), zeros, parts
             )
         return jax.tree.map(lambda x: x.sum(0), sums)
 
     def gradient(params, batch, key, constants):
-        batch, params = with_rows(batch), whole_params(task, params, shardings, mesh)
+        batch, params = add_row_indices(batch), gather_whole_params(task, params, shardings, mesh)
         if task.whole_batch:
             params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
-            return of_whole_batch(params, batch, key, constants)
+            return whole_batch_gradient(params, batch, key, constants)
         weights = loss_weights(task, params, batch, constants, mesh)
 
         def objective(params, rows):
             outputs = task.outputs(params, rows, constants, key)
             losses = task.losses(outputs, rows)
             total = sum(Loss(loss.total, weights[name]).mean for name, loss in losses.items())
-            return total, measure(task, losses, outputs, rows)
+            return total, collect_metrics(task, losses, outputs, rows)
 
-        return accumulated(objective, params, batch)
+        return accumulate_gradients(objective, params, batch)
 
-    def of_whole_batch(params, batch, key, constants):
+    def whole_batch_gradient(params, batch, key, constants):
         def outputs(params, rows):
             return task.outputs(params, rows, constants, key)
 
         def loss(all_outputs):
             losses = task.losses(all_outputs, batch)
-            return sum(loss.mean for loss in losses.values()), measure(task, losses, all_outputs, batch)
+            return sum(loss.mean for loss in losses.values()), collect_metrics(
+                task, losses, all_outputs, batch
+            )
 
         def direct(params):
-            return loss(on_all_rows(outputs, params, batch, 1, mesh))
+            return loss(compute_in_microbatches(outputs, params, batch, 1, mesh))
 
         def objective(params, part):
             rows, slopes = part
@@ -91,17 +95,17 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
         if count == 1:  # nothing needs to be computed twice
             (_, measured), gradients = jax.value_and_grad(direct, has_aux=True)(params)
             return jax.lax.with_sharding_constraint(gradients, shardings), measured
-        all_outputs = on_all_rows(outputs, params, batch, count, mesh)
+        all_outputs = compute_in_microbatches(outputs, params, batch, count, mesh)
         (_, measured), slopes = jax.value_and_grad(loss, has_aux=True)(all_outputs)
-        return accumulated(objective, params, (batch, slopes))[0], measured
+        return accumulate_gradients(objective, params, (batch, slopes))[0], measured
 
     return gradient
 
 
-def on_all_rows(function: Callable, params, batch: dict, count: int, mesh: Mesh):
+def compute_in_microbatches(function: Callable, params, batch: dict, count: int, mesh: Mesh):
     """Compute `function(params, rows)` for all rows of the batch, [B, ...], in `count` microbatches."""
-    parts = microbatches(batch, count, mesh)
-    results = jax.lax.map(lambda part: by_shard(function, mesh)(params, part), parts)
+    parts = split_microbatches(batch, count, mesh)
+    results = jax.lax.map(lambda part: map_over_shards(function, mesh)(params, part), parts)
 
     def join(x):
         x = jnp.moveaxis(x, 0, 2)
@@ -110,10 +114,10 @@ def on_all_rows(function: Callable, params, batch: dict, count: int, mesh: Mesh)
     return jax.tree.map(join, results)
 
 
-def by_shard(function: Callable, mesh: Mesh) -> Callable:
+def map_over_shards(function: Callable, mesh: Mesh) -> Callable:
     """Make `function(params, rows)` take rows [shards, B / shards, ...]; its results get a leading axis of shards."""
 
-    def on_shards(params, rows):
+    def run_shards(params, rows):
         # The model finds the mesh that it runs on in the context.
         with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
             if mesh.shape[DATA] == 1:
@@ -121,15 +125,15 @@ def by_shard(function: Callable, mesh: Mesh) -> Callable:
                 return jax.tree.map(lambda x: x[None], results)
             return jax.vmap(function, (None, 0), spmd_axis_name=DATA)(params, rows)
 
-    return on_shards
+    return run_shards
 
 
-def with_rows(batch: dict) -> dict:
+def add_row_indices(batch: dict) -> dict:
     """Add each row's index in the batch, so that dropout is the same wherever the row is computed."""
     return batch | {"rows": jnp.arange(jax.tree.leaves(batch)[0].shape[0])}
 
 
-def microbatches(batch, count: int, mesh: Mesh):
+def split_microbatches(batch, count: int, mesh: Mesh):
     """[B, ...] -> [count, shards, B / shards / count, ...]; rows are dealt out in turn, so none changes its shard."""
     shards = mesh.shape[DATA]
 
@@ -148,7 +152,7 @@ def loss_weights(task: Task, params, batch: dict, constants, mesh: Mesh) -> dict
     return {name: loss.weight for name, loss in task.losses(zeros, batch).items()}
 
 
-def measure(task: Task, losses: dict[str, Loss], outputs: dict, batch: dict) -> dict:
+def collect_metrics(task: Task, losses: dict[str, Loss], outputs: dict, batch: dict) -> dict:
     return {"losses": losses, "scores": task.scores(outputs, batch), "tokens": batch["attention_mask"].sum()}
 
 

@@ -13,14 +13,14 @@ from typing import Any
 from tqdm import tqdm
 
 from bert_jax.core.files import write_atomically
-from bert_jax.core.output import errors_of
-from bert_jax.core.terminal import PART, in_width, log_file, of_run
+from bert_jax.core.output import explain_os_errors
+from bert_jax.core.terminal import RUN_PREFIX, add_run_prefix, log_file, wrap_for_terminal
 
 SECONDS = 60  # time between flushes of the events to disk, where the viewer reads them
 NARROWEST = 10  # least columns of the bar itself, beside its counts and metrics
 
 
-class Window:
+class MetricSums:
     """Sums over the steps since the last line. Checkpoints store them, so a resumed run loses no part of a line."""
 
     def __init__(self, sums: dict | None = None):
@@ -39,20 +39,20 @@ class Window:
         }
 
 
-class Log:
+class MetricsLog:
     """Write lines of metrics. `step` counts finished steps: the line of step N describes the state after N steps."""
 
     def __init__(self, directory: Path, path: Path, step: int, steps: int, quiet: bool):
         self.quiet = quiet
         if quiet:
             return
-        forget(path, step)
+        drop_lines_after(path, step)
         self._path = path
-        with errors_of(directory):
+        with explain_os_errors(directory):
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
-            self._events = Events(directory, purge_step=step + 1)
+            self._events = EventFile(directory, purge_step=step + 1)
         done = True if step >= steps else None  # None: the bar is disabled if there is no terminal
-        part = PART.get().removesuffix(": ") or None
+        part = RUN_PREFIX.get().removesuffix(": ") or None
         self._bar = tqdm(desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
 
     def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
@@ -64,24 +64,24 @@ class Log:
         }
         line = {"step": step, "kind": kind, **values} | ({"time": timings} if timings else {})
         values = {**values, **(timings or {})}
-        with errors_of(self._path):
+        with explain_os_errors(self._path):
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
             self._events.add({f"{kind}/{name}": value for name, value in values.items()}, step)
-        self.say(f"step {step:,} {kind}: {shown(values)}", only_without_bar=kind == "train")
+        self.print_line(f"step {step:,} {kind}: {format_metrics(values)}", only_without_bar=kind == "train")
         if kind == "train" and not self._bar.disable:
-            self._bar.set_postfix_str(fitting(shown(values, BAR), room_beside(self._bar)))
+            self._bar.set_postfix_str(drop_to_fit(format_metrics(values, BAR), free_columns(self._bar)))
 
     def advance(self) -> None:
         if not self.quiet:
             self._bar.update()
 
-    def say(self, text: str, only_without_bar: bool = False) -> None:
+    def print_line(self, text: str, only_without_bar: bool = False) -> None:
         if self.quiet or (only_without_bar and not self._bar.disable):
             return
         try:
             file = log_file()
-            tqdm.write(in_width(of_run(text), file), file=file)
+            tqdm.write(wrap_for_terminal(add_run_prefix(text), file), file=file)
         except OSError as error:
             if error.errno != errno.EIO:  # EIO: the terminal is gone; the signal for that follows
                 raise
@@ -89,7 +89,7 @@ class Log:
     def sync(self) -> None:
         """Flush all lines to disk, before a checkpoint records that they were written."""
         if not self.quiet:
-            with errors_of(self._path):
+            with explain_os_errors(self._path):
                 os.fsync(self._file.fileno())
                 self._events.flush()
 
@@ -101,7 +101,7 @@ class Log:
                     file.close()
 
 
-class Events:
+class EventFile:
     """A file of TensorBoard events; the viewer drops what an earlier run wrote from `purge_step` on.
 
     Events are written directly: the thread of tensorboardX's SummaryWriter dies if the disk is full, and then whoever
@@ -147,31 +147,32 @@ BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wa
 FILE_ONLY = ("gradient_norm", "tokens", "seconds")  # not printed
 
 
-def shown(values: dict, names: tuple[str, ...] | None = None) -> str:
+def format_metrics(values: dict, names: tuple[str, ...] | None = None) -> str:
     """Format the values (or only those with these names) for people.
 
-    >>> shown({"loss": 2.34567, "tokens": 1234, "tokens_per_second": 17432.1, "input_wait": 0.031, "hours_left": 0.4})
+    >>> metrics = {"loss": 2.34567, "tokens": 99, "tokens_per_second": 17432.1, "input_wait": 0.031, "hours_left": 0.4}
+    >>> format_metrics(metrics)
     'loss 2.346, 17,432 tokens/s, 3% waiting for input, 24 min left'
     """
     parts = (
-        in_words(name, value)
+        format_metric(name, value)
         for name, value in values.items()
         if isinstance(value, int | float) and name not in FILE_ONLY and (names is None or name in names)
     )
     return ", ".join(part for part in parts if part)
 
 
-def room_beside(bar: tqdm) -> int:
+def free_columns(bar: tqdm) -> int:
     """The number of terminal columns that the progress bar, its counts and its times leave free."""
     facts = bar.format_dict | {"postfix": None}
     counts = len(tqdm.format_meter(**facts | {"ncols": 0})) + len("||") + len(", ")
     return (facts["ncols"] or 80) - counts - NARROWEST
 
 
-def fitting(text: str, room: int) -> str:
+def drop_to_fit(text: str, room: int) -> str:
     """Drop comma-separated parts from the end until the text fits into `room` columns.
 
-    >>> fitting("loss 2.346, accuracy 0.5, 17,432 tokens/s", 25)
+    >>> drop_to_fit("loss 2.346, accuracy 0.5, 17,432 tokens/s", 25)
     'loss 2.346, accuracy 0.5'
     """
     while len(text) > room:
@@ -179,7 +180,7 @@ def fitting(text: str, room: int) -> str:
     return text
 
 
-def in_words(name: str, value: float) -> str:
+def format_metric(name: str, value: float) -> str:
     match name:
         case "tokens_per_second":
             return f"{value:,.0f} tokens/s"
@@ -188,16 +189,16 @@ def in_words(name: str, value: float) -> str:
         case "mfu":
             return f"{value:.1%} MFU"
         case "hours_left":
-            return f"{span(3600 * value)} left"
+            return f"{format_duration(3600 * value)} left"
         case "discarded":
             return f"{value:,} discarded" if value else ""
     return f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration.
 
-    >>> [span(seconds) for seconds in (7, 119, 121, 7199, 7201, 200_000)]
+    >>> [format_duration(seconds) for seconds in (7, 119, 121, 7199, 7201, 200_000)]
     ['7 s', '119 s', '2 min', '120 min', '2.0 h', '2.3 days']
     """
     if seconds < 120:
@@ -207,11 +208,11 @@ def span(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
-def heldout(path: Path) -> list[dict]:
-    return [line for line in read(path) if line["kind"] == "heldout"]
+def validation_lines(path: Path) -> list[dict]:
+    return [line for line in read_metrics(path) if line["kind"] == "heldout"]
 
 
-def read(path: Path) -> list[dict]:
+def read_metrics(path: Path) -> list[dict]:
     """Read the lines of a metrics.jsonl, up to the first that was cut short when a run was killed."""
     lines = []
     if path.exists():
@@ -223,7 +224,7 @@ def read(path: Path) -> list[dict]:
     return lines
 
 
-def forget(path: Path, step: int) -> None:
+def drop_lines_after(path: Path, step: int) -> None:
     """Drop the lines after `step`, because the run repeats those steps."""
-    kept = [line for line in read(path) if line["step"] <= step]
+    kept = [line for line in read_metrics(path) if line["step"] <= step]
     write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))

@@ -11,34 +11,41 @@ from contextlib import closing, suppress
 
 import jax
 
-from bert_jax.core.errors import BertJaxError, NotFinite, nearest
-from bert_jax.core.terminal import PART, counted, say
+from bert_jax.core.errors import BertJaxError, NonFiniteError, suggest_name
+from bert_jax.core.terminal import RUN_PREFIX, pluralize, print_line
 from bert_jax.hub import directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.training import memory_estimate
-from bert_jax.training.best_evaluation import KEPT, best_step, standing
+from bert_jax.training.best_evaluation import KEPT_MODEL_LINE, best_step, rank_key
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.feed import own_rows, placed
-from bert_jax.training.log import Log, Window
+from bert_jax.training.feed import local_data_shard, place_batches
+from bert_jax.training.log import MetricsLog, MetricSums
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharding import check_batch, devices_of, make_mesh
-from bert_jax.training.state import Constants, State, abstract_state, constants_of, gathered, initial_state
+from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
+from bert_jax.training.state import (
+    StepConstants,
+    TrainState,
+    abstract_state,
+    gather_params,
+    initial_state,
+    make_constants,
+)
 from bert_jax.training.step import StepCache
-from bert_jax.training.step_timer import Pace
-from bert_jax.training.stop_signal import Stop
-from bert_jax.training.task import Data, Task
+from bert_jax.training.step_timer import StepTimer
+from bert_jax.training.stop_signal import StopSignal
+from bert_jax.training.task import BatchSource, Task
 from bert_jax.training.workdir import Workdir, save_models
 
-PROFILED = 5  # steps in a trace
+PROFILED_STEPS = 5  # steps in a trace
 
 
 def train(
     task: Task,
-    data: Data,
+    data: BatchSource,
     config: RunConfig,
     path,
     params: Callable[[], dict] | None = None,
-    peak: float | None = None,
+    peak_flops: float | None = None,
     cache: StepCache | None = None,
 ) -> bool:
     """Train in the run directory `path`; return True if the run finished, False if it was told to stop early.
@@ -48,108 +55,113 @@ def train(
     """
     # The directory is closed last, so that no other run starts to write while this one is still writing.
     workdir = Workdir(path)
-    with closing(workdir), Stop() as stop, closing(Run(task, data, config, workdir, peak, cache)) as run:
+    with (
+        closing(workdir),
+        StopSignal() as stop,
+        closing(TrainingLoop(task, data, config, workdir, peak_flops, cache)) as run,
+    ):
         if jax.process_index() == 0:
             workdir.claim()
-            workdir.begin(config, data, task)
-        run.resume(params)
-        finished = run.go(stop)
+            workdir.record_or_check(config, data, task)
+        run.start_or_resume(params)
+        finished = run.run_steps(stop)
         run.finish(finished)
     return finished
 
 
-class Run:
+class TrainingLoop:
     def __init__(
-        self, task: Task, data: Data, config: RunConfig, workdir: Workdir, peak: float | None, cache: StepCache | None
+        self, task: Task, data: BatchSource, config: RunConfig, workdir: Workdir, peak: float | None,
+        cache: StepCache | None,
     ):  # fmt: skip
-        self.task, self.data, self.config, self.workdir, self.peak = task, data, config, workdir, peak
+        self.task, self.data, self.config, self.workdir, self.peak_flops = task, data, config, workdir, peak
         self.mesh = make_mesh(config.mesh)
         check_batch(data.batch, self.mesh, config.mesh.gradient_accumulation_steps)
         self.abstract = abstract_state(task, config, self.mesh)
-        self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.say)
-        self.log: Log  # set by resume(), like the state and the constants
-        self.state: State
-        self.constants: Constants
-        self.resumed = False
-        self.step = self.begun_at = 0
-        self.window = Window()
+        self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.print_line)
+        self.log: MetricsLog  # set by resume(), like the state and the constants
+        self.state: TrainState
+        self.constants: StepConstants
+        self.started = False
+        self.step = self.start_step = 0
+        self.window = MetricSums()
         self.heldout: dict = {}
         self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best_metric is set
         self.pending: dict | None = None  # the metrics of the last step, still on the devices
         self.tracing = False
-        self.pace = Pace()
+        self.pace = StepTimer()
         self.shared = cache is not None
-        self.take_step, self.evaluation = (cache or StepCache()).of(task, config, self.mesh)
+        self.train_step, self.eval_step = (cache or StepCache()).of(task, config, self.mesh)
 
-    def say(self, text: str) -> None:
-        if self.resumed:
-            self.log.say(text)
+    def print_line(self, text: str) -> None:
+        if self.started:
+            self.log.print_line(text)
         elif jax.process_index() == 0:
-            say(text)
+            print_line(text)
 
-    def resume(self, params: Callable[[], dict] | None) -> None:
-        self.say(self.description())
+    def start_or_resume(self, params: Callable[[], dict] | None) -> None:
+        self.print_line(self.description())
         self.check_memory()
-        newest = self.checkpoints.newest()
+        newest = self.checkpoints.newest_step()
         if newest is None:
             self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
             self.step = max(self.config.first_step, 0)
         else:
             self.state, position = self.checkpoints.restore(newest, self.abstract)
-            self.step, self.window = newest, Window(position["window"])
+            self.step, self.window = newest, MetricSums(position["window"])
             self.history = [(step, tuple(value)) for step, value in position["standings"]]
-            if self.step == self.config.steps or self.gave_up():
+            if self.step == self.config.steps or self.is_out_of_patience():
                 # A part of a larger run has no --workdir of its own.
-                advice = "" if PART.get() else "; name another --workdir for a new one"
-                self.say(f"this run has already finished, at step {newest:,}{advice}")
+                advice = "" if RUN_PREFIX.get() else "; name another --workdir for a new one"
+                self.print_line(f"this run has already finished, at step {newest:,}{advice}")
             else:
-                self.say(f"resuming at step {newest:,}")
-        self.constants = constants_of(self.task, self.config, self.mesh)
+                self.print_line(f"resuming at step {newest:,}")
+        self.constants = make_constants(self.task, self.config, self.mesh)
         # A run of 0 steps evaluates and saves the parameters that it starts from.
-        self.begun_at = self.step if newest is not None or self.config.steps else -1
+        self.start_step = self.step if newest is not None or self.config.steps else -1
         quiet = jax.process_index() > 0
-        self.log = Log(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
-        self.resumed = True
+        self.log = MetricsLog(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
+        self.started = True
         if newest is None and self.config.checkpoints.best_metric:
             self.check_best(self.measure(few=True))
 
     def description(self) -> str:
         """Describe the run in one line: model size, mesh, how the rows of a step are split, compute dtype, and
         run directory."""
-        params, rows = self.abstract.params, counted(self.data.batch, "row")
+        params, rows = self.abstract.params, pluralize(self.data.batch, "row")
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards, microbatches = (
             self.mesh.shape[DATA] * self.mesh.shape[FSDP],
             self.config.mesh.gradient_accumulation_steps,
         )
         if shards * microbatches > 1:
-            part = counted(self.data.batch // shards // microbatches, "row")
-            rows += f" = {counted(shards, 'data shard')} x {counted(microbatches, 'microbatch')} x {part}"
+            part = pluralize(self.data.batch // shards // microbatches, "row")
+            rows += f" = {pluralize(shards, 'data shard')} x {pluralize(microbatches, 'microbatch')} x {part}"
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
         return (
-            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {devices_of(self.mesh)}"
+            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {describe_devices(self.mesh)}"
             f"{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes {rows} in "
             f"{' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
         )
 
     def check_memory(self) -> None:
         """Refuse a run whose step needs more memory than is free, before anything is compiled."""
-        memory_estimate.require(self.task, self.data, self.config, self.mesh, self.abstract)
+        memory_estimate.require_memory(self.task, self.data, self.config, self.mesh, self.abstract)
 
-    def go(self, stop: Stop) -> bool:
+    def run_steps(self, stop: StopSignal) -> bool:
         config, rows = self.config, self.data.batch
-        batches = self.data.batches(self.step, config.steps, *own_rows(self.mesh, rows))
+        batches = self.data.batches(self.step, config.steps, *local_data_shard(self.mesh, rows))
         if self.step < config.steps and not self.shared:
-            often = f"every {config.steps_in_line:,} steps" if config.steps_in_line > 1 else "after each step"
-            self.say(f"compiling the step; then metrics {often}")
-        with closing(placed(batches, self.mesh, rows)) as feed:
+            often = f"every {config.log_interval:,} steps" if config.log_interval > 1 else "after each step"
+            self.print_line(f"compiling the step; then metrics {often}")
+        with closing(place_batches(batches, self.mesh, rows)) as feed:
             while True:
-                new = self.step > self.begun_at
-                due = self.step == config.steps or self.gave_up()
+                new = self.step > self.start_step
+                due = self.step == config.steps or self.is_out_of_patience()
                 if new and (due or self.step % config.log.evaluate_every == 0):
                     self.evaluate()
-                    due = due or self.gave_up()
+                    due = due or self.is_out_of_patience()
                 asked = not due and stop.asked(self.step)
                 best = self.step == self.best_step()
                 if new and (due or asked or best or self.step % config.checkpoints.every == 0):
@@ -162,7 +174,7 @@ class Run:
                 batch = self.next(feed)
                 # No implicit transfers to or from the devices: each would wait for the step.
                 with jax.transfer_guard("disallow"):
-                    self.state, measured = self.take_step(self.state, batch, self.constants)
+                    self.state, measured = self.train_step(self.state, batch, self.constants)
                 self.step += 1
                 # Fetch the metrics of the previous step only now, while this step runs.
                 before, self.pending = self.pending, measured
@@ -183,19 +195,19 @@ class Run:
         if measured["bad"]:
             self.log.line("discarded", step, {"batch": step - 1, "in_a_row": int(measured["bad"])})
             shown = f"`bert-jax inspect --step {step - 1}` shows its batch"
-            self.say(f"the update of step {step - 1} is not finite and was discarded; {shown}")
+            self.print_line(f"the update of step {step - 1} is not finite and was discarded; {shown}")
             if measured["bad"] >= self.config.max_nonfinite_steps:
                 self.pending = None
                 self.save()
                 self.checkpoints.finish()
-                raise NotFinite(
+                raise NonFiniteError(
                     f"{measured['bad']} updates in a row are not finite, the last at step {step - 1}; the parameters "
                     f"before them are kept in checkpoint {self.step}; {shown}; "
                     "if the batch is good, start again with a lower --config.optimizer.learning_rate"
                 )
         else:
             self.window.add(measured)
-        if step % self.config.steps_in_line == 0 or step == self.config.steps:
+        if step % self.config.log_interval == 0 or step == self.config.steps:
             self.write_line(measured, step)
 
     def write_line(self, measured: dict, step: int) -> None:
@@ -210,15 +222,15 @@ class Run:
         }
         values |= {"discarded": int(measured["discarded"]), "tokens": self.window.sums["tokens"]}
         self.log.line("train", step, values, self.timings(step))
-        self.window = Window()
+        self.window = MetricSums()
 
     def timings(self, step: int) -> dict:
         timings = self.pace.line(self.config.steps - step)
-        if self.peak and "tokens_per_second" in timings:
+        if self.peak_flops and "tokens_per_second" in timings:
             length = self.data.length(step - 1)
             # FLOPs per token by the published formula; the tokens per second do not count padding.
             flops = self.task.flops(self.data.batch, length) / (self.data.batch * length)
-            timings["mfu"] = flops * timings["tokens_per_second"] / (self.peak * self.mesh.size)
+            timings["mfu"] = flops * timings["tokens_per_second"] / (self.peak_flops * self.mesh.size)
         return timings
 
     def flush(self) -> None:
@@ -234,20 +246,20 @@ class Run:
         if not self.heldout:
             return
         self.check_finite(self.heldout, "validation set")
-        self.remember()
+        self.record_evaluation()
         self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
-        self.pace.pause(time.perf_counter() - begun)
+        self.pace.exclude_pause(time.perf_counter() - begun)
 
     def measure(self, few: bool = False) -> dict[str, float]:
         """Return the validation metrics; if `few`, only of the first batches, enough to see which metrics exist."""
-        index, count = own_rows(self.mesh, self.data.batch)
-        total = Window()
+        index, count = local_data_shard(self.mesh, self.data.batch)
+        total = MetricSums()
         batches = self.data.heldout(self.data.length(max(self.step - 1, 0)), index, count)
         predicted = []
-        for n, batch in enumerate(placed(batches, self.mesh, self.data.batch)):
+        for n, batch in enumerate(place_batches(batches, self.mesh, self.data.batch)):
             if n == self.config.log.max_eval_batches > 0:
                 break
-            measured, rows = jax.device_get(self.evaluation(self.state.params, batch, self.constants))
+            measured, rows = jax.device_get(self.eval_step(self.state.params, batch, self.constants))
             pairs = {**measured["losses"], **measured["scores"]}
             sums = {name: float(sum(pair)) for name, pair in pairs.items()}
             self.check_finite(sums, f"validation batch {n} (counted from 0)")
@@ -261,27 +273,27 @@ class Run:
     def check_finite(self, measures: dict[str, float], what: str) -> None:
         for name, value in measures.items():
             if not math.isfinite(value):
-                raise NotFinite(
+                raise NonFiniteError(
                     f"{what}: {name} is {value} at step {self.step}; look at its examples; if they are good, start "
                     "again with a lower --config.optimizer.learning_rate"
                 )
 
-    def remember(self) -> None:
+    def record_evaluation(self) -> None:
         """Add the standing of this evaluation by the metric `checkpoints.best_metric` to the history."""
         if best := self.config.checkpoints.best_metric:
             self.check_best(self.heldout)
-            self.history.append((self.step, standing(best, self.heldout)))
+            self.history.append((self.step, rank_key(best, self.heldout)))
 
     def check_best(self, metrics: dict[str, float]) -> None:
         if (best := self.config.checkpoints.best_metric) not in metrics:
             raise BertJaxError(
-                f'config key checkpoints.best_metric: no validation metric "{best}"; {nearest(best, metrics)}'
+                f'config key checkpoints.best_metric: no validation metric "{best}"; {suggest_name(best, metrics)}'
             )
 
     def best_step(self) -> int | None:
         return best_step(self.history)
 
-    def gave_up(self) -> bool:
+    def is_out_of_patience(self) -> bool:
         """Whether the metric has not improved for `patience` evaluations."""
         patience = self.config.patience
         first = max(self.history, key=lambda pair: (pair[1][0], -pair[0]), default=(0, ()))[0]
@@ -299,7 +311,7 @@ class Run:
         if not self.tracing and self.step == first:
             jax.profiler.start_trace(str(self.workdir.profile))
             self.tracing = True
-        elif self.tracing and (ends or self.step >= first + PROFILED):
+        elif self.tracing and (ends or self.step >= first + PROFILED_STEPS):
             jax.block_until_ready(self.state)
             jax.profiler.stop_trace()
             self.tracing = False
@@ -307,34 +319,34 @@ class Run:
     def finish(self, finished: bool) -> None:
         self.checkpoints.finish()
         if not finished:
-            self.say(f"stopped at step {self.step:,}; run the same command to resume")
+            self.print_line(f"stopped at step {self.step:,}; run the same command to resume")
             return
-        self.take_best()
-        params = gathered(self.state.params, self.mesh)
+        self.restore_best()
+        params = gather_params(self.state.params, self.mesh)
         if jax.process_index() > 0:
             return
-        params = self.task.ended(params, self.data)
-        with hub.saving(self.workdir.model) as new:
+        params = self.task.final_params(params, self.data)
+        with hub.atomic_model_directory(self.workdir.model) as new:
             save_models(new, self.task, params, self.data.tokenizer)
-        if not PART.get():  # the larger run reports which models it keeps
-            self.say(f"the model is in {self.workdir.model}")
+        if not RUN_PREFIX.get():  # the larger run reports which models it keeps
+            self.print_line(f"the model is in {self.workdir.model}")
 
-    def take_best(self) -> None:
+    def restore_best(self) -> None:
         """Restore the best step whose checkpoint can be read."""
         metric, lost = self.config.checkpoints.best_metric, 0
         while (best := self.best_step()) not in (None, self.step):
             try:
                 self.checkpoints.check(best)
             except BertJaxError as error:
-                self.say(f"step {best:,} is the best by {metric}, but {error}")
+                self.print_line(f"step {best:,} is the best by {metric}, but {error}")
                 self.history = [(step, value) for step, value in self.history if step != best]
                 lost += 1
             else:
                 self.state, _ = self.checkpoints.restore(best, self.abstract)
-                self.say(f"step {best:,} is the best by {metric}")
+                self.print_line(f"step {best:,} is the best by {metric}")
                 break
         if lost:
-            self.log.line(KEPT, best or self.step, {"lost_checkpoints": lost})
+            self.log.line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
 
     def close(self) -> None:
         """Wait for background writes (with one process) and close the log, however the run ended."""
@@ -343,5 +355,5 @@ class Run:
                 with suppress(KeyboardInterrupt):  # ends the wait only, not the error that ended the run
                     self.checkpoints.wait()
         finally:
-            if self.resumed:
+            if self.started:
                 self.log.close()

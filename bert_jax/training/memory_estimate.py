@@ -13,34 +13,36 @@ from bert_jax.core import memory
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.cost import activation_bytes
 from bert_jax.models.mesh import DATA, FSDP, TENSOR
-from bert_jax.training.gradient import with_rows
+from bert_jax.training.gradient import add_row_indices
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import State, least_bytes
-from bert_jax.training.task import Data, Task
+from bert_jax.training.state import TrainState, least_bytes
+from bert_jax.training.task import BatchSource, Task
 
-FAR = 4  # if more than this many times the least need is free, nothing is estimated
+AMPLE_RATIO = 4  # if more than this many times the least need is free, nothing is estimated
 # The estimate was 0.78 (with remat) to 1.09 (with bfloat16 on a CPU) times what compiled steps take.
-CERTAIN = 0.9  # refuse if less than this share of the estimate is free, so that no run that fits is refused
-SPARE = 1.3  # propose settings only if this many times their estimate is free
+REFUSE_RATIO = (
+    0.9  # refuse if less than this share of the estimate is free, so that no run that fits is refused
+)
+PROPOSE_RATIO = 1.3  # propose settings only if this many times their estimate is free
 OUTPUTS = 2  # copies of the outputs beside the one that the backward pass keeps: the losses' own, and their gradient
 
 Batch = dict[str, jax.ShapeDtypeStruct]
 
 
 @dataclass(frozen=True)
-class Footprint:
+class MemoryEstimate:
     task: Task
     config: RunConfig
     mesh: Mesh
     batch: Batch  # the shapes of the longest batch of the run, over all devices
-    abstract: State
+    abstract: TrainState
 
     @property
     def rows(self) -> int:
         return self.batch["input_ids"].shape[0]
 
     @property
-    def rows_at_once(self) -> int:
+    def microbatch_rows(self) -> int:
         """The number of rows in a device's microbatch."""
         return (
             self.rows
@@ -69,7 +71,7 @@ class Footprint:
     @property
     def least(self) -> int:
         """The least bytes that the step needs, without tracing: of activations, only what products and norms read."""
-        model, tokens = self.task.layouts[""].config, self.rows_at_once * self.batch["input_ids"].shape[1]
+        model, tokens = self.task.layouts[""].config, self.microbatch_rows * self.batch["input_ids"].shape[1]
         activations = tokens * model.layers * activation_bytes(model) // self.mesh.shape[TENSOR]
         return self.devices * (self.state + activations)
 
@@ -78,7 +80,9 @@ class Footprint:
         """Bytes on a device of what the forward pass keeps for the backward pass, of the model's outputs, such as
         logits, and of the widest states of a layer."""
         params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.abstract.params)
-        count = self.rows_at_once * self.mesh.shape[FSDP]  # rows of a data shard: those that the model sees
+        count = (
+            self.microbatch_rows * self.mesh.shape[FSDP]
+        )  # rows of a data shard: those that the model sees
         rows = {
             name: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
             for name, leaf in self.batch.items()
@@ -86,7 +90,7 @@ class Footprint:
 
         def forward(params, rows):
             key = jax.random.key(0, impl=self.config.prng_impl)
-            outputs = self.task.outputs(params, with_rows(rows), self.task.constants(), key)
+            outputs = self.task.outputs(params, add_row_indices(rows), self.task.constants(), key)
             return sum(loss.mean for loss in self.task.losses(outputs, rows).values()), outputs
 
         def traced(params, rows):
@@ -100,21 +104,25 @@ class Footprint:
         # The backward pass keeps parameters, too, but they are already counted with the state.
         param_shapes = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
         kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in param_shapes]
-        total = size(kept) + OUTPUTS * size(outputs) + count * self.batch["input_ids"].shape[1] * width
+        total = (
+            tree_bytes(kept)
+            + OUTPUTS * tree_bytes(outputs)
+            + count * self.batch["input_ids"].shape[1] * width
+        )
         return total // (self.mesh.shape[FSDP] * self.mesh.shape[TENSOR])
 
     @property
     def bytes(self) -> int:
         return self.devices * (self.state + self.activations)
 
-    def others(self) -> Iterator[tuple[str, "Footprint"]]:
+    def others(self) -> Iterator[tuple[str, "MemoryEstimate"]]:
         """Yield settings that need less memory, each with its footprint: more microbatches first, then remat, too."""
         for again in (False, True):
             task, parts = self.task, 1 if again else 2
             if again:
                 model = task.layout.config.replace(remat="full")
                 task = dataclasses.replace(task, layout=dataclasses.replace(task.layout, config=model))
-            while self.rows_at_once % parts == 0:
+            while self.microbatch_rows % parts == 0:
                 count = self.config.mesh.gradient_accumulation_steps * parts
                 mesh = dataclasses.replace(self.config.mesh, gradient_accumulation_steps=count)
                 config = dataclasses.replace(self.config, mesh=mesh)
@@ -127,11 +135,18 @@ class Footprint:
     def require(self) -> None:
         """Refuse a step that needs more memory than is free, and name settings that need less."""
         free, needed = memory.free_bytes(self.device), self.bytes
-        if free is None or CERTAIN * needed <= free or memory.unchecked() or not self.config.steps:
+        if (
+            free is None
+            or REFUSE_RATIO * needed <= free
+            or memory.is_check_disabled()
+            or not self.config.steps
+        ):
             return
-        setting = next((setting for setting, other in self.others() if SPARE * other.bytes <= free), "")
+        setting = next(
+            (setting for setting, other in self.others() if PROPOSE_RATIO * other.bytes <= free), ""
+        )
         remedy = f"set {setting}" if setting else "train a smaller model"
-        if not setting and self.rows_at_once.bit_count() > 1:  # halving ends before one row
+        if not setting and self.microbatch_rows.bit_count() > 1:  # halving ends before one row
             remedy = "set a smaller --config.data.batch_size, or train a smaller model"
         rows, length = self.batch["input_ids"].shape
         raise BertJaxError(
@@ -141,26 +156,30 @@ class Footprint:
         )
 
 
-def size(tree: Any) -> int:
+def tree_bytes(tree: Any) -> int:
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def footprint(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> Footprint:
+def estimate_memory(
+    task: Task, data: BatchSource, config: RunConfig, mesh: Mesh, abstract: TrainState
+) -> MemoryEstimate:
     """The footprint of a run's longest batch; `abstract` holds the shapes of its state on the mesh."""
-    features = data.features(longest(data, config))
+    features = data.features(longest_step(data, config))
     shapes = {name: jax.ShapeDtypeStruct(shape, dtype) for name, (shape, dtype) in features.items()}
-    return Footprint(task, config, mesh, shapes, abstract)
+    return MemoryEstimate(task, config, mesh, shapes, abstract)
 
 
-def require(task: Task, data: Data, config: RunConfig, mesh: Mesh, abstract: State) -> None:
+def require_memory(
+    task: Task, data: BatchSource, config: RunConfig, mesh: Mesh, abstract: TrainState
+) -> None:
     """Refuse a run that needs more memory than is free; if plenty is free, nothing is read or traced."""
-    tokens = jax.ShapeDtypeStruct((data.batch, data.length(longest(data, config))), "int32")
-    least = Footprint(task, config, mesh, {"input_ids": tokens}, abstract)
+    tokens = jax.ShapeDtypeStruct((data.batch, data.length(longest_step(data, config))), "int32")
+    least = MemoryEstimate(task, config, mesh, {"input_ids": tokens}, abstract)
     free = memory.free_bytes(least.device)
-    if free is not None and FAR * least.least > free:
-        footprint(task, data, config, mesh, abstract).require()
+    if free is not None and AMPLE_RATIO * least.least > free:
+        estimate_memory(task, data, config, mesh, abstract).require()
 
 
-def longest(data: Data, config: RunConfig) -> int:
+def longest_step(data: BatchSource, config: RunConfig) -> int:
     """The step with the longest rows, which is either the first or the last one."""
     return max((0, max(config.steps - 1, 0)), key=data.length)

@@ -7,32 +7,39 @@ import optax
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.config import EncoderConfig
-from bert_jax.training.parameter_rules import PARAMETERS, Parameter, Rules, by_rule, decide, named
+from bert_jax.training.parameter_rules import (
+    PARAMETER_RULES,
+    ParameterRule,
+    Rules,
+    map_with_rules,
+    match_rule,
+    params_by_name,
+)
 from bert_jax.training.run_config import OptimizerConfig
 
 
-def direction(
-    config: OptimizerConfig, rules: Rules = PARAMETERS, frozen: Rules = ()
+def make_optimizer(
+    config: OptimizerConfig, rules: Rules = PARAMETER_RULES, frozen: Rules = ()
 ) -> optax.GradientTransformationExtraArgs:
     """Make the optimizer; `frozen` says which parameters keep their values, beside those that the config freezes."""
 
     def decays(params):
-        return by_rule(params, rules, lambda rule, name, leaf: rule.decays)
+        return map_with_rules(params, rules, lambda rule, name, leaf: rule.decays)
 
     freezes = config.frozen_layers >= 0 or bool(frozen)
     # Frozen parameters have no part in the norm that is clipped.
     parts = [scale_by_depth(config.frozen_layers, 1.0, rules, frozen)] if freezes else []
-    parts += [clip(config.max_grad_norm)] if config.max_grad_norm else []
-    parts.append(adam(config.beta1, config.beta2, config.epsilon))
+    parts += [clip_by_global_norm(config.max_grad_norm)] if config.max_grad_norm else []
+    parts.append(guarded_adam(config.beta1, config.beta2, config.epsilon))
     parts.append(optax.add_decayed_weights(config.weight_decay, decays))
     if config.name == "lamb":
-        parts.append(trust(rules))
+        parts.append(scale_by_trust_ratio(rules))
     if config.layer_decay < 1 or freezes:
         parts.append(scale_by_depth(config.frozen_layers, config.layer_decay, rules, frozen))
     return optax.chain(*parts)
 
 
-def clip(limit: float) -> optax.GradientTransformation:
+def clip_by_global_norm(limit: float) -> optax.GradientTransformation:
     """Clip by the global norm: one factor for all gradients.
 
     optax divides each gradient by the norm, and XLA for CPUs writes the quotients to memory.
@@ -45,7 +52,7 @@ def clip(limit: float) -> optax.GradientTransformation:
     return optax.stateless(update)
 
 
-def adam(beta1: float, beta2: float, epsilon: float) -> optax.GradientTransformationExtraArgs:
+def guarded_adam(beta1: float, beta2: float, epsilon: float) -> optax.GradientTransformationExtraArgs:
     """Adam as in optax, but if `good` is false, the update leaves the state as it is.
 
     The choice comes before the direction, not after the update: otherwise XLA for CPUs computes the moments twice, once
@@ -71,7 +78,7 @@ def adam(beta1: float, beta2: float, epsilon: float) -> optax.GradientTransforma
     return optax.GradientTransformationExtraArgs(optax.scale_by_adam().init, update)
 
 
-def check_depths(config: OptimizerConfig, encoder: EncoderConfig) -> None:
+def check_layer_settings(config: OptimizerConfig, encoder: EncoderConfig) -> None:
     """Refuse per-layer settings if the model has fewer layers, or if its layers share parameters."""
     if config.frozen_layers > encoder.layers:
         raise BertJaxError(
@@ -90,10 +97,10 @@ def scale_by_depth(
     """Scale updates: 0 for frozen parameters; below the head, one more factor `decay` for each layer further down."""
 
     def update(updates, params):
-        sizes = {name: leaf.shape[0] for name, leaf in named(updates).items()}
+        sizes = {name: leaf.shape[0] for name, leaf in params_by_name(updates).items()}
 
-        def scaled(rule: Parameter, name: str, leaf):
-            if frozen and decide(frozen, name):
+        def scaled(rule: ParameterRule, name: str, leaf):
+            if frozen and match_rule(frozen, name):
                 return jnp.zeros_like(leaf)
             if rule.depth == "above":
                 return leaf
@@ -105,25 +112,25 @@ def scale_by_depth(
             factors = np.where(depth <= frozen_layers, 0, decay ** (layers + 1 - depth))
             return leaf * jnp.asarray(factors, leaf.dtype).reshape(-1, *[1] * (leaf.ndim - 1))
 
-        return by_rule(updates, rules, scaled)
+        return map_with_rules(updates, rules, scaled)
 
     return optax.stateless(update)
 
 
-def trust(rules: Rules = PARAMETERS) -> optax.GradientTransformation:
+def scale_by_trust_ratio(rules: Rules = PARAMETER_RULES) -> optax.GradientTransformation:
     """Scale as LAMB does: each tensor's update gets the tensor's own norm, except for biases and LayerNorm."""
 
-    def scaled(rule: Parameter, update, param):
-        return ratio(rule.tensors, update, param) * update if rule.decays else update
+    def scaled(rule: ParameterRule, update, param):
+        return trust_ratio(rule.tensors, update, param) * update if rule.decays else update
 
     def update(updates, state, params):
-        treated = by_rule(params, rules, lambda rule, name, leaf: rule)
+        treated = map_with_rules(params, rules, lambda rule, name, leaf: rule)
         return jax.tree.map(scaled, treated, updates, params), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def ratio(tensors: tuple[int, ...], update, param):
+def trust_ratio(tensors: tuple[int, ...], update, param):
     """|param| / |update| of each tensor, 1 if either is 0; `tensors` are the axes that number the stacked tensors."""
     within = tuple(axis for axis in range(param.ndim) if axis not in tensors)
     norms = [jnp.sqrt(jnp.sum(x.astype(jnp.float32) ** 2, within, keepdims=True)) for x in (param, update)]

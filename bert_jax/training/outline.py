@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Data, Features, Task
+from bert_jax.training.task import BatchSource, Features, Task
 
 
 @dataclass(frozen=True)
-class Phase:
+class OutlinePhase:
     """Steps whose batches have the same shape."""
 
     length: int  # tokens per row
@@ -23,11 +23,11 @@ class Outline:
     config: RunConfig
     batch: int  # examples per step
     rows: int  # per step
-    phases: tuple[Phase, ...]
+    phases: tuple[OutlinePhase, ...]
     steps: int  # of the run; 0: unknown without its data
 
 
-def outlined(task: Task, data: Data, config: RunConfig, batch: int) -> Outline:
+def make_outline(task: Task, data: BatchSource, config: RunConfig, batch: int) -> Outline:
     """Return the outline of a run whose data are open, with a phase for each length of its rows.
 
     `batch` is the number of examples per step."""
@@ -38,5 +38,5 @@ def outlined(task: Task, data: Data, config: RunConfig, batch: int) -> Outline:
     lengths = [data.length(step) for step in range(config.steps)]
     phases = []
     for length, count in sorted(Counter(lengths).items()):
-        phases.append(Phase(length, count / config.steps, data.features(lengths.index(length))))
+        phases.append(OutlinePhase(length, count / config.steps, data.features(lengths.index(length))))
     return Outline(task, config, batch, data.batch, tuple(phases), config.steps)

@@ -1,7 +1,7 @@
 """Ordered rules on parameter names: the first that matches decides, and a name that none matches is an error.
 
-`PARAMETERS` says for every parameter how it is split over the mesh and how the optimizer treats it. A task with its own
-parameters has rules for them (`Task.rules`), which are tried first.
+`PARAMETER_RULES` says for every parameter how it is split over the mesh and how the optimizer treats it. A task with
+its own parameters has rules for them (`Task.rules`), which are tried first.
 """
 
 import re
@@ -17,13 +17,13 @@ from bert_jax.models.mesh import FSDP, TENSOR
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ParameterRule:
     spec: P = P()  # the axes of the mesh over which it is split
     # Whether it has weight decay: as in BERT, all but biases and LayerNorm. LAMB adapts only parameters with it.
     decays: bool = True
     tensors: tuple[int, ...] = ()  # axes that number the tensors stacked in it; LAMB treats each alone
     depth: Literal["embeddings", "layers", "above"] = "above"  # its place in the encoder, or above it
-    in_products: bool = False  # read by matrix products alone, which round it to the compute dtype
+    matmul_only: bool = False  # read by matrix products alone, which round it to the compute dtype
 
 
 Rules = Sequence[tuple[str, Any]]
@@ -31,75 +31,78 @@ Rules = Sequence[tuple[str, Any]]
 EMBEDDINGS, LAYERS = "encoder/embeddings/", "encoder/layers/"
 # A stacked parameter [N, ...] is N tensors, and a fused query, key and value are three: qkv is [N, D, 3, H, K], out
 # [N, H, K, D], the feed-forward [N, D, F], or gated [N, D, 2, F], and [N, F, D], words [V, D].
-PARAMETERS: list[tuple[str, Parameter]] = [
-    (EMBEDDINGS + "words$", Parameter(P(TENSOR, FSDP), depth="embeddings")),
-    (EMBEDDINGS + "positions$", Parameter(P(None, FSDP), depth="embeddings")),
-    (EMBEDDINGS + "token_types$", Parameter(depth="embeddings")),
-    (EMBEDDINGS + "norm/(scale|bias)$", Parameter(decays=False, depth="embeddings")),
-    ("encoder/distances/table$", Parameter(depth="embeddings")),
-    ("encoder/distances/norm/(scale|bias)$", Parameter(decays=False, depth="embeddings")),
-    ("encoder/convolution/dense/kernel$", Parameter(P(None, FSDP), depth="embeddings", in_products=True)),
-    ("encoder/convolution/(dense/bias|scale|bias)$", Parameter(decays=False, depth="embeddings")),
+PARAMETER_RULES: list[tuple[str, ParameterRule]] = [
+    (EMBEDDINGS + "words$", ParameterRule(P(TENSOR, FSDP), depth="embeddings")),
+    (EMBEDDINGS + "positions$", ParameterRule(P(None, FSDP), depth="embeddings")),
+    (EMBEDDINGS + "token_types$", ParameterRule(depth="embeddings")),
+    (EMBEDDINGS + "norm/(scale|bias)$", ParameterRule(decays=False, depth="embeddings")),
+    ("encoder/distances/table$", ParameterRule(depth="embeddings")),
+    ("encoder/distances/norm/(scale|bias)$", ParameterRule(decays=False, depth="embeddings")),
+    ("encoder/convolution/dense/kernel$", ParameterRule(P(None, FSDP), depth="embeddings", matmul_only=True)),
+    ("encoder/convolution/(dense/bias|scale|bias)$", ParameterRule(decays=False, depth="embeddings")),
     (
         LAYERS + "attention/distance_(keys|queries)/kernel$",
-        Parameter(P(None, FSDP, TENSOR, None), tensors=(0,), depth="layers", in_products=True),
+        ParameterRule(P(None, FSDP, TENSOR, None), tensors=(0,), depth="layers", matmul_only=True),
     ),
     (
         LAYERS + "attention/distance_(keys|queries)/bias$",
-        Parameter(P(None, TENSOR, None), False, (0,), "layers"),
+        ParameterRule(P(None, TENSOR, None), False, (0,), "layers"),
     ),
-    (EMBEDDINGS + "projection/kernel$", Parameter(P(None, FSDP), depth="embeddings", in_products=True)),
-    (EMBEDDINGS + "projection/bias$", Parameter(decays=False, depth="embeddings")),
+    (EMBEDDINGS + "projection/kernel$", ParameterRule(P(None, FSDP), depth="embeddings", matmul_only=True)),
+    (EMBEDDINGS + "projection/bias$", ParameterRule(decays=False, depth="embeddings")),
     (
         LAYERS + "attention/qkv/kernel$",
-        Parameter(P(None, FSDP, None, TENSOR, None), tensors=(0, 2), depth="layers", in_products=True),
+        ParameterRule(P(None, FSDP, None, TENSOR, None), tensors=(0, 2), depth="layers", matmul_only=True),
     ),
-    (LAYERS + "attention/bias$", Parameter(P(None, None, TENSOR, None), False, (0, 1), "layers")),
-    (LAYERS + "attention/qkv/bias$", Parameter(P(None, None, TENSOR, None), False, (0, 1), "layers")),
+    (LAYERS + "attention/bias$", ParameterRule(P(None, None, TENSOR, None), False, (0, 1), "layers")),
+    (LAYERS + "attention/qkv/bias$", ParameterRule(P(None, None, TENSOR, None), False, (0, 1), "layers")),
     (
         LAYERS + "attention/out/kernel$",
-        Parameter(P(None, TENSOR, None, FSDP), tensors=(0,), depth="layers", in_products=True),
+        ParameterRule(P(None, TENSOR, None, FSDP), tensors=(0,), depth="layers", matmul_only=True),
     ),
     (
         LAYERS + "feed_forward/in/kernel$",
-        Parameter(P(None, FSDP, TENSOR), tensors=(0,), depth="layers", in_products=True),
+        ParameterRule(P(None, FSDP, TENSOR), tensors=(0,), depth="layers", matmul_only=True),
     ),
-    (LAYERS + "feed_forward/in/bias$", Parameter(P(None, TENSOR), False, (0,), "layers")),
+    (LAYERS + "feed_forward/in/bias$", ParameterRule(P(None, TENSOR), False, (0,), "layers")),
     (
         LAYERS + "feed_forward/gated/kernel$",
-        Parameter(P(None, FSDP, None, TENSOR), tensors=(0, 2), depth="layers", in_products=True),
+        ParameterRule(P(None, FSDP, None, TENSOR), tensors=(0, 2), depth="layers", matmul_only=True),
     ),
-    (LAYERS + "feed_forward/gated/bias$", Parameter(P(None, None, TENSOR), False, (0, 1), "layers")),
+    (LAYERS + "feed_forward/gated/bias$", ParameterRule(P(None, None, TENSOR), False, (0, 1), "layers")),
     (
         LAYERS + "feed_forward/out/kernel$",
-        Parameter(P(None, TENSOR, FSDP), tensors=(0,), depth="layers", in_products=True),
+        ParameterRule(P(None, TENSOR, FSDP), tensors=(0,), depth="layers", matmul_only=True),
     ),
-    (LAYERS + "(attention|feed_forward)/out/bias$", Parameter(P(), False, (0,), "layers")),
-    (LAYERS + "(attention|feed_forward)_norm/(scale|bias)$", Parameter(P(), False, (0,), "layers")),
-    ("(^|/)encoder/final_norm/(scale|bias)$", Parameter(decays=False)),
+    (LAYERS + "(attention|feed_forward)/out/bias$", ParameterRule(P(), False, (0,), "layers")),
+    (LAYERS + "(attention|feed_forward)_norm/(scale|bias)$", ParameterRule(P(), False, (0,), "layers")),
+    ("(^|/)encoder/final_norm/(scale|bias)$", ParameterRule(decays=False)),
     (
         "(^|/)((pooler|transform)/dense|(mlm|replaced|replaced_in_context)/transform)/kernel$",
-        Parameter(P(FSDP, None), in_products=True),
+        ParameterRule(P(FSDP, None), matmul_only=True),
     ),
-    ("(^|/)(pooler|transform)/norm/(scale|bias)$", Parameter(decays=False)),
-    ("(^|/)mlm/decoder$", Parameter(P(TENSOR, FSDP), in_products=True)),
-    ("(^|/)mlm/bias$", Parameter(P(TENSOR), decays=False)),
-    ("(^|/)(mlm|replaced|replaced_in_context)/(transform/bias|norm/(scale|bias))$", Parameter(decays=False)),
+    ("(^|/)(pooler|transform)/norm/(scale|bias)$", ParameterRule(decays=False)),
+    ("(^|/)mlm/decoder$", ParameterRule(P(TENSOR, FSDP), matmul_only=True)),
+    ("(^|/)mlm/bias$", ParameterRule(P(TENSOR), decays=False)),
+    (
+        "(^|/)(mlm|replaced|replaced_in_context)/(transform/bias|norm/(scale|bias))$",
+        ParameterRule(decays=False),
+    ),
     # The last layer of any head, which has few outputs.
-    ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/kernel$", Parameter()),
-    ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/bias$", Parameter(decays=False)),
+    ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/kernel$", ParameterRule()),
+    ("^(?!.*encoder/)([a-z_]+/)?[a-z_]+/dense/bias$", ParameterRule(decays=False)),
 ]
 
 
-def named(params: dict) -> dict[str, Any]:
+def params_by_name(params: dict) -> dict[str, Any]:
     """Flatten nested parameters; the keys are names such as encoder/layers/attention/qkv/kernel."""
     return flatten_dict(params, sep="/")
 
 
-def decide(rules: Rules, name: str):
+def match_rule(rules: Rules, name: str):
     """Return what the first matching rule says; raise if none matches.
 
-    >>> decide([("bias$", 0.0), ("kernel$", 0.01)], "mlm/bias")
+    >>> match_rule([("bias$", 0.0), ("kernel$", 0.01)], "mlm/bias")
     0.0
     """
     for pattern, value in rules:
@@ -110,7 +113,7 @@ def decide(rules: Rules, name: str):
     )
 
 
-def by_rule(params: dict, rules: Rules, use: Callable[[Any, str, Any], Any]) -> dict:
+def map_with_rules(params: dict, rules: Rules, use: Callable[[Any, str, Any], Any]) -> dict:
     """Apply `use(what the rules decide, name, parameter)` to every parameter; return a tree like `params`."""
-    flat = {name: use(decide(rules, name), name, leaf) for name, leaf in named(params).items()}
+    flat = {name: use(match_rule(rules, name), name, leaf) for name, leaf in params_by_name(params).items()}
     return unflatten_dict(flat, sep="/")

@@ -7,19 +7,19 @@ from contextlib import contextmanager
 
 import jax
 
-from bert_jax.core.errors import LOST_ANOTHER, BertJaxError, first_line
-from bert_jax.core.files import programs_home
-from bert_jax.core.terminal import say
+from bert_jax.core.errors import PEER_LOST_EXIT_CODE, BertJaxError, first_line
+from bert_jax.core.files import compilation_cache_home
+from bert_jax.core.terminal import print_line
 
 # Environment variable -> whether its value says that there are several processes.
-SIGNS = {
+MULTIPROCESS_VARIABLES = {
     "JAX_COORDINATOR_ADDRESS": bool,
     "SLURM_NTASKS": lambda value: value.isdecimal() and int(value) > 1,
     "TPU_WORKER_HOSTNAMES": lambda value: "," in value,
     "MEGASCALE_COORDINATOR_ADDRESS": bool,
 }
 # Words in an error that show that another process was lost.
-LOST = (
+LOST_PROCESS_WORDS = (
     "Connection",
     "connection",
     "Gloo",
@@ -32,11 +32,13 @@ LOST = (
 
 
 @contextmanager
-def joined(
+def join_processes(
     coordinator: str | None = None, count: int | None = None, index: int | None = None
 ) -> Iterator[None]:
     """Join the processes that train together; if another one is lost, report it and exit."""
-    several = any(name in os.environ and says(os.environ[name]) for name, says in SIGNS.items())
+    several = any(
+        name in os.environ and says(os.environ[name]) for name, says in MULTIPROCESS_VARIABLES.items()
+    )
     if index is not None and count is not None and index >= count:
         raise BertJaxError(
             f"--process={index} is too large: --processes={count} are numbered from 0 to {count - 1}"
@@ -51,7 +53,7 @@ def joined(
     if coordinator and (count is None or index is None):
         raise BertJaxError("--coordinator needs --processes=N and --process=I, with I from 0 to N - 1")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # affects CPUs only
-    if os.environ.get("JAX_COMPILATION_CACHE_DIR") == str(programs_home()):
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR") == str(compilation_cache_home()):
         # Each machine has its own cache, but processes must either all compile a program or none.
         jax.config.update("jax_enable_compilation_cache", False)
     try:
@@ -63,7 +65,7 @@ def joined(
     try:
         yield
     except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
-        if not any(sign in str(error) for sign in LOST):
+        if not any(sign in str(error) for sign in LOST_PROCESS_WORDS):
             raise
         print(
             f"bert-jax: process {jax.process_index()} lost another of the {jax.process_count()} processes "
@@ -72,11 +74,11 @@ def joined(
             flush=True,
         )
         # A normal exit would wait for the lost process.
-        os._exit(LOST_ANOTHER)
+        os._exit(PEER_LOST_EXIT_CODE)
     jax.distributed.shutdown()
 
 
 def print_once(text: str) -> None:
     """Print a line on the first of the run's processes only."""
     if jax.process_index() == 0:
-        say(text)
+        print_line(text)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from bert_jax.core.config import SEEDS, NotNegative, Positive, Range, Share, check_ranges
+from bert_jax.core.config import SEED_RANGE, NonNegative, Positive, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 
 Rate = Annotated[float, Range(0, 1000)]
@@ -31,7 +31,7 @@ class OptimizerConfig:
     # parts that are not trained; -1: none; 0: the embeddings; N: the embeddings and the first N layers
     frozen_layers: Annotated[int, Range(-1)] = -1
 
-    def warmup_of(self, steps: int) -> int:
+    def num_warmup_steps(self, steps: int) -> int:
         """The number of warm-up steps in a run of `steps` steps."""
         return round(self.warmup_steps * steps if self.warmup_steps < 1 else self.warmup_steps)
 
@@ -71,7 +71,7 @@ class MeshConfig:
 class CheckpointConfig:
     every: Positive = 1000  # number of steps between checkpoints
     keep: Positive = 3  # number of newest checkpoints to keep
-    keep_every: NotNegative = 0  # number of steps between checkpoints that are never removed; 0: none
+    keep_every: NonNegative = 0  # number of steps between checkpoints that are never removed; 0: none
     # validation metric that selects the checkpoint to become the run's model; "": the last one is taken
     best_metric: str = ""
 
@@ -83,7 +83,7 @@ class CheckpointConfig:
 class LogConfig:
     every: Positive = 100  # number of steps between lines of metrics; a short run has ten lines anyway
     evaluate_every: Positive = 10_000  # number of steps between evaluations on the validation set
-    max_eval_batches: NotNegative = 0  # largest number of validation batches to evaluate; 0: all
+    max_eval_batches: NonNegative = 0  # largest number of validation batches to evaluate; 0: all
     profile: Annotated[int, Range(-1)] = -1  # step at which a profiler trace of five steps begins; -1: none
 
     def __post_init__(self):
@@ -93,12 +93,12 @@ class LogConfig:
 @dataclass(frozen=True)
 class RunConfig:
     task: str = "pretrain"  # what to train: the name of a task, or the path of your own module
-    seed: Annotated[int, SEEDS] = 0  # seed of initial values, data order, masks and dropout
+    seed: Annotated[int, SEED_RANGE] = 0  # seed of initial values, data order, masks and dropout
     num_seeds: Positive = 1  # number of runs, with seed, seed + 1 and so on
     # values to try, in every combination: "lr=[2e-5,3e-5];batch_size=[16,32]"; in a sweep (and only there)
     # lr is short for optimizer.learning_rate and batch_size for data.batch_size; other keys are written in full
     sweep: str = ""
-    steps: NotNegative = 1_000_000  # number of updates; 0: none, the run evaluates its initial parameters
+    steps: NonNegative = 1_000_000  # number of updates; 0: none, the run evaluates its initial parameters
     init: str = ""  # model directory to start from; "": random initial values
     from_scratch: bool = False  # use the sizes and the tokenizer of `init`, but not its parameters
     # first step of a run from `init`; 0: schedule and data start anew; N: both continue at step N; -1: unset
@@ -107,7 +107,7 @@ class RunConfig:
     prng_impl: Literal["threefry2x32", "rbg"] = "threefry2x32"
     max_nonfinite_steps: Positive = 10  # number of non-finite updates in a row after which the run stops
     # number of evaluations without a better checkpoints.best_metric after which the run ends; 0: it never ends early
-    patience: NotNegative = 0
+    patience: NonNegative = 0
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
@@ -131,6 +131,6 @@ class RunConfig:
             raise BertJaxError("patience needs a metric; set --config.checkpoints.best_metric=METRIC")
 
     @property
-    def steps_in_line(self) -> int:
+    def log_interval(self) -> int:
         """The number of steps per line of metrics.jsonl: even a short run has ten lines, or one for each step."""
         return min(self.log.every, max((self.steps - max(self.first_step, 0)) // FEWEST_LINES, 1))

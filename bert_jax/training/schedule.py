@@ -5,16 +5,16 @@ import jax.numpy as jnp
 from bert_jax.training.run_config import OptimizerConfig
 
 
-def share_at(config: OptimizerConfig, steps: int, step):
+def learning_rate_factor(config: OptimizerConfig, steps: int, step):
     """The learning rate of a step, as a share of the peak: it rises during the warm-up, then follows the schedule to
     0 at `steps`. It is above 0 at step 0.
 
     >>> config = OptimizerConfig(warmup_steps=4)
-    >>> [round(float(share_at(config, 12, step)), 3) for step in (0, 3, 4, 8, 12)]
+    >>> [round(float(learning_rate_factor(config, 12, step)), 3) for step in (0, 3, 4, 8, 12)]
     [0.25, 1.0, 1.0, 0.5, 0.0]
     """
     step = jnp.asarray(step, jnp.float32)
-    warmup = config.warmup_of(steps)
+    warmup = config.num_warmup_steps(steps)
     tail = max(config.decay_ratio * steps, 1)
     after = jnp.clip(SCHEDULES[config.schedule](steps - step, max(steps - warmup, 1), tail), 0, 1)
     return jnp.minimum((step + 1) / max(warmup, 1), after)

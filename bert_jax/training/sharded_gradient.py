@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models import shared
 from bert_jax.models.mesh import DATA, FSDP, TENSOR
-from bert_jax.models.shared import Shared
+from bert_jax.models.shared import DataSharded
 from bert_jax.training.parameter_rules import LAYERS
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import data_axis
@@ -24,7 +24,7 @@ from bert_jax.training.task import Task
 ABORTING = (0, 11)  # jax 0.12 ends the process here, 0.10 does not; the versions between were not tried
 
 
-def refuse_both_splits(mesh: Mesh, version: tuple[int, ...] = jax.__version_info__) -> None:
+def refuse_fsdp_with_tensor(mesh: Mesh, version: tuple[int, ...] = jax.__version_info__) -> None:
     """Refuse to split a data shard's program over both fsdp and tensor: XLA's partitioner aborts."""
     if version >= ABORTING and mesh.shape[FSDP] > 1 and mesh.shape[TENSOR] > 1:
         raise BertJaxError(
@@ -33,13 +33,13 @@ def refuse_both_splits(mesh: Mesh, version: tuple[int, ...] = jax.__version_info
         )
 
 
-def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
+def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
     """Return a function that sums gradients and metrics over all rows:
     (objective, whole params, rows [microbatches, shards, rows, ...]) -> (gradients, metrics).
 
     `objective(params, some of the rows)` returns a number and metrics; gradients are sharded by `shardings`.
     """
-    refuse_both_splits(mesh)
+    refuse_fsdp_with_tensor(mesh)
     specs = jax.tree.map(
         lambda sharding: P(*(axis if axis == DATA else None for axis in sharding.spec)), shardings
     )
@@ -47,56 +47,62 @@ def make_gradient_in_parts(task: Task, config: RunConfig, mesh: Mesh, shardings)
     # Parameters that several layers share are sent once, not by each layer.
     by_layer = not any(layout.config.layer_groups for layout in task.layouts.values())
 
-    def axes_of(params):
+    def data_axes(params):
         return jax.tree.map(lambda leaf, sharding: data_axis(sharding, leaf.ndim), params, shardings)
 
-    def one_microbatch(objective, params, rows):
-        axes = axes_of(params)
+    def gradient_of_microbatch(objective, params, rows):
+        axes = data_axes(params)
 
-        def of(parts):
-            placed = jax.tree.map(lambda *leaf: Shared(*leaf, dtype), params, parts, axes)
+        def objective_of_parts(parts):
+            placed = jax.tree.map(lambda *leaf: DataSharded(*leaf, dtype), params, parts, axes)
             flat = flatten_dict(placed, sep="/")
-            read = {n: leaf if by_layer and LAYERS in n else shared.read(leaf) for n, leaf in flat.items()}
+            read = {
+                n: leaf if by_layer and LAYERS in n else shared.to_arrays(leaf) for n, leaf in flat.items()
+            }
             return objective(unflatten_dict(read, sep="/"), rows)
 
-        (_, measured), gradients = jax.value_and_grad(of, has_aux=True)(jax.tree.map(part_of, params, axes))
+        (_, measured), gradients = jax.value_and_grad(objective_of_parts, has_aux=True)(
+            jax.tree.map(zeros_of_part, params, axes)
+        )
         return gradients, measured
 
-    def part_of(leaf, axis: int):
+    def zeros_of_part(leaf, axis: int):
         """Return zeros in place of a part: the gradient needs only its shape."""
         shape = list(leaf.shape)
         if axis:
             shape[axis] //= mesh.shape[DATA]
         return jnp.zeros(shape, jnp.float32)
 
-    def several_microbatches(objective, params, rows):
+    def accumulate_microbatches(objective, params, rows):
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
 
-        def of(part):
+        def gradients_and_metrics(part):
             (_, measured), gradients = jax.value_and_grad(objective, has_aux=True)(params, part)
             return gradients, measured
 
-        shapes = jax.eval_shape(of, jax.tree.map(lambda x: x[0], rows))
+        shapes = jax.eval_shape(gradients_and_metrics, jax.tree.map(lambda x: x[0], rows))
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         (gradients, measured), _ = jax.lax.scan(
-            lambda sums, part: (jax.tree.map(jnp.add, sums, of(part)), None), zeros, rows
+            lambda sums, part: (jax.tree.map(jnp.add, sums, gradients_and_metrics(part)), None), zeros, rows
         )
         reduced = jax.tree.map(
-            lambda leaf, axis: shared.reduce_over_data(leaf, axis, dtype), gradients, axes_of(params)
+            lambda leaf, axis: shared.reduce_over_data(leaf, axis, dtype), gradients, data_axes(params)
         )
         return reduced, measured
 
     def gradient(objective: Callable, params, rows):
-        def on_shard(params, rows):
+        def run_shard(params, rows):
             rows = jax.tree.map(lambda x: x[:, 0], rows)
             if count == 1:
-                gradients, measured = one_microbatch(objective, params, jax.tree.map(lambda x: x[0], rows))
+                gradients, measured = gradient_of_microbatch(
+                    objective, params, jax.tree.map(lambda x: x[0], rows)
+                )
             else:
-                gradients, measured = several_microbatches(objective, params, rows)
+                gradients, measured = accumulate_microbatches(objective, params, rows)
             return gradients, jax.lax.psum(measured, DATA)
 
         run = jax.shard_map(
-            on_shard,
+            run_shard,
             mesh=mesh,
             in_specs=(P(), P(None, DATA)),
             out_specs=(specs, P()),

@@ -10,9 +10,15 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import counted
+from bert_jax.core.terminal import pluralize
 from bert_jax.models.mesh import AXES, DATA, FSDP, TENSOR
-from bert_jax.training.parameter_rules import PARAMETERS, Parameter, Rules, by_rule, named
+from bert_jax.training.parameter_rules import (
+    PARAMETER_RULES,
+    ParameterRule,
+    Rules,
+    map_with_rules,
+    params_by_name,
+)
 from bert_jax.training.run_config import MeshConfig
 
 
@@ -33,7 +39,7 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
     return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
 
 
-def devices_of(mesh: Mesh) -> str:
+def describe_devices(mesh: Mesh) -> str:
     """Describe the devices: "the CPU" if that is the only one, otherwise their number and kind."""
     kind = mesh.devices.flat[0].device_kind
     return "the CPU" if mesh.size == 1 and kind == "cpu" else f"{mesh.size} {kind}"
@@ -47,15 +53,15 @@ def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
         below, above = batch // parts * parts, -(-batch // parts) * parts
         sizes = " or ".join(str(size) for size in (below, above) if size)
         raise BertJaxError(
-            f"a step of {batch} rows does not divide over {counted(shards, 'data shard')} in "
-            f"{counted(accumulate, 'microbatch')}; set --config.data.batch_size={sizes}"
+            f"a step of {batch} rows does not divide over {pluralize(shards, 'data shard')} in "
+            f"{pluralize(accumulate, 'microbatch')}; set --config.data.batch_size={sizes}"
         )
 
 
-def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
+def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETER_RULES) -> dict:
     """Return the sharding of each parameter (array or shape); refuse an axis that does not divide evenly."""
 
-    def sharding(rule: Parameter, name: str, leaf) -> NamedSharding:
+    def sharding(rule: ParameterRule, name: str, leaf) -> NamedSharding:
         for number, (size, axis) in enumerate(zip(leaf.shape, rule.spec, strict=False)):
             if axis and size % mesh.shape[axis]:
                 hint = f"set --config.mesh.{axis} to a divisor of {size}"
@@ -67,7 +73,7 @@ def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> 
                 )
         return NamedSharding(mesh, rule.spec)
 
-    return by_rule(params, rules, sharding)
+    return map_with_rules(params, rules, sharding)
 
 
 def optimizer_shardings(optimizer: optax.GradientTransformation, params: dict, shardings: dict, mesh: Mesh):
@@ -81,20 +87,20 @@ def optimizer_shardings(optimizer: optax.GradientTransformation, params: dict, s
     )
 
 
-def split_over_data(params: dict, shardings: dict, mesh: Mesh, rules: Rules = PARAMETERS) -> dict:
+def split_over_data(params: dict, shardings: dict, mesh: Mesh, rules: Rules = PARAMETER_RULES) -> dict:
     """Return shardings in which parameters with weight decay are split over the data axis, too.
 
     The other parameters are small, and would be many small arrays to gather.
     """
-    flat = named(shardings)
-    return by_rule(
+    flat = params_by_name(shardings)
+    return map_with_rules(
         params,
         rules,
         lambda rule, name, leaf: split_once_more(leaf, flat[name], mesh, rule) if rule.decays else flat[name],
     )
 
 
-def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh, rule: Parameter) -> NamedSharding:
+def split_once_more(leaf, sharding: NamedSharding, mesh: Mesh, rule: ParameterRule) -> NamedSharding:
     """Split over data the first unsplit axis that divides evenly, but not the layers' axis: layers are read singly."""
     axes = [*sharding.spec, *[None] * (leaf.ndim - len(sharding.spec))]
     for i in range(int(rule.depth == "layers"), leaf.ndim):

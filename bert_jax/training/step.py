@@ -10,29 +10,36 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.models.mesh import ROWS
-from bert_jax.training.gradient import by_shard, make_gradient, measure, microbatches, on_all_rows, with_rows
+from bert_jax.training.gradient import (
+    add_row_indices,
+    collect_metrics,
+    compute_in_microbatches,
+    make_gradient,
+    map_over_shards,
+    split_microbatches,
+)
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.schedule import share_at
+from bert_jax.training.schedule import learning_rate_factor
 from bert_jax.training.state import (
-    Constants,
-    State,
+    StepConstants,
+    TrainState,
     abstract_constants,
     abstract_state,
-    optimizer_of,
-    shardings_of,
-    whole_params,
+    gather_whole_params,
+    get_shardings,
+    make_task_optimizer,
 )
 from bert_jax.training.task import Task
 
 
 def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
     """Return the function (state, batch, constants) -> (state, metrics), jitted for the mesh; it consumes its state."""
-    shardings = shardings_of(abstract_state(task, config, mesh))
-    constants_shardings = shardings_of(abstract_constants(task, mesh))
+    shardings = get_shardings(abstract_state(task, config, mesh))
+    constants_shardings = get_shardings(abstract_constants(task, mesh))
     gradient = make_gradient(task, config, mesh, shardings.params)
-    optimizer = optimizer_of(task, config)
+    optimizer = make_task_optimizer(task, config)
 
-    def step(state: State, batch: dict, constants: Constants) -> tuple[State, dict]:
+    def step(state: TrainState, batch: dict, constants: StepConstants) -> tuple[TrainState, dict]:
         # Gradients.
         key = jax.random.fold_in(jax.random.key(constants.seed, impl=config.prng_impl), state.step)
         gradients, measured = gradient(state.params, batch, key, constants.task)
@@ -41,12 +48,12 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
         good = jnp.isfinite(norm) & jnp.isfinite(sum(loss.total for loss in measured["losses"].values()))
         # Update.
         updates, moments = optimizer.update(gradients, state.optimizer, state.params, good=good)
-        rate = constants.rate * share_at(config.optimizer, config.steps, state.step)
+        rate = constants.rate * learning_rate_factor(config.optimizer, config.steps, state.step)
         params = jax.tree.map(
             lambda param, update: jnp.where(good, param - rate * update, param), state.params, updates
         )
         bad = jnp.where(good, 0, state.bad + 1)
-        new = State(state.step + 1, params, moments, state.discarded + ~good, bad)
+        new = TrainState(state.step + 1, params, moments, state.discarded + ~good, bad)
         # Metrics.
         return new, measured | {
             "learning_rate": rate,
@@ -66,28 +73,30 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
 def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
     """Return the function (params, batch, constants) -> (metrics, predictions for the rows), without dropout."""
 
-    shardings = shardings_of(abstract_state(task, config, mesh)).params
+    shardings = get_shardings(abstract_state(task, config, mesh)).params
 
     def judge(outputs, rows):
-        return measure(task, task.losses(outputs, rows), outputs, rows), task.predictions(outputs, rows)
+        return collect_metrics(task, task.losses(outputs, rows), outputs, rows), task.predictions(
+            outputs, rows
+        )
 
-    def evaluate(params, batch: dict, constants: Constants):
-        batch, params = with_rows(batch), whole_params(task, params, shardings, mesh)
+    def evaluate(params, batch: dict, constants: StepConstants):
+        batch, params = add_row_indices(batch), gather_whole_params(task, params, shardings, mesh)
 
         def outputs(params, rows):
             return task.outputs(params, rows, constants.task)
 
         if task.whole_batch:
-            return judge(on_all_rows(outputs, params, batch, 1, mesh), batch)
-        shards = jax.tree.map(lambda x: x[0], microbatches(batch, 1, mesh))
-        on_shards = by_shard(lambda params, rows: judge(outputs(params, rows), rows), mesh)
+            return judge(compute_in_microbatches(outputs, params, batch, 1, mesh), batch)
+        shards = jax.tree.map(lambda x: x[0], split_microbatches(batch, 1, mesh))
+        on_shards = map_over_shards(lambda params, rows: judge(outputs(params, rows), rows), mesh)
         measured, predictions = on_shards(params, shards)
         in_rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), predictions)
         return jax.tree.map(lambda x: x.sum(0), measured), in_rows
 
     return jax.jit(
         evaluate,
-        in_shardings=(shardings, NamedSharding(mesh, ROWS), shardings_of(abstract_constants(task, mesh))),
+        in_shardings=(shardings, NamedSharding(mesh, ROWS), get_shardings(abstract_constants(task, mesh))),
         out_shardings=NamedSharding(mesh, P()),
     )
 

@@ -3,7 +3,7 @@
 import time
 
 
-class Pace:
+class StepTimer:
     """The seconds and the speed of the steps since the last line, without pauses. The speed leaves out the first step
     of a process, which compiles."""
 
@@ -13,7 +13,7 @@ class Pace:
         self.waited = 0.0
         self.compiled = False
 
-    def pause(self, seconds: float) -> None:
+    def exclude_pause(self, seconds: float) -> None:
         self.mark += seconds
         self.begun += seconds
 

@@ -9,7 +9,7 @@ import jax
 from jax.experimental import multihost_utils
 
 
-class Stop:
+class StopSignal:
     """While open, SIGTERM, SIGHUP and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
 
     # The signal that the last run got, if any. Even if that run finished, no other should start.
@@ -26,12 +26,12 @@ class Stop:
         self.terminals = [number for number in (1, 2) if os.isatty(number)]
 
     def __enter__(self):
-        Stop.last_signal = None
+        StopSignal.last_signal = None
         self._before = {number: signal.signal(number, self._receive) for number in self.caught}
         return self
 
     def __exit__(self, *_):
-        Stop.last_signal = self.signal
+        StopSignal.last_signal = self.signal
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -24,7 +24,7 @@ Features = dict[str, tuple[tuple[int, ...], np.dtype]]
 
 
 @dataclass(frozen=True)
-class Results:
+class FinishInputs:
     """The examples that a finished model is calibrated on and that its report is made from."""
 
     train: Sequence[Example]
@@ -37,7 +37,7 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Card:
+class ModelCard:
     """The task's part of a finished model's README.md, in Markdown; facts known of any run are added to it."""
 
     library: str  # another library that opens the directory
@@ -47,7 +47,7 @@ class Card:
     usage: str  # in Python; DIR is its directory
     data: Sequence[str]  # what it was trained on
     recipe: Mapping[str, str]  # settings that only this task has: name -> value, "" if there is none
-    calibrated: Callable[[Calibration], str] | None = None  # describes its calibrated scores
+    describe_calibration: Callable[[Calibration], str] | None = None  # describes its calibrated scores
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Task:
     """A model and how to train it. Equal tasks share a compiled step; fields that do not change it are not compared."""
 
     layout: Layout  # the layout of the main model that a finished run produces
-    results: Results | None = field(default=None, kw_only=True, compare=False)
-    card: Card | None = field(default=None, kw_only=True, compare=False)
+    results: FinishInputs | None = field(default=None, kw_only=True, compare=False)
+    model_card: ModelCard | None = field(default=None, kw_only=True, compare=False)
 
     rules: ClassVar[Rules] = ()  # (pattern, Parameter(...)) of parameters that rules.py does not know
     frozen: ClassVar[Rules] = ()  # (pattern, whether it is frozen) for every parameter; (): none is
@@ -67,7 +67,7 @@ class Task:
     @property
     def best(self) -> str:
         """The validation metric by which runs of the task are compared."""
-        raise self.lacking("best")
+        raise self.missing_member("best")
 
     @property
     def layouts(self) -> dict[str, Layout]:
@@ -79,24 +79,24 @@ class Task:
         return self.layout.init(key)
 
     @property
-    def begins_with_data(self) -> bool:
-        """Whether `begun` also changes random initial values, not only the parameters of a model directory."""
+    def initializes_from_data(self) -> bool:
+        """Whether `initial_params` also changes random initial values, not only the parameters of a model directory."""
         return False
 
-    def begun(self, params: dict, data: "Data", steps: int) -> dict:
+    def begun(self, params: dict, data: "BatchSource", steps: int) -> dict:
         """Return the parameters for the first step, given those of a model directory, with initial values for what
         it lacks."""
         return params
 
-    def ended(self, params: dict, data: "Data") -> dict:
+    def final_params(self, params: dict, data: "BatchSource") -> dict:
         """Return the parameters that a finished run keeps, given those after its last step."""
         return params
 
-    def models(self, params: dict) -> dict[str, dict]:
+    def split_params(self, params: dict) -> dict[str, dict]:
         """Return the parameters of each model in `layouts`."""
         return {"": {name: params[name] for name in self.layout.module_names}}
 
-    def of_models(self, models: dict[str, dict]) -> dict:
+    def join_params(self, models: dict[str, dict]) -> dict:
         """The inverse of `models`."""
         return models[""]
 
@@ -113,7 +113,7 @@ class Task:
 
     def features(self, rows: int, length: int) -> Features:
         """The shape and dtype of each array of a batch, to compile without data."""
-        raise self.lacking("features")
+        raise self.missing_member("features")
 
     def flops(self, rows: int, length: int) -> float:
         """The FLOPs of a step, forward and backward; of the layers only, because a head costs little."""
@@ -121,9 +121,9 @@ class Task:
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs."""
-        raise self.lacking("losses")
+        raise self.missing_member("losses")
 
-    def lacking(self, name: str) -> BertJaxError:
+    def missing_member(self, name: str) -> BertJaxError:
         """The error for a member that the task does not define. Saving its models needs none of these members."""
         return BertJaxError(f"the task {type(self).__name__} does not define `{name}`; see training/task.py")
 
@@ -139,7 +139,7 @@ class Task:
         return means
 
 
-class Data(Protocol):
+class BatchSource(Protocol):
     """The source of a run's batches; batch N is a function of N."""
 
     tokenizer: Tokenizer
@@ -161,5 +161,5 @@ class Data(Protocol):
     def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]: ...
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
-        """Compute metrics from the task's predictions on the batches of `heldout`, with the rows of all hosts."""
+        """Compute metrics from predictions on the batches of `validation_batches`, with the rows of all hosts."""
         ...

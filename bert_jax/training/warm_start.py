@@ -14,44 +14,44 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.task import Task
 
 
-def as_in(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layout:
+def adopt_saved_layout(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layout:
     """Return the layout with the family and published keys of the directory; refuse one of other sizes or with another
     tokenizer."""
-    source, _ = hub.survey(directory)
+    source, _ = hub.read_layout(directory)
     check_sizes(directory, source.config, layout.config)
-    check_tokenizer(directory, tokenizer)
+    check_same_tokenizer(directory, tokenizer)
     return replace(layout, family=source.family, published=source.published)
 
 
-def check_tokenizer(directory: str, tokenizer: Tokenizer) -> None:
+def check_same_tokenizer(directory: str, tokenizer: Tokenizer) -> None:
     """Refuse a model whose tokenizer is not that of the corpus."""
-    if open_tokenizer(hub.existing(directory)).fingerprint != tokenizer.fingerprint:
+    if open_tokenizer(hub.resolve_directory(directory)).fingerprint != tokenizer.fingerprint:
         raise BertJaxError(
             f"the corpus was not prepared with the tokenizer of {directory}; "
             f"prepare it again with --tokenizer {directory}"
         )
 
 
-def check_sizes(directory: str, theirs: EncoderConfig, ours: EncoderConfig) -> None:
-    expected, actual = theirs.architecture, ours.architecture
+def check_sizes(directory: str, saved: EncoderConfig, wanted: EncoderConfig) -> None:
+    expected, actual = saved.architecture, wanted.architecture
     differing = [name for name in expected if expected[name] != actual[name]]
-    if 0 < theirs.rotary.theta < ours.rotary.theta:
+    if 0 < saved.rotary.theta < wanted.rotary.theta:
         differing.remove("rotary.theta")  # it may be raised to read longer rows, as ModernBERT's was
     if differing:
         sizes = ", ".join(f"--config.model.{name}={expected[name]}" for name in differing)
         raise BertJaxError(f"the model in {directory} has other sizes than the config; set {sizes}")
 
 
-def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
+def read_initial_params(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
     """Return the task's parameters from the directory, and the names of the parts it lacks, which get initial values.
 
     Further models of the task are read from subdirectories, as a run saves them.
     """
     models = {
-        name: read_model(str(Path(directory) / name) if name else directory, layout)
+        name: read_model_params(str(Path(directory) / name) if name else directory, layout)
         for name, layout in task.layouts.items()
     }
-    params = task.of_models(models)
+    params = task.join_params(models)
     key = jax.random.key(seed, impl="threefry2x32")
     names = list(jax.eval_shape(task.init, key))
     missing = [name for name in names if name not in params]
@@ -68,10 +68,10 @@ def read(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
     return {name: params[name] for name in names}, missing
 
 
-def read_model(directory: str, layout: hub.Layout) -> dict:
+def read_model_params(directory: str, layout: hub.Layout) -> dict:
     """Return a directory's parameters for the layout, without heads that were trained for other labels."""
-    source, tensors = hub.survey(directory, vocab_multiple=layout.config.vocab_multiple)
+    source, tensors = hub.read_layout(directory, vocab_multiple=layout.config.vocab_multiple)
     params = hub.read_params(source, tensors, directory)
     if source.labels != layout.labels:
         params = {name: part for name, part in params.items() if name not in HEADS or not HEADS[name].labels}
-    return hub.read_beside(layout, tensors, directory) | params
+    return hub.read_pooler_and_transform(layout, tensors, directory) | params

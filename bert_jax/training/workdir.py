@@ -14,32 +14,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from bert_jax.core.config import build
+from bert_jax.core.config import build_config
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically
-from bert_jax.core.hashes import check_version, is_sealed, is_within, sealed
-from bert_jax.core.output import lock, refuse_foreign
+from bert_jax.core.hashes import check_version, is_inside_directory, is_sealed, sealed
+from bert_jax.core.output import lock, refuse_unknown_files
 from bert_jax.hub import directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Data, Task
+from bert_jax.training.task import BatchSource, Task
 
 # Keys that may change when a run is resumed: they decide where and how it is computed and shown, not what it learns.
 # The paths of the corpora may change; their content must be the same and is checked.
-FREE = re.compile(
+RESUMABLE_KEYS = re.compile(
     r"^(mesh|log|checkpoints)\."
     r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
 )
-BACK = "put it back from a copy"
+RESTORE_REMEDY = "put it back from a copy"
 VERSION = 1  # of all files in the directory
 
 
-class ModelFacts(TypedDict):
-    """A layout as JSON, see `describe`."""
+class LayoutJson(TypedDict):
+    """A layout as JSON, see `layout_to_json`."""
 
     heads: list[str]
     labels: list[str]
@@ -50,14 +50,14 @@ class ModelFacts(TypedDict):
     embedder: NotRequired[dict[str, Any]]
 
 
-class RunFacts(TypedDict):
+class RunJson(TypedDict):
     """The content of run.json."""
 
     version: int
     config: dict[str, Any]
     data: dict[str, Any]
-    layout: ModelFacts
-    layouts: NotRequired[dict[str, ModelFacts]]
+    layout: LayoutJson
+    layouts: NotRequired[dict[str, LayoutJson]]
     self: str
 
 
@@ -82,27 +82,27 @@ class Workdir:
             ) from error
         if not lock(self._lock.fileno()):
             raise BertJaxError(f"another run is writing to {self.path}; stop it or name another --workdir")
-        refuse_foreign(self.model, hub.FILES)  # now, not after days
+        refuse_unknown_files(self.model, hub.WRITTEN_FILES)  # now, not after days
 
     def close(self) -> None:
         if self._lock:
             self._lock.close()
 
-    def begin(self, config: RunConfig, data: Data, task: Task) -> None:
+    def record_or_check(self, config: RunConfig, data: BatchSource, task: Task) -> None:
         """Write run.json and the tokenizer; refuse a directory that belongs to a different run."""
-        settings, identity = dict(flat(config)), data.identity()
+        settings, identity = dict(flatten_config(config)), data.identity()
         if not self.run.exists():
-            layouts = {name: describe(layout) for name, layout in task.layouts.items()}
+            layouts = {name: layout_to_json(layout) for name, layout in task.layouts.items()}
             content = {"version": VERSION, "config": settings, "data": identity, "layout": layouts.pop("")}
             data.tokenizer.save(self.tokenizer)
             content |= {"layouts": layouts} if layouts else {}
-            write_atomically(self.run, json.dumps(sealed(as_read(content)), indent=1) + "\n")
+            write_atomically(self.run, json.dumps(sealed(round_trip_json(content)), indent=1) + "\n")
             return
-        before = self.read()
-        self.refuse(different(before["config"], as_read(settings)), "settings")
-        self.refuse(different(before["data"], identity), "data")
+        recorded = self.read()
+        self.refuse_differences(list_differences(recorded["config"], round_trip_json(settings)), "settings")
+        self.refuse_differences(list_differences(recorded["data"], identity), "data")
 
-    def refuse(self, differing: list[str], kind: str) -> None:
+    def refuse_differences(self, differing: list[str], kind: str) -> None:
         if differing:
             more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
             raise BertJaxError(
@@ -114,68 +114,73 @@ class Workdir:
         """The layouts of the models that the run produces, keyed as in `Task.layouts`."""
         content = self.read()
         described = {"": content["layout"], **content.get("layouts", {})}
-        if outside := [name for name in described if name and not is_within(name)]:
-            raise BertJaxError(f"{self.run} names a model {outside[0]!r:.60}, which is not a folder; {BACK}")
+        if outside := [name for name in described if name and not is_inside_directory(name)]:
+            raise BertJaxError(
+                f"{self.run} names a model {outside[0]!r:.60}, which is not a folder; {RESTORE_REMEDY}"
+            )
         try:
-            return {name: layout_of(values) for name, values in described.items()}
+            return {name: layout_from_json(values) for name, values in described.items()}
         except BertJaxError as error:
-            raise BertJaxError(f"{self.run}: {error}; {BACK}") from None
+            raise BertJaxError(f"{self.run}: {error}; {RESTORE_REMEDY}") from None
 
     def read(self) -> dict:
         try:
-            content = read_json(self.run, remedy=BACK)
+            content = read_json(self.run, remedy=RESTORE_REMEDY)
         except FileNotFoundError as error:
             raise BertJaxError(f"{self.path} is not a run directory (it has no run.json)") from error
         check_version(
             content, VERSION, self.run, "start the run anew, `bert-jax train` with another --workdir"
         )
         if not is_sealed(content):
-            raise BertJaxError(f"{self.run} is damaged: its hash differs; {BACK}")
-        return read_json(self.run, RunFacts, remedy=BACK)
+            raise BertJaxError(f"{self.run} is damaged: its hash differs; {RESTORE_REMEDY}")
+        return read_json(self.run, RunJson, remedy=RESTORE_REMEDY)
 
 
-def describe(layout: Layout) -> dict:
+def layout_to_json(layout: Layout) -> dict:
     values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "published")}
     values |= {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
     return values | ({"embedder": dataclasses.asdict(layout.embedder)} if layout.embedder else {})
 
 
-def layout_of(values: dict) -> Layout:
-    """The inverse of `describe`."""
-    config, family = build(EncoderConfig, values["config"]), FAMILIES.named_in_file(values["family"])
+def layout_from_json(values: dict) -> Layout:
+    """The inverse of `layout_to_json`."""
+    config, family = (
+        build_config(EncoderConfig, values["config"]),
+        FAMILIES.look_up_from_file(values["family"]),
+    )
     heads, labels = tuple(values["heads"]), tuple(values["labels"])
-    embedder = Embedder.of(values["embedder"]) if "embedder" in values else None
+    embedder = EmbedderSettings.of(values["embedder"]) if "embedder" in values else None
     return Layout(config, family, heads, labels, values["pooler"], values["published"], embedder)
 
 
 def save_models(directory: Path, task: Task, params: dict, tokenizer: Tokenizer) -> None:
     """Save the main model in the directory, and the other models in its subdirectories."""
-    for name, model in task.models(params).items():
-        hub.save(directory / name, task.layouts[name], model, tokenizer)
+    for name, model in task.split_params(params).items():
+        hub.save_model(directory / name, task.layouts[name], model, tokenizer)
 
 
-def flat(config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_config(config, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted key, value) for every key of nested dataclasses."""
     for field in dataclasses.fields(config):
         value, name = getattr(config, field.name), prefix + field.name
         if dataclasses.is_dataclass(value):
-            yield from flat(value, name + ".")
+            yield from flatten_config(value, name + ".")
         else:
             yield name, value
 
 
-def as_read(values: dict) -> dict:
+def round_trip_json(values: dict) -> dict:
     """Return the values as JSON gives them back: tuples become lists."""
     return json.loads(json.dumps(values))
 
 
-def different(then: dict, now: dict) -> list[str]:
+def list_differences(then: dict, now: dict) -> list[str]:
     """List the changed values, except of keys that may change.
 
-    >>> different({"seed": 1, "log.every": 5}, {"seed": 2, "log.every": 9})
+    >>> list_differences({"seed": 1, "log.every": 5}, {"seed": 2, "log.every": 9})
     ['seed was 1 and is 2']
     """
-    keys = [key for key in {**then, **now} if not FREE.search(key)]
+    keys = [key for key in {**then, **now} if not RESUMABLE_KEYS.search(key)]
     return [
         f"{key} was {then.get(key, 'absent')} and is {now.get(key, 'absent')}"
         for key in keys

@@ -12,13 +12,13 @@ from bert_jax.command.flags import (
     LAYOUT,
     TOKENIZER,
     Parser,
-    choice_of,
-    count,
+    find_verbs,
     flag,
-    number,
+    number_type,
+    positive_integer,
     verb,
-    verbs_of,
-    whole,
+    verb_choice,
+    whole_number_type,
 )
 from tests.bench.turns import Limits
 
@@ -29,7 +29,7 @@ MODEL = flag("--model", required=True, metavar="DIR", help="model directory")
 TEXTS = (
     MODEL,
     flag("--input", required=True, metavar="FILE", help="file with one text per line"),
-    flag("--texts", type=count, default=500, help="number of texts to draw from it (default 500)"),
+    flag("--texts", type=positive_integer, default=500, help="number of texts to draw from it (default 500)"),
     DTYPE,
 )
 
@@ -37,8 +37,8 @@ TEXTS = (
 def limits(rounds: int, seconds: float):
     """After so many rounds, go on until the ratio's interval is narrow or the seconds are over."""
     return (
-        flag("--rounds", type=count, default=rounds, help=f"smallest number of rounds (default {rounds})"),
-        flag("--seconds", type=number(0), default=seconds,
+        flag("--rounds", type=positive_integer, default=rounds, help=f"smallest number of rounds (default {rounds})"),
+        flag("--seconds", type=number_type(0), default=seconds,
              help=f"start no more rounds after this many seconds (default {seconds})"),
         JSON,
     )  # fmt: skip
@@ -119,13 +119,13 @@ def families(args):
 @verb("from text to corpus, and the bare tokenizer",
       "python -m tests.bench prepare --input books/*.txt --tokenizer vocab",
       INPUT, LAYOUT, COLUMN, TOKENIZER,
-      flag("--megabytes", type=number(1e-3, 1e6), default=32, help="megabytes of text to measure on (default 32)"),
+      flag("--megabytes", type=number_type(1e-3, 1e6), default=32, help="megabytes of text to measure on (default 32)"),
       *limits(6, 60))  # fmt: skip
 def prepare(args):
-    from bert_jax.text.readers import Source
+    from bert_jax.text.readers import TextSource
     from tests.bench.prepare import compare_prepare
 
-    source = Source(args.input, args.layout, args.column)
+    source = TextSource(args.input, args.layout, args.column)
     show(args, compare_prepare, source, args.tokenizer, args.megabytes)
 
 
@@ -140,7 +140,8 @@ def tokenizers(args):
 
 @verb("kinds of indexes of made-up vectors", "python -m tests.bench search --output runs/million --vectors 1000000",
       flag("--output", required=True, metavar="DIR", help="new output directory, for the index"),
-      flag("--vectors", type=whole(10_000), default=100_000, help="vectors of the index (default 100000)"))  # fmt: skip
+      flag("--vectors", type=whole_number_type(10_000), default=100_000,
+           help="vectors of the index (default 100000)"))  # fmt: skip
 def search(args):
     from tests.bench.search import Size, describe_search, measure_search
 
@@ -158,7 +159,7 @@ def search(args):
       flag("--sets", nargs="+", default=[], metavar="NAME", help="of sst2, goemotions, mrpc, conll2003 (default all)"),
       flag("--learners", nargs="+", default=[], metavar="NAME",
            help="of default, probe, regression, setfit, trainer (default all)"),
-      flag("--draws", type=count, default=5, help="draws of each size (default 5)"))  # fmt: skip
+      flag("--draws", type=positive_integer, default=5, help="draws of each size (default 5)"))  # fmt: skip
 def labels(args):
     from tests.bench.few_labels import measure_labels
 
@@ -174,7 +175,7 @@ def labels(args):
            "--config takes this form, too, and --config.KEY=VALUE holds for all"),
       flag("--labels", nargs="+", default=[], metavar="FINE-TUNING", help="fine-tunings of each recipe's model "
            'and of random initial values, as "FILE:NAME KEY=VALUE ..." with a validation set and several seeds'),
-      flag("--minutes", type=number(0, 1440, above=True), default=10, metavar="N",
+      flag("--minutes", type=number_type(0, 1440, above=True), default=10, metavar="N",
            help="training minutes per recipe, without compiling and measuring (default 10)"))  # fmt: skip
 def recipes(args):
     from tests.bench.recipe import Recipe
@@ -202,11 +203,11 @@ def all_(args):
     print(measure_all(Places(given, Path(args.output)), args.only))
 
 
-VERBS = verbs_of(sys.modules[__name__])
+VERBS = find_verbs(sys.modules[__name__])
 
 
 def make_parser() -> Parser:
     parser = Parser(prog="python -m tests.bench", allow_abbrev=False)
-    choice_of(VERBS)(parser)
+    verb_choice(VERBS)(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of a failure")
     return parser

@@ -14,16 +14,16 @@ import numpy as np
 
 import bert_jax
 from bert_jax.bench.timing import Machine, Turn
-from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub import directory as hub
-from bert_jax.hub.families import FAMILIES, sized
+from bert_jax.hub.families import FAMILIES, resolve_size
 from bert_jax.hub.layout import Layout
 from bert_jax.inference import programs
-from bert_jax.inference.batching import row_rungs, tokens_in_batch
-from bert_jax.predictions.kind import kind_of
+from bert_jax.inference.batching import allowed_row_counts, tokens_per_batch
+from bert_jax.predictions.kind import require_kind
 from bert_jax.training.run_config import OptimizerConfig, RunConfig
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 from tests.bench.comparison import Comparison, Row, dtype_ratios
 from tests.bench.torch_training import Updates, quiet_transformers
@@ -38,9 +38,9 @@ OUR_NAME, THEIR_NAME = f"{OURS} float32", "transformers"
 
 def write_classifier(size: str, directory: str) -> None:
     """Write a classifier of this size with random weights."""
-    name, config = sized(size)
+    name, config = resolve_size(size)
     layout = Layout(config, FAMILIES[name or "bert"], ("classify",), LABELS)
-    hub.save(directory, layout, jax.device_get(jax.jit(layout.init)(jax.random.key(0))))
+    hub.save_model(directory, layout, jax.device_get(jax.jit(layout.init)(jax.random.key(0))))
 
 
 def random_rows(rows: int, length: int, vocab_size: int) -> dict[str, np.ndarray]:
@@ -64,29 +64,29 @@ class Ours:
         self.model = model = bert_jax.load(directory, tokenizer=False)
         vocab_size = model.config.vocab_size
         self.batches = list(inference_batches(random_rows(rows["states"], length, vocab_size)))
-        task, mesh = Finetuning(model.layout, kind_of(model.layout)), make_mesh(RUN.mesh)
+        task, mesh = FinetuneTask(model.layout, require_kind(model.layout)), make_mesh(RUN.mesh)
         weight = np.ones(rows["step"], np.float32)
         self.batch = random_rows(rows["step"], length, vocab_size) | {
             "labels": labels_of_rows(rows["step"]),
             "label_weights": weight,
         }
         self.state = initial_state(task, RUN, mesh, model.params)
-        self.constants = constants_of(task, RUN, mesh)
-        self.take_step = make_step(task, RUN, mesh)
+        self.constants = make_constants(task, RUN, mesh)
+        self.train_step = make_step(task, RUN, mesh)
 
     def states(self) -> np.ndarray:
-        program = programs.hidden_states(self.model.config)
-        return np.concatenate([program(self.model.rounded, batch) for batch in self.batches])
+        program = programs.last_hidden_states(self.model.config)
+        return np.concatenate([program(self.model.rounded_params, batch) for batch in self.batches])
 
     def step(self) -> float:
-        self.state, measured = self.take_step(self.state, self.batch, self.constants)
+        self.state, measured = self.train_step(self.state, self.batch, self.constants)
         return float(jax.block_until_ready(measured)["gradient_norm"])
 
 
 def inference_batches(batch: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
     """Split the rows of a batch into the batches that our inference uses."""
     rows, length = batch["input_ids"].shape
-    most = row_rungs(length, tokens_in_batch())[-1]
+    most = allowed_row_counts(length, tokens_per_batch())[-1]
     for start in range(0, rows, most):
         yield {name: array[start : start + most] for name, array in batch.items()}
 

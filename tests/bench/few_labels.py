@@ -21,10 +21,10 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import write_atomically
-from bert_jax.data.examples.columns import EVIDENT
+from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.data.examples.example import labels_of
 from bert_jax.data.examples.tags import read_tags
-from bert_jax.predictions.fitting import error
+from bert_jax.predictions.fitting import expected_calibration_error
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.text.lines import read_lines
 from tests.bench import learners
@@ -81,7 +81,7 @@ def mrpc(data: Path) -> tuple[list[Row], list[Row]]:
 
 def conll2003(data: Path) -> tuple[list[Row], list[Row]]:
     def read(name: str) -> list[Row]:
-        examples = read_tags(str(data / "conll2003" / name), EVIDENT)
+        examples = read_tags(str(data / "conll2003" / name), AUTODETECT)
         return [(tuple(example.text), " ".join(labels_of(example))) for example in examples]
 
     return read("eng.train"), read("eng.testb")
@@ -133,7 +133,7 @@ def measure_labels(
             continue
         folder = draw_directory(cell, Path(data), directory)
         start = time.perf_counter()
-        measured = scores(learner.learn(read_task(cell, folder), init))
+        measured = scores(learner.from_examples(read_task(cell, folder), init))
         line = facts | measured | {"seconds": round(time.perf_counter() - start, 1)}
         append_line(results, line)
         print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
@@ -196,7 +196,7 @@ def read_task(cell: Cell, directory: Path) -> learners.FewShotTask:
     )
     kind = KINDS["tags" if task == "tag" else "classes"]
     train_examples, test_examples = kind.read(train), kind.read(test)
-    with_labels = kind.learn([*train_examples, *test_examples])
+    with_labels = kind.from_examples([*train_examples, *test_examples])
     return learners.FewShotTask(task, train, with_labels, train_examples, test_examples, directory)
 
 
@@ -204,7 +204,7 @@ def scores(outcomes: Outcomes) -> dict[str, float]:
     view = outcomes.view
     return {
         "score": round(outcomes.sums.scores[outcomes.kind.best], 4),
-        "calibration_error": round(error(view.after, view.right), 4),
+        "calibration_error": round(expected_calibration_error(view.after, view.right), 4),
     }
 
 

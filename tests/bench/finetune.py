@@ -18,12 +18,12 @@ import numpy as np
 
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.rerank_config import RerankConfig
-from bert_jax.tasks import load
+from bert_jax.tasks import load_config
 from bert_jax.training import warm_start
-from bert_jax.training.log import read
+from bert_jax.training.log import read_metrics
 from bert_jax.training.loop import train
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
 from tests.bench.torch_ranking import TorchRanking
@@ -45,7 +45,7 @@ def compare_finetuning(
     spec: str, overrides: Sequence[str], dtypes: Sequence[str], against: Sequence[str], limits: Limits
 ) -> Comparison:
     """Compare our fine-tuning, in each of the dtypes, with the libraries `against`."""
-    _, config = load(spec, overrides)
+    _, config = load_config(spec, overrides)
     if isinstance(config, FinetuneConfig):
         overrides = [*AS_TRANSFORMERS, *overrides]
     elif not isinstance(config, RerankConfig):
@@ -132,8 +132,14 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
             checkpoints=dataclasses.replace(config.checkpoints, every=steps),
         )
         with tempfile.TemporaryDirectory() as workdir:
-            train(task, data, config, workdir, lambda: warm_start.read(config.init, task, config.seed)[0])
-            lines = read(Path(workdir) / "metrics.jsonl")
+            train(
+                task,
+                data,
+                config,
+                workdir,
+                lambda: warm_start.read_initial_params(config.init, task, config.seed)[0],
+            )
+            lines = read_metrics(Path(workdir) / "metrics.jsonl")
         steps_taken = [line for line in lines if line["kind"] == "train"]
         seconds = np.array([line["time"]["seconds"] for line in steps_taken])
         losses = [line["loss"] for line in steps_taken]
@@ -164,7 +170,7 @@ def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
 
 
 def open_run(spec: str, overrides: list[str], seed: int) -> tuple:
-    module, config = load(spec, [*overrides, f"seed={seed}"])
+    module, config = load_config(spec, [*overrides, f"seed={seed}"])
     return module.open(config)
 
 
@@ -183,7 +189,7 @@ class TorchFinetuning(TorchModel):
         auto = getattr(transformers, AUTO[layout.heads[0]])
         self.model = auto.from_pretrained(config.init, **settings).float()
 
-    def loss_of(self, pieces: Sequence[Piece]):
+    def loss_of(self, pieces: Sequence[EncodedExample]):
         with self.computing():
             return self.model(**self.tokens(pieces), **self.targets(pieces)).loss
 
@@ -191,7 +197,7 @@ class TorchFinetuning(TorchModel):
         """Return a context in which torch chooses the operations that it computes in bfloat16, if `autocast` is set."""
         return self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.autocast)
 
-    def outputs(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+    def outputs(self, pieces: Sequence[EncodedExample]) -> list[np.ndarray]:
         """Return the logits of each piece, without those of padding."""
         with self.computing():
             outputs = self.model(**self.tokens(pieces))
@@ -202,7 +208,7 @@ class TorchFinetuning(TorchModel):
         rows = zip(logits.float().numpy(), pieces, strict=True)
         return [row[: len(piece)] if row.ndim == 2 else row for row, piece in rows]
 
-    def targets(self, pieces: Sequence[Piece]) -> dict:
+    def targets(self, pieces: Sequence[EncodedExample]) -> dict:
         """Return our targets as arguments of transformers' model."""
         targets = [piece.targets for piece in pieces]
         if "starts" in targets[0]:

@@ -17,12 +17,12 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.core.terminal import part_of_run
+from bert_jax.core.terminal import prefix_run_lines
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.inference.model import load
-from bert_jax.inference.outcomes import outcomes, read
-from bert_jax.metrics.sums import Sums
-from bert_jax.report.intervals import differences
+from bert_jax.inference.outcomes import predict_outcomes, read_examples
+from bert_jax.metrics.sums import ScoreSums
+from bert_jax.report.intervals import difference_intervals
 from tests.bench.recipe import Recipe
 
 CONDITIONS = "untrained", "trained"
@@ -82,7 +82,7 @@ def measure_gain(labels: Recipe, models: dict[str, Path], directory: Path, comma
         return Gain(**known["gain"])
     best = {}
     for condition in CONDITIONS:
-        with part_of_run(condition):
+        with prefix_run_lines(condition):
             labels.train(directory / condition, command, f"init={models[condition]}", "report=False")
             best[condition] = best_setting(labels, directory / condition)
     gain = compute_gain(labels, *best.values())
@@ -96,7 +96,7 @@ class SettingScores:
 
     setting: str
     score: str
-    sums: list[Sums]
+    sums: list[ScoreSums]
 
     @property
     def values(self) -> np.ndarray:
@@ -110,8 +110,8 @@ def best_setting(labels: Recipe, directory: Path) -> SettingScores:
     for setting in sorted({path.parent.parent for path in directory.glob("*/seed=*/model")}):
         models = [load(path) for path in sorted(setting.glob("seed=*/model"))]
         if len(models) == config.num_seeds:
-            examples, known = read(models[0], data.heldout, data.columns)
-            sums = [outcomes(model, examples, known).sums for model in models]
+            examples, known = read_examples(models[0], data.heldout, data.columns)
+            sums = [predict_outcomes(model, examples, known).sums for model in models]
             settings.append(SettingScores(setting.name, models[0].kind.best, sums))
     if not settings:
         raise BertJaxError(f"no setting in {directory} gave a model for every seed; try lower learning rates")
@@ -123,7 +123,10 @@ def compute_gain(labels: Recipe, untrained: SettingScores, trained: SettingScore
     # Two sources of chance: the seeds, and the choice of validation examples, which all seeds share.
     from_seeds = sum(scores.values.var(ddof=1) / len(scores.values) for scores in (untrained, trained))
     from_examples = np.mean(
-        [differences(a, b)[score].standard_error for a, b in zip(untrained.sums, trained.sums, strict=True)]
+        [
+            difference_intervals(a, b)[score].standard_error
+            for a, b in zip(untrained.sums, trained.sums, strict=True)
+        ]
     )
     return Gain(
         labels.text, score, float(untrained.values.mean()), float(trained.values.mean()),

@@ -56,7 +56,7 @@ class FewShotTask:
 
 @dataclass(frozen=True)
 class Learner:
-    learn: Callable[[FewShotTask, str], Outcomes]
+    from_examples: Callable[[FewShotTask, str], Outcomes]
     tasks: tuple[str, ...] = BOTH
     most: int = ALL  # examples per class; larger draws are skipped
 
@@ -80,7 +80,7 @@ def train_with(*overrides: str) -> Callable[[FewShotTask, str], Outcomes]:
         if run.returncode:
             messages = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
             raise BertJaxError(f"`bert-jax train` failed: {messages[-1]}")
-        result = outcomes.outcomes(load(workdir / "model"), task.test)
+        result = outcomes.predict_outcomes(load(workdir / "model"), task.test)
         shutil.rmtree(workdir)
         return result
 
@@ -199,7 +199,7 @@ def trainer(task: FewShotTask, init: str) -> Outcomes:
     )  # fmt: skip
     run = transformers.Trainer(model, settings, collator(tokenizer), features(task.train))
     run.train()
-    predicted = run.predict(features(task.test))
+    predicted = run.save_predictions(features(task.test))
     shutil.rmtree(task.directory / "trainer", ignore_errors=True)
     probabilities = torch.softmax(torch.tensor(predicted.predictions), -1).numpy()
     if not tagging:

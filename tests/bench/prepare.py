@@ -9,10 +9,10 @@ import numpy as np
 from bert_jax.bench.timing import Machine, Turn, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.chunks import CHUNK
-from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Source
-from bert_jax.text.sentences import sentences
+from bert_jax.text.readers import TextSource
+from bert_jax.text.sentences import split_sentences
 from tests.bench.comparison import Comparison, Row, dtype_ratios
 from tests.bench.turns import OURS, Limits, interleaved
 
@@ -20,7 +20,7 @@ BATCH = 4096  # sentences of a call of the bare tokenizer
 BARE = "the bare tokenizer"
 
 
-def compare_prepare(source: Source, tokenizer: str, megabytes: float, limits: Limits) -> Comparison:
+def compare_prepare(source: TextSource, tokenizer: str, megabytes: float, limits: Limits) -> Comparison:
     documents: list[str] = []
     size = 0
     for document in source.documents():
@@ -33,7 +33,9 @@ def compare_prepare(source: Source, tokenizer: str, megabytes: float, limits: Li
             f"{size / 1e6:.1f} MB of text is too little to measure; give at least {CHUNK >> 19} MB"
         )
     rust = open_tokenizer(tokenizer).rust
-    texts = [sentence for document in documents for sentence in sentences(document, source.layout, "en")]
+    texts = [
+        sentence for document in documents for sentence in split_sentences(document, source.layout, "en")
+    ]
 
     def count_tokens() -> int:
         batches = (texts[first : first + BATCH] for first in range(0, len(texts), BATCH))
@@ -47,7 +49,9 @@ def compare_prepare(source: Source, tokenizer: str, megabytes: float, limits: Li
         text.write_text("\n\n".join(pages), encoding="utf-8")
 
         def make_corpus(turn: int) -> int:
-            manifest = prepare(Source([str(text)]), tokenizer, Path(directory, str(turn)), heldout=0)
+            manifest = prepare_corpus(
+                TextSource([str(text)]), tokenizer, Path(directory, str(turn)), heldout=0
+            )
             return manifest["counts"]["train"]["tokens"]
 
         contenders = {OURS: lambda turn: timed(make_corpus, turn), BARE: lambda turn: timed(count_tokens)}

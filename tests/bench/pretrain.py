@@ -15,10 +15,10 @@ import numpy as np
 from bert_jax.bench.timing import Machine, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.runs.run import beginning
-from bert_jax.tasks import load
-from bert_jax.tasks.pretrain import Config, Corpora, Pretraining
-from bert_jax.training.log import heldout
+from bert_jax.runs.run import make_params_loader
+from bert_jax.tasks import load_config
+from bert_jax.tasks.pretrain import Config, Corpora, PretrainTask
+from bert_jax.training.log import validation_lines
 from bert_jax.training.loop import train
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state
@@ -31,14 +31,14 @@ METRICS = "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"
 
 def compare_pretraining(spec: str, overrides: Sequence[str], workdir: str) -> Comparison:
     """Return a row for each validation of the runs."""
-    module, config = load(spec, overrides)
+    module, config = load_config(spec, overrides)
     if not isinstance(config, Config) or config.init:
         raise BertJaxError(f"{spec} does not pre-train from random values; name such a config, without init")
     task, data, config = module.open(config)
-    if task.begins_with_data:
+    if task.initializes_from_data:
         raise BertJaxError("both sides must start from random embeddings; set --config.embeddings=random")
     theirs, machine = TorchPretraining(task, data, config), Machine()
-    finished, our_turn = timed(train, task, data, config, workdir, beginning(task, data, config))
+    finished, our_turn = timed(train, task, data, config, workdir, make_params_loader(task, data, config))
     if not finished:
         raise BertJaxError(f"the run in {workdir} was stopped; the same command resumes it")
     their_lines, their_turn = timed(lambda: list(theirs.train()))
@@ -48,7 +48,7 @@ def compare_pretraining(spec: str, overrides: Sequence[str], workdir: str) -> Co
             {config.model.dtype: measured(mine)},
             f"transformers, same initial values and batches: {measured(other)}",
         )
-        for mine, other in zip(heldout(Workdir(workdir).metrics), their_lines, strict=True)
+        for mine, other in zip(validation_lines(Workdir(workdir).metrics), their_lines, strict=True)
     ]
     return Comparison(rows, machine.load_during([our_turn, their_turn]))
 
@@ -58,7 +58,7 @@ def measured(line: dict) -> str:
 
 
 class TorchPretraining:
-    def __init__(self, task: Pretraining, data: Corpora, config: Config):
+    def __init__(self, task: PretrainTask, data: Corpora, config: Config):
         if task.layout.heads != ("mlm", "nsp"):
             raise BertJaxError(
                 "transformers learns next-sentence pairs; set --config.data.examples=next_sentence"
@@ -67,7 +67,7 @@ class TorchPretraining:
         self.data, self.config = data, config
         with tempfile.TemporaryDirectory() as directory:
             state = initial_state(task, config, make_mesh(config.mesh))
-            hub.save(directory, task.layout, jax.device_get(state.params))
+            hub.save_model(directory, task.layout, jax.device_get(state.params))
             self.model = transformers.BertForPreTraining.from_pretrained(directory)
 
     def train(self) -> Iterator[dict]:

@@ -8,7 +8,7 @@ from types import ModuleType
 from bert_jax import tasks
 from bert_jax.core import config_files
 from bert_jax.core.errors import BertJaxError
-from bert_jax.runs.run import run
+from bert_jax.runs.run import run_from_config
 from bert_jax.training.run_config import RunConfig
 
 
@@ -27,7 +27,7 @@ class Recipe:
 
     @property
     def values(self) -> dict:
-        return config_files.read_file(self.spec)
+        return config_files.run_config_file(self.spec)
 
     @property
     def settings(self) -> list[str]:
@@ -35,11 +35,11 @@ class Recipe:
 
     @property
     def module(self) -> ModuleType:
-        return tasks.module_of(self.values, self.settings)
+        return tasks.find_task_module(self.values, self.settings)
 
     def config(self, *settings: str) -> RunConfig:
-        return tasks.read(self.values, [*self.settings, *settings])[1]
+        return tasks.read_config(self.values, [*self.settings, *settings])[1]
 
     def train(self, directory: Path, command: str, *settings: str) -> None:
-        if run(self.values, [*self.settings, *settings], str(directory), command) is None:
+        if run_from_config(self.values, [*self.settings, *settings], str(directory), command) is None:
             raise BertJaxError(f"the run in {directory} was stopped; the same command resumes it")

@@ -20,16 +20,16 @@ from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically, write_json
-from bert_jax.core.output import holding, remove
-from bert_jax.core.terminal import part_of_run, say
+from bert_jax.core.output import locked_directory, remove_path
+from bert_jax.core.terminal import prefix_run_lines, print_line
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.hub import directory as hub
-from bert_jax.report.prediction_page import table
-from bert_jax.runs.run import run
+from bert_jax.report.prediction_page import markdown_table
+from bert_jax.runs.run import run_from_config
 from bert_jax.tasks.electra import GENERATOR
 from bert_jax.tasks.pretrain import Config, CorporaConfig
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.training.log import heldout, read
+from bert_jax.training.log import read_metrics, validation_lines
 from bert_jax.training.workdir import Workdir
 from tests.bench.gain import Gain, check_labels, measure_gain
 from tests.bench.recipe import Recipe
@@ -53,7 +53,7 @@ def random_values(recipe: Recipe) -> list[str]:
 
 def count_steps(seconds: float, recipe: Recipe, directory: Path, command: str) -> int:
     recipe.train(directory, command, f"steps={TIMED}", "log.max_eval_batches=1", *random_values(recipe))
-    timed = [line for line in read(Workdir(directory).metrics) if line["kind"] == "train"]
+    timed = [line for line in read_metrics(Workdir(directory).metrics) if line["kind"] == "train"]
     settling = max(line["step"] for line in timed if line["step"] <= TIMED // 2)
     later = sum(line["time"]["seconds"] for line in timed if line["step"] > settling)
     return max(round(seconds / later * (TIMED - settling)), 1)
@@ -78,20 +78,20 @@ def compare_recipes(
         check_labels(tuning)
     path = Path(workdir)
     path.mkdir(parents=True, exist_ok=True)
-    with holding(path):
+    with locked_directory(path):
         plan = Plan(path / PLAN, minutes)
         results = []
         for number, recipe in enumerate(recipes, 1):
             directory = path / str(number)
-            with part_of_run(f"recipe {number} of {len(recipes)}"):
+            with prefix_run_lines(f"recipe {number} of {len(recipes)}"):
                 steps = plan.steps(number, recipe, directory, command)
-                say(f"{steps:,} steps in {minutes:g} minutes: {recipe.text}")
+                print_line(f"{steps:,} steps in {minutes:g} minutes: {recipe.text}")
                 recipe.train(directory, command, f"steps={steps}")
                 compared = scores_on_first(directory, recipes[0], command)
                 gains = measure_gains(recipe, labels, directory, command)
-            lines = read(Workdir(directory).metrics)
+            lines = read_metrics(Workdir(directory).metrics)
             tokens = sum(line["tokens"] for line in lines if line["kind"] == "train")
-            own = heldout(Workdir(directory).metrics)[-1]
+            own = validation_lines(Workdir(directory).metrics)[-1]
             results.append(RecipeScores(recipe.text, steps, tokens, chosen_scores(own), compared, gains))
         text = "\n".join(describe(results))
         write_atomically(path / TABLE, text + "\n")
@@ -128,7 +128,7 @@ class Plan:
         steps = count_steps(60 * self.facts["minutes"], recipe, timing, command)
         known.append({"recipe": text, "steps": steps})
         write_json(self.path, self.facts)
-        remove(timing)
+        remove_path(timing)
         return steps
 
 
@@ -139,10 +139,10 @@ def scores_on_first(directory: Path, first: Recipe, command: str) -> dict[str, f
     vocabulary differs.
     """
     workdir = Workdir(directory / "compared")
-    if known := heldout(workdir.metrics):
+    if known := validation_lines(workdir.metrics):
         return chosen_scores(known[-1])
     models = [path for path in (directory / "model", directory / "model" / GENERATOR) if path.exists()]
-    layouts = {path: hub.survey(str(path))[0] for path in models}
+    layouts = {path: hub.read_layout(str(path))[0] for path in models}
     model = next((path for path, layout in layouts.items() if "mlm" in layout.heads), None)
     if model is None or not same_tokens(model, first):
         return {}
@@ -150,8 +150,10 @@ def scores_on_first(directory: Path, first: Recipe, command: str) -> dict[str, f
     values = {"task": "pretrain", "family": layout.family.model_type, "model": layout.config.settings}
     values |= {name: value for name, value in first.values.items() if name in ("data", "log")}
     settings = [text for text in first.settings if text.startswith(("data.", "log."))]
-    run(values, [*settings, f"init={model}", "first_step=0", "steps=0"], str(workdir.path), command)
-    return chosen_scores(heldout(workdir.metrics)[-1])
+    run_from_config(
+        values, [*settings, f"init={model}", "first_step=0", "steps=0"], str(workdir.path), command
+    )
+    return chosen_scores(validation_lines(workdir.metrics)[-1])
 
 
 def same_tokens(model: Path, recipe: Recipe) -> bool:
@@ -182,7 +184,7 @@ def describe(results: Sequence[RecipeScores]) -> list[str]:
         for r in results
     ]  # fmt: skip
     lines = [
-        *table(header, rows),
+        *markdown_table(header, rows),
         "",
         "Loss and accuracy of masked words: on the recipe's own validation set (own), and on that of the first recipe.",
     ]

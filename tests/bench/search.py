@@ -21,10 +21,10 @@ from bert_jax.data.arrays import growing_array
 from bert_jax.search import nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
-from bert_jax.search.index_manifest import Manifest, ModelFacts
-from bert_jax.search.index_writer import writing
-from bert_jax.search.nearest import nearest_in
-from bert_jax.search.passages import Cutter, Words
+from bert_jax.search.index_manifest import IndexedModel, IndexManifest
+from bert_jax.search.index_writer import open_writer
+from bert_jax.search.nearest import find_nearest
+from bert_jax.search.passages import PassageCutter, WordCounter
 
 # Shares of a vector's squared length that it has in common with the vectors of its groups of 1,000, 100 and 10, and
 # (WITH_ALL) with all vectors; the rest is its own.
@@ -111,20 +111,23 @@ class BuiltIndex:
     """The index that is built and changed."""
 
     def __init__(self, folder: Path, size: Size):
-        self.path, self.model = folder / INDEX, ModelFacts("", "", "", "", True, "", "", 512, size.dimensions)
+        self.path, self.model = (
+            folder / INDEX,
+            IndexedModel("", "", "", "", True, "", "", 512, size.dimensions),
+        )
         write_vectors(folder, size)
         self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
 
     def add(self, first: int, count: int) -> None:
-        with writing(self.path, Manifest(self.model, 4 * WORDS, 0)) as writer:
-            writer.add(made_documents(first, count), Cutter(Words(), 4 * WORDS, 0), self.encode)
+        with open_writer(self.path, IndexManifest(self.model, 4 * WORDS, 0)) as writer:
+            writer.add(made_documents(first, count), PassageCutter(WordCounter(), 4 * WORDS, 0), self.encode)
 
     def encode(self, texts: list[str]) -> np.ndarray:
         return self.vectors[[int(text.split(" ", 1)[0]) for text in texts]]
 
     def merge(self, kind: str) -> None:
-        small, approximate = (kind if kind in some else None for some in (nearest.SMALL, ("hnsw",)))
-        with writing(self.path) as writer:
+        small, approximate = (kind if kind in some else None for some in (nearest.QUANTIZED_FILES, ("hnsw",)))
+        with open_writer(self.path) as writer:
             writer.compact(replace(writer.manifest, quantization=small, approximate=approximate))
 
 
@@ -135,15 +138,15 @@ def run_in_process(function: Callable, *arguments):
 
 def search_figures(folder: Path) -> dict[str, float]:
     index, queries = Index.open(folder / INDEX), np.load(folder / "queries.npy")
-    index.by_vectors(queries[:BATCH], AT)
-    seconds = [timed(index.by_vectors, query[None], AT)[1].seconds for query in queries]
+    index.rank_vectors(queries[:BATCH], AT)
+    seconds = [timed(index.rank_vectors, query[None], AT)[1].seconds for query in queries]
     batches = [queries[n : n + BATCH] for n in range(0, len(queries), BATCH)]
-    _, together = timed(lambda: [index.by_vectors(batch, AT) for batch in batches])
+    _, together = timed(lambda: [index.rank_vectors(batch, AT) for batch in batches])
     memory = memory_bytes()  # before all vectors are read to measure recall
     (segment, *_), hits = index.segments, 0
     for query in queries:
-        ((exact, _),) = nearest_in(segment, query[None], AT, exact=True)
-        ((nearest_rows, _),) = nearest_in(segment, query[None], AT)
+        ((exact, _),) = find_nearest(segment, query[None], AT, exact=True)
+        ((nearest_rows, _),) = find_nearest(segment, query[None], AT)
         hits += len(np.intersect1d(exact, nearest_rows))
     return {
         "p50_ms": 1e3 * float(np.percentile(seconds, 50)),
@@ -160,7 +163,7 @@ def search_meanwhile(folder: Path, watch: Path) -> dict[str, float]:
     index, queries, seconds = Index.open(folder / INDEX), np.load(folder / "queries.npy"), list[float]()
     before = len(index)
     for query in cycle(queries):
-        seconds.append(timed(index.by_vectors, query[None], AT)[1].seconds)
+        seconds.append(timed(index.rank_vectors, query[None], AT)[1].seconds)
         if len(seconds) == 1:
             watch.write_text("searching")
         if not watch.exists():

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.output import replacing
+from bert_jax.core.output import atomic_file
 from bert_jax.text.lines import read_lines
 
 WORDS = 200  # of a passage, about 256 tokens
@@ -43,5 +43,5 @@ def write(new: Path, lines: Iterable[str]) -> None:
     lines = [line for line in lines if line.strip()]
     if not lines:
         raise BertJaxError(f"no text was found for {new.name}")
-    with replacing(new) as path:
+    with atomic_file(new) as path:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")

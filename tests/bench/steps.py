@@ -34,7 +34,7 @@ def torch_step(spec: str, overrides: Sequence[str], autocast: bool, compiled: bo
             "transformers takes a row as one sequence; set --config.data.examples=next_sentence"
         )
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    published = Layout(encoder, heads=("mlm", "nsp")).published_config()
+    published = Layout(encoder, heads=("mlm", "nsp")).to_hf_config()
     settings = transformers.BertConfig(**published, attn_implementation="sdpa")
     model = transformers.BertForPreTraining(settings).to(device).train()
     updates = Updates(torch, model, config.optimizer, config.steps)

@@ -9,11 +9,11 @@ import pytest
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.metrics.sums import classes
+from bert_jax.metrics.sums import single_label
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import fresh_params
+from bert_jax.training.state import init_random_params
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 from tests.bench import gain, recipes
@@ -102,8 +102,8 @@ def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries
     layout = Layout(
         EncoderConfig(len(entries), hidden_size=8, layers=1, heads=2, feed_forward=8), heads=heads
     )
-    params = jax.device_get(jax.jit(lambda: fresh_params(Task(layout), RunConfig()))())
-    hub.save(tmp_path / "model", layout, params, WordPiece.from_vocabulary(entries))
+    params = jax.device_get(jax.jit(lambda: init_random_params(Task(layout), RunConfig()))())
+    hub.save_model(tmp_path / "model", layout, params, WordPiece.from_vocabulary(entries))
     first = Recipe(f"{PRETRAIN} data.corpora={corpus}")
     compared = recipes.scores_on_first(tmp_path, first, "")
     scores = recipes.RecipeScores(first.text, 2, 50, {}, compared, [])
@@ -168,7 +168,7 @@ def test_labels_that_show_nothing_are_refused(tuning, message, tmp_path, capsys)
 
 def scores(*rights: str) -> SettingScores:
     """Of each seed, which examples are right."""
-    sums = [classes(list(right), list("1" * len(right)), ("0", "1")) for right in rights]
+    sums = [single_label(list(right), list("1" * len(right)), ("0", "1")) for right in rights]
     return SettingScores("", "accuracy", sums)
 
 

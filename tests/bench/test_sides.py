@@ -30,7 +30,7 @@ def test_everyone_gives_the_same_logits(tmp_path):
         pytest.importorskip(library)
     write_model(tmp_path, heads=("classify",), labels=LABELS)
     # Neither transformers nor the comparison of logits minds a calibration.
-    calibration.save(tmp_path, Calibration("classes", LABELS, (2.0,)))
+    calibration.save_calibration(tmp_path, Calibration("classes", LABELS, (2.0,)))
     logits = [contender(str(tmp_path))(SMALL_TEXTS) for contender in CONTENDERS["predict"].values()]
     assert len(logits) == 3 and logits[0].shape == (len(SMALL_TEXTS), 3)
     for others in logits[1:]:

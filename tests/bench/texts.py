@@ -15,9 +15,9 @@ import numpy as np
 import bert_jax
 from bert_jax.bench.text_speed import seconds_alone
 from bert_jax.bench.timing import Machine, Turn
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.predictions import calibration
-from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.predictions.whole_texts import WholeTextKind
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
 from tests.bench.libraries import length_batches, libraries, onnx_session
 from tests.bench.turns import OURS, Limits, interleaved, is_ours, running_processes
@@ -34,8 +34,8 @@ def open_embedder(directory: str, dtype: str = "float32"):
 
 def open_classifier(directory: str, dtype: str = "float32"):
     model = bert_jax.load(directory, dtype=dtype)
-    model.need(WholeTexts.heads, "predict")
-    model.calibration = calibration.NONE
+    model.require_head(WholeTextKind.heads, "predict")
+    model.calibration = calibration.UNCALIBRATED
     return model
 
 
@@ -145,7 +145,7 @@ def compare_texts(
         elif Path(name).is_dir():
             makers[name] = (make_contender, verb, OURS, name, dtypes[0])
         else:
-            known = nearest(name, [*CONTENDERS[verb]][1:])
+            known = suggest_name(name, [*CONTENDERS[verb]][1:])
             raise BertJaxError(f"--against {name} is neither a library nor a model directory; {known}")
     machine = Machine()
     with running_processes(makers) as contenders:

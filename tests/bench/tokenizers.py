@@ -22,7 +22,7 @@ from bert_jax.bench.timing import Machine, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.sentencepiece import SentencePiece
-from bert_jax.text.subwords import clean
+from bert_jax.text.subwords import sanitize_texts
 from bert_jax.text.wordpiece import WordPiece
 from tests.bench.comparison import Comparison, Row
 from tests.bench.libraries import libraries
@@ -152,7 +152,9 @@ def transformers_on(directory: Path, kind: str = "AutoTokenizer"):
 def make_reference(tokenizer):
     def run(texts):
         # transformers refuses lone surrogates, so both sides get repaired texts.
-        encoded = tokenizer(clean(texts), return_offsets_mapping=True, truncation=False, padding=False)
+        encoded = tokenizer(
+            sanitize_texts(texts), return_offsets_mapping=True, truncation=False, padding=False
+        )
         return zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
 
     return run
@@ -216,7 +218,7 @@ def google_albert(model: Path, ours):
         return ids
 
     def run(texts):
-        for text in clean(texts):
+        for text in sanitize_texts(texts):
             ids = [ours.special.cls]
             for part in re.split(f"({special.pattern})", text):
                 ids += [library.piece_to_id(part)] if special.fullmatch(part) else cut(part)

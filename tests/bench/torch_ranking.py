@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Piece
-from bert_jax.finetuning.ranking_task import Ranking
+from bert_jax.data.examples.arrange import EncodedExample
+from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig
 from tests.bench.libraries import libraries
 from tests.bench.torch_training import TorchModel, quiet_transformers
 
 
 class TorchRanking(TorchModel):
-    def __init__(self, task: Ranking, config: RerankConfig, pad: int):
+    def __init__(self, task: RankingTask, config: RerankConfig, pad: int):
         self.torch, _ = quiet_transformers(config.seed)
         library, losses = libraries("sentence_transformers", "sentence_transformers.cross_encoder.losses")
         self.task, self.config, self.pad = task, config, pad
@@ -32,7 +32,7 @@ class TorchRanking(TorchModel):
             )
         self.loss = make[task.loss.name](self.model)
 
-    def loss_of(self, pieces: Sequence[Piece]):
+    def loss_of(self, pieces: Sequence[EncodedExample]):
         size, tensor = self.task.documents, self.torch.tensor
         lists = [pieces[first : first + size] for first in range(0, len(pieces), size)]
         lists = [[piece for piece in of_query if piece.targets["label_weights"]] for of_query in lists]
@@ -42,6 +42,6 @@ class TorchRanking(TorchModel):
             return self.loss([[""] * len(documents), documents], self.torch.cat(labels))
         return self.loss([[""] * len(lists), lists], labels)
 
-    def outputs(self, pieces: Sequence[Piece]) -> np.ndarray:
+    def outputs(self, pieces: Sequence[EncodedExample]) -> np.ndarray:
         """Return the logit [1] of each piece."""
         return self.model(self.tokens(pieces))["scores"].reshape(-1, 1).numpy()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.epochs_config import EpochsConfig
 from bert_jax.training.run_config import OptimizerConfig
@@ -43,14 +43,14 @@ class TorchModel(ABC):
     pad: int
 
     @abstractmethod
-    def loss_of(self, pieces: Sequence[Piece]):
+    def loss_of(self, pieces: Sequence[EncodedExample]):
         """Return the loss of the pieces of a step."""
 
     @abstractmethod
-    def outputs(self, pieces: Sequence[Piece]) -> Iterable[np.ndarray]:
+    def outputs(self, pieces: Sequence[EncodedExample]) -> Iterable[np.ndarray]:
         """Return the outputs of the pieces of a batch in the form of our task's predictions, without gradients."""
 
-    def predict(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+    def save_predictions(self, pieces: Sequence[EncodedExample]) -> list[np.ndarray]:
         """Return the outputs of each piece, in the order of the pieces. Pieces of similar length share a batch."""
         predictions: list = [None] * len(pieces)
         order = np.argsort([len(piece) for piece in pieces])
@@ -73,7 +73,7 @@ class TorchModel(ABC):
             losses.append(loss.item())
         return time.perf_counter() - start, losses
 
-    def tokens(self, pieces: Sequence[Piece]) -> dict:
+    def tokens(self, pieces: Sequence[EncodedExample]) -> dict:
         """Return the padded tokens under the names of transformers."""
         encodings = [piece.encoding for piece in pieces]
         return {
@@ -101,7 +101,7 @@ class Updates:
             {"params": [p for n, p in names.items() if (n in undecayed) is flat], "weight_decay": decay}
             for flat, decay in ((False, recipe.weight_decay), (True, 0.0))
         ]
-        betas, warmup = (recipe.beta1, recipe.beta2), max(recipe.warmup_of(steps), 1)
+        betas, warmup = (recipe.beta1, recipe.beta2), max(recipe.num_warmup_steps(steps), 1)
         self.optimizer = torch.optim.AdamW(groups, recipe.learning_rate, betas, recipe.epsilon, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: min((step + 1) / warmup, (steps - step) / max(steps - warmup, 1))

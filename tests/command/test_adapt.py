@@ -10,10 +10,10 @@ import pytest
 
 from bert_jax.command.adaptation import verdict
 from bert_jax.command.main import main
-from bert_jax.core.output import remove
+from bert_jax.core.output import remove_path
 from bert_jax.inference.model import load
 from bert_jax.report.intervals import Interval
-from bert_jax.search.structure import Pair, Passage, in_equal_shares, pairs_of, queries_of
+from bert_jax.search.structure import DocumentPair, Passage, make_pairs, make_query_pairs, sample_equally
 from tests.hostile.outcomes import kill_when, started
 from tests.support.made_up_language import WORDS
 from tests.support.tables import write_jsonl
@@ -27,14 +27,14 @@ def test_pairs_of_titles_neighbours_and_sentences():
         Passage("a#1", "a", "Cats", B),
         Passage("b", "b", "", "Short."),
     ]
-    found = [(pair.source, pair.anchor, pair.positive, pair.passage) for pair in pairs_of(passages)]
+    found = [(pair.source, pair.anchor, pair.positive, pair.passage) for pair in make_pairs(passages)]
     sentence = next(one for one in found if one[0] == "sentence")
     assert {sentence[1], sentence[2]} == set(A.replace(". ", ".\n").split("\n")) and sentence[3] == "a#0"
     assert [one for one in found if one[0] != "sentence"] == [
         ("title", "Cats", A, "a#0"), ("neighbour", A, B, "a#1"),
     ]  # fmt: skip
     alike = [Passage(f"d{n}", f"d{n}", "Cats", B) for n in range(4)]
-    assert not [pair for pair in pairs_of(alike) if pair.source == "title"], "which of them is meant?"
+    assert not [pair for pair in make_pairs(alike) if pair.source == "title"], "which of them is meant?"
 
 
 def test_made_up_queries_are_words_of_one_sentence_that_few_passages_have():
@@ -45,7 +45,7 @@ def test_made_up_queries_are_words_of_one_sentence_that_few_passages_have():
         Passage(str(n), str(n), "", f"{first} {second}")
         for n, (first, second) in enumerate(zip(sentences[::2], sentences[1::2], strict=True))
     ]
-    asked = list(queries_of([*passages, Passage("t", "t", "A title", "The of and the.")]))
+    asked = list(make_query_pairs([*passages, Passage("t", "t", "A title", "The of and the.")]))
     assert [pair.source for pair in asked] == ["words"] * 20 + ["title"], (
         "nothing is asked for by common words"
     )
@@ -58,7 +58,7 @@ def test_made_up_queries_are_words_of_one_sentence_that_few_passages_have():
         assert len(of_one) == 1 and of_one[0] in passage.text
         assert sorted(words, key=of_one[0].index) == words, "in their order"
         assert not {"The", "of", "likes", "and", "or"} & set(words)
-    assert min(counts) == 2 and len(counts) > 3 and list(queries_of(passages)) == asked[:20]
+    assert min(counts) == 2 and len(counts) > 3 and list(make_query_pairs(passages)) == asked[:20]
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_pairs_are_drawn_of_each_source_alike(most, counts):
     order = ("title", "sentence", "neighbour")
     sources = ["title"] * 4 + ["sentence"] * 7 + ["neighbour"] * 20
     pairs = [
-        Pair(f"a{n}", f"b{n}", "d", "p", source)
+        DocumentPair(f"a{n}", f"b{n}", "d", "p", source)
         for n, source in enumerate(random.Random(0).sample(sources, 31))
     ]
-    drawn = in_equal_shares(pairs, most)
+    drawn = sample_equally(pairs, most)
     assert tuple(sum(pair.source == source for pair in drawn) for source in order) == counts
     assert drawn == [pair for pair in pairs if pair in drawn], "in their order, and none twice"
     by_source = [[pair for pair in pairs if pair.source == source] for source in order]
@@ -157,7 +157,7 @@ def test_every_stage_is_kept_and_the_command_says_what_helped(more, encoder_path
     before = results(out)
     assert {f"{stage}/model/model.safetensors" for stage in stages} < before.keys()
     for name in ("candidates.jsonl", "reranker", "index", "report", "result.json"):
-        remove(out / name)
+        remove_path(out / name)
     as_here = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": ""}  # the same programs, so the same bits
     kill_when(started(given, env=as_here), out, "reranker/metrics.jsonl")
     assert main(given) == 0

@@ -132,8 +132,8 @@ def test_made_up_rows_are_full_and_count_whole(examples):
         f"data.examples={examples}",
         "data.packs=3",
     ]
-    _, config = tasks.load(f"{ROOT}/configs/pretrain.py:tiny", settings)
-    outline = tasks.outline_of(config)
+    _, config = tasks.load_config(f"{ROOT}/configs/pretrain.py:tiny", settings)
+    outline = tasks.outline_run(config)
     features = outline.phases[0].features
     batch = synthetic_batch(features, outline.task.layout.config.vocab_size)
     assert {name: (array.shape, array.dtype) for name, array in batch.items()} == features
@@ -158,8 +158,8 @@ def test_a_step_of_made_up_rows_of_labels_learns(tmp_path):
         "data.overlap=4",
         "epochs=1",
     ]
-    _, config = tasks.load(f"{ROOT}/configs/tag.py", settings)
-    outline = tasks.outline_of(config)
+    _, config = tasks.load_config(f"{ROOT}/configs/tag.py", settings)
+    outline = tasks.outline_run(config)
     step = Step(outline, outline.phases[0])
     before = np.asarray(step.state.params["tag"]["dense"]["kernel"])
     for _ in range(2):

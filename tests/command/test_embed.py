@@ -18,7 +18,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search import vector_shards
-from bert_jax.search.cached_vectors import fingerprint
+from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import Quantizer
 from tests.support.small_models import SMALL_VOCABULARY, write_model
 
@@ -36,7 +36,7 @@ def model(tmp_path_factory):
 @pytest.fixture
 def embed(model, tmp_path, monkeypatch, capsys):
     """Runs the verb in a folder, with small shards; what it said on standard error."""
-    monkeypatch.setattr(vector_shards, "TEXTS", SHARD)
+    monkeypatch.setattr(vector_shards, "TEXTS_PER_SHARD", SHARD)
     monkeypatch.chdir(tmp_path)
 
     def run(*flags, code: int = 0, directory=model) -> str:
@@ -109,9 +109,9 @@ def test_hidden_files_are_no_part_of_a_model(model, tmp_path):
     (copy / ".git/lfs").mkdir(parents=True)
     (copy / ".git/lfs/object").write_text("weights")
     (copy / ".DS_Store").touch()
-    assert fingerprint(copy) == fingerprint(model)
+    assert model_fingerprint(copy) == model_fingerprint(model)
     (copy / "more.txt").touch()
-    assert fingerprint(copy) != fingerprint(model)
+    assert model_fingerprint(copy) != model_fingerprint(model)
 
 
 def test_a_first_run_without_a_finished_shard_binds_no_settings(embed, tmp_path):

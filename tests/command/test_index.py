@@ -11,16 +11,16 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search.documents import Columns, Document, Source
-from bert_jax.search.index_manifest import Manifest
-from bert_jax.search.passages import Cutter, Tokens, Words
+from bert_jax.search.documents import Document, DocumentColumns, DocumentSource
+from bert_jax.search.index_manifest import IndexManifest
+from bert_jax.search.passages import PassageCutter, TokenizerCounter, WordCounter
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.small_models import SMALL_VOCABULARY, write_model
 
 
 def documents(*inputs, **columns) -> tuple[dict[str, tuple[str, str]], list[str]]:
     """{id: (title, text)}, and what was left out."""
-    source = Source([str(path) for path in inputs], Columns(**columns))
+    source = DocumentSource([str(path) for path in inputs], DocumentColumns(**columns))
     return {one.id: (one.title, one.text) for one in source.documents()}, list(source.notes())
 
 
@@ -75,7 +75,7 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path):
     for name in ("a.txt", "deep/b.txt"):
         (tmp_path / "docs" / name).write_text("The cat sat.")
     docs = str(tmp_path / "docs")
-    source = Source([docs, f"{docs}/a.txt", f"{docs}/deep/*", docs])
+    source = DocumentSource([docs, f"{docs}/a.txt", f"{docs}/deep/*", docs])
     assert [document.id for document in source.documents()] == ["a.txt", "deep/b.txt"]
 
 
@@ -114,12 +114,12 @@ def test_passages_cover_a_document_in_whole_sentences(room):
         word.capitalize() if n % 3 else word
         for n, word in enumerate(SMALL_VOCABULARY[5:8] + SMALL_VOCABULARY[9:11])
     ]
-    tokens, rng = Tokens(WordPiece.from_vocabulary(SMALL_VOCABULARY), False), random.Random(0)
+    tokens, rng = TokenizerCounter(WordPiece.from_vocabulary(SMALL_VOCABULARY), False), random.Random(0)
     odd = ["\u00a0", "\u2003", "\n", "\n\n", "x" * 300, "\u4e2d\u6587", "\U0001f600", "!", "mat" * 50]
-    for ruler in (tokens, Words()):
+    for ruler in (tokens, WordCounter()):
         for size in (1, 5, 50, 400):
             text = "".join(rng.choice(words) + rng.choice([" ", " ", ". ", *odd]) for _ in range(size))
-            (cut,) = Cutter(ruler, room, room // 4)([Document("a", "the cat", text)])
+            (cut,) = PassageCutter(ruler, room, room // 4)([Document("a", "the cat", text)])
             end = 0
             for start, stop in cut.spans:
                 assert not text[end:start].strip(), "left out"
@@ -129,14 +129,14 @@ def test_passages_cover_a_document_in_whole_sentences(room):
             assert max(map(len, cut.texts)) <= 16 * room
             assert max(ruler.count(cut.texts)) <= room
     text = "The cat sat. " * 30
-    (cut,) = Cutter(Words(), 14, 7)([Document("a", "", text)])
+    (cut,) = PassageCutter(WordCounter(), 14, 7)([Document("a", "", text)])
     assert cut.spans[:3] == [(0, 51), (26, 77), (52, 103)]  # four sentences, of which two are shared
     with pytest.raises(BertJaxError, match="--passage-tokens"):
-        Cutter(Words(), 7, 0)
+        PassageCutter(WordCounter(), 7, 0)
 
 
 def test_a_document_of_any_size_is_cut_in_linear_time():
-    cutter = Cutter(Words(), 200, 25)
+    cutter = PassageCutter(WordCounter(), 200, 25)
     for text in ("The cat sat on the mat. " * 40_000, "cat " * 250_000, "x" * 1_000_000):
         (cut,) = cutter([Document("a", "", text)])
         assert 100 < len(cut.spans) < 10_000
@@ -269,7 +269,7 @@ def test_documents_of_a_glob_and_of_the_hub_are_not_taken_for_missing(run, tmp_p
     (tmp_path / "a.txt").unlink()
     assert "1 removed" in run("index", "d.txt", "--output", "index", "--remove-missing")[1]
     hub = "hf://datasets/owner/name/*.jsonl"
-    assert Manifest(None, 12, 3, sources=(hub, "/absent/*.txt")).sources_beside([]) == [hub]
+    assert IndexManifest(None, 12, 3, sources=(hub, "/absent/*.txt")).other_sources([]) == [hub]
 
 
 def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model, tmp_path):
@@ -365,9 +365,9 @@ def test_an_index_knows_its_model(run, model, tmp_path):
     assert "6 documents in" in said and "truncated" not in said and "recall@10 1.000" in said
     index = bert_jax.Index.open(tmp_path / "index")
     (segment,) = index.segments
-    vectors = bert_jax.load(model).embed([*segment.searched])
+    vectors = bert_jax.load(model).embed([*segment.search_texts])
     np.testing.assert_allclose(segment.vectors, vectors, atol=1e-6)
-    (first, *_), *_ = index.search(["the cat", "mat"], legs=["vectors"])
+    (first, *_), *_ = index.search(["the cat", "mat"], retrievers=["vectors"])
     assert first.score == pytest.approx(max(vectors @ bert_jax.load(model).embed("the cat")), abs=1e-6)
     assert (
         first.text == next(row for row in rows if str(row["id"]) == first.id)["text"][first.start : first.end]

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from bert_jax.command.main import main
-from bert_jax.core.config import load
+from bert_jax.core.config import load_config_file
 from bert_jax.data.corpus.inspect import show_step
-from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.tasks.pretrain import Config
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import TextSource
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents, save_tokenizer
 from tests.support.project import ROOT
 
@@ -21,7 +21,9 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("inspect")
     (root / "text.txt").write_text(join_documents(random_documents(300, seed=5)))
     save_tokenizer(root / "vocabulary")
-    prepare(Source([root / "text.txt"], "sentences"), root / "vocabulary", root / "corpus", processes=1)
+    prepare_corpus(
+        TextSource([root / "text.txt"], "sentences"), root / "vocabulary", root / "corpus", processes=1
+    )
     return root
 
 
@@ -30,7 +32,7 @@ def settings(corpus, *more):
 
 
 def config(corpus, *more):
-    return load(f"{PRETRAIN}:base", settings(corpus, *more), Config)
+    return load_config_file(f"{PRETRAIN}:base", settings(corpus, *more), Config)
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def too_wide(text: str) -> list[str]:
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_every_verbs_help_has_an_example_that_parses(verb, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    parser = cli.parser_of(verb)
+    parser = cli.make_parser(verb)
     assert not too_wide(parser.format_help())
     assert f"example: bert-jax {verb}" in " ".join(parser.format_help().split())
     example = cli.VERBS[verb].example
@@ -45,7 +45,7 @@ def test_every_verbs_help_has_an_example_that_parses(verb, monkeypatch):
 @pytest.mark.parametrize("subject", BENCHES)
 def test_every_subject_of_bench_has_an_example_that_parses(subject, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    parser = cli.parser_of("bench")
+    parser = cli.make_parser("bench")
     with pytest.raises(SystemExit):
         parser.parse_args([subject, "--help"])
     example = BENCHES[subject].example
@@ -119,7 +119,7 @@ def test_ctrl_c_is_quiet(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bert_jax.report.model_info.describe", interrupted)
+    monkeypatch.setattr("bert_jax.report.model_info.describe_model", interrupted)
     assert cli.main(["info", "."]) == 130
     assert capsys.readouterr().err == ""
 
@@ -136,7 +136,7 @@ def test_ctrl_c_that_is_swallowed_is_raised_again(monkeypatch):
                 heard.append(time.monotonic())
         time.sleep(10)
 
-    monkeypatch.setattr("bert_jax.report.model_info.describe", deaf)
+    monkeypatch.setattr("bert_jax.report.model_info.describe_model", deaf)
     before = signal.getsignal(signal.SIGINT)
     assert cli.main(["info", "."]) == 130
     assert len(heard) == 2 and heard[1] - heard[0] < 5
@@ -144,7 +144,7 @@ def test_ctrl_c_that_is_swallowed_is_raised_again(monkeypatch):
 
 
 def test_errors_of_ours_only_are_made_short(monkeypatch):
-    monkeypatch.setattr("bert_jax.report.model_info.describe", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("bert_jax.report.model_info.describe_model", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         cli.main(["info", "."])
     assert not issubclass(ZeroDivisionError, BertJaxError)

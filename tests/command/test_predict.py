@@ -11,18 +11,18 @@ import pytest
 
 import bert_jax
 from bert_jax.command import main as cli
-from bert_jax.core.arguments import set_by_config
+from bert_jax.core.arguments import use_config_spelling
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import Columns
-from bert_jax.finetuning.example_splits import split_parts
+from bert_jax.data.examples.columns import ExampleColumns
+from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.inference.live_input import arriving
-from bert_jax.inference.predict_file import Options, predictions, write
-from bert_jax.predictions.calibration import NONE
+from bert_jax.inference.live_input import group_arrivals
+from bert_jax.inference.predict_file import PredictionOptions, predict_rows, write_predictions
+from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS
-from bert_jax.predictions.unlabelled import Input
+from bert_jax.predictions.unlabelled import PredictionInput
 from bert_jax.text.csv_lines import csv_lines
-from bert_jax.text.tables import read_rows
+from bert_jax.text.tables import read_table_rows
 from tests.support.small_models import SMALL_TEXTS
 from tests.support.standard_input import set_stdin
 from tests.support.tables import write_jsonl, write_squad
@@ -31,34 +31,34 @@ from tests.support.tables import write_jsonl, write_squad
 @pytest.mark.slow
 def test_classes_come_in_order_with_their_ids(small_classifier, tmp_path):
     rows = [{"id": i, "text": t, "label": {"never": "asked"}} for i, t in enumerate(SMALL_TEXTS)]
-    found = list(predictions(small_classifier, write_jsonl(tmp_path / "in.jsonl", rows)))
+    found = list(predict_rows(small_classifier, write_jsonl(tmp_path / "in.jsonl", rows)))
     expected = small_classifier.classify(SMALL_TEXTS)
     assert [one["id"] for one in found] == [str(i) for i in range(len(SMALL_TEXTS))]
     assert [one["label"] for one in found] == [one.label for one in expected]
     assert [one["score"] for one in found] == pytest.approx([one.score for one in expected], abs=1e-5)
     # The same out of a csv file without header, of which a column is the text's.
     (tmp_path / "in.csv").write_text("".join(f'{i},"{text}",?\n' for i, text in enumerate(SMALL_TEXTS)))
-    numbered = predictions(small_classifier, str(tmp_path / "in.csv"), Columns(text="1", id="0"))
+    numbered = predict_rows(small_classifier, str(tmp_path / "in.csv"), ExampleColumns(text="1", id="0"))
     assert list(numbered) == found
 
 
 @pytest.mark.slow
 def test_lines_of_standard_input(small_classifier, monkeypatch):
     set_stdin(monkeypatch, "\r\n".join(SMALL_TEXTS))
-    plain = list(predictions(small_classifier, "-"))
+    plain = list(predict_rows(small_classifier, "-"))
     assert [one["label"] for one in plain] == [one.label for one in small_classifier.classify(SMALL_TEXTS)]
     set_stdin(monkeypatch, "\ufeff" + "".join(json.dumps({"text": text}) + "\n\n" for text in SMALL_TEXTS))
-    assert list(predictions(small_classifier, "-")) == plain
+    assert list(predict_rows(small_classifier, "-")) == plain
 
 
 @pytest.mark.slow
 def test_several_labels_and_numbers(headed_model, tmp_path):
     data = write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in SMALL_TEXTS])
     several = bert_jax.load(headed_model("classify", ("a", "b"), problem_type="multi_label_classification"))
-    found = [[label["label"] for label in one["labels"]] for one in predictions(several, data)]
+    found = [[label["label"] for label in one["labels"]] for one in predict_rows(several, data)]
     assert found == [[label.label for label in one] for one in several.classify(SMALL_TEXTS)]
     number = bert_jax.load(headed_model("classify", ("LABEL_0",)))
-    assert [one["number"] for one in predictions(number, data)] == pytest.approx(
+    assert [one["number"] for one in predict_rows(number, data)] == pytest.approx(
         number.classify(SMALL_TEXTS), abs=1e-5
     )
 
@@ -68,17 +68,17 @@ def test_tags_of_words_and_spans_of_texts(headed_model, tmp_path):
     model = bert_jax.load(headed_model("tag", ("O", "B-X", "I-X")))
     words = [text.split() for text in SMALL_TEXTS]
     lists = write_jsonl(tmp_path / "words.jsonl", [{"tokens": each} for each in words])
-    found = list(predictions(model, lists))
+    found = list(predict_rows(model, lists))
     assert found == [{"tags": tags} for tags in model.tag_words(words)]
     (tmp_path / "words.conll").write_text("\n\n".join("\n".join(each) for each in words))
-    assert list(predictions(model, str(tmp_path / "words.conll"))) == found
+    assert list(predict_rows(model, str(tmp_path / "words.conll"))) == found
     pairs = write_jsonl(tmp_path / "pairs.jsonl", [{"text": text, "pair": "no"} for text in SMALL_TEXTS])
     (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
-    assert list(predictions(model, pairs)) == list(predictions(model, str(tmp_path / "in.txt")))
+    assert list(predict_rows(model, pairs)) == list(predict_rows(model, str(tmp_path / "in.txt")))
     with pytest.raises(BertJaxError, match='--pair.*"pair"'):
-        list(predictions(model, pairs, Columns(pair="pair")))
+        list(predict_rows(model, pairs, ExampleColumns(pair="pair")))
     spans = [[(s["label"], s["text"], s["start"], s["end"]) for s in one["spans"]]
-             for one in predictions(model, str(tmp_path / "in.txt"))]  # fmt: skip
+             for one in predict_rows(model, str(tmp_path / "in.txt"))]  # fmt: skip
     assert spans == [[(s.label, s.text, s.start, s.end) for s in one] for one in model.tag(SMALL_TEXTS)]
 
 
@@ -89,27 +89,27 @@ def test_answers(headed_model, tmp_path, monkeypatch):
     rows = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(texts)]
     data = write_jsonl(tmp_path / "in.jsonl", rows)
     expected = model.answer("the ?", texts)
-    found = list(predictions(model, data))
+    found = list(predict_rows(model, data))
     assert [(a["id"], a["answer"], a["start"], a["end"]) for a in found] == [
         (f"q{i}", a.text, a.start, a.end) for i, a in enumerate(expected)
     ]
     assert list(
-        predictions(model, write_squad(tmp_path / "in.json", [("the ?", text, []) for text in texts]))
+        predict_rows(model, write_squad(tmp_path / "in.json", [("the ?", text, []) for text in texts]))
     ) == [one | {"id": one["id"][1:]} for one in found]
     missing = model.answer("the ?", texts, may_be_missing=True)
     assert None in missing
-    found = predictions(model, data, options=Options(may_be_missing=True))
+    found = predict_rows(model, data, options=PredictionOptions(may_be_missing=True))
     assert [one["answer"] for one in found] == [one and one.text for one in missing]
     set_stdin(monkeypatch, "Who?\n")
     with pytest.raises(BertJaxError, match='row 1.*"question"'):
-        list(predictions(model, "-"))
+        list(predict_rows(model, "-"))
 
 
 @pytest.mark.parametrize("name", ["answer", "Answers"])
 def test_answers_that_are_there_are_not_read(name, tmp_path):
     rows = [{"question": "Who?", "context": "Ann sleeps.", name: "Eve"}]
     data = write_jsonl(tmp_path / "in.jsonl", rows)
-    (example,) = Input(data).examples(Columns(), KINDS["answers"])
+    (example,) = PredictionInput(data).examples(ExampleColumns(), KINDS["answers"])
     assert (example.text, example.label) == (("Who?", "Ann sleeps."), None)
 
 
@@ -119,7 +119,7 @@ def test_a_stream_is_read_no_further_than_needed(small_classifier, monkeypatch):
     lines = type("Pipe", (), {"readline": lambda self, most: f"the cat sat {next(read)}\n".encode()})
     endless = type("Stdin", (), {"buffer": lines()})
     monkeypatch.setattr(sys, "stdin", endless)
-    found = predictions(small_classifier, "-")
+    found = predict_rows(small_classifier, "-")
     for _ in range(3):
         next(found)
     assert next(read) <= 514  # a chunk; an endless stream would never return otherwise
@@ -139,7 +139,7 @@ def test_a_stream_is_read_no_further_than_needed(small_classifier, monkeypatch):
 def test_bad_lines_are_named(small_classifier, monkeypatch, content, said):
     set_stdin(monkeypatch, content)
     with pytest.raises(BertJaxError, match=said):
-        list(predictions(small_classifier, "-"))
+        list(predict_rows(small_classifier, "-"))
 
 
 @pytest.mark.slow
@@ -148,14 +148,14 @@ def test_a_file_of_predictions_is_whole_or_not_there(headed_model, tmp_path, cap
     rows = [{"text": text} for text in SMALL_TEXTS]
     bad = write_jsonl(tmp_path / "bad.jsonl", [*rows * 100, {"text": 3}])
     with pytest.raises(BertJaxError, match='row 801.*"text"'):
-        write(model, bad, str(tmp_path / "out.jsonl"))
+        write_predictions(model, bad, str(tmp_path / "out.jsonl"))
     assert not (tmp_path / "out.jsonl").exists()
     with pytest.raises(BertJaxError, match="out.parquet"):
-        write(model, bad, str(tmp_path / "out.parquet"))
+        write_predictions(model, bad, str(tmp_path / "out.parquet"))
     good = write_jsonl(tmp_path / "good.jsonl", rows)
-    write(model, good, str(tmp_path / "out.jsonl"))
+    write_predictions(model, good, str(tmp_path / "out.jsonl"))
     assert capsys.readouterr().err.startswith("8 predictions in ")
-    write(model, good)
+    write_predictions(model, good)
     assert capsys.readouterr().out == (tmp_path / "out.jsonl").read_text()
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
 
@@ -163,22 +163,25 @@ def test_a_file_of_predictions_is_whole_or_not_there(headed_model, tmp_path, cap
 def test_abstentions_are_counted_where_a_precision_is_asked_for(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bert_jax.inference.predict_file.load", lambda directory: None)
 
-    def told(options: Options, *rows: dict) -> str:
-        write(
+    def told(options: PredictionOptions, *rows: dict) -> str:
+        write_predictions(
             "model", "in.jsonl", str(tmp_path / "out.jsonl"), options=options, rows_of=lambda *_: iter(rows)
         )
         return capsys.readouterr().err.replace(str(tmp_path), "").strip()
 
     rows = [{"label": "no", "abstained": n > 0} for n in range(3)]
-    assert told(Options(precision=0.9), *rows) == "3 predictions in /out.jsonl; the model abstains from 2"
-    assert told(Options(), {"label": "no"}) == "1 prediction in /out.jsonl"
+    assert (
+        told(PredictionOptions(precision=0.9), *rows)
+        == "3 predictions in /out.jsonl; the model abstains from 2"
+    )
+    assert told(PredictionOptions(), {"label": "no"}) == "1 prediction in /out.jsonl"
 
 
 # tables
 
 
 def rows_of(path) -> list[dict]:
-    return [row for _, row in read_rows(str(path))]
+    return [row for _, row in read_table_rows(str(path))]
 
 
 @pytest.mark.slow
@@ -189,23 +192,23 @@ def test_a_table_of_predictions_keeps_the_columns_of_the_input(headed_model, tmp
         for i, text in enumerate(SMALL_TEXTS)
     ]
     (tmp_path / "in.csv").write_text("\n".join(csv_lines(rows)) + "\n")
-    write(path, str(tmp_path / "in.csv"), str(tmp_path / "out.csv"))
+    write_predictions(path, str(tmp_path / "in.csv"), str(tmp_path / "out.csv"))
     assert capsys.readouterr().err.startswith("8 predictions in ")
     expected = [
         row | {"predicted_label": p["label"], "predicted_score": str(p["score"]), "predicted_margin": str(p["margin"])}
-        for row, p in zip(rows, predictions(bert_jax.load(path), str(tmp_path / "in.csv")), strict=True)
+        for row, p in zip(rows, predict_rows(bert_jax.load(path), str(tmp_path / "in.csv")), strict=True)
     ]  # fmt: skip
     assert rows_of(tmp_path / "out.csv") == expected
     with pytest.raises(BertJaxError, match='out.csv.*row 2.*"predicted_label"'):
-        write(path, str(tmp_path / "out.csv"), str(tmp_path / "again.csv"))
+        write_predictions(path, str(tmp_path / "out.csv"), str(tmp_path / "again.csv"))
     assert not (tmp_path / "again.csv").exists()
 
 
 def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(small_classifier, tmp_path):
     rows = [{"id": i, "text": text if i % 3 else " "} for i, text in enumerate(SMALL_TEXTS)]
-    data, columns = write_jsonl(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
+    data, columns = write_jsonl(tmp_path / "in.jsonl", rows), ExampleColumns(skip_bad=True)
     with pytest.warns(match="3 of 8.* row 1"):
-        found = list(predictions(small_classifier, data, columns, in_table=True))
+        found = list(predict_rows(small_classifier, data, columns, in_table=True))
     assert [{name: row[name] for name in ("id", "text")} for row in found] == [
         rows[i] for i in (1, 2, 4, 5, 7)
     ]
@@ -226,39 +229,42 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(headed_model, tmp_path, cap
         assert cli.main([command[0], "--model", model, command[1], data, "--skip-bad"]) == 0
         assert "1 of 25" in capsys.readouterr().err
     run = SimpleNamespace(
-        predicts=KINDS["classes"], data=ExamplesConfig(train=data, columns=Columns(skip_bad=True), folds=0)
+        predicts=KINDS["classes"],
+        data=ExamplesConfig(train=data, columns=ExampleColumns(skip_bad=True), folds=0),
     )
     with pytest.warns(match="1 of 25"):
-        parts = split_parts(run)
+        parts = split_examples(run)
     assert len(parts.train) + len(parts.heldout) == 24
-    run.data = replace(run.data, columns=Columns())
+    run.data = replace(run.data, columns=ExampleColumns())
     advice = "bad rows: 1 of 25, which --config.data.columns.skip_bad=True skips"
-    with set_by_config(), pytest.raises(BertJaxError, match=advice):
-        split_parts(run)
+    with use_config_spelling(), pytest.raises(BertJaxError, match=advice):
+        split_examples(run)
 
 
 @pytest.mark.slow
 def test_predictions_of_every_kind_are_cells(headed_model, tmp_path):
     data = write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in SMALL_TEXTS])
     several = bert_jax.load(headed_model("classify", ("a", "b"), problem_type="multi_label_classification"))
-    cells = [row["predicted_labels"] for row in predictions(several, data, in_table=True)]
+    cells = [row["predicted_labels"] for row in predict_rows(several, data, in_table=True)]
     assert cells == [",".join(label.label for label in labels) for labels in several.classify(SMALL_TEXTS)]
     tagger = bert_jax.load(headed_model("tag", ("O", "B-X", "I-X")))
     words = [text.split() for text in SMALL_TEXTS]
     lists = write_jsonl(tmp_path / "words.jsonl", [{"tokens": each} for each in words])
-    tagged = list(map(json.dumps, csv_lines(predictions(tagger, lists, in_table=True))))
+    tagged = list(map(json.dumps, csv_lines(predict_rows(tagger, lists, in_table=True))))
     for line, texts, tags in zip(tagged[1:], words[1:], tagger.tag_words(words)[1:], strict=True):
         assert line == json.dumps(f"{' '.join(texts)},{' '.join(tags)}")
     # What is no table has a column of its texts.
     (tmp_path / "words.conll").write_text("\n\n".join("\n".join(each) for each in words))
     assert [
-        row["text"] for row in predictions(tagger, str(tmp_path / "words.conll"), in_table=True)
+        row["text"] for row in predict_rows(tagger, str(tmp_path / "words.conll"), in_table=True)
     ] == SMALL_TEXTS
     finder = bert_jax.load(headed_model("answer"))
     asked = [{"id": f"q{i}", "question": "the ?", "context": text} for i, text in enumerate(SMALL_TEXTS[:6])]
     (tmp_path / "q.json").write_text(json.dumps(asked))
     answers = list(
-        predictions(finder, str(tmp_path / "q.json"), options=Options(may_be_missing=True), in_table=True)
+        predict_rows(
+            finder, str(tmp_path / "q.json"), options=PredictionOptions(may_be_missing=True), in_table=True
+        )
     )
     assert {row["predicted_answer"] is None for row in answers} == {True, False}
     assert {tuple(row) for row in answers} == {
@@ -280,7 +286,7 @@ def test_lines_of_csv_are_read_as_they_were_written(tmp_path):
 
 
 def test_a_line_of_a_pipe_is_answered_before_the_next_comes(small_classifier, stdin_pipe):
-    found = predictions(small_classifier, "-", Columns(skip_bad=True))
+    found = predict_rows(small_classifier, "-", ExampleColumns(skip_bad=True))
     with pytest.warns(match="3 of 6"):
         for text in SMALL_TEXTS[:3]:
             # Neither blank lines nor bad rows hold an answer up.
@@ -302,13 +308,13 @@ def test_many_lines_of_a_pipe_are_answered_together(small_classifier, stdin_pipe
     monkeypatch.setattr(small_classifier, "outcomes", counted)
     stdin_pipe.write("\n".join(SMALL_TEXTS * 10))
     stdin_pipe.close()
-    assert [one["label"] for one in predictions(small_classifier, "-")] == expected
+    assert [one["label"] for one in predict_rows(small_classifier, "-")] == expected
     assert sum(sizes) == 80 and len(sizes) < 20
 
 
 def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(small_classifier, stdin_pipe):
     stdin_pipe.write("the cat\n \n")
-    found = predictions(small_classifier, "-")
+    found = predict_rows(small_classifier, "-")
     assert "label" in next(found)
     with pytest.raises(BertJaxError, match='row 2.*"text".*--skip-bad'):
         next(found)
@@ -318,7 +324,7 @@ def test_long_texts_of_a_file_are_all_counted(small_classifier, tmp_path, monkey
     monkeypatch.setattr("bert_jax.inference.batching.TOKENS", {"cpu": 4})  # several chunks
     (tmp_path / "texts.txt").write_text(("the cat sat on the mat . " * 5 + "\n") * 9)
     with pytest.warns(match="9 of 9.*16 tokens") as told:
-        assert len(list(predictions(small_classifier, str(tmp_path / "texts.txt")))) == 9
+        assert len(list(predict_rows(small_classifier, str(tmp_path / "texts.txt")))) == 9
     assert len(told) == 1
 
 
@@ -327,13 +333,13 @@ def test_long_texts_of_a_pipe_are_told_of_once(small_classifier, stdin_pipe):
         stdin_pipe.write("the cat sat on the mat . " * 5 + "\n")
     stdin_pipe.close()
     with pytest.warns(match="--long") as told:
-        assert len(list(predictions(small_classifier, "-"))) == 3
+        assert len(list(predict_rows(small_classifier, "-"))) == 3
     assert len(told) == 1
 
 
 def test_arrivals_are_as_many_as_are_there():
-    assert list(arriving(iter([]), most=2)) == []
-    arrived = list(arriving(range(7), most=3))
+    assert list(group_arrivals(iter([]), most=2)) == []
+    arrived = list(group_arrivals(range(7), most=3))
     assert sum(arrived, []) == list(range(7)) and max(map(len, arrived)) <= 3
 
 
@@ -343,4 +349,4 @@ def test_arrivals_are_as_many_as_are_there():
 )
 def test_several_labels_stand_in_a_cell_at_a_mark_that_none_of_them_holds(names, cells):
     kind = KINDS["labels"](names)
-    assert kind.as_cells(np.array([5.0, 4.0]), NONE, None)["labels"] == cells
+    assert kind.to_cells(np.array([5.0, 4.0]), UNCALIBRATED, None)["labels"] == cells

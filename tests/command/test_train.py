@@ -77,11 +77,11 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     workdir = tmp_path / "run"
     spec, *flags = train_command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
-    config = configs.load(spec, overrides, pretrain.Config)
+    config = configs.load_config_file(spec, overrides, pretrain.Config)
     task, data, _ = pretrain.open(config)
     begun = Workdir(workdir)
     begun.claim()
-    begun.begin(config, data, task)
+    begun.record_or_check(config, data, task)
     begun.close()
     other = tmp_path / "other"
     other.mkdir()
@@ -103,7 +103,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     # Made again from the batches, with the model as anyone opens it.
     spec, *flags = train_command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
-    _, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
+    _, data, config = pretrain.open(configs.load_config_file(spec, overrides, pretrain.Config))
     hits = []
     for batch in islice(data.heldout(data.length(0), 0, 1), config.log.max_eval_batches):
         sentences = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
@@ -116,7 +116,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
 
 def test_recipes_of_the_config_file():
     spec = f"{ROOT}/configs/pretrain.py"
-    base = configs.load(f"{spec}:base", [], pretrain.Config)
+    base = configs.load_config_file(f"{spec}:base", [], pretrain.Config)
     # The numbers of the paper.
     assert (base.data.batch_size, base.steps, base.data.lengths) == (256, 1_000_000, (128, 512))
     optimizer = base.optimizer
@@ -133,24 +133,27 @@ def test_recipes_of_the_config_file():
         1.0,
     )
     assert optimizer.schedule == "linear"
-    assert configs.load(f"{spec}:large", [], pretrain.Config).model.layers == 24
-    roberta = configs.load(f"{spec}:base,roberta", [], pretrain.Config)
-    assert pretrain.Pretraining.of(roberta).layout.heads == ("mlm",)
+    assert configs.load_config_file(f"{spec}:large", [], pretrain.Config).model.layers == 24
+    roberta = configs.load_config_file(f"{spec}:base,roberta", [], pretrain.Config)
+    assert pretrain.PretrainTask.of(roberta).layout.heads == ("mlm",)
     assert (roberta.data.batch_size, roberta.optimizer.beta2) == (8192, 0.98)
-    assert configs.load(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
-    laptop = configs.load(f"{spec}:tiny,laptop", [], pretrain.Config)
+    assert configs.load_config_file(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
+    laptop = configs.load_config_file(f"{spec}:tiny,laptop", [], pretrain.Config)
     assert (laptop.steps, laptop.data.batch_size, laptop.data.lengths, laptop.data.rate) == (
         2000,
         64,
         (64,),
         0.4,
     )
-    assert configs.load(f"{spec}:albert-base,laptop", [], pretrain.Config).data.examples == "sentence_order"
+    assert (
+        configs.load_config_file(f"{spec}:albert-base,laptop", [], pretrain.Config).data.examples
+        == "sentence_order"
+    )
 
 
 @pytest.mark.parametrize("name", ["best", "features", "losses"])
 def test_what_a_task_does_not_define_is_said(name):
-    task = Task(pretrain.Pretraining.of(pretrain.Config()).layout)
+    task = Task(pretrain.PretrainTask.of(pretrain.Config()).layout)
     arguments = {"best": None, "features": (1, 8), "losses": ({}, {})}[name]
     with pytest.raises(BertJaxError, match=f"the task Task does not define `{name}`"):
         asked = getattr(task, name)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_jax.core.compilation_cache import keep_programs
+from bert_jax.core.compilation_cache import enable_compilation_cache
 from tests.support.project import ROOT
 from tests.support.small_models import write_model
 
@@ -27,7 +27,7 @@ def told(monkeypatch, home, joined: bool = False, **chosen) -> dict:
     distributed = SimpleNamespace(is_initialized=lambda: joined)
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=config, distributed=distributed))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
-    keep_programs()
+    enable_compilation_cache()
     return vars(config)
 
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from bert_jax.command.main import main
-from bert_jax.core.config import load
+from bert_jax.core.config import load_config_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.examples import glue
-from bert_jax.hub.families import FAMILIES, known
+from bert_jax.hub.families import FAMILIES, all_families
 from bert_jax.inference.model import load as load_model
-from bert_jax.models.config import SIZES, EncoderConfig
+from bert_jax.models.config import BERT_SIZES, EncoderConfig
 from bert_jax.tasks import TASKS
-from bert_jax.tasks import load as load_task
-from bert_jax.tasks.pretrain import Pretraining, family_of
-from bert_jax.training.schedule import share_at
+from bert_jax.tasks import load_config as load_task
+from bert_jax.tasks.pretrain import PretrainTask, choose_family
+from bert_jax.training.schedule import learning_rate_factor
 from bert_jax.training.warm_start import check_sizes
 from tests.support.families import write_released
 from tests.support.project import PACKAGE, ROOT
@@ -43,19 +43,21 @@ def test_overrides_are_read_as_the_type_of_their_field():
         "data.corpora=a,b", "data.weights=1,2.5", "data.rate=1e-1", "data.batch_size=1e3", "data.unit=word",
         "data.fresh_masks=false", "steps=5", "model.layers=3",
     ]  # fmt: skip
-    found = load(f"{PRETRAIN}:base", overrides, Settings, whole=False)
+    found = load_config_file(f"{PRETRAIN}:base", overrides, Settings, strict=False)
     data = found.data
     assert (data.corpora, data.weights, data.rate, data.batch_size) == (("a", "b"), (1.0, 2.5), 0.1, 1000)
     assert (data.unit, data.fresh_masks, found.steps, found.model.layers) == ("word", False, 5, 3)
     assert data.shares == (0.9, 0.1)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", BERT_SIZES)
 def test_named_sizes_are_those_of_the_encoder(size):
-    assert load(f"{PRETRAIN}:{size}", [], Settings, whole=False).model == EncoderConfig.named(size)
+    assert load_config_file(f"{PRETRAIN}:{size}", [], Settings, strict=False).model == EncoderConfig.named(
+        size
+    )
 
 
-FAMILY_CONFIGS = {size: family.model_type for family in known() for size in family.sizes}
+FAMILY_CONFIGS = {size: family.model_type for family in all_families() for size in family.sizes}
 
 
 @pytest.mark.parametrize("size", FAMILY_CONFIGS)
@@ -63,8 +65,10 @@ def test_a_size_of_a_family_names_it(size):
     _, config = load_task(f"{PRETRAIN}:{size}", [])
     family = FAMILIES[FAMILY_CONFIGS[size]]
     theta = {"rotary": config.model.rotary} if "modernbert" in size else {}  # lower until rows get longer
-    assert config.model == family.sized(size).replace(**theta) and config.family == family.model_type
-    layout = Pretraining.of(config).layout
+    assert (
+        config.model == family.config_for_size(size).replace(**theta) and config.family == family.model_type
+    )
+    layout = PretrainTask.of(config).layout
     assert layout.family == family and layout.heads == (("mlm", "sop") if "albert" in size else ("mlm",))
     assert max(config.data.lengths) <= config.model.max_positions
 
@@ -72,7 +76,7 @@ def test_a_size_of_a_family_names_it(size):
 def test_a_family_without_a_head_for_pairs_says_so():
     _, config = load_task(f"{PRETRAIN}:electra-small", ["data.examples=next_sentence"])
     with pytest.raises(BertJaxError, match='"nsp".*"electra"'):
-        Pretraining.of(config)
+        PretrainTask.of(config)
 
 
 @pytest.mark.slow
@@ -82,15 +86,15 @@ def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     changes = [f"init={tmp_path}", "first_step=0", "model.layers=12", "data.examples=full_sentences"]
     _, config = load_task(f"{PRETRAIN}:albert-base", changes)
     with pytest.raises(BertJaxError, match='"electra".*"albert".*--config.family=electra'):
-        Pretraining.of(config)
+        PretrainTask.of(config)
     _, config = load_task(f"{PRETRAIN}:base", changes)
     source = load_model(tmp_path, tokenizer=False).layout
     with pytest.raises(BertJaxError, match="hidden_size=24.*--config.model.embedding_size=8"):
-        check_sizes(str(tmp_path), source.config, family_of(config, source).fixed(config.model))
+        check_sizes(str(tmp_path), source.config, choose_family(config, source).apply_constants(config.model))
 
 
 def test_recipes():
-    data = load(f"{PRETRAIN}:large,roberta", [], Settings, whole=False).data
+    data = load_config_file(f"{PRETRAIN}:large,roberta", [], Settings, strict=False).data
     assert (data.examples, data.lengths, data.batch_size) == ("full_sentences", (512,), 8192)
 
 
@@ -117,7 +121,7 @@ WRONG = {
 @pytest.mark.parametrize("override", WRONG)
 def test_wrong_overrides_are_one_clear_line(override):
     with pytest.raises(BertJaxError) as error:
-        load(f"{PRETRAIN}:tiny", [override], Settings, whole=False)
+        load_config_file(f"{PRETRAIN}:tiny", [override], Settings, strict=False)
     assert WRONG[override] in str(error.value) and "\n" not in str(error.value)
 
 
@@ -129,13 +133,13 @@ def test_wrong_files_and_names(tmp_path):
         (str(ROOT / "README.md"), "is not a Python file; give FILE.py or FILE.py:NAME"),
     ):
         with pytest.raises(BertJaxError, match=complaint.replace("?", r"\?")):
-            load(spec, [], Settings, whole=False)
+            load_config_file(spec, [], Settings, strict=False)
     (tmp_path / "c.py").write_text("def get_config():\n    return {'data': {'unread': 1}}\n")
     with pytest.raises(BertJaxError, match="data.unread"):
-        load(str(tmp_path / "c.py"), [], Settings)
+        load_config_file(str(tmp_path / "c.py"), [], Settings)
     (tmp_path / "c.py").write_text("def get_config():\n    return 1 / 0\n")
     with pytest.raises(BertJaxError, match="c.py"):
-        load(str(tmp_path / "c.py"), [], Settings)
+        load_config_file(str(tmp_path / "c.py"), [], Settings)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +155,12 @@ def test_the_line_of_an_error_is_that_of_the_config_file(text, where, tmp_path, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(text)
     with pytest.raises(BertJaxError, match=f"^own.py{where}"):
-        load("own.py", [], Settings)
+        load_config_file("own.py", [], Settings)
 
 
 RECIPES = ("", ",laptop", ",roberta", ",lamb", ",tpu", ",roberta,tpu", ",lamb,tpu")
-VARIANTS = [f"pretrain.py:{size}{recipe}" for size in SIZES for recipe in RECIPES]
-VARIANTS += ["classify.py", "tag.py", "answer.py", *(f"classify.py:{task}" for task in glue.TASKS)]
+VARIANTS = [f"pretrain.py:{size}{recipe}" for size in BERT_SIZES for recipe in RECIPES]
+VARIANTS += ["classify.py", "tag.py", "answer.py", *(f"classify.py:{task}" for task in glue.GLUE_TASKS)]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -173,7 +177,7 @@ def test_small_data_get_60_steps_unless_epochs_are_given(recipe, epochs):
         _, config = load_task(
             recipe, ["init=model", "data.train=t.csv", *teacher, "data.batch_size=32", *overrides]
         )
-        return config.steps_of(examples)
+        return config.num_steps(examples)
 
     teacher = ["teacher=model"] if recipe == "distil" else []
     assert steps(56) == 60
@@ -249,7 +253,7 @@ def keys(reader, prefix: str = "") -> set[str]:
 
 def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     _, config = load_task(f"{PRETRAIN}:albert-base", [])
-    task = Pretraining.of(config)
+    task = PretrainTask.of(config)
     assert (config.data.unit, config.data.longest_span) == ("span", 3)
     assert task.layout.architecture == "ForPreTraining" and task.layout.pooler
     logits = np.array([[2.0, 0.0], [0.0, 1.0], [9.0, 0.0]], np.float32)
@@ -260,15 +264,16 @@ def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     assert float(task.losses(outputs, batch)["sop_loss"].mean) == pytest.approx(expected, rel=1e-6)
     assert float(task.scores(outputs, batch)["sop_accuracy"].mean) == 0.5
     _, config = load_task(f"{PRETRAIN}:base", ["data.examples=sentence_order"])
-    assert Pretraining.of(config).layout.heads == ("mlm", "nsp")
+    assert PretrainTask.of(config).layout.heads == ("mlm", "nsp")
 
 
 def test_modernbert_goes_on_with_longer_rows_and_not_back_to_shorter_ones():
     first, longer = (load_task(f"{PRETRAIN}:modernbert-base{name}", [])[1] for name in ("", ",long"))
     assert (first.data.lengths, longer.data.lengths) == ((1024,), (8192,))
-    assert share_at(first.optimizer, first.steps, first.steps - 1) == 1
+    assert learning_rate_factor(first.optimizer, first.steps, first.steps - 1) == 1
     shares = [
-        float(share_at(longer.optimizer, longer.steps, round(part * longer.steps))) for part in (0.8, 11 / 12)
+        float(learning_rate_factor(longer.optimizer, longer.steps, round(part * longer.steps)))
+        for part in (0.8, 11 / 12)
     ]
     assert shares == pytest.approx([1, 0.5], abs=1e-3)
     check_sizes("first", first.model, longer.model)

@@ -5,17 +5,17 @@ import os
 
 import pytest
 
-from bert_jax.command.main import main, parser_of
-from bert_jax.core.config import apply_override, kinds_of
-from bert_jax.core.config_files import find, own_files
-from bert_jax.core.config_keys import keys_of
+from bert_jax.command.main import main, make_parser
+from bert_jax.core.config import apply_override, config_fields
+from bert_jax.core.config_files import bundled_config_paths, find_config_file
+from bert_jax.core.config_keys import list_config_keys
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.synonyms import MEANINGS, hint_for, proposals
 from bert_jax.tasks import TASKS
 from tests.support import config_reference
 from tests.support.project import ROOT
 
-NAMES = {task: list(kinds_of(TASKS[task].Config)) for task in TASKS.names()}
+NAMES = {task: list(config_fields(TASKS[task].Config)) for task in TASKS.names()}
 # What users of transformers and sentence-transformers type, and the keys that are meant: the first that a task has.
 TYPED = {
     "lr": ("optimizer.learning_rate",),
@@ -44,7 +44,7 @@ TYPED = {
 
 @pytest.mark.parametrize("task", NAMES)
 def test_every_key_has_a_meaning(task):
-    keys = keys_of(TASKS[task].Config)
+    keys = list_config_keys(TASKS[task].Config)
     assert [key.name for key in keys if not key.meaning] == []
     # As a phrase: it stands behind the name of its key, and before what it is by default.
     assert [key.meaning for key in keys if key.meaning.endswith(".")] == []
@@ -52,7 +52,7 @@ def test_every_key_has_a_meaning(task):
 
 def test_the_reference_is_current():
     shown = (ROOT / "configs/README.md").read_text(encoding="utf-8")
-    assert shown == config_reference.written(), (
+    assert shown == config_reference.write_words(), (
         "`python -m tests.support.config_reference > configs/README.md` writes it anew"
     )
 
@@ -61,7 +61,7 @@ def test_the_reference_is_current():
 def test_names_of_other_libraries_lead_to_keys_that_are_read(task):
     named = [name for names in MEANINGS.values() for name in names.split()]
     assert len(named) == len(set(named)), "a name has two meanings"
-    flags = parser_of("train").format_help()
+    flags = make_parser("train").format_help()
     for name in named:
         for proposal in proposals(name, NAMES[task]):
             if proposal.startswith("--"):
@@ -101,14 +101,14 @@ def test_a_config_is_found_by_its_bare_name_from_any_directory(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "classify").touch()  # stands in no way
     for place in ("classify", "configs/classify.py", "classify.py"):
-        assert find(place) == ROOT / "configs/classify.py"
+        assert find_config_file(place) == ROOT / "configs/classify.py"
     own = tmp_path / "configs/classify.py"
     own.parent.mkdir()
     own.touch()
-    assert find("configs/classify.py").resolve() == own
+    assert find_config_file("configs/classify.py").resolve() == own
     with pytest.raises(BertJaxError, match="one of answer, classify, .*, rerank, tag, which are installed"):
-        find("clasify")
-    assert os.listdir(ROOT / "configs") and own_files().keys() == {
+        find_config_file("clasify")
+    assert os.listdir(ROOT / "configs") and bundled_config_paths().keys() == {
         path.stem for path in (ROOT / "configs").glob("*.py")
     }
 

@@ -45,11 +45,11 @@ def test_an_unknown_name(shapes, name, message):
 
 
 def test_a_file_names_nothing_by_a_path(shapes):
-    assert shapes.named_in_file("round-one") == "round"
+    assert shapes.look_up_from_file("round-one") == "round"
     with pytest.raises(BertJaxError, match='did you mean "round_one"'):
-        shapes.named_in_file("shapes.round_one")
+        shapes.look_up_from_file("shapes.round_one")
     shapes["my.own"] = "square"
-    assert shapes.named_in_file("my.own") == "square"
+    assert shapes.look_up_from_file("my.own") == "square"
 
 
 def test_what_a_file_itself_lacks_is_not_hidden(shapes):

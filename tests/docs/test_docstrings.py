@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.inference import model as api
-from bert_jax.predictions.scope import Scope
+from bert_jax.predictions.scope import OutOfScopeDetector
 from tests.support.small_models import write_model
 
 MODULES = [
@@ -52,7 +52,7 @@ def test_examples_of(name, tmp_path):
         given["model"] = model = api.load(tmp_path)
         if name == "bert_jax.inference.in_distribution":
             known = np.linspace(0.9, 1, 99)
-            model.scope = Scope.of(model.pooled(["the cat sat on the mat .", "cats"]), known)
+            model.scope = OutOfScopeDetector.of(model.pooled(["the cat sat on the mat .", "cats"]), known)
     tried = doctest.testmod(importlib.import_module(name), extraglobs=given, optionflags=doctest.ELLIPSIS)
     assert tried.attempted and not tried.failed
 

@@ -97,7 +97,7 @@ def place(tmp_path_factory):
     layout = Layout(config, heads=("mlm", "nsp"))
     batch = {name: np.ones((1, 4), np.int32) for name in ("input_ids", "token_type_ids", "attention_mask")}
     params = jax.jit(layout.module.init)(jax.random.key(0), batch)["params"]
-    hub.save(folder / "path/to/bert", layout, params, WordPiece.from_vocabulary(ENTRIES))
+    hub.save_model(folder / "path/to/bert", layout, params, WordPiece.from_vocabulary(ENTRIES))
     (folder / "google/uncased_L-12_H-768_A-12").mkdir(parents=True)
     write_google_checkpoint(
         folder / "google/uncased_L-12_H-768_A-12", seeded_tensors(google_shapes(), seed=3)
@@ -194,7 +194,7 @@ def run(words: list[str], capfd) -> None:
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = cli.parser_of(arguments[0])
+    parser = cli.make_parser(arguments[0])
     return parser.parse_args(arguments[1:])
 
 
@@ -314,7 +314,7 @@ TYPED = [
 @pytest.mark.parametrize(("page", "written"), TYPED)
 def test_commands_within_the_text_can_be_typed(page, written):
     verb, *words = shlex.split(written)[1:]
-    parser = cli.parser_of(verb)
+    parser = cli.make_parser(verb)
     if verb == "bench" and words:  # these stand in full
         parser.parse_args(words)
     known = {flag for action in parser._actions for flag in action.option_strings}

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Piece, Target, fill
+from bert_jax.data.examples.arrange import EncodedExample, Target, collate_rows
 from bert_jax.hub import sentence_transformers
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.predictions.kind import KINDS
-from bert_jax.runs.choose_method import PROBE_BELOW, methods
-from bert_jax.tasks import load as load_task
-from bert_jax.text.apart import encode_apart
-from bert_jax.text.truncation import Reading
+from bert_jax.runs.choose_method import PROBE_BELOW, candidate_methods
+from bert_jax.tasks import load_config as load_task
+from bert_jax.text.apart import encode_separately
+from bert_jax.text.truncation import EncodingOptions
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS
 from tests.support.tables import write_csv
@@ -29,10 +29,10 @@ PAIRS = [("w1 w2", "w3"), ("w4 w5 w6 w7", "w8 w1"), ("w2", "w9 w3 w4 w4 w5")]
 
 
 def test_the_texts_stand_one_behind_the_other_each_as_it_is_alone():
-    for pair, encoding in zip(PAIRS, encode_apart(TOKENIZER, PAIRS, 32), strict=True):
+    for pair, encoding in zip(PAIRS, encode_separately(TOKENIZER, PAIRS, 32), strict=True):
         first, second = TOKENIZER.encode(list(pair))
         assert encoding.input_ids == first.input_ids + second.input_ids
-        assert encoding.begins == (0, len(first.input_ids))
+        assert encoding.text_starts == (0, len(first.input_ids))
         assert encoding.token_type_ids == first.token_type_ids + second.token_type_ids
         assert encoding.offsets == first.offsets + second.offsets
         for text, span in zip(pair, encoding.spans, strict=True):
@@ -44,34 +44,35 @@ def test_the_longer_text_is_cut_first():
     long, short = " ".join(["w1"] * 20), "w2 w3"
     alone = [len(encoding.input_ids) for encoding in TOKENIZER.encode([long, short])]
     for pair in ((long, short), (short, long)):
-        (encoding,) = encode_apart(TOKENIZER, [pair], alone[1] + 9)
-        sizes = encoding.begins[1], len(encoding.input_ids) - encoding.begins[1]
+        (encoding,) = encode_separately(TOKENIZER, [pair], alone[1] + 9)
+        sizes = encoding.text_starts[1], len(encoding.input_ids) - encoding.text_starts[1]
         assert sorted(sizes) == sorted((alone[1], 9)) and encoding.dropped == alone[0] - 9
-        ends = encoding.begins[1] - 1, len(encoding.input_ids) - 1
+        ends = encoding.text_starts[1] - 1, len(encoding.input_ids) - 1
         assert [encoding.input_ids[i] for i in ends] == [TOKENIZER.special.sep] * 2
 
 
 def test_one_text_and_windows_are_refused():
     with pytest.raises(BertJaxError, match='"w1 w2"'):
-        encode_apart(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
+        encode_separately(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
     with pytest.raises(BertJaxError, match='""'):
-        encode_apart(TOKENIZER, [""], 9)
+        encode_separately(TOKENIZER, [""], 9)
     with pytest.raises(BertJaxError, match="--config.model.pairs=together"):
-        Reading(32, "windows", apart=True)
+        EncodingOptions(32, "windows", apart=True)
 
 
 @pytest.mark.parametrize("max_pieces", [1, 2])
 def test_each_text_is_a_sequence_of_its_own(max_pieces):
     pieces = [
-        Piece(encoding, n, {"labels": n}) for n, encoding in enumerate(encode_apart(TOKENIZER, PAIRS[:2], 32))
+        EncodedExample(encoding, n, {"labels": n})
+        for n, encoding in enumerate(encode_separately(TOKENIZER, PAIRS[:2], 32))
     ]
     rows = [[0], [1]] if max_pieces == 1 else [[1, 0], []]
-    batch = fill(pieces, rows, 24, max_pieces, TOKENIZER.special.pad, {"labels": Target("int32")})
+    batch = collate_rows(pieces, rows, 24, max_pieces, TOKENIZER.special.pad, {"labels": Target("int32")})
     assert batch["labels"].tolist() == ([0, 1] if max_pieces == 1 else [[1, 0], [0, 0]])
     for row, indices in enumerate(rows):
         numbers, begins = [], []
         for place, i in enumerate(indices):
-            first = pieces[i].encoding.begins[1]
+            first = pieces[i].encoding.text_starts[1]
             begins += [len(numbers), len(numbers) + first]
             numbers += [2 * place + 1] * first + [2 * place + 2] * (len(pieces[i]) - first)
         assert batch["segment_ids"][row].tolist() == numbers + [0] * (24 - len(numbers))
@@ -102,11 +103,11 @@ def test_logits_are_a_linear_function_of_differences_and_their_squares(compared)
 
 @pytest.mark.slow
 def test_packed_rows_give_what_rows_of_their_own_give(compared):
-    encodings = encode_apart(TOKENIZER, PAIRS, 32)
+    encodings = encode_separately(TOKENIZER, PAIRS, 32)
     program = head_logits(compared.config, compared.layout.heads[0], len(LABELS))
     alone = compared.run(encodings, program)
-    pieces = [Piece(encoding, n, {}) for n, encoding in enumerate(encodings)]
-    batch = fill(pieces, [[2, 0], [1]], 32, 2, TOKENIZER.special.pad, {})
+    pieces = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
+    batch = collate_rows(pieces, [[2, 0], [1]], 32, 2, TOKENIZER.special.pad, {})
     together = compared.module.apply({"params": compared.params}, batch)[compared.layout.heads[0]]
     assert together.shape == (2, 2, 2)
     found = [together[0, 1], together[1, 0], together[0, 0]]
@@ -140,7 +141,9 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
 ):
     load(encoder_path).save(tmp_path / "init")
     if embedder:
-        sentence_transformers.write(tmp_path / "init", replace(Embedder(), pooling=embedder), 32)
+        sentence_transformers.write_embedder(
+            tmp_path / "init", replace(EmbedderSettings(), pooling=embedder), 32
+        )
     data = write_csv(tmp_path / "t.csv", alike(60, 0), ("text", "text2", "label"))
     given = {
         "init": tmp_path / "init",
@@ -152,8 +155,8 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
     opened, _, config = task.open(config)
     assert opened.layout.heads == (head,)
     if config.data.folds and head.startswith("compare"):
-        assert methods(config, opened, 2 * PROBE_BELOW - 1) == ["probe"]
-        assert methods(config, opened, 2 * PROBE_BELOW) == ["probe", "finetune"]
+        assert candidate_methods(config, opened, 2 * PROBE_BELOW - 1) == ["probe"]
+        assert candidate_methods(config, opened, 2 * PROBE_BELOW) == ["probe", "finetune"]
     unasked = head.startswith("compare") and "model.pairs" not in overrides
     assert ("--config.model.pairs=together" in capsys.readouterr().out) == unasked
 
@@ -222,7 +225,7 @@ def test_few_pairs_of_several_labels_are_fine_tuned_too():
     _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv", "kind=labels"])
     for name, expected in (("labels", ["probe", "finetune"]), ("classes", ["probe"])):
         task = SimpleNamespace(kind=KINDS[name](LABELS), head="compare_mean")
-        assert methods(config, task, 10) == expected
+        assert candidate_methods(config, task, 10) == expected
 
 
 @pytest.mark.slow

@@ -8,10 +8,10 @@ import pytest
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.contrastive import VECTORS
-from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.inference.model import load
 from bert_jax.losses.loss import pair_error
-from bert_jax.tasks import load as load_task
+from bert_jax.tasks import load_config as load_task
 from bert_jax.training import warm_start
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
@@ -66,11 +66,11 @@ def test_vectors_are_what_the_head_reads(encoder_path, tmp_path, rows, pooling):
     overrides = [f"init={encoder_path}", f"data.train={train}", "method=contrast", "data.folds=0", f"data.rows={rows}",
                  f"model.pooling={pooling}", *SHORT]  # fmt: skip
     task, data, config = open_task(overrides)
-    params, _ = warm_start.read(config.init, task, 0)
+    params, _ = warm_start.read_initial_params(config.init, task, 0)
     batch = next(data.batches(0, 1, 0, 1))
     dense = params[task.head]["dense"]
     of_vectors = task.outputs(params, batch)[VECTORS] @ dense["kernel"] + dense["bias"]
-    np.testing.assert_allclose(of_vectors, Finetuning.outputs(task, params, batch)[task.head], atol=1e-5)
+    np.testing.assert_allclose(of_vectors, FinetuneTask.outputs(task, params, batch)[task.head], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_texts_of_a_class_come_together_and_the_head_fits_them(encoder_path, tmp
     train, others = marked_texts(300, 0), marked_texts(60, 1)
     overrides = [f"init={encoder_path}", f"data.train={write_csv(tmp_path / 'train.csv', train)}", "steps=80",
                  "method=contrast", "data.folds=0", "model.pooling=mean", *SHORT]  # fmt: skip
-    assert run.start("configs/classify.py", overrides, str(tmp_path / "run"))
+    assert run.start_training("configs/classify.py", overrides, str(tmp_path / "run"))
     before, after = load(encoder_path), load(tmp_path / "run/model")
 
     def apart(model) -> float:
@@ -96,7 +96,7 @@ def test_texts_of_a_class_come_together_and_the_head_fits_them(encoder_path, tmp
 def test_its_learning_rate_is_higher_for_more_texts():
     def rate(width: int, texts: int, *more: str) -> float:
         overrides = ["init=model", "data.train=x.csv", "method=contrast", *more]
-        return load_task("configs/classify.py", overrides)[1].rate_of(width, texts)
+        return load_task("configs/classify.py", overrides)[1].choose_learning_rate(width, texts)
 
     rates = [rate(384, texts) for texts in (16, 32, 64, 80, 5000)]
     np.testing.assert_allclose(rates, [6e-5, 6e-5, 1.2e-4, 1.5e-4, 1.5e-4])

@@ -14,50 +14,50 @@ import pytest
 from bert_jax.command.inspect import show_examples
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import (
+    ACCELERATOR_COSTS,
     COSTS,
-    OF_ACCELERATORS,
     BatchConfig,
     Costs,
-    Piece,
+    EncodedExample,
     Target,
     arrange,
-    fill,
-    in_rows,
+    collate_rows,
+    distribute_to_rows,
 )
-from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.contrastive import Contrasting
-from bert_jax.finetuning.example_splits import FEWEST, split_parts
+from bert_jax.finetuning.contrastive import ContrastiveTask
+from bert_jax.finetuning.example_splits import MIN_CALIBRATION_EXAMPLES, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.finetuning.finetune_data import class_weights, pieces_of
-from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.finetune_data import balanced_class_weights, make_pieces
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import span_in
-from bert_jax.tasks import load as load_task
+from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.classify import Config
 from bert_jax.text.tokenizer import Encoding
-from bert_jax.text.truncation import Reading
+from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training import warm_start
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import fresh_params
+from bert_jax.training.state import init_random_params
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
 from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
-READING = Reading(64, overlap=8)
+READING = EncodingOptions(64, overlap=8)
 
 
 def task_and_pieces(name: str, examples, reading=READING, labels=(), **options):
-    kind = KINDS[name].learn(examples, labels)
+    kind = KINDS[name].from_examples(examples, labels)
     head = KINDS[name].heads[0]
     layout = hub.Layout(ENCODER_CONFIG, heads=(head,), labels=kind.labels, pooler=head == "classify")
     windows = kind.windows(TOKENIZER, [example.text for example in examples], reading)
-    return Finetuning(layout, kind, **options), pieces_of(kind, examples, windows)
+    return FinetuneTask(layout, kind, **options), make_pieces(kind, examples, windows)
 
 
 def classify_pieces(name):
@@ -78,7 +78,7 @@ def tag_pieces(name):
     examples = [
         Example(tuple(t.split()), tuple(rng.choices(names, k=len(t.split()))), "") for t in random_texts(12)
     ]
-    return task_and_pieces(name, examples, Reading(16, overlap=4), labels=names)
+    return task_and_pieces(name, examples, EncodingOptions(16, overlap=4), labels=names)
 
 
 def answer_pieces(name):
@@ -105,13 +105,13 @@ def answer_pieces(name):
 )
 def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
     task, pieces = make(kind)
-    params = jax.jit(lambda: fresh_params(task, RunConfig()))()
+    params = jax.jit(lambda: init_random_params(task, RunConfig()))()
     sizes = [len(piece) for piece in pieces]
 
     def gradient(layout):
         config = BatchConfig(layout, examples=12, steps=1, seed=0, width=32, layers=1, longest=48)
         found = arrange([sizes], config, rows=3 * (layout == "packed"))
-        batch = fill(pieces, found.steps[0], found.lengths[0], found.max_pieces, 0, task.kind.targets)
+        batch = collate_rows(pieces, found.steps[0], found.lengths[0], found.max_pieces, 0, task.kind.targets)
 
         def loss(params):
             return sum(loss.mean for loss in task.losses(task.outputs(params, batch), batch).values())
@@ -131,7 +131,7 @@ def test_packed_and_bucketed_rows_give_the_gradients_of_padded_ones(make, kind):
 
 def test_rows_hold_every_piece_once_and_no_more_than_their_packs():
     sizes = [random.Random(5).randint(3, 40) for _ in range(33)]
-    rows = in_rows(sizes, 8, 5)
+    rows = distribute_to_rows(sizes, 8, 5)
     assert sorted(place for row in rows for place in row) == list(range(33))
     assert max(map(len, rows)) <= 5
     assert max(sum(sizes[i] for i in row) for row in rows) < 1.5 * sum(sizes) / 8
@@ -145,7 +145,7 @@ def test_rows_have_more_lengths_where_padding_costs_more_than_programs():
         return set(arrange(steps, config).lengths)
 
     assert len(lengths(128, 2)) == 1 < len(lengths(768, 12))
-    assert len(lengths(768, 12, OF_ACCELERATORS)) == 1
+    assert len(lengths(768, 12, ACCELERATOR_COSTS)) == 1
 
 
 def epochs(**changes):
@@ -174,7 +174,7 @@ def test_batches_are_those_of_before(layout, rows, bytes_):
     """A run that goes on sees the batches that it began with, also after a change of the code."""
     drawn = np.random.default_rng(0).integers(3, 60, 300).tolist()
     pieces = [
-        Piece(
+        EncodedExample(
             Encoding(list(range(1, n + 1)), [0] * n, [(0, 0)] * n), i, {"labels": i % 3, "label_weights": 1.0}
         )
         for i, n in enumerate(drawn)
@@ -263,7 +263,7 @@ def test_a_head_for_other_labels_is_not_taken_over(encoder_path, tmp_path):
     begun = load_task("configs/classify.py", [f"init={tmp_path / 'two/model'}", f"data.train={given['data.train']}",
                                               "data.max_length=32"])  # fmt: skip
     task, _, config = begun[0].open(begun[1])
-    assert warm_start.read(config.init, task, 0)[1] == []
+    assert warm_start.read_initial_params(config.init, task, 0)[1] == []
     other = write_csv(tmp_path / "three.csv", [(text, f"class {n % 3}") for n, (text, _) in enumerate(rows)])
     finetune(
         "classify",
@@ -319,16 +319,19 @@ def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys
     path = write_csv(tmp_path / "t.csv", rows, ("text", "label", "document"))
 
     def parts(**changes):
-        columns = Columns(document="document")
+        columns = ExampleColumns(document="document")
         data = ExamplesConfig(str(path), str(path), columns=columns, **changes)
-        return split_parts(Config(init="anywhere", data=data))
+        return split_examples(Config(init="anywhere", data=data))
 
     assert not parts(calibration_share=0.01).calibration
     advised = re.search(r"calibration_share=([\d.]+)", capsys.readouterr().out)
     assert (advised and float(advised[1])) == share
     if share:
         calibration = parts(calibration_share=share).calibration
-        assert len(calibration) >= FEWEST and len({example.document for example in calibration}) > 1
+        assert (
+            len(calibration) >= MIN_CALIBRATION_EXAMPLES
+            and len({example.document for example in calibration}) > 1
+        )
 
 
 @pytest.mark.slow
@@ -348,9 +351,9 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path, encoder_path):
 @pytest.mark.parametrize("given", [(), ("steps=40", "log.evaluate_every=4", "checkpoints.every=4")])
 def test_patience_waits_for_the_metric_of_the_task(given):
     _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv", "patience=3", *given])
-    assert config.resolved(16, "accuracy", 768).checkpoints.best_metric == "accuracy"
+    assert config.resolve_defaults(16, "accuracy", 768).checkpoints.best_metric == "accuracy"
     with pytest.raises(BertJaxError, match="patience"):
-        config.resolved(16, "", 768)
+        config.resolve_defaults(16, "", 768)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +364,7 @@ def test_small_data_are_not_measured_and_saved_at_each_step(
     tmp_path, examples, best, evaluate_every, checkpoints_every
 ):
     _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv"])
-    resolved = config.resolved(examples, best, 768)
+    resolved = config.resolve_defaults(examples, best, 768)
     assert resolved.log.evaluate_every == evaluate_every
     assert resolved.checkpoints.every == checkpoints_every
 
@@ -373,7 +376,7 @@ def test_small_data_are_not_measured_and_saved_at_each_step(
 )  # fmt: skip
 def test_the_learning_rate_follows_the_width(config, width, rate):
     _, config = load_task(f"configs/{config}.py", ["init=model", "data.train=t.csv"])
-    assert config.resolved(1000, "", width).optimizer.learning_rate == pytest.approx(rate)
+    assert config.resolve_defaults(1000, "", width).optimizer.learning_rate == pytest.approx(rate)
 
 
 @pytest.mark.slow
@@ -526,20 +529,20 @@ def test_a_head_begins_as_a_probe_where_one_can_learn_its_kind():
         dataclasses.replace(make(name)[0], probe=True)
         for make, name in ((classify_pieces, "classes"), (answer_pieces, "answers"))
     )
-    assert classes.begins_as_probe and not answers.begins_as_probe
-    assert not Contrasting(classes.layout, classes.kind, probe=True).begins_as_probe, "it ends as one"
+    assert classes.starts_from_probe and not answers.starts_from_probe
+    assert not ContrastiveTask(classes.layout, classes.kind, probe=True).starts_from_probe, "it ends as one"
 
 
 def test_class_weights_and_windows_weigh_as_they_should():
     task, pieces = classify_pieces("classes")
     examples = [Example("", label, "") for label in "aaab"]
-    assert class_weights(KINDS["classes"](("a", "b")), examples) == pytest.approx((2 / 3, 2))
+    assert balanced_class_weights(KINDS["classes"](("a", "b")), examples) == pytest.approx((2 / 3, 2))
     weighted = dataclasses.replace(task, class_weights=(1.0, 2.0, 5.0))
     batch = {"labels": np.array([0, 1, 2]), "label_weights": np.array([1.0, 1.0, 0.5])}
     loss = weighted.losses({"classify": np.zeros((3, 3), np.float32)}, batch)["classify_loss"]
     assert float(loss.weight) == 1 + 2 + 2.5
     long = [Example(text, label, "") for text, label in zip(random_texts(3, (20, 60)), "aab", strict=True)]
-    _, made = task_and_pieces("classes", long, Reading(16, "windows", 4))
+    _, made = task_and_pieces("classes", long, EncodingOptions(16, "windows", 4))
     assert len(made) > 3
     for i in range(3):
         assert sum(

@@ -106,7 +106,7 @@ def cases() -> list[Case]:
 
 def actions_of(name: str) -> list[argparse.Action]:
     verb, _, subject = name.partition(" ")
-    parser: argparse.ArgumentParser = cli.parser_of(verb)
+    parser: argparse.ArgumentParser = cli.make_parser(verb)
     if subject:
         nested = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         parser = nested.choices[subject]

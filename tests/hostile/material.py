@@ -47,7 +47,7 @@ def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = 
     flat = {
         name: (drawn.normal(size=shape) / 4).astype(np.float32) for name, shape in layout.shapes().items()
     }
-    hub.save(directory, layout, unflatten_dict(flat, sep="/"), tokenizer)
+    hub.save_model(directory, layout, unflatten_dict(flat, sep="/"), tokenizer)
     return directory
 
 

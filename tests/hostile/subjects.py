@@ -24,7 +24,7 @@ from safetensors.numpy import load_file
 from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.plan import load_or_build
 from bert_jax.data.corpus.rows import Rows
-from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.tensors import Tensors
@@ -33,7 +33,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.predictions import calibration, origin, scope
 from bert_jax.text import tables
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import TextSource
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.workdir import Workdir
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -110,22 +110,26 @@ def with_few_tensors(folder: Path) -> None:
 
 
 def with_calibration(folder: Path) -> None:
-    levels = tuple(calibration.Level(0.5 + i / 40, 100 - i, 90 - i) for i in range(3))
-    calibration.save(folder, calibration.Calibration("classes", LABELS, (1.5,), levels=levels, examples=200))
+    levels = tuple(calibration.CoverageLevel(0.5 + i / 40, 100 - i, 90 - i) for i in range(3))
+    calibration.save_calibration(
+        folder, calibration.Calibration("classes", LABELS, (1.5,), levels=levels, examples=200)
+    )
 
 
 def with_origin(folder: Path) -> None:
-    columns = Columns("review", label="stars", separator=";")
-    origin.save(folder, origin.Origin("bert-jax train", 200, {"train": "1f"}, columns))
+    columns = ExampleColumns("review", label="stars", separator=";")
+    origin.save_origin(folder, origin.Origin("bert-jax train", 200, {"train": "1f"}, columns))
 
 
 def with_scope(folder: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float16)
-    scope.save(folder, scope.Scope.of(vectors, np.linspace(0.1, 0.5, 5)))
+    scope.save_detector(folder, scope.OutOfScopeDetector.of(vectors, np.linspace(0.1, 0.5, 5)))
 
 
 def with_modules(folder: Path) -> None:
-    sentence_transformers.write(folder, sentence_transformers.Embedder(prompts={"query": "q: "}), 32)
+    sentence_transformers.write_embedder(
+        folder, sentence_transformers.EmbedderSettings(prompts={"query": "q: "}), 32
+    )
 
 
 def with_plan(folder: Path) -> None:
@@ -139,7 +143,9 @@ def checkpoint(source: Path, work: Path) -> Path:
     (folder / "d").mkdir(parents=True)
     (folder / "_METADATA").write_text('{"a": 1}')
     (folder / "d" / "0").write_bytes(np.random.default_rng(0).bytes(3000))
-    checkpoint_manifest.write(folder, {"step": 10, "heldout": {"loss": 1.25}, "window": {"steps": 0}})
+    checkpoint_manifest.write_checkpoint_manifest(
+        folder, {"step": 10, "heldout": {"loss": 1.25}, "window": {"steps": 0}}
+    )
     return folder
 
 
@@ -153,7 +159,7 @@ def run(source: Path, work: Path) -> Path:
     task, config = tiny_pretraining()
     workdir = Workdir(work / "folder")
     workdir.path.mkdir()
-    workdir.begin(config, Batches(), task)
+    workdir.record_or_check(config, Batches(), task)
     return workdir.path
 
 
@@ -161,7 +167,7 @@ def run(source: Path, work: Path) -> Path:
 
 
 def tensors_of(folder: Path) -> dict[str, np.ndarray]:
-    tensors = Tensors.in_directory(folder)
+    tensors = Tensors.from_directory(folder)
     return {name: np.asarray(tensors[name]) for name in tensors}
 
 
@@ -192,9 +198,9 @@ def mutated_plan(folder: Path) -> bool:
 def checkpoint_of(folder: Path) -> dict:
     from bert_jax.core.errors import BertJaxError
 
-    if wrong := checkpoint_manifest.damage(folder):
+    if wrong := checkpoint_manifest.find_damage(folder):
         raise BertJaxError(wrong)
-    return checkpoint_manifest.read(folder)["position"]
+    return checkpoint_manifest.read_checkpoint_manifest(folder)["position"]
 
 
 def run_of(folder: Path):
@@ -208,11 +214,11 @@ def whole_model(folder: Path):
 
 
 def rows_of(name: str) -> Callable[[Path], list[dict]]:
-    return lambda folder: [row for _, row in tables.read_rows(str(folder / name))]
+    return lambda folder: [row for _, row in tables.read_table_rows(str(folder / name))]
 
 
 def documents_of(folder: Path) -> list[str]:
-    return list(Source([folder / "text.txt"], "sentences", strict=True).documents())
+    return list(TextSource([folder / "text.txt"], "sentences", strict=True).documents())
 
 
 def entries_of(folder: Path) -> list[str]:
@@ -221,18 +227,18 @@ def entries_of(folder: Path) -> list[str]:
 
 
 def calibration_of(folder: Path) -> calibration.Calibration:
-    return calibration.read(folder, LABELS)
+    return calibration.read_calibration(folder, LABELS)
 
 
 def scope_of(folder: Path) -> dict[str, np.ndarray]:
-    found = scope.read(folder, 4)
+    found = scope.read_detector(folder, 4)
     return {"vectors": found.vectors, "known": found.known}
 
 
 def checked(folder: Path) -> str:
-    from bert_jax.runs.integrity import describe
+    from bert_jax.runs.integrity import check_directory
 
-    return describe(folder)
+    return check_directory(folder)
 
 
 # What they mean.
@@ -360,7 +366,7 @@ def settings_say(original: bytes, content: bytes, value) -> bool:
 
 
 def calibration_says(original: bytes, content: bytes, value) -> bool:
-    default, said = (json.loads(json.dumps(asdict(calibration.NONE))), json.loads(content))
+    default, said = (json.loads(json.dumps(asdict(calibration.UNCALIBRATED))), json.loads(content))
     if tuple(said.get("labels", ())) not in ((), LABELS):
         said = {}  # of another model's labels, and left out
     sound = all(temperature > 0 for temperature in said.get("temperatures", []))
@@ -368,7 +374,7 @@ def calibration_says(original: bytes, content: bytes, value) -> bool:
 
 
 def origin_says(original: bytes, content: bytes, value) -> bool:
-    default, said = asdict(origin.UNKNOWN), json.loads(content)
+    default, said = asdict(origin.UNKNOWN_ORIGIN), json.loads(content)
     columns = default["columns"] | said.get("columns", {})
     return asdict(value) == default | said | {"columns": columns}
 
@@ -515,7 +521,7 @@ def plan(name: str, suffix: str) -> Subject:
 
 
 def embedder(name: str, file: str, means) -> Subject:
-    return Subject(name, file, copied("masked", with_modules), sentence_transformers.read, means)
+    return Subject(name, file, copied("masked", with_modules), sentence_transformers.read_embedder, means)
 
 
 def vocabulary(file: str, means, read=open_tokenizer, change=lambda folder: None) -> Subject:
@@ -535,7 +541,7 @@ ALL = (
     Subject("saved config", "config.json", saved, checked, never, hashed=True),
     Subject("hashes.json", "hashes.json", saved, checked, same_json, 2),
     Subject("run.json", "run.json", run, run_of, run_says, 4),
-    Subject("config.json", "config.json", copied("classifier"), hub.survey, config_says, 6),
+    Subject("config.json", "config.json", copied("classifier"), hub.read_layout, config_says, 6),
     Subject("config.json of a load", "config.json", copied("classifier"), whole_model, config_says, 0.2),
     Subject("safetensors", "model.safetensors", copied("masked", with_few_tensors), tensors_of, safetensors_say, 4),
     torch_file("pytorch_model.bin, zip", True),
@@ -546,7 +552,7 @@ ALL = (
     vocabulary("special_tokens_map.json", settings_say),
     Subject("calibration.json", "calibration.json", copied("classifier", with_calibration), calibration_of,
             calibration_says, 4),
-    Subject("origin.json", "origin.json", copied("classifier", with_origin), origin.read, origin_says, 2),
+    Subject("origin.json", "origin.json", copied("classifier", with_origin), origin.read_origin, origin_says, 2),
     Subject("scope.safetensors", "scope.safetensors", copied("classifier", with_scope), scope_of, safetensors_say, 2),
     embedder("modules.json", "modules.json", modules_say),
     embedder("prompts", "config_sentence_transformers.json", prompts_say),

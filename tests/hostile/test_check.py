@@ -65,7 +65,7 @@ def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
     for step in ("4", "8"):
         (folder / "checkpoints" / step).mkdir(parents=True)
         (folder / "checkpoints" / step / "array").write_bytes(b"0123")
-        checkpoint_manifest.write(folder / "checkpoints" / step, {"step": int(step)})
+        checkpoint_manifest.write_checkpoint_manifest(folder / "checkpoints" / step, {"step": int(step)})
     load(small / "masked").save(folder / "model")
     code, said = check(folder)
     assert (
@@ -119,12 +119,14 @@ def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
 def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(small / "classifier", folder)
-    assert "calibration none; probabilities are uncalibrated" in " ".join(model_info.describe(folder).split())
+    assert "calibration none; probabilities are uncalibrated" in " ".join(
+        model_info.describe_model(folder).split()
+    )
     subjects.with_calibration(folder)
-    assert "calibration of 200 examples; log loss 0.000 before, " in model_info.describe(folder)
+    assert "calibration of 200 examples; log loss 0.000 before, " in model_info.describe_model(folder)
     path = folder / "calibration.json"
     path.write_text(path.read_text().replace("1.5", "-1.5"))
-    facts = model_info.collect(folder)
+    facts = model_info.collect_model_facts(folder)
     assert (
         facts["calibration"] is None and "temperatures" in facts["odd"][-1] and str(path) in facts["odd"][-1]
     )
@@ -139,9 +141,9 @@ def test_names_stay_within_their_directory(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "secret").write_text("x")
     for name in ("../secret", "/dev/zero", "a/../../secret", "", "a\0b"):
-        listed = hashes.sealed({"files": {name: hashes.facts(1, "0" * 32)}})
+        listed = hashes.sealed({"files": {name: hashes.file_facts(1, "0" * 32)}})
         (tmp_path / "model" / "hashes.json").write_text(json.dumps(listed))
-        wrong = list(hashes.differing(tmp_path / "model", hashes.read(tmp_path / "model")))
+        wrong = list(hashes.find_damaged_files(tmp_path / "model", hashes.read_hashes(tmp_path / "model")))
         assert len(wrong) == 1 and "not a file in it" in wrong[0]
 
 
@@ -181,7 +183,7 @@ def test_arrays_that_do_not_fit_together_are_refused(small, tmp_path, change):
     np.save(tmp_path / "corpus" / file, array)
     path = tmp_path / "corpus" / "manifest.json"
     content = json.loads(path.read_text())
-    content["files"] |= hashes.facts_of(tmp_path / "corpus", [file])
+    content["files"] |= hashes.collect_file_facts(tmp_path / "corpus", [file])
     del content["self"]
     path.write_text(json.dumps(hashes.sealed(content)))
     with pytest.raises(BertJaxError, match=r"fit together|does not match manifest.json \(length or type\)"):

@@ -26,7 +26,7 @@ def made(folder: Path) -> Path:
     root = folder / "material"
     if not (root / "complete").exists():
         shutil.rmtree(root, ignore_errors=True)
-        oddities.make(root)
+        oddities.write_shard(root)
         (root / "complete").touch()
     return root
 

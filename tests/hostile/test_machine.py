@@ -14,12 +14,12 @@ from bert_jax.core import memory
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import cache_home
 from bert_jax.inference.model import load
-from bert_jax.tasks.pretrain import Pretraining
+from bert_jax.tasks.pretrain import PretrainTask
 from bert_jax.text.lines import read_lines
-from bert_jax.training.loop import Run, train
-from bert_jax.training.memory_estimate import CERTAIN, SPARE, Footprint, footprint
+from bert_jax.training.loop import TrainingLoop, train
+from bert_jax.training.memory_estimate import PROPOSE_RATIO, REFUSE_RATIO, MemoryEstimate, estimate_memory
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import abstract_state, constants_of
+from bert_jax.training.state import abstract_state, make_constants
 from bert_jax.training.step import make_step
 from bert_jax.training.workdir import Workdir
 from tests.hostile.outcomes import LINE, RIGHT, outcome
@@ -65,18 +65,18 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
 def test_the_memory_of_a_step_is_estimated_before_it_is_compiled(remat, accumulate):
     task, config = tiny_pretraining(steps=2, layers=4, gradient_accumulation_steps=accumulate)
     config = replace(config, model=config.model.replace(remat=remat))
-    step = step_of(Pretraining.of(config), config, Batches(512))
-    constants = constants_of(step.task, config, step.mesh)
+    step = step_of(PretrainTask.of(config), config, Batches(512))
+    constants = make_constants(step.task, config, step.mesh)
     compiled = make_step(step.task, config, step.mesh).lower(step.abstract, step.batch, constants).compile()
     facts = compiled.memory_analysis()
     taken = facts.argument_size_in_bytes + facts.temp_size_in_bytes
     assert step.least < step.bytes
-    assert CERTAIN * step.bytes < taken < SPARE * step.bytes
+    assert REFUSE_RATIO * step.bytes < taken < PROPOSE_RATIO * step.bytes
 
 
-def step_of(task, config, rows) -> Footprint:
+def step_of(task, config, rows) -> MemoryEstimate:
     mesh = make_mesh(config.mesh)
-    return footprint(task, rows, config, mesh, abstract_state(task, config, mesh))
+    return estimate_memory(task, rows, config, mesh, abstract_state(task, config, mesh))
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch
     def check(rows: int = 256, **changes) -> None:
         task, config = tiny_pretraining(steps=2, **changes)
         with closing(Workdir(tmp_path / "run")) as workdir:
-            Run(task, Batches(rows), config, workdir, None, None).check_memory()
+            TrainingLoop(task, Batches(rows), config, workdir, None, None).check_memory()
 
     task, config = tiny_pretraining(steps=2)
     free = int(0.4 * step_of(task, config, Batches(256)).bytes)
@@ -111,8 +111,8 @@ def test_what_a_library_says_of_memory_and_devices_is_one_line():
     with pytest.raises(Exception) as raised:  # noqa: PT011 - of whatever type JAX has for it
         jax.numpy.zeros((1 << 45,)).block_until_ready()
     for error in (raised.value, MemoryError()):
-        assert str(failures.explained(error)).startswith("out of memory (")
-    assert failures.explained(ValueError("a fault of ours")) is None
+        assert str(failures.explain_error(error)).startswith("out of memory (")
+    assert failures.explain_error(ValueError("a fault of ours")) is None
 
 
 @pytest.mark.slow

@@ -19,7 +19,14 @@ from bert_jax.command.interrupts import interruptible
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.core.output import PARTIAL, beside, building, holding, replacing, streaming
+from bert_jax.core.output import (
+    PARTIAL,
+    atomic_directory,
+    atomic_file,
+    locked_directory,
+    open_output,
+    temporary_sibling,
+)
 from bert_jax.data.arrays import growing_array
 from bert_jax.hub import directory as hub
 from tests.hostile.outcomes import LINE, LONGEST, outcome
@@ -81,7 +88,7 @@ def test_a_pipe_gets_what_a_file_would_hold(tmp_path):
         return got.pop()
 
     def lines():
-        with streaming(pipe) as file:
+        with open_output(pipe) as file:
             file.write("a\n")
 
     def array(path):
@@ -120,7 +127,7 @@ def test_modes_are_kept_and_links_followed(tmp_path):
     before = os.umask(0o027)
     try:
         write_atomically(dangling, "new")
-        with building(tmp_path / "model") as new:
+        with atomic_directory(tmp_path / "model") as new:
             (new / "a").write_text("")
     finally:
         os.umask(before)
@@ -187,13 +194,13 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     (tmp_path / dead[1]).mkdir()
     (tmp_path / dead[1] / "config.json").write_text("")
     write_atomically(tmp_path / "out", "")
-    with building(tmp_path / "model"):
+    with atomic_directory(tmp_path / "model"):
         pass
     assert names(tmp_path) == sorted([*kept, "out", "model"])
 
 
 def test_the_second_writer_is_refused_at_once(tmp_path):
-    for write in (replacing, streaming, building, holding):
+    for write in (atomic_file, open_output, atomic_directory, locked_directory):
         path = tmp_path / write.__name__
         with write(path), pytest.raises(BertJaxError, match=f"is writing .*{path.name}"), write(path):
             pass
@@ -203,7 +210,7 @@ def test_the_second_writer_is_refused_at_once(tmp_path):
 
 
 def test_a_cache_has_many_writers(tmp_path):
-    with replacing(tmp_path / "cache", shared=True) as first:
+    with atomic_file(tmp_path / "cache", shared=True) as first:
         first.write_text("first")
         write_atomically(tmp_path / "cache", "second", shared=True)
         assert (tmp_path / "cache").read_text() == "second"
@@ -215,16 +222,16 @@ def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):
         raise OSError(errno.ENOTSUP, "no locks")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with beside(tmp_path / "out") as first:
+    with temporary_sibling(tmp_path / "out") as first:
         write_atomically(tmp_path / "out", "second")
         assert first.exists(), "nobody can tell whether it is a leftover"
-    with holding(tmp_path / "work"):
+    with locked_directory(tmp_path / "work"):
         assert (tmp_path / "work").is_dir()
 
 
 def test_only_a_directory_of_ours_is_replaced(small, tmp_path, capsys):
     model, directory = bert_jax.load(small / "classifier"), tmp_path / "model"
-    assert {path.name for path in (small / "classifier").iterdir()} <= hub.FILES
+    assert {path.name for path in (small / "classifier").iterdir()} <= hub.WRITTEN_FILES
     model.save(directory)
     whole = {path.name: path.read_bytes() for path in directory.iterdir()}
     for stale in ("calibration.json", "merges.txt", f".config.json.abcd_123{PARTIAL}"):
@@ -246,7 +253,7 @@ def test_only_a_directory_of_ours_is_replaced(small, tmp_path, capsys):
 
 def test_the_directory_that_one_is_in_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BertJaxError, match="is in use and cannot be replaced"), building(Path(".")):
+    with pytest.raises(BertJaxError, match="is in use and cannot be replaced"), atomic_directory(Path(".")):
         pass
 
 
@@ -265,7 +272,7 @@ def test_an_interrupt_while_a_directory_is_replaced_leaves_the_old_one(tmp_path,
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", interrupted)
-    with pytest.raises(KeyboardInterrupt), building(directory, {"a"}) as new:
+    with pytest.raises(KeyboardInterrupt), atomic_directory(directory, {"a"}) as new:
         (new / "a").write_text("new")
     assert (directory / "a").read_text() == "old" and names(tmp_path) == ["model"]
 
@@ -273,10 +280,10 @@ def test_an_interrupt_while_a_directory_is_replaced_leaves_the_old_one(tmp_path,
 def test_a_directory_that_was_killed_while_it_was_replaced_comes_back(tmp_path):
     (tmp_path / ".model.abcd_123.before").mkdir()
     (tmp_path / ".model.abcd_123.before" / "a").write_text("old")
-    with pytest.raises(KeyError), building(tmp_path / "model", {"a"}):
+    with pytest.raises(KeyError), atomic_directory(tmp_path / "model", {"a"}):
         raise KeyError
     assert (tmp_path / "model" / "a").read_text() == "old"
-    with building(tmp_path / "model", {"a"}) as new:
+    with atomic_directory(tmp_path / "model", {"a"}) as new:
         (new / "a").write_text("new")
     assert (tmp_path / "model" / "a").read_text() == "new" and names(tmp_path) == ["model"]
 
@@ -285,13 +292,13 @@ def test_an_error_of_the_system_names_the_output_once(tmp_path):
     def full(path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for write, name in ((replacing, "out"), (building, "model")):
+    for write, name in ((atomic_file, "out"), (atomic_directory, "model")):
         expected = f"{name}: No space left on device; make room there and repeat the command"
         with pytest.raises(BertJaxError, match=expected), write(tmp_path / name) as new:
             full(new)
-    with pytest.raises(BertJaxError, match="elsewhere.txt"), replacing(tmp_path / "out"):
+    with pytest.raises(BertJaxError, match="elsewhere.txt"), atomic_file(tmp_path / "out"):
         (tmp_path / "elsewhere.txt").read_text()
-    with pytest.raises(BrokenPipeError), replacing(tmp_path / "out"):
+    with pytest.raises(BrokenPipeError), atomic_file(tmp_path / "out"):
         raise BrokenPipeError
     assert names(tmp_path) == []
 
@@ -362,8 +369,8 @@ def test_a_run_refuses_before_it_begins_to_lose_what_is_in_its_model(small, tmp_
 def test_outputs_may_be_named_relatively(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_atomically(Path("out"), "content")
-    with building(Path("model")) as new:
+    with atomic_directory(Path("model")) as new:
         (new / "a").write_text("")
-    with streaming(Path("lines")) as file:
+    with open_output(Path("lines")) as file:
         file.write("a\n")
     assert names(tmp_path) == ["lines", "model", "out"] and names(tmp_path / "model") == ["a"]

@@ -70,7 +70,7 @@ def opened(archive: dict[str, bytes], content: bytes, folder: Path) -> Tried:
     with zipfile.ZipFile(folder / "pytorch_model.bin", "w") as file:
         for name, whole in archive.items():
             file.writestr(name, content if name.endswith("data.pkl") else whole)
-    return tried(lambda: Tensors.in_directory(folder).shapes, lambda shapes: isinstance(shapes, dict))
+    return tried(lambda: Tensors.from_directory(folder).shapes, lambda shapes: isinstance(shapes, dict))
 
 
 def pickle_in(archive: dict[str, bytes]) -> bytes:

@@ -11,11 +11,11 @@ from safetensors.numpy import load_file, save_file
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
-from bert_jax.core.errors import BertJaxError, NotFinite, nearest
+from bert_jax.core.errors import BertJaxError, NonFiniteError, suggest_name
 from bert_jax.core.files import to_json
 from bert_jax.hub import directory as hub
 from bert_jax.tasks import TASKS
-from bert_jax.training.log import Log, read
+from bert_jax.training.log import MetricsLog, read_metrics
 from bert_jax.training.loop import train
 from tests.hostile.commands import NO_NUMBERS, keys_of
 from tests.hostile.outcomes import LONGEST
@@ -54,7 +54,7 @@ def refused(task: str, overrides: list[str], values: dict | None = None) -> None
     for name, value in (values or {}).items():
         given[name] = given.get(name, {}) | value if isinstance(value, dict) else value
     with pytest.raises(BertJaxError) as raised:
-        print(overrides, values, configs.read(given, overrides, TASKS[task].Config))
+        print(overrides, values, configs.parse_config(given, overrides, TASKS[task].Config))
     assert "\n" not in str(raised.value) and len(str(raised.value)) < LONGEST
 
 
@@ -75,7 +75,7 @@ def refused(task: str, overrides: list[str], values: dict | None = None) -> None
 )
 def test_a_range_is_said(override, complaint):
     with pytest.raises(BertJaxError, match=complaint):
-        configs.read({}, [override], TASKS["pretrain"].Config)
+        configs.parse_config({}, [override], TASKS["pretrain"].Config)
 
 
 def test_more_frozen_layers_than_there_are(tmp_path):
@@ -89,7 +89,7 @@ def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
     task, config = tiny_pretraining(checkpoint_best_metric="mlm_los")
     with pytest.raises(BertJaxError, match='no validation metric "mlm_los"; did you mean "mlm_loss"'):
         train(task, Batches(), config, tmp_path)
-    assert read(tmp_path / "metrics.jsonl") == []
+    assert read_metrics(tmp_path / "metrics.jsonl") == []
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_a_run_that_ends_in_numbers_that_are_not_finite_saves_no_model(tmp_path)
     task, config = tiny_pretraining(
         steps=9, learning_rate=1e3, weight_decay=1e3, warmup_steps=0, log_evaluate_every=9, checkpoint_every=9
     )
-    with pytest.raises(NotFinite):
+    with pytest.raises(NonFiniteError):
         train(task, Batches(), config, tmp_path)
     assert not (tmp_path / "model").exists()
 
@@ -173,8 +173,8 @@ def test_what_is_not_finite_is_not_saved(small, tmp_path):
     model = bert_jax.load(small / "masked")
     params = model.params
     params["encoder"]["embeddings"]["words"] = np.full_like(params["encoder"]["embeddings"]["words"], np.inf)
-    with pytest.raises(NotFinite, match="1 of its"):
-        hub.save(tmp_path / "out", model.layout, params)
+    with pytest.raises(NonFiniteError, match="1 of its"):
+        hub.save_model(tmp_path / "out", model.layout, params)
     assert not (tmp_path / "out").exists()
 
 
@@ -198,7 +198,7 @@ def test_json_has_no_word_for_it(value):
 
 
 def test_a_norm_that_is_not_finite_is_null_in_the_log(tmp_path):
-    log = Log(tmp_path, tmp_path / "metrics.jsonl", 0, 1, quiet=False)
+    log = MetricsLog(tmp_path, tmp_path / "metrics.jsonl", 0, 1, quiet=False)
     log.line("train", 1, {"loss": 1.0, "gradient_norm": math.inf})
     log.close()
     (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
@@ -215,7 +215,7 @@ def test_a_table_of_a_million_columns_makes_a_short_line(tmp_path, small, capsys
     assert main(["evaluate", "--model", str(small / "classifier"), "--data", str(tmp_path / "wide.csv")]) == 1
     told = capsys.readouterr().err
     assert "column" in told and told.count("\n") == 1 and len(told) < LONGEST
-    assert len(nearest("x", names.split(","))) < LONGEST
+    assert len(suggest_name("x", names.split(","))) < LONGEST
 
 
 def test_a_message_is_one_line_that_a_terminal_shows():

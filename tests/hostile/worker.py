@@ -43,7 +43,7 @@ class Worker:
                 break
         answered = select.select([process.stdout], [], [], 0)[0]
         line = process.stdout.readline() if answered else b""
-        code = json.loads(line) if line else self.ended(process, hangs=not answered)
+        code = json.loads(line) if line else self.final_params(process, hangs=not answered)
         texts = [path.read_text("utf-8", "replace") if path.exists() else "" for path in (out, err)]
         for path in (out, err):
             path.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ class Worker:
             self.process.stdout.readline()  # it is ready
         return self.process
 
-    def ended(self, process: subprocess.Popen, hangs: bool) -> int | None:
+    def final_params(self, process: subprocess.Popen, hangs: bool) -> int | None:
         process.kill() if hangs else None
         code = process.wait()
         self.process = None

@@ -290,7 +290,7 @@ def test_a_model_of_the_hub_is_fetched_without_its_other_formats(weights, tmp_pa
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    assert hub.existing("some/model") == tmp_path
+    assert hub.resolve_directory("some/model") == tmp_path
     assert fetched == needed
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.sentence_transformers import Embedder, read
-from bert_jax.hub.sentence_transformers import write as write_embedder
+from bert_jax.hub.sentence_transformers import EmbedderSettings, read_embedder
+from bert_jax.hub.sentence_transformers import write_embedder as write_embedder
 from tests.support.cases import long_except
 from tests.support.minilm import MINILM, varied_texts
 from tests.support.small_models import write_model
@@ -86,10 +86,10 @@ def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, sentence_
 
 @pytest.mark.parametrize(("name", "kept"), [("dot", "dot"), (None, "cosine")])
 def test_the_similarity_of_an_embedder_is_kept(name, kept, tmp_path):
-    write_embedder(tmp_path, Embedder(), 8)
+    write_embedder(tmp_path, EmbedderSettings(), 8)
     path = tmp_path / "config_sentence_transformers.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"similarity_fn_name": name}))
-    write_embedder(tmp_path, read(tmp_path), 8)
+    write_embedder(tmp_path, read_embedder(tmp_path), 8)
     assert json.loads(path.read_text())["similarity_fn_name"] == kept
 
 

@@ -55,7 +55,7 @@ def test_views_parameters_and_dtypes(tmp_path, zipped):
     }
     path = tmp_path / "pytorch_model.bin"
     torch.save(tensors, path, _use_new_zipfile_serialization=zipped)
-    shapes, read = torch_pickle.tensors(path)
+    shapes, read = torch_pickle.read_torch_tensors(path)
     assert set(shapes) == set(read) == set(tensors)
     for name, tensor in tensors.items():
         np.testing.assert_array_equal(np.asarray(read[name](), np.float64), tensor.detach().double().numpy())
@@ -103,7 +103,7 @@ def test_a_tensor_that_claims_more_than_the_file_holds(tmp_path):
                 torch_pickle.Storage("0", np.dtype(np.float32), count), 0, shape, stride
             )
             with pytest.raises(torch_pickle.BertJaxError):
-                torch_pickle.check(lie, 16, "lie")
+                torch_pickle.check_view(lie, 16, "lie")
 
 
 def test_a_flipped_bit_of_a_tensor_is_refused(directory):
@@ -147,7 +147,7 @@ def test_a_stream_whose_storages_have_no_names(tmp_path):
     head = b"".join(pickle.dumps(part, 2) for part in parts)
     (tmp_path / "deep.bin").write_bytes(head + b"\x80\x02])" + b"\x85" * 1_000_000 + b"a.")
     with pytest.raises(torch_pickle.BertJaxError, match="storages"):
-        torch_pickle.tensors(tmp_path / "deep.bin")
+        torch_pickle.read_torch_tensors(tmp_path / "deep.bin")
 
 
 def test_a_zip_that_asks_for_a_later_version_of_the_format(directory):
@@ -176,12 +176,12 @@ def test_a_view_of_one_number_with_an_absurd_stride(directory):
     lie = torch_pickle.Strided(torch_pickle.Storage("0", np.dtype(np.float32), 1), 0, (1,), (1 << 70,))
     record = torch_pickle.Record("0", np.zeros(4, np.uint8))
     with pytest.raises(torch_pickle.BertJaxError, match="damaged"):
-        torch_pickle.guarded(file, lambda: torch_pickle.view(lie, record))
+        torch_pickle.guarded(file, lambda: torch_pickle.view_tensor(lie, record))
 
 
 def test_what_the_system_refuses_is_no_damage(tmp_path):
     with pytest.raises(torch_pickle.BertJaxError, match="Is a directory; name another one"):
-        torch_pickle.tensors(tmp_path)
+        torch_pickle.read_torch_tensors(tmp_path)
 
 
 @pytest.mark.slow

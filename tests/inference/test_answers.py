@@ -242,13 +242,13 @@ def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
 
 
 def test_joined_labels():
-    from bert_jax.predictions.kinds.tags import joined
+    from bert_jax.predictions.kinds.tags import join_spans
 
     names = ("O", "B-X", "I-X", "Y")
     text = "a b c d e f g h"
     labels = [1, 2, 0, 2, 2, 1, 3, 3]
     found = [(2 * i, 2 * i + 1, np.eye(4)[label]) for i, label in enumerate(labels)]
-    spans = [(span.label, span.text) for span in joined(text, found, names)]
+    spans = [(span.label, span.text) for span in join_spans(text, found, names)]
     assert spans == [("X", "a b"), ("X", "d e"), ("X", "f"), ("Y", "g h")]
 
 

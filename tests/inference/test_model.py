@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference.batching import batches, padded_length, row_rungs, tokens_in_batch
+from bert_jax.inference.batching import allowed_row_counts, make_batches, padded_length, tokens_per_batch
 from bert_jax.text.tokenizer import Encoding
 from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY, write_model
 
@@ -131,14 +131,14 @@ def test_batches_hold_every_text_once_in_few_shapes_with_little_padding(backend,
     lengths = np.random.RandomState(0).geometric(0.02, 3000).clip(2, 512)
     encodings = [Encoding([5] * n, [0] * n, [(0, 0)] * n) for n in lengths]
     seen, shapes, area = [], set(), 0
-    for rows, batch in batches(encodings, 512, pad=0):
+    for rows, batch in make_batches(encodings, 512, pad=0):
         seen += rows
         shapes.add(batch["input_ids"].shape)
         area += batch["input_ids"].size
         assert [batch["attention_mask"][r].sum() for r in range(len(rows))] == [lengths[i] for i in rows]
     assert sorted(seen) == list(range(3000))
     assert area < (1 + padding) * lengths.sum()
-    assert all(rows in row_rungs(length, tokens_in_batch()) for rows, length in shapes)
+    assert all(rows in allowed_row_counts(length, tokens_per_batch()) for rows, length in shapes)
     # A shape for each rung of lengths, and one for the last batch, which is not full.
     assert len(shapes) <= rungs + 1
 

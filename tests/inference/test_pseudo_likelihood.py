@@ -8,10 +8,10 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.inference import pseudo_likelihood as scoring
 from bert_jax.inference.model import load
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import TextSource
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.made_up_language import ENTRIES, IDS, SPECIAL, save_tokenizer, token_ids
 from tests.support.project import ROOT
@@ -48,7 +48,7 @@ def scored_by_torch(model, text: str) -> list[float]:
 @pytest.mark.slow
 def test_scores_equal_an_independent_computation(models, monkeypatch, capsys):
     theirs, path = models
-    monkeypatch.setattr(scoring, "AT_ONCE", 40)  # parts that end within a text
+    monkeypatch.setattr(scoring, "TOKENS_AT_ONCE", 40)  # parts that end within a text
     model = load(path)
     expected = [scored_by_torch(theirs, text) for text in TEXTS]
     for scored, values in zip(model.score(TEXTS), expected, strict=True):
@@ -123,8 +123,8 @@ def test_minimal_pairs_of_a_model_trained_on_made_up_text(tmp_path):
     words = {word for document in documents for line in document for word in line.split()}
     vocabulary = tmp_path / "vocabulary"
     WordPiece.from_vocabulary([*SPECIAL, *sorted(words)]).save(vocabulary)
-    source = Source([tmp_path / "text.txt"], "sentences")
-    prepare(source, vocabulary, tmp_path / "corpus", heldout=0.02, processes=1)
+    source = TextSource([tmp_path / "text.txt"], "sentences")
+    prepare_corpus(source, vocabulary, tmp_path / "corpus", heldout=0.02, processes=1)
     values = {
         "data.corpora": tmp_path / "corpus", "data.examples": "full_sentences", "data.lengths": 32, "data.shares": 1,
         "data.batch_size": 32, "data.plans": 1, "data.rate": 0.2, "steps": 1500, "model.layers": 2,

@@ -8,18 +8,18 @@ import pytest
 import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.inference import rank_for_labelling
-from bert_jax.inference.predict_file import Options, predictions
-from bert_jax.inference.rank_for_labelling import ranked
+from bert_jax.inference.predict_file import PredictionOptions, predict_rows
+from bert_jax.inference.rank_for_labelling import rank_rows
 from bert_jax.predictions import labelling
-from bert_jax.predictions.calibration import NONE
+from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import Answer
-from bert_jax.predictions.kinds.tags import Pieces
-from bert_jax.predictions.labelling import by_usefulness
+from bert_jax.predictions.kinds.tags import TokenLogits
+from bert_jax.predictions.labelling import rank_by_usefulness
 from bert_jax.text.csv_lines import csv_lines
-from bert_jax.text.tables import read_rows
+from bert_jax.text.tables import read_table_rows
 from tests.support.small_models import SMALL_TEXTS
 from tests.support.standard_input import set_stdin
 from tests.support.tables import write_jsonl
@@ -38,13 +38,13 @@ def groups(sizes, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_what_the_model_is_unsure_of_comes_first():
     vectors, group = groups([20] * 6)
     doubts = np.array([0.01, 0.5, 0.02, 0.3, 0.01, 0.4])[group]
-    assert group[by_usefulness(vectors, doubts)[:3]].tolist() == [1, 5, 3]
+    assert group[rank_by_usefulness(vectors, doubts)[:3]].tolist() == [1, 5, 3]
 
 
 def test_texts_that_are_alike_are_not_neighbours_at_the_top():
     vectors, group = groups([30, 30, 30, 30, 5, 5])
     doubts = 0.3 + 0.01 * group  # the model is most unsure of the smallest groups
-    order = by_usefulness(vectors, doubts)
+    order = rank_by_usefulness(vectors, doubts)
     assert sorted(group[order[:6]]) == list(range(6)), "one of each before a second of any"
     assert set(group[order[:4]]) == {0, 1, 2, 3}, "and those first that stand for many"
     by_doubt = np.argsort(-doubts, kind="stable")
@@ -53,56 +53,56 @@ def test_texts_that_are_alike_are_not_neighbours_at_the_top():
 
 def test_a_copy_of_a_text_comes_after_all_that_differ():
     vectors, _ = groups([1] * 8)
-    order = by_usefulness(np.concatenate([vectors, vectors]), np.full(16, 0.4))
+    order = rank_by_usefulness(np.concatenate([vectors, vectors]), np.full(16, 0.4))
     assert sorted(i % 8 for i in order[:8]) == list(range(8))
 
 
 def test_an_odd_text_does_not_come_first():
     vectors, group = groups([40, 40, 1])
-    assert group[by_usefulness(vectors, np.where(group == 2, 0.5, 0.4))[:2]].tolist() in ([0, 1], [1, 0])
+    assert group[rank_by_usefulness(vectors, np.where(group == 2, 0.5, 0.4))[:2]].tolist() in ([0, 1], [1, 0])
 
 
 def test_every_text_has_one_place_and_always_the_same(monkeypatch):
     rng = np.random.default_rng(1)
     vectors, doubts = rng.normal(size=(300, 8)).astype(np.float32), rng.random(300)
-    order = by_usefulness(vectors, doubts)
-    assert sorted(order) == list(range(300)) and np.array_equal(order, by_usefulness(vectors, doubts))
+    order = rank_by_usefulness(vectors, doubts)
+    assert sorted(order) == list(range(300)) and np.array_equal(order, rank_by_usefulness(vectors, doubts))
     # In any blocks, and though few are chosen: the others follow by doubt.
     monkeypatch.setattr(labelling, "AT_ONCE", 7)
-    assert np.array_equal(order, by_usefulness(vectors, doubts))
+    assert np.array_equal(order, rank_by_usefulness(vectors, doubts))
     monkeypatch.setattr(labelling, "CHOSEN", 20)
-    few = by_usefulness(vectors, doubts)
+    few = rank_by_usefulness(vectors, doubts)
     assert np.array_equal(few[:20], order[:20]) and (np.diff(doubts[few[20:]]) <= 0).all()
     monkeypatch.setattr(labelling, "STOOD_FOR", 50)
-    assert sorted(by_usefulness(vectors, doubts)) == list(range(300))
+    assert sorted(rank_by_usefulness(vectors, doubts)) == list(range(300))
 
 
 def test_the_choice_is_that_of_computing_every_gain_anew(monkeypatch):
     rng = np.random.default_rng(2)
     vectors, doubts = rng.normal(size=(120, 6)), rng.random(120)
     monkeypatch.setattr(labelling, "TRIED", 3)
-    unit = labelling.directions(vectors)
+    unit = labelling.centred_directions(vectors)
     alike, reached, expected = np.maximum(unit @ unit.T, 0) ** 2, np.zeros(120), []
     for _ in range(40):
         gains = np.maximum(alike - reached, 0) @ doubts
         gains[expected] = -1
         expected.append(int(gains.argmax()))
         reached = np.maximum(reached, alike[expected[-1]])
-    assert by_usefulness(vectors, doubts)[:40].tolist() == expected
+    assert rank_by_usefulness(vectors, doubts)[:40].tolist() == expected
 
 
 @pytest.mark.parametrize("count", [1, 2, 16, 17])
 def test_few_texts_and_a_model_that_is_sure_of_all(count):
     vectors = np.ones((count, 4), np.float32)  # equal texts have no direction
-    assert sorted(by_usefulness(vectors, np.full(count, 0.2))) == list(range(count))
-    assert by_usefulness(np.eye(count), np.zeros(count)).tolist() == list(range(count))
+    assert sorted(rank_by_usefulness(vectors, np.full(count, 0.2))) == list(range(count))
+    assert rank_by_usefulness(np.eye(count), np.zeros(count)).tolist() == list(range(count))
 
 
 # How unsure a model is
 
 
 def doubt(kind: str, raw, labels=("a", "b"), **options) -> float:
-    return KINDS[kind](labels, **options).doubt(raw, NONE)
+    return KINDS[kind](labels, **options).doubt(raw, UNCALIBRATED)
 
 
 def test_every_kind_but_numbers_tells_how_unsure_it_is():
@@ -113,7 +113,9 @@ def test_every_kind_but_numbers_tells_how_unsure_it_is():
     assert doubt("tags", words) == pytest.approx(doubt("classes", unsure) / 4, abs=1e-4), (
         "the mean of its words"
     )
-    assert doubt("tags", Pieces("a b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], words)) == doubt("tags", words)
+    assert doubt("tags", TokenLogits("a b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], words)) == doubt(
+        "tags", words
+    )
     assert doubt("tags", words[:0]) == 0
     answer = Answer("the cat", 0, 7, 0.9)
     assert doubt("answers", (answer, -np.inf)) == pytest.approx(0.1)
@@ -125,11 +127,11 @@ def test_every_kind_but_numbers_tells_how_unsure_it_is():
 # The verb
 
 
-PLAIN = Options()
+PLAIN = PredictionOptions()
 
 
-def rank_of(model, source, options=PLAIN, in_table=False, columns=EVIDENT):
-    return list(ranked(model, str(source), columns, options, in_table))
+def rank_of(model, source, options=PLAIN, in_table=False, columns=AUTODETECT):
+    return list(rank_rows(model, str(source), columns, options, in_table))
 
 
 @pytest.mark.slow
@@ -139,12 +141,12 @@ def test_every_row_comes_once_with_its_prediction(small_classifier, tmp_path):
     found = rank_of(small_classifier, data)
     assert [one["rank"] for one in found] == list(range(1, len(SMALL_TEXTS) + 1))
     assert {one["id"]: one["text"] for one in found} == {row["id"]: row["text"] for row in rows}
-    plain = {one["id"]: one for one in predictions(small_classifier, data)}
+    plain = {one["id"]: one for one in predict_rows(small_classifier, data)}
     assert all(one == plain[one["id"]] | {"text": one["text"], "rank": one["rank"]} for one in found)
     assert [one["id"] for one in found] != list(plain), "in another order"
     vectors = small_classifier.pooled(SMALL_TEXTS)
     doubts = np.array([1 - plain[f"t{i}"]["score"] for i in range(len(SMALL_TEXTS))])
-    assert [one["id"] for one in found] == [f"t{i}" for i in by_usefulness(vectors, doubts)]
+    assert [one["id"] for one in found] == [f"t{i}" for i in rank_by_usefulness(vectors, doubts)]
     assert rank_of(small_classifier, data) == found
 
 
@@ -156,7 +158,7 @@ def test_a_table_keeps_the_columns_of_the_input(headed_model, tmp_path, capsys):
     command = ["predict", "--model", path, "--input", str(tmp_path / "in.csv"), "--rank-for-labelling"]
     assert cli.main([*command, "--output", str(tmp_path / "out.csv")]) == 0
     assert capsys.readouterr().err.startswith("8 predictions in ")
-    found = [row for _, row in read_rows(str(tmp_path / "out.csv"))]
+    found = [row for _, row in read_table_rows(str(tmp_path / "out.csv"))]
     assert [row["rank"] for row in found] == [str(n) for n in range(1, 9)]
     assert [*found[0]] == [
         "key",
@@ -189,7 +191,7 @@ def test_standard_input_pairs_and_rows_that_are_skipped(small_classifier, monkey
     set_stdin(monkeypatch, "\n".join(SMALL_TEXTS))
     assert sorted(one["text"] for one in rank_of(small_classifier, "-")) == sorted(SMALL_TEXTS)
     rows = [{"text1": text, "text2": "" if i == 3 else "the mat"} for i, text in enumerate(SMALL_TEXTS)]
-    data, columns = write_jsonl(tmp_path / "in.jsonl", rows), Columns(skip_bad=True)
+    data, columns = write_jsonl(tmp_path / "in.jsonl", rows), ExampleColumns(skip_bad=True)
     with pytest.warns(match="skipped 1 of 8 rows"):
         found = rank_of(small_classifier, data, in_table=True, columns=columns)
     assert sorted(row["text1"] for row in found) == sorted(SMALL_TEXTS[:3] + SMALL_TEXTS[4:])
@@ -218,8 +220,8 @@ def test_what_cannot_be_ranked_is_said(small_classifier, headed_model, tmp_path,
     with pytest.raises(BertJaxError, match="empty.txt"):
         rank_of(small_classifier, tmp_path / "empty.txt")
     with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
-        rank_of(small_classifier, tmp_path / "in.txt", Options(precision=0.9))
-    monkeypatch.setattr(rank_for_labelling, "MOST", 7)
+        rank_of(small_classifier, tmp_path / "in.txt", PredictionOptions(precision=0.9))
+    monkeypatch.setattr(rank_for_labelling, "MAX_TEXTS", 7)
     with pytest.raises(BertJaxError, match="in.txt"):
         rank_of(small_classifier, tmp_path / "in.txt")
     number = str(headed_model("classify", ("LABEL_0",)))

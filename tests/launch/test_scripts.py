@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bert_jax.core.errors import LOST_ANOTHER, NotFinite
+from bert_jax.core.errors import PEER_LOST_EXIT_CODE, NonFiniteError
 from tests.launch import fake_gcloud
 from tests.support.processes import kill_pod
 from tests.support.project import ROOT
@@ -304,7 +304,7 @@ def test_what_is_tried_again_follows_from_the_exit_code(state, seconds, passes):
 
 
 def test_exit_codes_are_those_of_the_package():
-    assert f'not_finite="ended {NotFinite.exit_code}" lost_another="ended {LOST_ANOTHER}"' in (
+    assert f'not_finite="ended {NonFiniteError.exit_code}" lost_another="ended {PEER_LOST_EXIT_CODE}"' in (
         LAUNCH / "hosts.sh"
     ).read_text(encoding="utf-8")
 

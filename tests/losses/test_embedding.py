@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from bert_jax.losses import embedding
-from bert_jax.losses.embedding import LOSSES, Settings, at_each_size, false_negatives
+from bert_jax.losses.embedding import (
+    EMBEDDING_LOSSES,
+    EmbeddingLossSettings,
+    false_negatives,
+    matryoshka_loss,
+)
 
 GROUPS, WIDTH = 6, 16
 
@@ -26,7 +31,7 @@ def reference():
 
         max_seq_length, device = 8, "cpu"
         tokenizer = transformers.PreTrainedTokenizerFast(
-            tokenizer_object=tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}))
+            tokenizer_object=tokenizers.Tokenizer(tokenizers.split_params.WordLevel({"a": 0}))
         )
 
         def __init__(self, name: str = "ours"):
@@ -40,7 +45,12 @@ def reference():
             return WIDTH
 
     def of(
-        name: str, settings: Settings, sizes, vectors: np.ndarray, scores: np.ndarray, teacher: np.ndarray
+        name: str,
+        settings: EmbeddingLossSettings,
+        sizes,
+        vectors: np.ndarray,
+        scores: np.ndarray,
+        teacher: np.ndarray,
     ):
         model, both = Given(), ("query_to_doc", "doc_to_query")
         make = {
@@ -120,13 +130,15 @@ def test_values_and_gradients_are_those_of_sentence_transformers(
     name, texts, scores, symmetric, sizes, reference
 ):
     vectors, batch = batch_of(texts, scores)
-    loss = LOSSES[name]
-    settings = Settings(min(loss.scale, 20.0), loss.margin or 0.1 * (name == "guided"), symmetric)
+    loss = EMBEDDING_LOSSES[name]
+    settings = EmbeddingLossSettings(
+        min(loss.scale, 20.0), loss.margin or 0.1 * (name == "guided"), symmetric
+    )
     theirs, their_slope = reference(name, settings, sizes, vectors, scores, batch["teacher"])
     batch["teacher"] = batch["teacher"][:, : texts if loss.taught < 0 else loss.taught]
 
     def ours(vectors):
-        return at_each_size(loss.compute, sizes)(vectors, batch, settings).mean
+        return matryoshka_loss(loss.compute, sizes)(vectors, batch, settings).mean
 
     value, slope = jax.value_and_grad(ours)(jnp.asarray(vectors))
     assert float(value) == pytest.approx(theirs, rel=1e-5)
@@ -134,12 +146,12 @@ def test_values_and_gradients_are_those_of_sentence_transformers(
     assert np.abs(their_slope).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", EMBEDDING_LOSSES)
 def test_groups_that_are_padding_say_nothing(name):
-    loss = LOSSES[name]
+    loss = EMBEDDING_LOSSES[name]
     shapes = [(texts, scores) for texts in (2, 3) for scores in (1, 2) if loss.fits(texts, scores)]
     vectors, batch = batch_of(shapes[0][0], scores_of(shapes[0][1]))
-    settings = Settings(loss.scale, loss.margin, False)
+    settings = EmbeddingLossSettings(loss.scale, loss.margin, False)
     padded = {key: np.concatenate([x, np.zeros_like(x[:2])]) for key, x in batch.items()}
     more = jnp.concatenate([vectors, jnp.ones_like(vectors[:2])])
 
@@ -153,14 +165,17 @@ def test_groups_that_are_padding_say_nothing(name):
     assert not np.asarray(its_slope[-2:]).any()
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", EMBEDDING_LOSSES)
 def test_a_loss_reads_the_settings_that_it_names(name):
-    loss = LOSSES[name]
+    loss = EMBEDDING_LOSSES[name]
     shapes = [(texts, scores) for texts in (2, 3) for scores in (1, 2) if loss.fits(texts, scores)]
     vectors, batch = batch_of(shapes[0][0], scores_of(shapes[0][1]))
-    settings, changes = Settings(5.0, 0.3, False), {"scale": 9.0, "margin": 1.5, "symmetric": True}
+    settings, changes = (
+        EmbeddingLossSettings(5.0, 0.3, False),
+        {"scale": 9.0, "margin": 1.5, "symmetric": True},
+    )
 
-    def value(settings: Settings) -> float:
+    def value(settings: EmbeddingLossSettings) -> float:
         return float(loss.compute(vectors, batch, settings).mean)
 
     before = value(settings)
@@ -171,18 +186,22 @@ def test_a_loss_reads_the_settings_that_it_names(name):
 def test_a_learnt_scale_is_that_of_each_anchor():
     vectors, batch = batch_of(3, scores_of(1))
     for name in ("multiple_negatives", "guided"):
-        compute = LOSSES[name].compute
-        fixed = compute(vectors, batch, Settings(13.0, 0.0, True))
-        learnt = compute(vectors, batch | {"scale": np.full(GROUPS, 13.0)}, Settings(20.0, 0.0, True))
+        compute = EMBEDDING_LOSSES[name].compute
+        fixed = compute(vectors, batch, EmbeddingLossSettings(13.0, 0.0, True))
+        learnt = compute(
+            vectors, batch | {"scale": np.full(GROUPS, 13.0)}, EmbeddingLossSettings(20.0, 0.0, True)
+        )
         assert float(learnt.total) == pytest.approx(float(fixed.total), rel=1e-6)
 
 
 def test_equal_texts_are_no_negatives_of_one_another():
     vectors, batch = batch_of(3, scores_of(1))
-    settings = Settings(20.0, 0.0, False)
+    settings = EmbeddingLossSettings(20.0, 0.0, False)
 
     def loss_of(ids):
-        return float(LOSSES["multiple_negatives"].compute(vectors, batch | {"ids": ids}, settings).mean)
+        return float(
+            EMBEDDING_LOSSES["multiple_negatives"].compute(vectors, batch | {"ids": ids}, settings).mean
+        )
 
     def by_hand(masked):
         unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -210,8 +229,8 @@ def test_equal_texts_are_no_negatives_of_one_another():
 
 def test_scores_in_blocks_are_those_at_once(monkeypatch):
     vectors, batch = batch_of(3, scores_of(1))
-    settings, batch = Settings(20.0, 0.0, True), jax.tree.map(jnp.asarray, batch)
-    of = jax.value_and_grad(lambda v: LOSSES["multiple_negatives"].compute(v, batch, settings).mean)
+    settings, batch = EmbeddingLossSettings(20.0, 0.0, True), jax.tree.map(jnp.asarray, batch)
+    of = jax.value_and_grad(lambda v: EMBEDDING_LOSSES["multiple_negatives"].compute(v, batch, settings).mean)
     at_once, slope = of(jnp.asarray(vectors))
     monkeypatch.setattr(embedding, "BLOCK", 2)
     in_blocks, its_slope = of(jnp.asarray(vectors))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bert_jax.hub import directory as hub
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.model import load
-from bert_jax.losses.embedding import LOSSES, Settings, at_each_size
-from bert_jax.tasks.embed import groups_of, texts_of
+from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLossSettings, matryoshka_loss
+from bert_jax.tasks.embed import decode_texts, list_groups
 from tests.support.embedding_tasks import open_embed_task, random_pairs
 from tests.support.gradients import assert_loss_and_gradients_close
 from tests.support.tables import write_jsonl
@@ -36,8 +36,8 @@ CASES = [
 ]
 
 
-def settings_of(name: str, symmetric: bool) -> Settings:
-    return Settings(LOSSES[name].scale, LOSSES[name].margin, symmetric)
+def settings_of(name: str, symmetric: bool) -> EmbeddingLossSettings:
+    return EmbeddingLossSettings(EMBEDDING_LOSSES[name].scale, EMBEDDING_LOSSES[name].margin, symmetric)
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +61,18 @@ def both(encoder_path, tmp_path_factory):
     )
     task, data, _ = open_embed_task(encoder_path, train, *given)
     tokenizer, params = load(encoder_path).tokenizer, {"encoder": load(encoder_path).params["encoder"]}
-    assert task.embedder == Embedder(max_length=16, prompts={})
-    hub.save(root / "ours", task.layout, params, tokenizer)
-    hub.save(root / "teacher", task.layout, jax.device_get(task.layout.init(jax.random.key(5))), tokenizer)
+    assert task.embedder == EmbedderSettings(max_length=16, prompts={})
+    hub.save_model(root / "ours", task.layout, params, tokenizer)
+    hub.save_model(
+        root / "teacher", task.layout, jax.device_get(task.layout.init(jax.random.key(5))), tokenizer
+    )
 
     batch = jax.tree.map(jnp.asarray, next(iter(data.batches(0, 1, 0, 1))))
     columns = list(
         zip(
             *(
-                [" ".join(text.split()[1:-1]) for text in texts_of(group, data.tokenizer)]
-                for group in groups_of(task, data, 0)
+                [" ".join(text.split()[1:-1]) for text in decode_texts(group, data.tokenizer)]
+                for group in list_groups(task, data, 0)
             ),
             strict=True,
         )
@@ -79,19 +81,19 @@ def both(encoder_path, tmp_path_factory):
     scores = np.random.default_rng(1).uniform(0, 1, (GROUPS, 3)).astype(np.float32)
 
     def losses(params):
-        vectors, groups = task.in_groups(task.outputs(params, batch), batch)
+        vectors, groups = task.gather_groups(task.outputs(params, batch), batch)
         of_cases = []
         for name, count, scored, symmetric, sizes in CASES:
             known = groups | {"ids": groups["ids"][:, :count]}
             known["scores"] = jnp.asarray(scores_for(name, scores[:, :scored]))
-            known["teacher"] = teacher[:, : count if LOSSES[name].taught < 0 else 1]
-            compute = at_each_size(LOSSES[name].compute, sizes)
+            known["teacher"] = teacher[:, : count if EMBEDDING_LOSSES[name].taught < 0 else 1]
+            compute = matryoshka_loss(EMBEDDING_LOSSES[name].compute, sizes)
             of_cases.append(compute(vectors[:, :count], known, settings_of(name, symmetric)).mean)
         return jnp.stack(of_cases)
 
     values, gradients = jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
     ours = {
-        case: (value, task.layout.published_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
+        case: (value, task.layout.to_hf_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
         for n, (case, value) in enumerate(zip(CASES, values, strict=True))
     }
     return ours, by_case(root, columns, scores, teacher)

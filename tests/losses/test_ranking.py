@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.finetuning.gather import by_example
+from bert_jax.finetuning.gather import gather_by_example
 from bert_jax.hub import directory as hub
-from bert_jax.losses.ranking import LOSSES, Settings
-from bert_jax.tasks import load as load_task
-from bert_jax.training.state import fresh_params
+from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
+from bert_jax.tasks import load_config as load_task
+from bert_jax.training.state import init_random_params
 from tests.support.gradients import assert_loss_and_gradients_close
 from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
@@ -56,10 +56,10 @@ def both(encoder_path, tmp_path_factory):
     ]  # fmt: skip
     module, config = load_task("configs/rerank.py", overrides)
     task, data, config = module.open(config)
-    params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
+    params = jax.device_get(jax.jit(lambda: init_random_params(task, config))())
     # Initial values are so small that all pairs have nearly the same logit, and their difference is lost in rounding.
     params = jax.tree.map(lambda leaf: leaf * (4 if leaf.ndim > 1 else 1), params)
-    hub.save(root / "ours", task.layout, params, data.tokenizer)
+    hub.save_model(root / "ours", task.layout, params, data.tokenizer)
     batch = jax.tree.map(jnp.asarray, next(data.batches(0, 1, 0, 1)))
     assert batch["labels"].ndim == 2, "or no row holds several pairs"
     # The order that the step has the queries in.
@@ -68,22 +68,24 @@ def both(encoder_path, tmp_path_factory):
     def losses(params):
         logits = task.outputs(params, batch)[task.head][..., 0]
         known = {
-            "label_weights": by_example(batch["label_weights"], batch, DOCUMENTS),
-            "scores": by_example(batch["scores"], batch, DOCUMENTS),
+            "label_weights": gather_by_example(batch["label_weights"], batch, DOCUMENTS),
+            "scores": gather_by_example(batch["scores"], batch, DOCUMENTS),
         }
         of_cases = []
         for name, graded in CASES:
             wanted = jnp.asarray(labels[graded][chosen])
             wanted = jnp.zeros_like(known["label_weights"]).at[:QUERIES].set(wanted)
-            loss = LOSSES[name].compute(
-                by_example(logits, batch, DOCUMENTS), known | {"labels": wanted}, Settings(LOSSES[name].scale)
+            loss = RANKING_LOSSES[name].compute(
+                gather_by_example(logits, batch, DOCUMENTS),
+                known | {"labels": wanted},
+                RankingLossSettings(RANKING_LOSSES[name].scale),
             )
             of_cases.append(loss.mean)
         return jnp.stack(of_cases)
 
     values, gradients = jax.jit(lambda params: (losses(params), jax.jacrev(losses)(params)))(params)
     ours = {
-        case: (value, task.layout.published_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
+        case: (value, task.layout.to_hf_tensors(jax.tree.map(lambda leaf, n=n: leaf[n], gradients)))
         for n, (case, value) in enumerate(zip(CASES, values, strict=True))
     }
     return ours, reference(root / "ours", queries, lists, labels, scores)
@@ -144,10 +146,10 @@ def padded(rng):
     return logits, lists, alone
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", RANKING_LOSSES)
 def test_what_stands_for_no_document_changes_nothing(name):
     logits, lists, alone = padded(np.random.default_rng(4))
-    compute, settings = LOSSES[name].compute, Settings(LOSSES[name].scale)
+    compute, settings = RANKING_LOSSES[name].compute, RankingLossSettings(RANKING_LOSSES[name].scale)
     whole, parts = compute(logits, lists, settings), [compute(*one, settings) for one in alone]
     assert float(whole.total) == pytest.approx(float(sum(part.total for part in parts)), rel=1e-5)
     assert float(whole.weight) == float(sum(part.weight for part in parts))
@@ -158,7 +160,9 @@ def test_what_stands_for_no_document_changes_nothing(name):
 def test_a_teacher_s_ranking_is_the_divergence_of_two_softmaxes():
     torch = pytest.importorskip("torch")
     logits, lists, _ = padded(np.random.default_rng(5))
-    ours = LOSSES["teacher_ranking"].compute(logits[:1], {k: v[:1] for k, v in lists.items()}, Settings(2.0))
+    ours = RANKING_LOSSES["teacher_ranking"].compute(
+        logits[:1], {k: v[:1] for k, v in lists.items()}, RankingLossSettings(2.0)
+    )
     of = torch.nn.functional
     expected = of.kl_div(
         of.log_softmax(2 * torch.tensor(logits[:1]), -1), of.softmax(2 * torch.tensor(lists["scores"][:1]), -1),

@@ -29,13 +29,13 @@ def random_run(seed: int):
 def test_measures_are_those_of_trec_eval(seed):
     pytrec_eval = pytest.importorskip("pytrec_eval")
     run, judged = random_run(seed)
-    asked = {f"{theirs.format(cut)}" for ours, theirs in MEASURES.items() for cut in retrieval.CUTS[ours]}
+    asked = {f"{theirs.format(cut)}" for ours, theirs in MEASURES.items() for cut in retrieval.CUTOFFS[ours]}
     evaluator = pytrec_eval.RelevanceEvaluator(judged, {*asked, "recip_rank"})
     theirs = evaluator.evaluate(run)
     for query in list(run)[:7]:
-        found = retrieval.ranked(run[query])
+        found = retrieval.sort_by_score(run[query])
         ours = retrieval.scores_of_query(found[: retrieval.DEPTH], judged[query])
-        for name, cuts in retrieval.CUTS.items():
+        for name, cuts in retrieval.CUTOFFS.items():
             for cut in cuts:
                 if name == "mrr":
                     expected = theirs[query]["recip_rank"]
@@ -43,7 +43,9 @@ def test_measures_are_those_of_trec_eval(seed):
                 else:
                     expected = theirs[query][MEASURES[name].format(cut)]
                 assert ours[f"{name}@{cut}"] == pytest.approx(expected, abs=1e-12), name
-    means = retrieval.ranking([retrieval.ranked(run[q]) for q in run], list(judged.values())).scores
+    means = retrieval.ranking_metrics(
+        [retrieval.sort_by_score(run[q]) for q in run], list(judged.values())
+    ).scores
     kept = [theirs[query]["ndcg_cut_10"] for query in list(run)[:7]]
     assert means["ndcg@10"] == pytest.approx(np.mean(kept), abs=1e-12), (
         "a query without an answer is left out"
@@ -51,7 +53,7 @@ def test_measures_are_those_of_trec_eval(seed):
 
 
 def test_scores_are_compared_as_float32_and_greater_ids_come_first():
-    assert retrieval.ranked({"a": 1.0, "b": 1.0 + 1e-9, "c": 1.0, "d": 0.5}) == ["c", "b", "a", "d"]
+    assert retrieval.sort_by_score({"a": 1.0, "b": 1.0 + 1e-9, "c": 1.0, "d": 0.5}) == ["c", "b", "a", "d"]
 
 
 @pytest.mark.parametrize("width", [37, 1000])
@@ -64,22 +66,22 @@ def test_the_nearest_are_those_of_brute_force(count, width, monkeypatch):
     without = [np.flatnonzero(rng.random(200) < share) for share in np.linspace(0, 1, 9)]
     monkeypatch.setattr(retrieval, "BLOCK", 150)
     monkeypatch.setattr(retrieval, "WIDTH", width)
-    found = retrieval.nearest(queries, documents, ids, count, without)
+    found = retrieval.search_exact(queries, documents, ids, count, without)
     for query, hidden, (order, scores) in zip(queries, without, found, strict=True):
         products = documents @ query
         seen = [n for n in range(200) if n not in hidden]
-        expected = retrieval.ranked({ids[n]: products[n] for n in seen})[:count]
+        expected = retrieval.sort_by_score({ids[n]: products[n] for n in seen})[:count]
         assert [ids[i] for i in order] == expected
         assert scores.tolist() == products[order].tolist()
     numbers = [f"{n:03}" for n in range(200)]
     for given in zip(
-        *(retrieval.nearest(queries, documents, x, count) for x in (None, numbers)), strict=True
+        *(retrieval.search_exact(queries, documents, x, count) for x in (None, numbers)), strict=True
     ):
         np.testing.assert_array_equal(given[0][0], given[1][0])
 
 
 def test_rankings_that_cannot_be_judged_are_refused():
     with pytest.raises(BertJaxError, match="1 rankings"):
-        retrieval.ranking([["a"]], [{"a": 1}, {"b": 1}])
+        retrieval.ranking_metrics([["a"]], [{"a": 1}, {"b": 1}])
     with pytest.raises(BertJaxError, match="relevant"):
-        retrieval.ranking([["a"]], [{"a": 0}])
+        retrieval.ranking_metrics([["a"]], [{"a": 0}])

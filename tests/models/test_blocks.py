@@ -15,10 +15,10 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
-from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
+from bert_jax.models.encoder import Encoder, dummy_batch, stack_layers, unroll_layers
 from bert_jax.models.kernels import attention
 from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
-from bert_jax.training.optimizer import check_depths
+from bert_jax.training.optimizer import check_layer_settings
 from bert_jax.training.run_config import OptimizerConfig
 from tests.support.gradients import assert_gradients_equal
 from tests.support.project import ROOT
@@ -109,11 +109,11 @@ def test_shared_layers_of_alternating_kinds_equal_a_loop():
 def test_unrolled_layers_equal_scanned_ones(settings):
     config = CONFIG.replace(**settings)
     params = params_of(config)
-    parts = unroll(params)
+    parts = unroll_layers(params)
     assert [name for name in parts if name.startswith("layers_")] == [
         f"layers_{i}" for i in range(config.groups)
     ]
-    jax.tree.map(np.testing.assert_array_equal, stack(parts), params)
+    jax.tree.map(np.testing.assert_array_equal, stack_layers(parts), params)
     scanned = Encoder(config).apply({"params": params}, BATCH)
     np.testing.assert_allclose(Encoder(config, True).apply({"params": parts}, BATCH), scanned, atol=1e-5)
 
@@ -142,9 +142,9 @@ def test_every_layer_draws_its_own_dropout(groups, monkeypatch):
 
 def test_rates_by_layer_mean_nothing_where_layers_share_parameters():
     for settings in ({"layer_decay": 0.9}, {"frozen_layers": 1}):
-        check_depths(OptimizerConfig(**settings), CONFIG)
+        check_layer_settings(OptimizerConfig(**settings), CONFIG)
         with pytest.raises(BertJaxError, match="2 groups"):
-            check_depths(OptimizerConfig(**settings), CONFIG.replace(layer_groups=2))
+            check_layer_settings(OptimizerConfig(**settings), CONFIG.replace(layer_groups=2))
 
 
 def test_a_block_is_known_by_its_file():

@@ -228,5 +228,5 @@ def test_several_processes_on_cpus_compute_in_the_same_type(monkeypatch):
 def test_the_gain_is_the_ratio_of_the_best_times(monkeypatch):
     seconds = {"float32": iter([6, 4, 9, 9, 9, 9, 9]), "bfloat16": iter([5, 7, 2, 7, 7, 7, 7])}
     monkeypatch.setattr(precision, "compiled_product", lambda dtype: dtype)
-    monkeypatch.setattr(precision, "timed", lambda dtype: next(seconds[dtype]))
+    monkeypatch.setattr(precision, "measure_seconds", lambda dtype: next(seconds[dtype]))
     assert precision.cpu_gain() == 2

@@ -38,7 +38,7 @@ def test_outputs_loss_and_gradients_are_the_recorded_ones(class_name, tmp_path):
     assert float(ours) == pytest.approx(golden["loss"], abs=1e-5)
     real = batch["attention_mask"] > 0
     assert np.abs(np.asarray(out["hidden"]) - np.array(golden["hidden"]))[real].max() <= 1e-5
-    gradients = model.layout.published_tensors(gradients)
+    gradients = model.layout.to_hf_tensors(gradients)
     assert set(gradients) == set(golden["gradients"])
     whole = np.sqrt(sum(norm**2 for norm, _ in golden["gradients"].values()))
     for name, recorded in golden["gradients"].items():

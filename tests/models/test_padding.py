@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from bert_jax.data.corpus.config import DataConfig
-from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.heads import Bert
-from bert_jax.predictions.kind import kind_of
-from bert_jax.tasks.pretrain import Pretraining
+from bert_jax.predictions.kind import require_kind
+from bert_jax.tasks.pretrain import PretrainTask
 from tests.support.gradients import assert_gradients_equal
 
 LABELS = ("a", "b", "c")
@@ -97,10 +97,10 @@ def arranged(rows: list[list[tuple[int, dict]]], length: int, packed: bool, rand
 def program(packed: bool):
     def finetuning(head, labels=()):
         layout = Layout(CONFIG, heads=(head,), labels=labels)
-        return Finetuning(layout, kind_of(layout))
+        return FinetuneTask(layout, require_kind(layout))
 
     tasks = {
-        "pretrain": Pretraining(Layout(CONFIG, heads=("mlm", "nsp")), DataConfig()),
+        "pretrain": PretrainTask(Layout(CONFIG, heads=("mlm", "nsp")), DataConfig()),
         "classify": finetuning("classify", LABELS),
         "tag": finetuning("tag", LABELS),
         "answer": finetuning("answer"),

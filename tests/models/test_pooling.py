@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bert_jax.hub import sentence_transformers
-from bert_jax.hub.sentence_transformers import Embedder
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.model import load
 from bert_jax.report import model_info
-from bert_jax.tasks import load as load_task
+from bert_jax.tasks import load_config as load_task
 from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.finetuning_runs import finetune
 from tests.support.packing import assert_packed_equals_separate
@@ -34,7 +34,9 @@ def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_pat
     name = {"mean": "BertForMeanDirectionClassification", "cls": "BertForFirstTokenDirectionClassification"}[
         pooling
     ]
-    assert model_info.collect(tmp_path)["odd"] == [f"transformers has no {name}, and opens the encoder alone"]
+    assert model_info.collect_model_facts(tmp_path)["odd"] == [
+        f"transformers has no {name}, and opens the encoder alone"
+    ]
 
 
 @pytest.mark.parametrize("head", ["classify_mean", "classify_cls"])
@@ -52,7 +54,9 @@ def test_packed_rows_equal_separate_ones_in_a_family_without_a_pooler(head):
 def test_a_classifier_reads_what_is_pooled_or_asked_for(tmp_path, encoder_path, embedder, pooling, head):
     load(encoder_path).save(tmp_path / "init")
     if embedder:
-        sentence_transformers.write(tmp_path / "init", replace(Embedder(), pooling=embedder), 32)
+        sentence_transformers.write_embedder(
+            tmp_path / "init", replace(EmbedderSettings(), pooling=embedder), 32
+        )
     data = write_csv(tmp_path / "t.csv", marked_texts(12, 0))
     given = [f"init={tmp_path / 'init'}", f"data.train={data}", "data.max_length=32"]
     task, config = load_task("configs/classify.py", [*given, f"model.pooling={pooling}"])

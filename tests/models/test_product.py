@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.product import add_bias, product, split
+from bert_jax.models.product import add_bias, mixed_einsum, split_spec
 
 pytestmark = pytest.mark.optimized
 SPECS = {
@@ -26,14 +26,14 @@ def rounded(x):
 @pytest.mark.parametrize("name", SPECS)
 def test_sums_are_float32_of_rounded_operands(name):
     spec, *shapes = SPECS[name]
-    left, right, result = split(spec)
+    left, right, result = split_spec(spec)
     keys = jax.random.split(jax.random.key(0), 3)
     a, b = (jax.random.normal(key, shape) for key, shape in zip(keys[:2], shapes, strict=True))
     states = a.astype(jnp.bfloat16)
 
     @jax.jit
     def forward_and_backward(states, b):
-        out, pull = jax.vjp(lambda a, b: product(spec, a, b, "bfloat16", "float32"), states, b)
+        out, pull = jax.vjp(lambda a, b: mixed_einsum(spec, a, b, "bfloat16", "float32"), states, b)
         gradient = jax.random.normal(keys[2], out.shape)
         return out, gradient, *pull(gradient)
 
@@ -58,7 +58,7 @@ def test_rounding_explains_the_distance_to_float32(name):
 
     def gradients(dtype):
         def loss(a, b):
-            return jnp.sin(product(spec, a, b, dtype, "float32")).sum()
+            return jnp.sin(mixed_einsum(spec, a, b, dtype, "float32")).sum()
 
         return jax.jit(jax.grad(loss, (0, 1)))(*operands)
 

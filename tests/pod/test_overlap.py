@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bert_jax.pod import hlo, preflight
-from bert_jax.pod.topology import slice_of
+from bert_jax.pod.topology import parse_slice
 from tests.support.project import ROOT
 
 # A fusion begins a sum over 16 chips in each of 12 trips, the product after it sends it on, a third fusion ends it.
@@ -48,7 +48,7 @@ for name, shape in {"W": "bf16[256,256]", "X": "bf16[512,256]"}.items():
 
 
 def test_a_sum_beside_products_counts_once_a_trip():
-    (found,) = hlo.read(TEXT).collectives
+    (found,) = hlo.parse_program(TEXT).collectives
     assert found == hlo.Collective("all-reduce", 2 * 256 * 256, 12, 16, asynchronous=True)
 
 
@@ -64,8 +64,8 @@ def test_a_layer_s_gradients_are_sent_beside_the_backward_pass_of_the_rest(monke
         "mesh.shard_optimizer=True",
         "mesh.gradient_reduce_dtype=bfloat16",
     ]
-    result = preflight.compiled(
-        f"{ROOT}/configs/pretrain.py:base,tpu", overrides, slice_of("v5e:4x4"), 512, None
+    result = preflight.compile_in_subprocess(
+        f"{ROOT}/configs/pretrain.py:base,tpu", overrides, parse_slice("v5e:4x4"), 512, None
     )
     sums = [collective for collective in result["collectives"] if collective["kind"] == "all-reduce"]
     beside = sum(c["bytes"] * c["trips"] for c in sums if c["asynchronous"] and c["trips"] == 12)

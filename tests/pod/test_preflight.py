@@ -22,11 +22,11 @@ from bert_jax.models.kernels import short_attention
 from bert_jax.models.mesh import AXES
 from bert_jax.pod import flops, hlo, preflight, preflight_checks
 from bert_jax.pod.compile import bytes_per_device
-from bert_jax.pod.roofline import roofline
-from bert_jax.pod.topology import slice_of
+from bert_jax.pod.roofline import make_roofline
+from bert_jax.pod.topology import parse_slice
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.pretrain import Config, Pretraining
-from bert_jax.training.chips import GiB, tpu
+from bert_jax.tasks.pretrain import Config, PretrainTask
+from bert_jax.training.chips import GiB, find_tpu
 from bert_jax.training.run_config import CheckpointConfig, RunConfig
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
@@ -37,11 +37,11 @@ from tests.support.texts import random_texts
 from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
 CONFIG = str(ROOT / "configs/pretrain.py")
-HERE = slice_of("v5e:4x4")
+HERE = parse_slice("v5e:4x4")
 
 
 def settings(*overrides: str, name: str = "base") -> Config:
-    return configs.load(f"{CONFIG}:{name}", overrides, Config)
+    return configs.load_config_file(f"{CONFIG}:{name}", overrides, Config)
 
 
 # Parameters: words, positions and token types; of each layer 4 D^2 + 2 D F, their biases 4 D + F + D and two norms; the
@@ -58,14 +58,14 @@ STEP = {"base": 3 * (24.7397e12 + 0.9471e12), "large": 3 * (85.7622e12 + 1.2738e
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_flops_and_bytes_are_those_by_hand(size):
     config = settings("model.attention=xla", name=size)
-    task, mesh = Pretraining.of(config), make_mesh(config.mesh)
+    task, mesh = PretrainTask.of(config), make_mesh(config.mesh)
     state, batch = abstract_state(task, config, mesh), abstract_batch(task.features(256, 512), config, mesh)
     assert bytes_per_device(state.params) == 4 * PARAMETERS[size]
     assert bytes_per_device(state.optimizer) == pytest.approx(8 * PARAMETERS[size], rel=1e-6)
     # input_ids, token_type_ids and attention_mask; positions, words and weights of 77 targets; a label and its weight
     assert bytes_per_device(batch) == 256 * 4 * (3 * 512 + 3 * 77 + 2)
     traced = make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
-    counted, kernels = flops.count(traced.jaxpr)
+    counted, kernels = flops.count_flops(traced.jaxpr)
     assert counted == pytest.approx(STEP[size], rel=0.001)
     assert kernels == {}
 
@@ -77,13 +77,15 @@ def test_a_kernel_s_flops_are_its_formula():
 
     def loss(qkv, segment_ids, seeds):
         return (
-            short_attention.attention(qkv, segment_ids, seeds, short_attention.Options(K, rate=0.1))
+            short_attention.short_attention(
+                qkv, segment_ids, seeds, short_attention.KernelOptions(K, rate=0.1)
+            )
             .astype("float32")
             .sum()
         )
 
     traced = jax.make_jaxpr(jax.value_and_grad(loss))(*arguments)
-    _, kernels = flops.count(traced)
+    _, kernels = flops.count_flops(traced)
     # A product of all pairs is 2 B H L^2 K: scores and mixing forward; backward the scores again and four gradients.
     assert kernels == {
         "short_attention": 4 * B * H * L * L * K,
@@ -103,7 +105,7 @@ def test_of_branches_the_most_flops_count_and_the_kernels_of_the_first():
         return jax.lax.cond(near, lambda x: times(times(x, "near"), "both"), lambda x: times(x, "both"), x)
 
     product = 2 * 8**3
-    assert flops.count(jax.make_jaxpr(run)(True, jnp.ones((8, 8)))) == (2 * product, {"both": product})
+    assert flops.count_flops(jax.make_jaxpr(run)(True, jnp.ones((8, 8)))) == (2 * product, {"both": product})
 
 
 def test_what_nobody_needs_does_not_count():
@@ -113,14 +115,14 @@ def test_what_nobody_needs_does_not_count():
     def both(x):
         return x @ x, x @ x @ x
 
-    assert flops.count(jax.make_jaxpr(lambda x: both(x)[0])(jnp.ones((8, 8))))[0] == 2 * 8**3
+    assert flops.count_flops(jax.make_jaxpr(lambda x: both(x)[0])(jnp.ones((8, 8))))[0] == 2 * 8**3
 
 
 def test_loops_count_as_often_as_they_run():
     def twelve_layers(x):
         return jax.lax.scan(lambda x, _: (x @ x, None), x, None, length=12)[0]
 
-    assert flops.count(jax.make_jaxpr(twelve_layers)(jnp.ones((8, 8))))[0] == 12 * 2 * 8**3
+    assert flops.count_flops(jax.make_jaxpr(twelve_layers)(jnp.ones((8, 8))))[0] == 12 * 2 * 8**3
 
 
 # A loop of 12 trips: a product that reads a slice of a stack in HBM and writes one of another, with its input on the
@@ -177,7 +179,7 @@ ENTRY %main (x: f32[12,256,256], y: bf16[12,256,256], z: f32[100,64]) -> f32[100
 
 
 def test_what_a_compiled_text_says():
-    result = hlo.read(TEXT)
+    result = hlo.parse_program(TEXT)
     # Each trip reads 256 x 256 of bfloat16 and its number, and writes as many of float32; what lies on the chip costs
     # nothing.
     loop = next(entry for entry in result.operations if entry.name == "done")
@@ -195,26 +197,26 @@ def test_a_sum_crosses_in_the_type_it_is_summed_in():
         "%z = f32[100,64]{1,0:T(8,128)} parameter", "%z = bf16[100,64]{1,0:T(8,128)(2,1)} parameter"
     )
     assert narrow != TEXT
-    (reduced,) = hlo.read(narrow).collectives
+    (reduced,) = hlo.parse_program(narrow).collectives
     assert reduced.bytes == 100 * 64 * 4
 
 
 def test_products_in_the_padding_of_a_window_do_not_count():
     # As the TPU writes x[512, 256] @ w[256, 3, 12]: a convolution over the 3 whose window reaches over both ends.
-    assert hlo.pairs(left=1, window=3, out=3, before=2, stride=1, spread=1, reach=1) == 3
-    assert hlo.pairs(left=3, window=3, out=1, before=0, stride=1, spread=1, reach=1) == 3
-    assert hlo.pairs(left=4, window=2, out=3, before=0, stride=1, spread=1, reach=1) == 6
+    assert hlo.count_products(left=1, window=3, out=3, before=2, stride=1, spread=1, reach=1) == 3
+    assert hlo.count_products(left=3, window=3, out=1, before=0, stride=1, spread=1, reach=1) == 3
+    assert hlo.count_products(left=4, window=2, out=3, before=0, stride=1, spread=1, reach=1) == 6
 
 
 def test_bounds_by_hand():
-    bounds = roofline(hlo.read(TEXT), flops=197e12 / 1000, kernel_flops={}, where=HERE)
+    bounds = make_roofline(hlo.parse_program(TEXT), flops=197e12 / 1000, kernel_flops={}, where=HERE)
     assert bounds.compute == pytest.approx(1e-3)
-    assert bounds.memory == pytest.approx(hlo.read(TEXT).traffic / 819e9)
+    assert bounds.memory == pytest.approx(hlo.parse_program(TEXT).traffic / 819e9)
     # 2 x 7/8 of the bytes over one link: 8 of the 16 chips.
     assert bounds.links == pytest.approx(2 * 7 / 8 * 100 * 64 * 4 / 50e9)
     assert bounds.serial == pytest.approx(bounds.compute + bounds.memory + bounds.links)
     assert bounds.overlapped == bounds.compute
-    assert bounds.binds == "compute"
+    assert bounds.bottleneck == "compute"
     assert bounds.links < bounds.by_operation < bounds.serial
 
 
@@ -232,12 +234,12 @@ ENTRY %main (x: bf16[512,256]) -> bf16[512,256] {
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_kernel_is_known_by_its_whole_name(order):
     """`short_attention` is the beginning of `short_attention_backward`."""
-    read = hlo.read(KERNELS)
+    read = hlo.parse_program(KERNELS)
     assert read.kernels == {"short_attention": 2, "short_attention_backward": 1}
     second = HERE.chip.flops  # what a chip computes in one
     flops = {"short_attention": 2 * second, "short_attention_backward": 5 * second}
     flops = dict(list(flops.items())[::order])
-    assert roofline(read, 0.0, flops, HERE).by_operation == pytest.approx(2 + 5)
+    assert make_roofline(read, 0.0, flops, HERE).by_operation == pytest.approx(2 + 5)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_a_kernel_is_known_by_its_whole_name(order):
 )
 def test_kernels_of_the_trace_that_the_program_lacks_or_has_beside_are_an_error(kernels):
     with pytest.raises(BertJaxError, match="the traced step has the kernels .* and the compiled one"):
-        roofline(hlo.read(KERNELS), 1.0, dict.fromkeys(kernels, 1.0), HERE)
+        make_roofline(hlo.parse_program(KERNELS), 1.0, dict.fromkeys(kernels, 1.0), HERE)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,7 @@ def test_kernels_of_the_trace_that_the_program_lacks_or_has_beside_are_an_error(
 )
 def test_a_slice_that_is_none_is_refused(name, message):
     with pytest.raises(BertJaxError) as error:
-        slice_of(name)
+        parse_slice(name)
     assert message in str(error.value)
 
 
@@ -272,12 +274,12 @@ def test_slices_of_the_four_kinds():
         "v5p:4x4x4": (64, 16),
         "v6e:1x1": (1, 1),
     }
-    assert {name: (slice_of(name).chips, slice_of(name).hosts) for name in counts} == counts
+    assert {name: (parse_slice(name).chips, parse_slice(name).hosts) for name in counts} == counts
     # A corner of a slice of v5e has two links until its ends are joined; cubes of v5p have all six.
-    assert slice_of("v5e:8x8").reduce_speed == 2 * 50e9
-    assert slice_of("v5e:16x16").reduce_speed == 4 * 50e9
-    assert slice_of("v5p:4x4x4").reduce_speed == 6 * 100e9
-    assert slice_of("v4:2x2x4").reduce_speed == 3 * tpu("v4").link
+    assert parse_slice("v5e:8x8").all_reduce_bandwidth == 2 * 50e9
+    assert parse_slice("v5e:16x16").all_reduce_bandwidth == 4 * 50e9
+    assert parse_slice("v5p:4x4x4").all_reduce_bandwidth == 6 * 100e9
+    assert parse_slice("v4:2x2x4").all_reduce_bandwidth == 3 * find_tpu("v4").link
 
 
 @pytest.mark.parametrize(
@@ -306,7 +308,7 @@ def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, mess
 @pytest.mark.parametrize(("first", "end", "warming"), [(900_000, 905_000, 0), (4000, 20_000, 6000)])
 def test_a_continued_run_has_warmed_up_before(first, end, warming):
     config = settings(f"steps={end}", "init=somewhere", f"first_step={first}")
-    outline = pretrain.outlined(pretrain.outline(settings()).task, config)
+    outline = pretrain.outline_corpora(pretrain.outline(settings()).task, config)
     line = preflight_checks.check_schedule(config, outline)
     assert line == f"schedule: {warming:,} of {end - first:,} steps warm up"
 
@@ -314,7 +316,7 @@ def test_a_continued_run_has_warmed_up_before(first, end, warming):
 def test_a_task_that_says_nothing_of_its_steps_is_refused(monkeypatch):
     monkeypatch.setitem(tasks.TASKS, "spot", SimpleNamespace(Config=Config))
     with pytest.raises(BertJaxError, match="cannot compile the task spot: it defines no `outline`; see "):
-        tasks.outline_of(dataclasses.replace(settings(), task="spot"))
+        tasks.outline_run(dataclasses.replace(settings(), task="spot"))
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +324,7 @@ def model(tmp_path_factory):
     """A model directory, for its sizes."""
     directory, layout = tmp_path_factory.mktemp("model"), Layout(ENCODER_CONFIG, heads=("mlm",), pooler=False)
     shapes = jax.eval_shape(layout.init, jax.random.key(0))
-    hub.save(
+    hub.save_model(
         directory, layout, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), TOKENIZER
     )
     return directory
@@ -331,7 +333,7 @@ def model(tmp_path_factory):
 def of_texts(name: str, model, *overrides: str) -> RunConfig:
     """A config of a task that goes through its examples in epochs."""
     spec = str(Path(CONFIG).with_name(f"{name}.py"))
-    return tasks.load(spec, [f"init={model}", "data.max_length=16", *overrides])[1]
+    return tasks.load_config(spec, [f"init={model}", "data.max_length=16", *overrides])[1]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +341,7 @@ def of_texts(name: str, model, *overrides: str) -> RunConfig:
 )
 def test_groups_without_data_are_as_long_as_texts_may_be(loss, texts, scores, model, capsys):
     config = of_texts("embed", model, "data.batch_size=64", f"loss.name={loss}")
-    outline = tasks.outline_of(config)
+    outline = tasks.outline_run(config)
     (phase,) = outline.phases
     rows = 64 * texts
     assert (outline.batch, outline.rows, phase.length, outline.steps) == (64, rows, 16, 0)
@@ -361,8 +363,8 @@ def test_the_rows_of_data_are_those_of_the_slice(name, chips, model, tmp_path):
     config = of_texts(name, model, f"data.train={train}", "data.batch_size=32", "data.heldout_share=0.2")
     devices = jax.sharding.AbstractMesh((chips, 1, 1), AXES)
     with jax.sharding.use_abstract_mesh(devices):
-        there = tasks.outline_of(config)
-    here = tasks.outline_of(config)
+        there = tasks.outline_run(config)
+    here = tasks.outline_run(config)
     assert here.rows < there.rows == chips, "a row for each chip"
     assert there.batch == 32 and there.steps == there.config.steps > 0
     assert "steps warm up" in preflight_checks.check_schedule(config, there), (
@@ -386,7 +388,7 @@ def test_room_for_checkpoints():
 
 def test_room_for_the_best_checkpoint_where_the_task_chooses_it(model):
     config = of_texts("embed", model, "data.batch_size=64")
-    resolved = dataclasses.asdict(tasks.outline_of(config).config.checkpoints)
+    resolved = dataclasses.asdict(tasks.outline_run(config).config.checkpoints)
     assert (config.checkpoints.keep, config.checkpoints.best_metric) == (1, "") and resolved["best_metric"]
     facts = {"phases": [{"state": 10**9}], "steps": 100, "checkpoints": resolved}
     assert "for 2 and the one being written" in preflight_checks.describe_machine(config, facts, HERE)[0]
@@ -427,7 +429,7 @@ def compiles(monkeypatch):
     """Stands for the compiler, answered by a function that the test may replace."""
 
     def compiled(spec, overrides, where):
-        outline = tasks.outline_of(tasks.load(spec, overrides)[1])
+        outline = tasks.outline_run(tasks.load_config(spec, overrides)[1])
         return {
             "topology": str(where), "chips": where.chips, "hosts": where.hosts,
             "batch_size": outline.batch, "rows": outline.rows, "steps": outline.steps, "checks": [],
@@ -437,7 +439,7 @@ def compiles(monkeypatch):
         }  # fmt: skip
 
     compiled.answer = lambda overrides, length: a_phase(length)
-    monkeypatch.setattr(preflight, "compiled", compiled)
+    monkeypatch.setattr(preflight, "compile_in_subprocess", compiled)
     return compiled
 
 
@@ -510,5 +512,5 @@ def test_a_remedy_is_not_what_is_set_already(mesh, overrides, remedy):
     phase = a_phase(mesh=dict(zip(AXES, mesh, strict=True)))
     phase["memory"]["parameters"] = 16 * GiB
     facts = {"batch_size": 256, "rows": 256, "remat": "none"}
-    said = preflight.advice(facts, phase, settings(*overrides), HERE)
+    said = preflight.memory_advice(facts, phase, settings(*overrides), HERE)
     assert said.endswith(f"parameters and optimizer alone are too large: {remedy}")

@@ -15,7 +15,7 @@ from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models.cost import layer_flops
 from bert_jax.pod import preflight
-from bert_jax.pod.topology import slice_of
+from bert_jax.pod.topology import parse_slice
 from tests.support.pretraining_runs import make_corpus
 from tests.support.project import ROOT
 from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
@@ -28,7 +28,9 @@ PACKED = ["data.examples=full_sentences", "data.lengths=512", "data.shares=1"]
 
 def compiled(name: str, topology: str, *overrides: str) -> dict:
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
-    (phase,) = preflight.compiled(f"{CONFIG}:{name},tpu", [*PACKED, *overrides], slice_of(topology))["phases"]
+    (phase,) = preflight.compile_in_subprocess(
+        f"{CONFIG}:{name},tpu", [*PACKED, *overrides], parse_slice(topology)
+    )["phases"]
     return phase
 
 
@@ -42,7 +44,7 @@ def test_base_runs_on_16_chips_with_the_kernel_and_packed_rows(base):
     assert base["mesh"] == {"data": 16, "fsdp": 1, "tensor": 1}
     assert base["kernels"] == ["short_attention", "short_attention_backward"]
     assert base["memory"]["temporaries"] < 4 * preflight.GiB
-    assert sum(base["memory"].values()) < slice_of("v5e:4x4").chip.memory
+    assert sum(base["memory"].values()) < parse_slice("v5e:4x4").chip.memory
 
 
 def test_gradients_cross_once_a_step_and_nothing_else_does(base):
@@ -72,7 +74,9 @@ def test_an_embedder_s_batch_in_parts(tmp_path):
     encoder = ENCODER_CONFIG.replace(hidden_size=128, layers=2, heads=2, feed_forward=512)
     layout = Layout(encoder, heads=("mlm",), pooler=False)
     shapes = jax.eval_shape(layout.init, jax.random.key(0))
-    hub.save(tmp_path, layout, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), TOKENIZER)
+    hub.save_model(
+        tmp_path, layout, jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), TOKENIZER
+    )
     given = [
         f"init={tmp_path}",
         "data.batch_size=256",
@@ -81,7 +85,9 @@ def test_an_embedder_s_batch_in_parts(tmp_path):
     ]
     N, L, D = 256, 2 * 64, encoder.hidden_size
     spec = str(Path(CONFIG).with_name("embed.py"))
-    (phase,) = preflight.compiled(spec, [*given, "model.attention=xla"], slice_of("v5e:2x2"))["phases"]
+    (phase,) = preflight.compile_in_subprocess(spec, [*given, "model.attention=xla"], parse_slice("v5e:2x2"))[
+        "phases"
+    ]
     # Forward twice, backward once; pooling, N L 2 D, and the scores, N N D, have no parameters to differentiate.
     layers = 2 * layer_flops(encoder, N * L, L)
     assert phase["model_flops"] == 3 * layers
@@ -101,7 +107,7 @@ def test_large_fits_on_64_chips():
     result = compiled("large", "v5e:8x8", "data.batch_size=256")
     assert result["mesh"]["data"] == 64
     assert "short_attention" in result["kernels"]
-    assert sum(result["memory"].values()) < slice_of("v5e:8x8").chip.memory
+    assert sum(result["memory"].values()) < parse_slice("v5e:8x8").chip.memory
     large = [collective for collective in result["collectives"] if collective["bytes"] > 4000]
     assert {collective["kind"] for collective in large} == {"all-reduce"}
     assert 0 <= sum(collective["bytes"] for collective in large) - 4 * result["parameters"] < 80
@@ -137,8 +143,8 @@ def test_training_takes_the_program_that_was_checked(tmp_path):
     script = """
 import json, sys
 from bert_jax import config as configs
-from bert_jax.pod.compile import outline_for, traced
-from bert_jax.pod.topology import slice_of
+from bert_jax.pod.compile import outline_on_slice, traced
+from bert_jax.pod.topology import parse_slice
 from bert_jax.tasks import pretrain
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state

@@ -11,16 +11,16 @@ from scipy import optimize
 import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.outcomes import outcomes
-from bert_jax.inference.predict_file import Options, predictions
+from bert_jax.inference.outcomes import predict_outcomes
+from bert_jax.inference.predict_file import PredictionOptions, predict_rows
 from bert_jax.predictions import calibration, cross_fitting, fitting, promise
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds import answers, classes, tags
 from bert_jax.predictions.kinds import labels as several
-from bert_jax.predictions.promise import Level
-from bert_jax.report.finish_run import Finished, never_predicted, summary
-from bert_jax.training.task import Results
+from bert_jax.predictions.promise import CoverageLevel
+from bert_jax.report.finish_run import FinishedRun, describe_calibration, find_never_predicted
+from bert_jax.training.task import FinishInputs
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_jsonl
 
@@ -34,7 +34,7 @@ def texts_of(count: int, heat: float, classes: int = 3, seed: int = 0):
 
 
 def fitted(logits, truth, labels="abc"):
-    return classes.fit(logits, truth, labels, documents(len(truth)))
+    return classes.fit_class_calibration(logits, truth, labels, documents(len(truth)))
 
 
 def documents(count: int) -> list[str]:
@@ -47,21 +47,21 @@ def test_a_temperature_is_that_of_an_independent_search():
     heats = np.exp(np.linspace(-1, 2, 4001))
     shifted = [logits / heat for heat in heats]
     losses = [np.mean(np.log(np.exp(z).sum(-1)) - z[np.arange(3000), truth]) for z in shifted]
-    found = fitting.temperature(logits, truth)
+    found = fitting.fit_temperature(logits, truth)
     assert found == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
     assert found == pytest.approx(2.5, rel=0.15)
 
 
 def test_without_an_error_a_temperature_is_bounded_and_nearer_to_1_the_fewer_texts_there_are():
     logits, _ = texts_of(400, heat=1)
-    few, more, many = (fitting.temperature(z, z.argmax(-1)) for z in (logits[:10], logits[:50], logits))
+    few, more, many = (fitting.fit_temperature(z, z.argmax(-1)) for z in (logits[:10], logits[:50], logits))
     assert 0.15 < many < more < few < 1
     logits = np.array([[3.0, 0.0]] * 40)
-    assert fitting.temperature(logits, np.array([1, *[0] * 39])) == pytest.approx(1, abs=0.15)
+    assert fitting.fit_temperature(logits, np.array([1, *[0] * 39])) == pytest.approx(1, abs=0.15)
     z = np.full(50, 4.0)
-    assert 0.3 < fitting.binary_temperature(z, np.ones(50)) < 1
-    assert fitting.binary_temperature(z[:0], z[:0], expected=2.5) == pytest.approx(2.5)
-    assert fitting.logistic(z[:0], z[:0]) == (1, 0)
+    assert 0.3 < fitting.fit_binary_temperature(z, np.ones(50)) < 1
+    assert fitting.fit_binary_temperature(z[:0], z[:0], expected=2.5) == pytest.approx(2.5)
+    assert fitting.fit_logistic(z[:0], z[:0]) == (1, 0)
 
 
 def test_few_texts_are_believed_as_if_more_were_known_of_which_a_share_is_right():
@@ -92,7 +92,7 @@ def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_searc
     y = rng.random(3000) < calibration.sigmoid(z / 3)
     heats = np.exp(np.linspace(-1, 2, 2001))
     losses = [np.mean(np.log1p(np.exp(-np.where(y, z, -z) / heat))) for heat in heats]
-    assert fitting.binary_temperature(z, y) == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
+    assert fitting.fit_binary_temperature(z, y) == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
     y = rng.random(3000) < calibration.sigmoid(0.4 * z + 1)
 
     def loss(line):
@@ -100,7 +100,7 @@ def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_searc
         return np.logaddexp(0, np.where(y, -1, 1) * (line[0] * z + line[1])).sum() + prior
 
     found = optimize.minimize(loss, (1.0, 0.0)).x
-    assert fitting.logistic(z, y) == pytest.approx(tuple(found), rel=1e-3)
+    assert fitting.fit_logistic(z, y) == pytest.approx(tuple(found), rel=1e-3)
 
 
 def test_the_error_is_the_mean_gap_of_equal_bins():
@@ -108,7 +108,7 @@ def test_the_error_is_the_mean_gap_of_equal_bins():
     right = np.array([0, 1, 0, 1, 1, 1])
     # By hand, in ten bins: [0, .1) alone, [.7, .8) two, [.9, 1] three.
     by_hand = (0.05 + abs(0.72 + 0.71 - 2) + abs(0.95 + 0.93 + 1 - 2)) / 6
-    assert fitting.error(likely, right, bins=10) == pytest.approx(by_hand)
+    assert fitting.expected_calibration_error(likely, right, bins=10) == pytest.approx(by_hand)
 
 
 def test_an_overconfident_model_gets_better_and_its_classes_stay():
@@ -119,17 +119,17 @@ def test_an_overconfident_model_gets_better_and_its_classes_stay():
     line = (
         f"log loss {found.loss_before:.4f} before, {found.loss_after:.4f} after (expected calibration error"
     )
-    assert line in summary(classes.Classes(("a", "b", "c")), found)
+    assert line in describe_calibration(classes.Classes(("a", "b", "c")), found)
     fresh, truth = texts_of(4000, heat=4, seed=1)
     likely = found.probabilities(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()
-    assert fitting.error(likely.max(-1), likely.argmax(-1) == truth) < 0.04
+    assert fitting.expected_calibration_error(likely.max(-1), likely.argmax(-1) == truth) < 0.04
     assert (Calibration().probabilities(fresh) == calibration.softmax(fresh)).all()
 
 
 def test_every_fold_is_judged_by_what_the_others_fitted():
     names = [f"d{n % 23}" for n in range(100)]
-    parts = cross_fitting.folds(names)
+    parts = cross_fitting.document_folds(names)
     assert sorted(np.concatenate(parts)) == list(range(100)) and len(parts) == 10
     of_part = [{names[row] for row in part} for part in parts]
     assert sum(map(len, of_part)) == 23, "no document is in two folds"
@@ -142,12 +142,12 @@ def test_every_fold_is_judged_by_what_the_others_fitted():
     def judge(given, rows):
         assert not set(rows) & fitted_to[int(given.missing)]
         ones = np.ones(len(rows))
-        return cross_fitting.Judged(ones, ones, ones > 0, ones, ones > 0, rows)
+        return cross_fitting.CalibratedPredictions(ones, ones, ones > 0, ones, ones > 0, rows)
 
     found = cross_fitting.cross_fitted([fit], judge, names)
     assert fitted_to[int(found.missing)] == set(range(100)) and found.examples == 100
     with pytest.raises(BertJaxError, match="one document"):
-        cross_fitting.folds(["d"] * 5)
+        cross_fitting.document_folds(["d"] * 5)
 
 
 def test_predictions_of_a_document_that_are_wrong_together_count_as_fewer():
@@ -159,12 +159,12 @@ def test_predictions_of_a_document_that_are_wrong_together_count_as_fewer():
     assert promise.design_effect(together, np.arange(1000)) == 1
     assert promise.design_effect(np.ones(1000) > 0, documents_of_five) == 5, "no error: they may be all alike"
     (level,) = promise.count_levels(np.full(1000, 0.5), together, 5.0)
-    assert level == Level(0.5, 200, together.sum() // 5)
+    assert level == CoverageLevel(0.5, 200, together.sum() // 5)
     confidence = rng.random(1000)
     alone, fewer = (
-        classes.fit(np.stack([confidence, 0 * confidence], 1), 1 - together.astype(int), "ab", names).levels[
-            0
-        ]
+        classes.fit_class_calibration(
+            np.stack([confidence, 0 * confidence], 1), 1 - together.astype(int), "ab", names
+        ).levels[0]
         for names in (documents(1000), [f"d{n}" for n in documents_of_five])
     )
     assert alone.answers == 1000 and 180 < fewer.answers < 250
@@ -196,7 +196,7 @@ def test_a_rare_label_is_found():
         logits, truth = (
             np.stack(x, 1) for x in zip(*(label_of(rng, 338, p, 1) for p in (0.4, 0.05)), strict=True)
         )
-        found = several.fit(logits, truth, "ab", documents(338))
+        found = several.fit_label_calibration(logits, truth, "ab", documents(338))
         fresh, right = label_of(rng, 4000, 0.05, 1)
         predicted = calibration.sigmoid(fresh / found.temperatures[1]) > found.thresholds[1]
         f1.append(2 * (predicted & right).sum() / (predicted.sum() + right.sum()))
@@ -240,7 +240,7 @@ def test_when_to_give_no_answer_is_learnt_and_the_rest_is_judged():
     best = answers.BestAnswers(scores, 1.0 * ~none, ~none, gaps, none)
     found = best.calibration(documents(200))
     assert 2 < found.missing < 4 and found.levels[0].answers == found.levels[0].right == 100
-    assert answers.probability(np.array(0.9), found) > 0.95, "none of those that are given is wrong"
+    assert answers.answer_probability(np.array(0.9), found) > 0.95, "none of those that are given is wrong"
 
 
 def test_spans_of_a_text_that_are_wrong_together_count_as_fewer():
@@ -263,10 +263,10 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
     for precision in (best + 0.001, best + 0.05):
         with pytest.raises(BertJaxError, match="cannot be promised"):
             found.floor(precision)
-    right = Calibration("classes", ("a", "b"), (1.0,), levels=(Level(0.9, 298, 298),), examples=298)
+    right = Calibration("classes", ("a", "b"), (1.0,), levels=(CoverageLevel(0.9, 298, 298),), examples=298)
     with pytest.raises(BertJaxError, match="298.*299.*0.989"):
         right.floor(0.99)
-    assert replace(right, levels=(Level(0.9, 299, 299),)).floor(0.99) == 0.9
+    assert replace(right, levels=(CoverageLevel(0.9, 299, 299),)).floor(0.99) == 0.9
     with pytest.raises(BertJaxError, match="more examples"):
         replace(right, levels=()).floor(0.9)
     with pytest.raises(BertJaxError, match="not calibrated"):
@@ -285,16 +285,16 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
     plain = bare.classify(SMALL_TEXTS)
     odds = [np.log(one.score / (1 - one.score)) / 2 for one in plain]
     middle = float(np.median(calibration.sigmoid(np.array(odds))))
-    levels = (Level(middle, 1000, 990), Level(0.5, 2000, 1500))
+    levels = (CoverageLevel(middle, 1000, 990), CoverageLevel(0.5, 2000, 1500))
     given = Calibration("classes", ("no", "yes"), (2.0,), levels=levels)
-    calibration.save(classifier, given)
+    calibration.save_calibration(classifier, given)
     model = bert_jax.load(classifier)
     assert model.calibration == given
     found = list(
-        predictions(
+        predict_rows(
             model,
             write_jsonl(tmp_path / "in.jsonl", [{"text": t} for t in SMALL_TEXTS]),
-            options=Options(precision=0.95),
+            options=PredictionOptions(precision=0.95),
         )
     )
     assert [one["label"] for one in found] == [one.label for one in plain]
@@ -339,9 +339,9 @@ def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
 
 
 def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
-    calibration.save(classifier, Calibration("classes", ("a", "b"), (3.0,)))
+    calibration.save_calibration(classifier, Calibration("classes", ("a", "b"), (3.0,)))
     with pytest.warns(UserWarning, match="calibration.json"):
-        assert bert_jax.load(classifier).calibration == calibration.NONE
+        assert bert_jax.load(classifier).calibration == calibration.UNCALIBRATED
     (classifier / calibration.FILE).write_text("{")
     with pytest.raises(BertJaxError, match="calibration.json"):
         bert_jax.load(classifier)
@@ -353,10 +353,10 @@ def test_classes_that_are_never_predicted_are_named():
     found = Outcomes(
         kind, [Example("", label, "") for label in truth], [np.eye(4)[0]] * 24 + [np.eye(4)[1]] * 5
     )
-    assert never_predicted(found) == [("odd", 5)], "none has the label good, and four are too few"
+    assert find_never_predicted(found) == [("odd", 5)], "none has the label good, and four are too few"
     tagger = tags.Tags(("B-x", "O"))
     assert (
-        never_predicted(Outcomes(tagger, [Example(("a",), "B-x", "")] * 9, [np.array([[0.0, 1.0]])] * 9))
+        find_never_predicted(Outcomes(tagger, [Example(("a",), "B-x", "")] * 9, [np.array([[0.0, 1.0]])] * 9))
         == []
     )
 
@@ -364,17 +364,19 @@ def test_classes_that_are_never_predicted_are_named():
 @pytest.mark.slow
 def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     examples = [Example(f"{n} {SMALL_TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
-    Finished(classifier, Results([], [], examples)).calibrate()
+    FinishedRun(classifier, FinishInputs([], [], examples)).calibrate()
     found, line = bert_jax.load(classifier).calibration, capsys.readouterr().out
     assert found.learnt and line.startswith("calibrated on 40 examples: temperature ")
-    Finished(
-        classifier, Results([], [], [replace(example, document="one") for example in examples])
+    FinishedRun(
+        classifier, FinishInputs([], [], [replace(example, document="one") for example in examples])
     ).calibrate()
     assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().out
     assert not bert_jax.load(classifier).calibration.learnt
-    scaled = Calibration("classes", ("no", "yes"), (2.0,), levels=(Level(0.5, 100, 90),), examples=100)
+    scaled = Calibration(
+        "classes", ("no", "yes"), (2.0,), levels=(CoverageLevel(0.5, 100, 90),), examples=100
+    )
     scaled = replace(scaled, loss_before=0.6, loss_after=0.5)
-    line = summary(classes.Classes(("no", "yes")), scaled)
+    line = describe_calibration(classes.Classes(("no", "yes")), scaled)
     best = float(line.split("can promise ")[1].split(" ")[0])
     assert (
         "temperature 2, log loss 0.6000 before, 0.5000 after (expected calibration" in line
@@ -382,7 +384,9 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     )
     with pytest.raises(BertJaxError):
         scaled.floor(best + 0.001)
-    unscaled = summary(classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=()))
+    unscaled = describe_calibration(
+        classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=())
+    )
     assert "probabilities stay as they are" in unscaled and "--precision can promise nothing" in unscaled
 
 
@@ -405,9 +409,9 @@ def test_every_kind_of_model_is_calibrated(kind, tmp_path):
         }[kind]()
         text = {"tags": tuple(text.split()), "answers": ("cat ?", text)}.get(kind, text)
         examples.append(Example(text, label, ""))
-    given = outcomes(model, examples)
+    given = predict_outcomes(model, examples)
     found = given.kind.calibrate(given)
     assert found.kind == kind and found.examples == 60 and found.labels == labels
     assert found.levels and all(temperature > 0 for temperature in found.temperatures)
-    calibration.save(tmp_path / "m", found)
+    calibration.save_calibration(tmp_path / "m", found)
     assert bert_jax.load(tmp_path / "m").calibration == found

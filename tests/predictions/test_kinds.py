@@ -11,14 +11,14 @@ import bert_jax
 from bert_jax.command import train as run
 from bert_jax.command.inspect import show_examples
 from bert_jax.core.errors import BertJaxError
-from bert_jax.finetuning.example_splits import split_parts
+from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.inference.predict_file import predictions
-from bert_jax.predictions.calibration import NONE
-from bert_jax.predictions.kind import KINDS, Kind, kind_of
-from bert_jax.report.compare import compare
-from bert_jax.report.evaluate_predictions import evaluate
-from bert_jax.text.truncation import Reading
+from bert_jax.inference.predict_file import predict_rows
+from bert_jax.predictions.calibration import UNCALIBRATED
+from bert_jax.predictions.kind import KINDS, Kind, require_kind
+from bert_jax.report.compare import compare_models
+from bert_jax.report.evaluate_predictions import evaluate_model
+from bert_jax.text.truncation import EncodingOptions
 from tests.support.project import PACKAGE
 from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_jsonl
@@ -109,26 +109,26 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     given = ["kind=stars", f"init={tmp_path / 'm'}", f"data.train={data}", "data.max_length=16", "epochs=1",
              "data.calibration_share=0.25"]  # fmt: skip
     for n, rate in enumerate((0.5, 1e-9)):
-        assert run.start(
+        assert run.start_training(
             "configs/classify.py", [*given, f"optimizer.learning_rate={rate}"], str(tmp_path / f"run{n}")
         )
     directories = [tmp_path / f"run{n}" / "model" for n in (0, 1)]
     model = bert_jax.load(directories[0])
     assert isinstance(model.kind, KINDS["stars"]) and model.calibration.kind == "stars"
-    scored = evaluate(model, data)
+    scored = evaluate_model(model, data)
     assert scored.task == "classify (stars)" and scored.metrics.keys() == {"exact", "near"}
-    objects = list(predictions(model, data))
+    objects = list(predict_rows(model, data))
     right = [prediction["stars"] == row["label"] for prediction, row in zip(objects, rows, strict=True)]
     assert scored.metrics["exact"] == pytest.approx(np.mean(right))
     assert model.classify(SMALL_TEXTS[0]) == model.kind.predicted(
-        model.outcomes(model.kind, SMALL_TEXTS[0]), NONE
+        model.outcomes(model.kind, SMALL_TEXTS[0]), UNCALIBRATED
     )
     with pytest.raises(BertJaxError, match='"stars"'):
         model.classify(SMALL_TEXTS[0], scores=True)
     report = (tmp_path / "run0" / "report" / "report.md").read_text()
     assert "classify (stars) on 24 examples" in report and "### Least confident predictions" in report
     assert "Expected calibration error of these texts" in report and "![confusion matrix]" in report
-    apart = json.loads(compare(*directories, data, as_json=True))
+    apart = json.loads(compare_models(*directories, data, as_json=True))
     assert apart["differences"].keys() == {"exact", "near"} and apart["better"] + apart["worse"]
     assert "5 stars: [CLS]" in show_examples("configs/classify.py", given, 0, 32)
 
@@ -138,14 +138,14 @@ def test_a_kind_that_lacks_a_method_is_refused_before_anything_is_computed():
         view = Kind.view
 
     with pytest.raises(TypeError, match="abstract method '?view"):
-        WithoutReport.learn([], ("no", "yes"))
+        WithoutReport.from_examples([], ("no", "yes"))
 
 
 @pytest.mark.parametrize("name", ["starz", "tests.examples.kinds.stars", "", 3, None, ["number"]])
 def test_a_kind_that_nobody_knows(name):
     layout = SimpleNamespace(published={"prediction_kind": name}, heads=("classify",), labels=("x",))
     with pytest.raises(BertJaxError, match="kind"):
-        kind_of(layout)
+        require_kind(layout)
 
 
 def test_a_kind_that_would_not_be_known_when_its_model_is_opened_is_refused_before_the_run(tmp_path):
@@ -168,7 +168,7 @@ def test_a_model_directory_does_not_choose_what_is_imported(tmp_path, monkeypatc
     for name in ("downloaded", "downloaded.kind"):
         layout = SimpleNamespace(published={"prediction_kind": name}, heads=("classify",), labels=("x",))
         with pytest.raises(BertJaxError, match="kind"):
-            kind_of(layout)
+            require_kind(layout)
 
 
 def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path):
@@ -177,16 +177,16 @@ def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path)
     stars = KINDS["tests.examples.kinds.stars"]
     plain = type("Plain", (stars,), {"calibrate": Kind.calibrate})
     parts = [
-        split_parts(SimpleNamespace(data=data, predicts=kind)) for kind in (stars, plain, KINDS["number"])
+        split_examples(SimpleNamespace(data=data, predicts=kind)) for kind in (stars, plain, KINDS["number"])
     ]
     assert [len(part.calibration) > 0 for part in parts] == [True, False, False]
-    assert plain().temperature(NONE) == ""
+    assert plain().temperature(UNCALIBRATED) == ""
 
 
 @pytest.mark.usefixtures("stars")
 def test_windows_of_a_text_are_one_outcome():
     kind = KINDS["stars"](("STARS",))
     tokenizer = SimpleNamespace(encode=lambda texts, max_length: [f"{text}:{max_length}" for text in texts])
-    (windows,) = kind.windows(tokenizer, ["a"], Reading(7))
+    (windows,) = kind.windows(tokenizer, ["a"], EncodingOptions(7))
     assert windows.encodings == ["a:7"]
-    assert kind.raw("a", windows, [np.array([1.0]), np.array([3.0])]).tolist() == [2.0]
+    assert kind.combine_windows("a", windows, [np.array([1.0]), np.array([3.0])]).tolist() == [2.0]

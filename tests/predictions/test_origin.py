@@ -11,9 +11,9 @@ import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import EVIDENT, Columns, Remembered, known_labels
-from bert_jax.inference.outcomes import read
-from bert_jax.inference.predict_file import predictions
+from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns, source_labels
+from bert_jax.inference.outcomes import read_examples
+from bert_jax.inference.predict_file import predict_rows
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.origin import Origin
 from bert_jax.report import model_info
@@ -21,7 +21,7 @@ from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_csv, write_jsonl
 from tests.support.texts import marked_texts
 
-NAMED = Columns(text="review", pair="title", label="stars", id="key", document="film", separator=";")
+NAMED = ExampleColumns(text="review", pair="title", label="stars", id="key", document="film", separator=";")
 LABELS = ("no", "yes")
 
 
@@ -36,10 +36,10 @@ def written(tmp_path_factory):
 def trained(written, tmp_path):
     """A model whose training data had these columns."""
 
-    def on(columns: Columns, **config):
+    def on(columns: ExampleColumns, **config):
         path = shutil.copytree(written, tmp_path / "model")
         edit_config(path, **config)
-        origins.save(path, Origin("bert-jax train", len(SMALL_TEXTS), {"train": "1f"}, columns))
+        origins.save_origin(path, Origin("bert-jax train", len(SMALL_TEXTS), {"train": "1f"}, columns))
         return bert_jax.load(path)
 
     return on
@@ -56,34 +56,40 @@ def cycled(*values):
 # What a table is read by
 
 
-def of(row: dict, columns: Columns = EVIDENT, before: Columns = NAMED) -> Columns:
-    return Origin(columns=before).remembered(columns).of("row 1", row)
+def of(row: dict, columns: ExampleColumns = AUTODETECT, before: ExampleColumns = NAMED) -> ExampleColumns:
+    return Origin(columns=before).complete_columns(columns).of("row 1", row)
 
 
 def test_columns_of_the_training_data_are_those_of_a_table_that_has_them():
     row = dict.fromkeys(("REVIEW ", "title", "stars", "key", "film"), "")
-    assert of(row) == Columns("REVIEW ", "title", "stars", "key", "film", ";")
-    assert of(dict.fromkeys(("review", "label", "text"), "")) == Columns("review", separator=";")
-    assert of({"text": ""}) == Columns(separator=";"), "and others are evident"
+    assert of(row) == ExampleColumns("REVIEW ", "title", "stars", "key", "film", ";")
+    assert of(dict.fromkeys(("review", "label", "text"), "")) == ExampleColumns("review", separator=";")
+    assert of({"text": ""}) == ExampleColumns(separator=";"), "and others are evident"
 
 
 def test_what_is_named_now_comes_first():
     row = dict.fromkeys(("review", "title", "stars", "other"), "")
-    assert of(row, Columns(label="other")) == Columns("review", "title", "other", separator=";")
-    assert of(row, Columns(text="other")) == Columns("other", label="stars", separator=";"), (
+    assert of(row, ExampleColumns(label="other")) == ExampleColumns("review", "title", "other", separator=";")
+    assert of(row, ExampleColumns(text="other")) == ExampleColumns("other", label="stars", separator=";"), (
         "it is read alone"
     )
-    assert of(row, Columns(text="other", pair="review")).pair == "review"
-    assert of(row, Columns(pair="other")) == Columns("review", "other", "stars", separator=";")
-    assert of(row, Columns(separator=",")).separator == ","
-    assert of(row, Columns(skip_bad=True)).skip_bad and not of(row, before=Columns(skip_bad=True)).skip_bad
+    assert of(row, ExampleColumns(text="other", pair="review")).pair == "review"
+    assert of(row, ExampleColumns(pair="other")) == ExampleColumns("review", "other", "stars", separator=";")
+    assert of(row, ExampleColumns(separator=",")).separator == ","
+    assert (
+        of(row, ExampleColumns(skip_bad=True)).skip_bad
+        and not of(row, before=ExampleColumns(skip_bad=True)).skip_bad
+    )
 
 
 def test_a_table_has_no_header_where_that_of_the_training_data_had_none():
-    numbered, named = Columns("1", label="0"), Columns("review", label="0")
-    assert Remembered(before=numbered).numbered and not Remembered(before=named).numbered
-    assert not Remembered(text="review", before=numbered).numbered and Remembered("0", before=named).numbered
-    assert not Remembered(before=EVIDENT).numbered
+    numbered, named = ExampleColumns("1", label="0"), ExampleColumns("review", label="0")
+    assert ColumnsFromTraining(before=numbered).numbered and not ColumnsFromTraining(before=named).numbered
+    assert (
+        not ColumnsFromTraining(text="review", before=numbered).numbered
+        and ColumnsFromTraining("0", before=named).numbered
+    )
+    assert not ColumnsFromTraining(before=AUTODETECT).numbered
 
 
 def test_the_order_of_labels_is_that_of_the_remembered_column(tmp_path):
@@ -93,9 +99,12 @@ def test_the_order_of_labels_is_that_of_the_remembered_column(tmp_path):
         rows.replace_schema_metadata({"huggingface": json.dumps(names)}), tmp_path / "a.parquet"
     )
     data = str(tmp_path / "a.parquet")
-    assert known_labels(data, Origin(columns=NAMED).remembered(EVIDENT)) == ("yes", "no")
-    assert known_labels(data, Origin(columns=NAMED).remembered(Columns(label="label"))) == ("b", "a")
-    assert known_labels(data, EVIDENT) == ("b", "a")
+    assert source_labels(data, Origin(columns=NAMED).complete_columns(AUTODETECT)) == ("yes", "no")
+    assert source_labels(data, Origin(columns=NAMED).complete_columns(ExampleColumns(label="label"))) == (
+        "b",
+        "a",
+    )
+    assert source_labels(data, AUTODETECT) == ("b", "a")
 
 
 # evaluate and predict
@@ -107,67 +116,71 @@ def test_files_of_the_same_shape_need_no_flags(trained, tmp_path):
     data = csv_of(
         tmp_path / "a.csv", header, cycled("x"), stars, range(len(SMALL_TEXTS)), SMALL_TEXTS, cycled("w")
     )
-    examples, _ = read(model, data)
+    examples, _ = read_examples(model, data)
     assert [(e.text, e.label, e.id, e.document) for e in examples] == [
         (text, label, str(n), "x") for n, (text, label) in enumerate(zip(SMALL_TEXTS, stars, strict=True))
     ]
-    found = list(predictions(model, data))
+    found = list(predict_rows(model, data))
     expected = [label.label for label in model.classify(SMALL_TEXTS)]
     assert [(one["id"], one["label"]) for one in found] == [
         (str(n), label) for n, label in enumerate(expected)
     ]
-    assert [e.text for e in read(model, data, Columns(text="text"))[0]] == cycled("w")
+    assert [e.text for e in read_examples(model, data, ExampleColumns(text="text"))[0]] == cycled("w")
     with pytest.raises(BertJaxError, match='"titel"'):
-        read(model, data, Columns(pair="titel"))
+        read_examples(model, data, ExampleColumns(pair="titel"))
 
 
-def replace_pair(columns: Columns) -> Columns:
-    return Columns(columns.text, "", columns.label, columns.id, columns.document, columns.separator)
+def replace_pair(columns: ExampleColumns) -> ExampleColumns:
+    return ExampleColumns(columns.text, "", columns.label, columns.id, columns.document, columns.separator)
 
 
 def test_files_of_another_shape_are_read_by_what_is_evident(trained, tmp_path):
     model = trained(NAMED)
     data = csv_of(tmp_path / "a.csv", ("text", "label"), SMALL_TEXTS, cycled("no", "yes"))
-    assert [e.text for e in read(model, data)[0]] == SMALL_TEXTS
-    assert [e.label for e in read(model, data)[0]] == cycled("no", "yes")
+    assert [e.text for e in read_examples(model, data)[0]] == SMALL_TEXTS
+    assert [e.label for e in read_examples(model, data)[0]] == cycled("no", "yes")
     (tmp_path / "a.txt").write_text("\n".join(SMALL_TEXTS))
-    lines = list(predictions(model, str(tmp_path / "a.txt")))
-    assert lines == list(predictions(model, data)) and len(lines) == len(SMALL_TEXTS)
+    lines = list(predict_rows(model, str(tmp_path / "a.txt")))
+    assert lines == list(predict_rows(model, data)) and len(lines) == len(SMALL_TEXTS)
 
 
 def test_a_label_is_no_matter_where_labels_are_predicted(trained, tmp_path):
-    model = trained(Columns("review", label="label"))
+    model = trained(ExampleColumns("review", label="label"))
     rows = [{"review": text, "label": {"never": "asked"}} for text in SMALL_TEXTS]
-    assert len(list(predictions(model, write_jsonl(tmp_path / "a.jsonl", rows)))) == len(SMALL_TEXTS)
+    assert len(list(predict_rows(model, write_jsonl(tmp_path / "a.jsonl", rows)))) == len(SMALL_TEXTS)
 
 
 def test_numbered_columns_are_remembered(trained, tmp_path):
-    model = trained(Columns("1", label="0"))
+    model = trained(ExampleColumns("1", label="0"))
     (tmp_path / "a.csv").write_text("".join(f"yes,{text},?\n" for text in SMALL_TEXTS))
     data = str(tmp_path / "a.csv")
-    assert [(e.text, e.label) for e in read(model, data)[0]] == [(text, "yes") for text in SMALL_TEXTS]
-    assert len(list(predictions(model, data))) == len(SMALL_TEXTS)
+    assert [(e.text, e.label) for e in read_examples(model, data)[0]] == [
+        (text, "yes") for text in SMALL_TEXTS
+    ]
+    assert len(list(predict_rows(model, data))) == len(SMALL_TEXTS)
     # A file of another shape.
     rows = write_jsonl(tmp_path / "a.jsonl", [{"text": text, "label": "no"} for text in SMALL_TEXTS])
-    assert [(e.text, e.label) for e in read(model, rows)[0]] == [(text, "no") for text in SMALL_TEXTS]
+    assert [(e.text, e.label) for e in read_examples(model, rows)[0]] == [
+        (text, "no") for text in SMALL_TEXTS
+    ]
     headed = csv_of(tmp_path / "headed.csv", ("label", "text"), cycled("no", "yes"), SMALL_TEXTS)
     with pytest.raises(BertJaxError, match="row 1.*header"):
-        read(model, headed)
-    assert [e.text for e in read(model, headed, Columns(text="text"))[0]] == SMALL_TEXTS
+        read_examples(model, headed)
+    assert [e.text for e in read_examples(model, headed, ExampleColumns(text="text"))[0]] == SMALL_TEXTS
 
 
 def test_the_separator_is_remembered(trained, tmp_path):
-    model = trained(Columns(separator=";"), problem_type="multi_label_classification")
+    model = trained(ExampleColumns(separator=";"), problem_type="multi_label_classification")
     data = csv_of(tmp_path / "a.csv", ("text", "labels"), SMALL_TEXTS, cycled("no;yes", "", "yes"))
-    assert [e.label for e in read(model, data)[0]] == cycled(("no", "yes"), (), ("yes",))
+    assert [e.label for e in read_examples(model, data)[0]] == cycled(("no", "yes"), (), ("yes",))
     data = csv_of(tmp_path / "b.csv", ("text", "labels"), SMALL_TEXTS, cycled("no,yes", "", "yes"))
-    assert [e.label for e in read(model, data, Columns(separator=","))[0]] == cycled(
+    assert [e.label for e in read_examples(model, data, ExampleColumns(separator=","))[0]] == cycled(
         ("no", "yes"), (), ("yes",)
     )
 
 
 def test_two_models_are_compared_by_the_columns_of_the_first(trained, written, tmp_path, capsys):
-    trained(Columns("review", label="stars"))
+    trained(ExampleColumns("review", label="stars"))
     data = csv_of(
         tmp_path / "a.csv", ("review", "stars", "text"), SMALL_TEXTS, cycled("no", "yes"), cycled("cat")
     )
@@ -181,25 +194,25 @@ def test_two_models_are_compared_by_the_columns_of_the_first(trained, written, t
 def test_a_model_that_is_saved_again_remembers_what_it_did(trained, tmp_path):
     model = trained(NAMED)
     model.save(tmp_path / "again")
-    assert bert_jax.load(tmp_path / "again").origin == model.origin == origins.read(tmp_path / "model")
-    assert model.origin.columns == NAMED and "origin.json" in hashes.read(tmp_path / "again")
-    assert bert_jax.load(tmp_path / "again", head="classify", labels=LABELS).origin == origins.UNKNOWN
+    assert bert_jax.load(tmp_path / "again").origin == model.origin == origins.read_origin(tmp_path / "model")
+    assert model.origin.columns == NAMED and "origin.json" in hashes.read_hashes(tmp_path / "again")
+    assert bert_jax.load(tmp_path / "again", head="classify", labels=LABELS).origin == origins.UNKNOWN_ORIGIN
 
 
 def test_nothing_is_written_where_nothing_is_known(written, tmp_path):
-    origins.save(tmp_path, origins.UNKNOWN)
-    assert not list(tmp_path.iterdir()) and origins.read(written) == origins.UNKNOWN
-    assert "trained" not in model_info.describe(written)
+    origins.save_origin(tmp_path, origins.UNKNOWN_ORIGIN)
+    assert not list(tmp_path.iterdir()) and origins.read_origin(written) == origins.UNKNOWN_ORIGIN
+    assert "trained" not in model_info.describe_model(written)
 
 
 def test_info_says_by_what_a_model_was_trained(trained, tmp_path):
     trained(NAMED)
-    told = model_info.describe(tmp_path / "model").splitlines()
+    told = model_info.describe_model(tmp_path / "model").splitlines()
     assert "trained on  8 examples" in told and "trained by  bert-jax train" in told
-    facts = json.loads(model_info.describe(tmp_path / "model", as_json=True))
+    facts = json.loads(model_info.describe_model(tmp_path / "model", as_json=True))
     assert facts["origin"]["columns"]["text"] == "review" and facts["origin"]["data"] == {"train": "1f"}
     assert (
-        model_info.trained_on("bert-jax train '--config.data.train=my reviews.csv' --workdir a")
+        model_info.find_training_data("bert-jax train '--config.data.train=my reviews.csv' --workdir a")
         == "my reviews.csv"
     )
 
@@ -221,7 +234,7 @@ def test_a_damaged_file_is_told_of_in_a_line(trained, tmp_path, capsys, content,
     told = capsys.readouterr().err
     assert complaint in told and "origin.json" in told and "; delete it, or train again" in told
     assert told.count("\n") == 1
-    assert any(complaint in line for line in model_info.describe(tmp_path / "model").splitlines()), (
+    assert any(complaint in line for line in model_info.describe_model(tmp_path / "model").splitlines()), (
         "which goes on"
     )
 
@@ -243,9 +256,9 @@ def test_a_model_of_the_command_remembers(encoder_path, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["examples"] == 60
     assert cli.main(["predict", "--model", model, "--input", str(data)]) == 0
     assert capsys.readouterr().out.count("\n") == 60
-    found = origins.read(model)
-    assert found.columns == Columns("1", label="0") and found.examples == 60 and found.data
-    told = model_info.describe(model)
+    found = origins.read_origin(model)
+    assert found.columns == ExampleColumns("1", label="0") and found.examples == 60 and found.data
+    told = model_info.describe_model(model)
     assert (
         "trained on  60 examples" in told
         and "trained by  bert-jax train --config configs/classify.py" in told

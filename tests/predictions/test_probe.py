@@ -5,8 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.data.randomness import bits, key_of, unit
-from bert_jax.predictions.probe import FOLDS, Linear, Units, fit, folds_of, loss_of, regress, sampled
+from bert_jax.data.randomness import random_bits, random_key, to_unit_floats
+from bert_jax.predictions.probe import (
+    FOLDS,
+    LinearModel,
+    Units,
+    fit_linear_model,
+    folds_of,
+    loss_and_gradient,
+    regress,
+    sample_groups,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -21,8 +30,8 @@ def classes(count: int = 90, signal: float = 1.0) -> Units:
     return units(RNG.normal(size=(count, 6)) + signal * np.eye(6)[numbers] * 3, np.eye(3)[numbers])
 
 
-def zero(given: Units) -> Linear:
-    return Linear(np.zeros((given.x.shape[1], given.y.shape[1])), np.zeros(given.y.shape[1]))
+def zero(given: Units) -> LinearModel:
+    return LinearModel(np.zeros((given.x.shape[1], given.y.shape[1])), np.zeros(given.y.shape[1]))
 
 
 def test_the_fit_to_numbers_is_that_of_the_normal_equations():
@@ -53,14 +62,16 @@ def test_no_other_fit_has_a_lower_loss(link):
 @pytest.mark.parametrize("link", ["softmax", "sigmoid", "identity"])
 def test_slopes_are_those_of_the_losses(link):
     given, outputs, step = classes(12), RNG.normal(size=(12, 3)), RNG.normal(size=(12, 3)) * 1e-5
-    (low, slope), (high, _) = (loss_of(link, outputs + sign * step, given) for sign in (-1, 1))
-    assert high - low == pytest.approx(2 * (loss_of(link, outputs, given)[1] * step).sum(), rel=1e-4)
+    (low, slope), (high, _) = (loss_and_gradient(link, outputs + sign * step, given) for sign in (-1, 1))
+    assert high - low == pytest.approx(
+        2 * (loss_and_gradient(link, outputs, given)[1] * step).sum(), rel=1e-4
+    )
     assert slope.shape == outputs.shape
 
 
 def test_features_that_say_nothing_get_the_shares_of_the_classes():
     numbers = (np.arange(200) % 4 == 0).astype(int)
-    model = fit(units(RNG.normal(size=(200, 50)), np.eye(2)[numbers]), "softmax")
+    model = fit_linear_model(units(RNG.normal(size=(200, 50)), np.eye(2)[numbers]), "softmax")
     logits = model(RNG.normal(size=(500, 50)))
     likely = 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))
     assert likely.mean() == pytest.approx(0.25, abs=0.05)
@@ -69,27 +80,29 @@ def test_features_that_say_nothing_get_the_shares_of_the_classes():
 
 def test_features_that_say_everything_are_used():
     given = classes(signal=4.0)
-    likely = fit(given, "softmax")(given.x)
+    likely = fit_linear_model(given, "softmax")(given.x)
     assert (likely.argmax(1) == given.y.argmax(1)).all()
 
 
 def test_the_unit_of_numbers_and_of_features_does_not_matter():
     x = RNG.normal(size=(60, 4))
     y = x[:, 0] + RNG.normal(size=60) * 0.3
-    plain = fit(units(x, y), "identity")(x)
-    other = fit(units(x * 1e-3 + 7, y * 1e4 - 5), "identity")(x * 1e-3 + 7)
+    plain = fit_linear_model(units(x, y), "identity")(x)
+    other = fit_linear_model(units(x * 1e-3 + 7, y * 1e4 - 5), "identity")(x * 1e-3 + 7)
     np.testing.assert_allclose((other + 5) / 1e4, plain, atol=1e-3)
 
 
 def test_a_sample_of_long_texts_has_a_group_for_each_fold():
     groups = np.repeat(np.arange(12), 1000)
-    drawn = unit(bits(key_of("probe"), np.arange(12)))
-    kept = groups[sampled(groups, 100)]
+    drawn = to_unit_floats(random_bits(random_key("probe"), np.arange(12)))
+    kept = groups[sample_groups(groups, 100)]
     assert sorted(set(kept)) == sorted(np.argsort(drawn)[:FOLDS]) and len(kept) == 1000 * FOLDS
-    assert sampled(np.array([7, 7, 8]), 1).tolist() == [0, 1, 2], "fewer groups than folds"
+    assert sample_groups(np.array([7, 7, 8]), 1).tolist() == [0, 1, 2], "fewer groups than folds"
     many = np.arange(5000)
-    kept = sampled(many, 100)
-    np.testing.assert_array_equal(kept, np.flatnonzero(unit(bits(key_of("probe"), many)) < 100 / 5000))
+    kept = sample_groups(many, 100)
+    np.testing.assert_array_equal(
+        kept, np.flatnonzero(to_unit_floats(random_bits(random_key("probe"), many)) < 100 / 5000)
+    )
     assert len(kept) > FOLDS
 
 

@@ -11,12 +11,12 @@ import pytest
 from scipy import stats
 
 from bert_jax.predictions.calibration import Calibration, sigmoid
-from bert_jax.predictions.cross_fitting import folds
+from bert_jax.predictions.cross_fitting import document_folds
 from bert_jax.predictions.kinds import classes
 from bert_jax.predictions.promise import (
     LEVELS,
     RISK,
-    chance,
+    binomial_p_value,
     count_levels,
     lowest_threshold,
     significance_of_each,
@@ -40,7 +40,7 @@ class Texts:
         likely = sigmoid(sharpness * features[..., 0])
         return cls(features, likely, rng.random(likely.shape) < likely)
 
-    def part(self, rows) -> "Texts":
+    def shard(self, rows) -> "Texts":
         return Texts(self.features[:, rows], self.likely[:, rows], self.truth[:, rows])
 
     def model(self) -> np.ndarray:
@@ -56,30 +56,32 @@ class Texts:
 def of_a_kept_part(texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(model, logits, truth): a model that learnt half of the texts, and its logits of the others."""
     count = texts.truth.shape[1] // 2
-    rest = texts.part(slice(count, None))
-    model = texts.part(slice(count)).model()
+    rest = texts.shard(slice(count, None))
+    model = texts.shard(slice(count)).model()
     return model, rest.logits(model), rest.truth
 
 
 def out_of_fold(texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(model, logits, truth): a model that learnt all texts, and the logits of those that learnt the other folds."""
     logits, everything = np.zeros(texts.truth.shape), np.arange(texts.truth.shape[1])
-    for part in folds([f"text {n}" for n in everything]):
-        model = texts.part(np.setdiff1d(everything, part)).model()
-        logits[:, part] = texts.part(part).logits(model)
+    for part in document_folds([f"text {n}" for n in everything]):
+        model = texts.shard(np.setdiff1d(everything, part)).model()
+        logits[:, part] = texts.shard(part).logits(model)
     return texts.model(), logits, texts.truth
 
 
 def fitted(logits: np.ndarray, truth: np.ndarray) -> Calibration:
     names = [f"text {n}" for n in range(len(truth))]
-    return classes.fit(np.stack([-logits, logits], 1) / 2, truth.astype(int), "ab", names)
+    return classes.fit_class_calibration(np.stack([-logits, logits], 1) / 2, truth.astype(int), "ab", names)
 
 
 def threshold_of_separate_levels(logits: np.ndarray, truth: np.ndarray, precision: float) -> float | None:
     """As before: half of the texts measure, and each of the levels has its share of the risk."""
     confidence, right = sigmoid(np.abs(logits[1::2])), (logits > 0)[1::2] == truth[1::2]
     levels = count_levels(confidence, right)
-    kept = [lv.threshold for lv in levels if chance(lv.answers, lv.right, precision) <= RISK / LEVELS]
+    kept = [
+        lv.threshold for lv in levels if binomial_p_value(lv.answers, lv.right, precision) <= RISK / LEVELS
+    ]
     return min(kept, default=None)
 
 
@@ -124,7 +126,7 @@ def test_the_risk_is_that_of_a_walk_as_right_as_promised():
         counts = np.arange(1, LEVELS + 1) * texts // LEVELS
         right = np.cumsum(rng.random((20_000, texts)) < precision, 1)[:, counts - 1]
         significance = significance_of_each(tuple(counts.tolist()), precision)
-        broken = (chance(counts, right, precision) <= significance).any(1).mean()
+        broken = (binomial_p_value(counts, right, precision) <= significance).any(1).mean()
         assert 0.5 * RISK < broken < RISK + 0.0036, "the standard error is 0.0015"
         assert significance > 2 * RISK / LEVELS, "levels share predictions, so each gets more than its part"
 

@@ -12,23 +12,23 @@ from bert_jax.command import main as cli
 from bert_jax.command import train as run
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.in_distribution import vectors_of
-from bert_jax.inference.outcomes import outcomes
-from bert_jax.inference.predict_file import Options, predictions
-from bert_jax.inference.programs import hidden_states
+from bert_jax.inference.in_distribution import mean_state_vectors
+from bert_jax.inference.outcomes import predict_outcomes
+from bert_jax.inference.predict_file import PredictionOptions, predict_rows
+from bert_jax.inference.programs import last_hidden_states
 from bert_jax.predictions import scope as scopes
 from bert_jax.predictions.kind import KINDS
-from bert_jax.predictions.scope import FILE, KEPT, Scope, drawn
-from bert_jax.predictions.unlabelled import read_foreign
-from bert_jax.report.evaluate_predictions import Trial, describe, measure
-from bert_jax.report.finish_run import Finished
-from bert_jax.report.out_of_scope_detection import area_under_curve, compared, in_lines
-from bert_jax.report.prediction_page import describe_with_report
-from bert_jax.text.tables import read_rows
-from bert_jax.text.truncation import Reading
-from bert_jax.training.task import Results
+from bert_jax.predictions.scope import FILE, KEPT, OutOfScopeDetector, draw_text_indices
+from bert_jax.predictions.unlabelled import read_out_of_scope
+from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, run_evaluation
+from bert_jax.report.finish_run import FinishedRun
+from bert_jax.report.out_of_scope_detection import area_under_curve, compare_with_known, format_out_of_scope
+from bert_jax.report.prediction_page import evaluate_with_report
+from bert_jax.text.tables import read_table_rows
+from bert_jax.text.truncation import EncodingOptions
+from bert_jax.training.task import FinishInputs
 from bert_jax.training.workdir import Workdir
 from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_csv, write_jsonl
@@ -41,9 +41,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def random_scope(texts: int = 30, known: int = 50) -> Scope:
-    scope = Scope.of(unit(RNG.normal(size=(texts, 8))))
-    return Scope.of(scope.vectors, scope.similarity(unit(RNG.normal(size=(known, 8)))))
+def random_scope(texts: int = 30, known: int = 50) -> OutOfScopeDetector:
+    scope = OutOfScopeDetector.of(unit(RNG.normal(size=(texts, 8))))
+    return OutOfScopeDetector.of(scope.vectors, scope.similarity(unit(RNG.normal(size=(known, 8)))))
 
 
 # The score
@@ -52,14 +52,17 @@ def random_scope(texts: int = 30, known: int = 50) -> Scope:
 def test_a_share_is_that_of_known_texts_that_are_as_unlike():
     """Of texts that are drawn as the known ones are, a share of p has p or less, exactly."""
     drawn_alike = RNG.normal(size=40)
-    shares = [float(Scope.of(np.eye(2), np.delete(drawn_alike, i)).share(drawn_alike[i])) for i in range(40)]
+    shares = [
+        float(OutOfScopeDetector.of(np.eye(2), np.delete(drawn_alike, i)).share(drawn_alike[i]))
+        for i in range(40)
+    ]
     np.testing.assert_allclose(np.sort(shares), np.arange(1, 41) / 40)
-    equal = Scope.of(np.eye(2), np.full(9, 0.5))
+    equal = OutOfScopeDetector.of(np.eye(2), np.full(9, 0.5))
     assert [equal.share(value) for value in (0.4, 0.5, 0.6)] == [0.1, 1, 1]
 
 
 def test_a_share_that_no_text_can_have_is_refused():
-    scope = Scope.of(np.eye(2), np.linspace(0, 1, 99))
+    scope = OutOfScopeDetector.of(np.eye(2), np.linspace(0, 1, 99))
     with pytest.raises(BertJaxError, match="99.*0.01"):
         scope.check(0.01)
     scope.check(0.0101)
@@ -68,7 +71,7 @@ def test_a_share_that_no_text_can_have_is_refused():
 
 def test_quantiles_stand_for_many_known_texts():
     known, new = RNG.normal(size=30_000), RNG.normal(size=2000)
-    scope = Scope.of(np.eye(2), known)
+    scope = OutOfScopeDetector.of(np.eye(2), known)
     assert len(scope.known) == KEPT
     whole = (1 + (known <= new[:, None]).sum(1)) / (1 + len(known))
     np.testing.assert_allclose(scope.share(new), whole, atol=0.002)
@@ -79,13 +82,15 @@ def test_a_similarity_is_the_mean_of_the_nearest(texts, monkeypatch):
     monkeypatch.setattr(scopes, "AT_ONCE", 7)  # of 16: in three parts
     learnt, new = unit(RNG.normal(size=(texts, 5))), unit(RNG.normal(size=(16, 5)))
     nearest = [sorted((float(a @ b) for b in learnt), reverse=True)[:10] for a in new]
-    np.testing.assert_allclose(Scope.of(learnt).similarity(new), [np.mean(n) for n in nearest], atol=2e-3)
-    assert Scope.of(learnt).similarity(new[:0]).shape == (0,)
+    np.testing.assert_allclose(
+        OutOfScopeDetector.of(learnt).similarity(new), [np.mean(n) for n in nearest], atol=2e-3
+    )
+    assert OutOfScopeDetector.of(learnt).similarity(new[:0]).shape == (0,)
 
 
 def test_a_sample_of_many_texts_is_always_the_same():
-    assert drawn(5).tolist() == [0, 1, 2, 3, 4]
-    many = drawn(10_000)
+    assert draw_text_indices(5).tolist() == [0, 1, 2, 3, 4]
+    many = draw_text_indices(10_000)
     assert len(set(many.tolist())) == scopes.MOST and (np.diff(many) > 0).all() and many.max() > 9000
 
 
@@ -105,9 +110,9 @@ def classifier(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m"
     write_model(path, heads=("classify",), labels=("no", "yes"))
     opened = bert_jax.load(path)
-    scope = Scope.of(opened.pooled(["the cat sat", "cats", "the cat", "cat mat"]))
+    scope = OutOfScopeDetector.of(opened.pooled(["the cat sat", "cats", "the cat", "cat mat"]))
     known = np.quantile(scope.similarity(opened.pooled(SMALL_TEXTS)), np.linspace(0, 1, 40))
-    opened.scope = Scope.of(scope.vectors, known)
+    opened.scope = OutOfScopeDetector.of(scope.vectors, known)
     opened.save(path)
     return path
 
@@ -117,7 +122,7 @@ def scoped(classifier):
     return bert_jax.load(classifier)
 
 
-def same(a: Scope, b: Scope) -> bool:
+def same(a: OutOfScopeDetector, b: OutOfScopeDetector) -> bool:
     return np.array_equal(a.vectors, b.vectors) and np.array_equal(a.known, b.known)
 
 
@@ -127,10 +132,10 @@ def test_a_model_carries_its_scope(scoped, classifier, tmp_path):
     copy = bert_jax.load(tmp_path / "copy")
     assert scoped.scope.learnt and len(scoped.scope.vectors) == 4
     assert same(copy.scope, scoped.scope) and copy.scope.vectors.dtype == np.float16
-    assert not list(hashes.differing(tmp_path / "copy", hashes.read(tmp_path / "copy")))
+    assert not list(hashes.find_damaged_files(tmp_path / "copy", hashes.read_hashes(tmp_path / "copy")))
     assert not bert_jax.load(classifier, head="tag", labels=("O", "X")).scope.learnt
-    scopes.save(tmp_path / "copy", scopes.NONE)
-    assert not (tmp_path / "copy" / FILE).exists() and FILE not in hashes.read(tmp_path / "copy")
+    scopes.save_detector(tmp_path / "copy", scopes.NO_DETECTOR)
+    assert not (tmp_path / "copy" / FILE).exists() and FILE not in hashes.read_hashes(tmp_path / "copy")
     assert not bert_jax.load(tmp_path / "copy").scope.learnt
 
 
@@ -140,13 +145,13 @@ def test_a_damaged_file_is_named_in_a_line_with_a_remedy(tmp_path):
 
     def refusal() -> str:
         with pytest.raises(BertJaxError, match=rf"{FILE}.*; delete it, or train again") as refused:
-            scopes.read(tmp_path, 8)
+            scopes.read_detector(tmp_path, 8)
         return str(refused.value)
 
-    scopes.save(tmp_path, scope)
-    assert same(scopes.read(tmp_path, 8), scope)
+    scopes.save_detector(tmp_path, scope)
+    assert same(scopes.read_detector(tmp_path, 8), scope)
     with pytest.raises(BertJaxError, match="8.*16"):
-        scopes.read(tmp_path, 16)
+        scopes.read_detector(tmp_path, 16)
     whole = path.read_bytes()
     for content in (b"", b"{}", whole[:-20], whole[:10], b"\xff" * 100):
         path.write_bytes(content)
@@ -187,14 +192,16 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     write_model(tmp_path, heads=("tag",), labels=("O", "B-X"))
     tagger = bert_jax.load(tmp_path)
     words = [tuple(text.split()) for text in SMALL_TEXTS] + [("the", "cat", "sat") * 9]
-    vectors = vectors_of(tagger, words)
-    tagger.scope = Scope.of(vectors[:3], np.array([0.5]))
-    given = outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], scoped=True)
+    vectors = mean_state_vectors(tagger, words)
+    tagger.scope = OutOfScopeDetector.of(vectors[:3], np.array([0.5]))
+    given = predict_outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], scoped=True)
     np.testing.assert_allclose(given.similarities, tagger.scope.similarity(vectors), atol=1e-5)
-    (windows,) = tagger.kind.windows(tagger.tokenizer, words[-1:], Reading(tagger.config.max_positions))
+    (windows,) = tagger.kind.windows(
+        tagger.tokenizer, words[-1:], EncodingOptions(tagger.config.max_positions)
+    )
     (first, *others) = windows.encodings
     assert others, "the last one is read in several windows"
-    states = tagger.run([first], hidden_states(tagger.config))[0][: len(first.input_ids)]
+    states = tagger.run([first], last_hidden_states(tagger.config))[0][: len(first.input_ids)]
     np.testing.assert_allclose(vectors[-1], unit(states.mean(0)), atol=1e-5)
     confidence = [tagger.kind.confidence(raw, tagger.calibration) for raw in given.raws]
     likely = [tagger.calibration.probabilities(raw).max(-1).min() for raw in given.raws]
@@ -207,17 +214,17 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
 @pytest.mark.slow
 def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, capsys):
     data = write_jsonl(tmp_path / "in.jsonl", [{"id": i, "text": text} for i, text in enumerate(SMALL_TEXTS)])
-    plain = list(predictions(scoped, data))
+    plain = list(predict_rows(scoped, data))
     shares = np.round(scoped.in_scope(SMALL_TEXTS), 6).tolist()
     middle = float(np.median(shares))
-    found = list(predictions(scoped, data, options=Options(foreign=middle)))
+    found = list(predict_rows(scoped, data, options=PredictionOptions(foreign=middle)))
     expected = [
         row | {"in_scope": share, "foreign": share < middle} for row, share in zip(plain, shares, strict=True)
     ]
     assert found == expected and {row["foreign"] for row in found} == {True, False}
     arguments = ["predict", "--model", str(classifier), "--input", data, "--foreign", str(middle)]
     assert cli.main([*arguments, "--output", str(tmp_path / "out.csv")]) == 0
-    cells = [row for _, row in read_rows(str(tmp_path / "out.csv"))]
+    cells = [row for _, row in read_table_rows(str(tmp_path / "out.csv"))]
     assert [row["predicted_in_scope"] for row in cells] == list(map(str, shares))
     assert [row["predicted_foreign"] for row in cells] == [str(share < middle).lower() for share in shares]
     capsys.readouterr()
@@ -228,7 +235,7 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
 
 
 def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
-    found = predictions(scoped, "-", options=Options(foreign=0.3))
+    found = predict_rows(scoped, "-", options=PredictionOptions(foreign=0.3))
     for text in SMALL_TEXTS[:3]:
         stdin_pipe.write(text + "\n")
         row, share = next(found), scoped.in_scope(text)
@@ -302,16 +309,18 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
 
 @pytest.mark.slow
 def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path):
-    trial = Trial(files[0], Columns(text="review"), foreign=files[1])
-    told = describe_with_report(tmp_path / "r", classifier, trial)
-    assert told == describe(classifier, trial) and "out of scope" in told
+    trial = PredictionEvalConfig(files[0], ExampleColumns(text="review"), foreign=files[1])
+    told = evaluate_with_report(tmp_path / "r", classifier, trial)
+    assert told == describe_evaluation(classifier, trial) and "out of scope" in told
     page = (tmp_path / "r" / "report.md").read_text()
     section = page.split("## Out of scope")[1].split("\n## ")[0]
-    scores = measure(scoped, trial)[1].scores
-    assert f"| of in_scope | {scores.area:.4f} |" in section and "(scope.png)" in section
+    scores = run_evaluation(scoped, trial)[1].scores
+    assert f"| of in_scope | {scores.auroc:.4f} |" in section and "(scope.png)" in section
     assert f"| 0.05 | {scores.called[1].known:.4f} | {scores.called[1].foreign:.4f} |" in section
     assert (tmp_path / "r" / "scope.png").read_bytes().startswith(b"\x89PNG")
-    describe_with_report(tmp_path / "r", classifier, Trial(files[0], Columns(text="review")))
+    evaluate_with_report(
+        tmp_path / "r", classifier, PredictionEvalConfig(files[0], ExampleColumns(text="review"))
+    )
     assert "Out of scope" not in (tmp_path / "r" / "report.md").read_text()
     assert not (tmp_path / "r" / "scope.png").exists()
 
@@ -320,10 +329,10 @@ def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path
 def test_numbers_have_no_probability_to_compare_with(tmp_path):
     write_model(tmp_path, heads=("classify",), labels=("LABEL_0",))
     number = bert_jax.load(tmp_path)
-    number.scope = Scope.of(number.pooled(SMALL_TEXTS[:4]), np.linspace(0.9, 1, 40))
-    known = outcomes(number, [Example(text, 1.0, "") for text in SMALL_TEXTS], scoped=True)
-    scores = compared(number, known, [Example("on on", None, "")]).scores
-    assert scores.area_of_probability is None and "probability" not in " ".join(in_lines(scores))
+    number.scope = OutOfScopeDetector.of(number.pooled(SMALL_TEXTS[:4]), np.linspace(0.9, 1, 40))
+    known = predict_outcomes(number, [Example(text, 1.0, "") for text in SMALL_TEXTS], scoped=True)
+    scores = compare_with_known(number, known, [Example("on on", None, "")]).scores
+    assert scores.auroc_of_probability is None and "probability" not in " ".join(format_out_of_scope(scores))
 
 
 # Learning it
@@ -344,43 +353,45 @@ def bare(tmp_path):
 @pytest.mark.slow
 def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monkeypatch, capsys):
     train, heldout, calibration = examples(60), examples(20, 1), examples(12, 2)
-    Finished(bare, Results(train, heldout, calibration)).learn_scope()
+    FinishedRun(bare, FinishInputs(train, heldout, calibration)).fit_scope()
     assert "measured on 32 known texts" in capsys.readouterr().out
     found = bert_jax.load(bare)
     vectors = found.pooled([example.text for example in train])
     np.testing.assert_allclose(found.scope.vectors, vectors, atol=1e-3)
-    known = Scope.of(vectors).similarity(found.pooled([e.text for e in [*heldout, *calibration]]))
+    known = OutOfScopeDetector.of(vectors).similarity(
+        found.pooled([e.text for e in [*heldout, *calibration]])
+    )
     np.testing.assert_allclose(found.scope.known, np.sort(known), atol=1e-5)
     monkeypatch.setattr(scopes, "MOST", 7)
-    Finished(bare, Results(train, heldout, calibration)).learn_scope()
+    FinishedRun(bare, FinishInputs(train, heldout, calibration)).fit_scope()
     found = bert_jax.load(bare).scope
     assert len(found.vectors) == len(found.known) == 7
 
 
 @pytest.mark.slow
 def test_few_texts_leave_no_file(bare, capsys):
-    Finished(bare, Results(examples(60), examples(30), [])).learn_scope()
+    FinishedRun(bare, FinishInputs(examples(60), examples(30), [])).fit_scope()
     assert (bare / FILE).exists()
-    Finished(bare, Results(examples(60), examples(20, 1), examples(4, 2))).learn_scope()
+    FinishedRun(bare, FinishInputs(examples(60), examples(20, 1), examples(4, 2))).fit_scope()
     assert not (bare / FILE).exists(), "nor is one of an earlier run left"
     why = "this takes 25 texts that it did not learn from, and there are 24; label more"
     assert f"the model cannot recognise foreign texts: {why}" in capsys.readouterr().out
     write_model(bare, heads=("answer",))
-    Finished(bare, Results([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).learn_scope()
+    FinishedRun(bare, FinishInputs([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).fit_scope()
     assert not (bare / FILE).exists() and capsys.readouterr().out == ""
 
 
 @pytest.mark.slow
 def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
     foreign = [Example(text, None, "") for text in (". . . .", "on on on")]
-    results = Results(examples(60), examples(30, 1), [], foreign=foreign)
-    Finished(bare, results).learn_scope()
-    Finished(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
+    results = FinishInputs(examples(60), examples(30, 1), [], foreign=foreign)
+    FinishedRun(bare, results).fit_scope()
+    FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     page = (tmp_path / "run" / "report" / "report.md").read_text()
     assert "Texts that the model should refuse: 2. Scored texts beside them: 30." in page
     assert "`evaluate --foreign` measures it on others" in page
-    scopes.save(bare, scopes.NONE)
-    Finished(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
+    scopes.save_detector(bare, scopes.NO_DETECTOR)
+    FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     assert "Out of scope" not in (tmp_path / "run" / "report" / "report.md").read_text()
 
 
@@ -389,10 +400,10 @@ def test_foreign_texts_are_read_from_any_file(tmp_path):
     (tmp_path / "a.txt").write_text("the cat\nthe mat\n")
     (tmp_path / "a.csv").write_text("review,label\nthe cat,?\nthe mat,\n")
     for name in ("a.txt", "a.csv"):
-        found = read_foreign(str(tmp_path / name), Columns(text="review"), kind)
+        found = read_out_of_scope(str(tmp_path / name), ExampleColumns(text="review"), kind)
         assert [(example.text, example.label) for example in found] == [("the cat", None), ("the mat", None)]
     with pytest.raises(BertJaxError, match="answers"):
-        read_foreign("x.txt", Columns(), KINDS["answers"]())
+        read_out_of_scope("x.txt", ExampleColumns(), KINDS["answers"]())
 
 
 @pytest.mark.slow
@@ -400,5 +411,5 @@ def test_foreign_texts_that_are_not_there_are_told_before_the_first_step(tmp_pat
     path = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
     given = [f"init={encoder_path}", f"data.train={path}", "data.foreign=nowhere.txt", "data.max_length=32"]
     with pytest.raises((BertJaxError, FileNotFoundError), match="nowhere.txt"):
-        run.start("configs/classify.py", given, str(tmp_path / "run"))
+        run.start_training("configs/classify.py", given, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -10,18 +10,18 @@ from scipy import stats
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.judged import read_judged
+from bert_jax.data.examples.judged import read_beir
 from bert_jax.hub import sentence_transformers
-from bert_jax.inference.embedder import DOCUMENTS
+from bert_jax.inference.embedder import DOCUMENT_PROMPTS
 from bert_jax.inference.model import load
 from bert_jax.metrics import sums
 from bert_jax.report.embedders.bitext import Translations
 from bert_jax.report.embedders.bm25 import BM25
-from bert_jax.report.embedders.clustering import clustered
-from bert_jax.report.embedders.embedder_eval_config import Trial
-from bert_jax.report.embedders.evaluate_embedders import read
-from bert_jax.report.embedders.evaluated_embedder import Embedder
-from bert_jax.report.intervals import intervals
+from bert_jax.report.embedders.clustering import cluster_vectors
+from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
+from bert_jax.report.embedders.evaluate_embedders import read_evaluation_data
+from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder
+from bert_jax.report.intervals import bootstrap_intervals
 from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
 
@@ -53,7 +53,7 @@ def evaluated(capsys, *words) -> str:
 
 def test_the_documents_of_queries_are_found_and_judged(folder, encoder_path, capsys):
     out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", folder, "--json"))
-    judged = read_judged(folder)
+    judged = read_beir(folder)
     assert len(judged.queries) == 10 and len(judged.documents) == 31
     ours = load(encoder_path)
     documents = ours.embed(list(judged.documents.values()))
@@ -72,9 +72,11 @@ def test_the_documents_of_queries_are_found_and_judged(folder, encoder_path, cap
 @pytest.mark.parametrize("name", ["document", "passage"])
 def test_documents_are_embedded_with_their_prompt(name, encoder_path, tmp_path):
     prompted = shutil.copytree(encoder_path, tmp_path / "model")
-    embedder = sentence_transformers.Embedder(prompts={"query": "w1 ", name: "w2 "})
-    sentence_transformers.write(prompted, embedder, 32)
-    vectors, _ = Embedder(prompted, Trial("")).vectors(["w3 w4"], "documents", DOCUMENTS)
+    embedder = sentence_transformers.EmbedderSettings(prompts={"query": "w1 ", name: "w2 "})
+    sentence_transformers.write_embedder(prompted, embedder, 32)
+    vectors, _ = EvaluatedEmbedder(prompted, EmbedderEvalConfig("")).vectors(
+        ["w3 w4"], "documents", DOCUMENT_PROMPTS
+    )
     assert np.array_equal(vectors, load(prompted).embed(["w3 w4"], prompt=name, normalize=True))
 
 
@@ -85,7 +87,7 @@ def test_a_query_of_stop_words_alone_finds_nothing_by_bm25():
 
 @pytest.mark.slow
 def test_bm25_is_that_of_bm25s_and_stands_beside_an_embedder(folder, encoder_path, tmp_path, capsys):
-    judged = read_judged(folder)
+    judged = read_beir(folder)
     corpus, queries = (
         bm25s.tokenize(list(side.values()), return_ids=False, show_progress=False)
         for side in (judged.documents, judged.queries)
@@ -177,7 +179,7 @@ def test_the_v_measure_is_that_of_scikit_learn():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 6, 400)
     clusters = np.where(rng.random(400) < 0.6, labels, rng.integers(0, 5, 400))
-    found = intervals(sums.clusters(clusters.tolist(), [str(label) for label in labels]))
+    found = bootstrap_intervals(sums.clustering(clusters.tolist(), [str(label) for label in labels]))
     expected = sklearn.homogeneity_completeness_v_measure(labels, clusters)
     names = ("homogeneity", "completeness", "v_measure")
     assert [found[name].value for name in names] == pytest.approx(expected)
@@ -196,10 +198,10 @@ def test_clusters_are_those_that_are_there():
     number = rng.integers(0, 12, 300)
     vectors = middles[number] + 0.1 * rng.normal(size=(300, 16))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    found, distance = clustered(vectors, 12)
-    assert sums.clusters(found.tolist(), [str(n) for n in number]).scores["v_measure"] == pytest.approx(1)
+    found, distance = cluster_vectors(vectors, 12)
+    assert sums.clustering(found.tolist(), [str(n) for n in number]).scores["v_measure"] == pytest.approx(1)
     assert distance.max() < 0.5
-    same, _ = clustered(np.ones((5, 4), np.float32) / 2, 3)
+    same, _ = cluster_vectors(np.ones((5, 4), np.float32) / 2, 3)
     assert len(set(same.tolist())) == 1, "equal vectors are one cluster"
 
 
@@ -245,21 +247,21 @@ def test_pairs_with_scores_are_correlated(encoder_path, tmp_path, capsys):
 def test_judgements_that_cannot_be_are_refused(judged, message, folder):
     write(folder / "qrels/test.tsv", judged)
     with pytest.raises(BertJaxError, match=message):
-        read_judged(folder)
+        read_beir(folder)
     with pytest.raises(BertJaxError, match="qrels.*corpus.jsonl"):
-        read_judged(folder / "qrels")
+        read_beir(folder / "qrels")
 
 
 def test_the_split_is_chosen_and_ids_must_differ(folder):
     write(folder / "qrels/dev.tsv", [("q3", "d4", 1)])
-    assert list(read_judged(folder, "dev").queries) == ["q3"]
+    assert list(read_beir(folder, "dev").queries) == ["q3"]
     with pytest.raises(BertJaxError, match="--split"):
-        read_judged(folder)
+        read_beir(folder)
     with pytest.raises(BertJaxError, match='did you mean "test"'):
-        read_judged(folder, "tset")
+        read_beir(folder, "tset")
     write_jsonl(folder / "queries.jsonl", [{"_id": "q3", "text": "a"}, {"_id": "q3", "text": "b"}])
     with pytest.raises(BertJaxError, match='row 2.*"q3".*row 1'):
-        read_judged(folder, "dev")
+        read_beir(folder, "dev")
 
 
 def test_what_is_for_predictions_alone_is_refused(folder, encoder_path, capsys):
@@ -281,4 +283,4 @@ def test_what_is_for_predictions_alone_is_refused(folder, encoder_path, capsys):
 )
 def test_tables_that_measure_nothing_are_refused(rows, message, tmp_path):
     with pytest.raises(BertJaxError, match=message):
-        read(Trial(write_jsonl(tmp_path / "rows.jsonl", rows)))
+        read_evaluation_data(EmbedderEvalConfig(write_jsonl(tmp_path / "rows.jsonl", rows)))

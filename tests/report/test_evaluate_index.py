@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.judged import read_judged
+from bert_jax.data.examples.judged import read_beir
 from bert_jax.metrics import retrieval
 from bert_jax.report import evaluate_index
 from bert_jax.search.documents import Document
@@ -47,7 +47,7 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     )
     found = json.loads(capsys.readouterr().out)
     assert [*found["ways"]] == ["keywords", "vectors", "fusion"] and len(found["differences"]) == 3
-    judged, index = read_judged(folder), Index.open(folder / "index")
+    judged, index = read_beir(folder), Index.open(folder / "index")
     for name, way in found["ways"].items():
         asked = [name] if name != "fusion" else None
         hits = [index.search(query, 300, asked) for query in judged.queries.values()]
@@ -55,7 +55,7 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
         assert any(len(ids) < len(some) for ids, some in zip(lists, hits, strict=True)), (
             "or none has two passages"
         )
-        scores = retrieval.ranking(lists, [*judged.relevant.values()]).scores
+        scores = retrieval.ranking_metrics(lists, [*judged.relevant.values()]).scores
         assert {name: x["value"] for name, x in way["metrics"].items()} == pytest.approx(scores)
     page = (folder / "r/report.md").read_text()
     assert "## Better by keywords than by vectors" in page and "## Queries that all miss" in page
@@ -76,9 +76,11 @@ def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
 
 
 def test_documents_beyond_the_folder_keep_their_places(folder):
-    queries = read_judged(folder).queries
+    queries = read_beir(folder).queries
     change_index(folder / "index", [Document(f"x{name}", "", text) for name, text in queries.items()])
-    for way in evaluate_index.measure(evaluate_index.Trial(str(folder / "index"), str(folder))).ways:
+    for way in evaluate_index.measure_index(
+        evaluate_index.IndexEvalConfig(str(folder / "index"), str(folder))
+    ).ways:
         scores, places = way.sums.scores, way.search.places
         assert [way.search.recall.scores[str(cut)] for cut in (1, 10, 100)] == pytest.approx(
             [scores[f"recall@{cut}"] for cut in (1, 10, 100)]
@@ -90,9 +92,9 @@ def test_documents_beyond_the_folder_keep_their_places(folder):
 
 def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
     change_index(folder / "index", remove=["d20"])
-    assert evaluate_index.measure(evaluate_index.Trial(str(folder / "index"), str(folder))).notes == [
-        '1 of 13 relevant documents are not in the index (the first: "d20")'
-    ]
+    assert evaluate_index.measure_index(
+        evaluate_index.IndexEvalConfig(str(folder / "index"), str(folder))
+    ).notes == ['1 of 13 relevant documents are not in the index (the first: "d20")']
     change_index(tmp_path / "other", [random_document("x", random.Random(0))])
     with pytest.raises(BertJaxError, match='"d0"'):
-        evaluate_index.measure(evaluate_index.Trial(str(tmp_path / "other"), str(folder)))
+        evaluate_index.measure_index(evaluate_index.IndexEvalConfig(str(tmp_path / "other"), str(folder)))

@@ -8,11 +8,11 @@ import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.predictions.kind import kind_of
-from bert_jax.predictions.matching import match
-from bert_jax.report.evaluate_predictions import Trial, describe, evaluate
+from bert_jax.predictions.kind import require_kind
+from bert_jax.predictions.matching import match_label_names
+from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, evaluate_model
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, edit_config, write_model
 from tests.support.tables import write_jsonl, write_squad
@@ -51,10 +51,10 @@ def test_classes_of_a_directory_of_transformers(published, tmp_path):
     said = [int(logits(text)[1].logits.argmax()) for text in SMALL_TEXTS]
     assert len(set(said)) > 1
     rows = [{"text": text, "label": str(label)} for text, label in zip(SMALL_TEXTS, said, strict=True)]
-    scored = evaluate(bert_jax.load(directory), write_jsonl(tmp_path / "right.jsonl", rows))
+    scored = evaluate_model(bert_jax.load(directory), write_jsonl(tmp_path / "right.jsonl", rows))
     assert scored.metrics["accuracy"] == 1 and "LABEL_" in scored.notes[0]
     rows[0]["label"] = str((said[0] + 1) % 3)
-    scored = evaluate(bert_jax.load(directory), write_jsonl(tmp_path / "wrong.jsonl", rows))
+    scored = evaluate_model(bert_jax.load(directory), write_jsonl(tmp_path / "wrong.jsonl", rows))
     assert scored.metrics["accuracy"] == 7 / 8 and scored.examples == 8
 
 
@@ -77,10 +77,10 @@ def test_tags_of_a_directory_of_transformers(published, tmp_path):
             for t, g in zip(SMALL_TEXTS, tags, strict=True)
         )
     )
-    scored = evaluate(bert_jax.load(directory), str(tmp_path / "dev.conll"))
+    scored = evaluate_model(bert_jax.load(directory), str(tmp_path / "dev.conll"))
     assert scored.metrics == {"f1": 1, "precision": 1, "recall": 1, "accuracy": 1}
     assert list(scored.by_kind) == ["X"] and scored.by_kind["X"]["spans"] > 3
-    shown = describe(directory, Trial(str(tmp_path / "dev.conll")))
+    shown = describe_evaluation(directory, PredictionEvalConfig(str(tmp_path / "dev.conll")))
     assert f"8 examples of {tmp_path}/dev.conll: tag" in shown and "\n  X" in shown
 
 
@@ -99,13 +99,13 @@ def test_answers_of_a_directory_of_transformers(published, tmp_path):
         text = passage[encoding.offsets[inside[a]][0] : encoding.offsets[inside[b]][1]]
         missing = output.start_logits[0, 0] + output.end_logits[0, 0] > likely.max() - 1000
         asked.append(("the cat ?", passage, [text], bool(missing)))
-    scored = evaluate(
+    scored = evaluate_model(
         bert_jax.load(directory), write_squad(tmp_path / "1.json", [each[:3] for each in asked])
     )
     assert scored.metrics["exact"] == 1 and "must give one (SQuAD 1.1)" in scored.notes[0]
     assert len({each[3] for each in asked}) == 2
     asked = [(question, passage, [] if missing else text) for question, passage, text, missing in asked]
-    scored = evaluate(bert_jax.load(directory), write_squad(tmp_path / "2.json", asked))
+    scored = evaluate_model(bert_jax.load(directory), write_squad(tmp_path / "2.json", asked))
     assert (
         set(scored.metrics.values()) == {1}
         and "may give none if that is likelier (SQuAD 2.0" in scored.notes[0]
@@ -134,9 +134,11 @@ def test_answers_far_into_a_text_across_a_windows_edge_and_absent(tmp_path, monk
         f"{'the ' * before}sat cats mat{' .' * after}" for before in (*range(13), 700) for after in (0, 9)
     ]
     asked = [("on ?", passage, ["sat cats mat"]) for passage in passages]
-    scored = evaluate(model, write_squad(tmp_path / "1.json", asked))
+    scored = evaluate_model(model, write_squad(tmp_path / "1.json", asked))
     assert scored.metrics == {"exact": 1, "f1": 1}
-    scored = evaluate(model, write_squad(tmp_path / "2.json", [*asked, ("on ?", "the cat sat . " * 200, [])]))
+    scored = evaluate_model(
+        model, write_squad(tmp_path / "2.json", [*asked, ("on ?", "the cat sat . " * 200, [])])
+    )
     assert scored.metrics["unanswerable"] == scored.metrics["answerable_exact"] == 1
 
 
@@ -152,8 +154,10 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     data.write_text(
         "review,stars\n" + "".join(f'"{t}",{label.upper()}\n' for t, label in zip(texts, truth, strict=True))
     )
-    columns = Columns(text="review", label="stars")
-    found = json.loads(describe(tmp_path / "model", Trial(str(data), columns), as_json=True))
+    columns = ExampleColumns(text="review", label="stars")
+    found = json.loads(
+        describe_evaluation(tmp_path / "model", PredictionEvalConfig(str(data), columns), as_json=True)
+    )
     right = sum(a == b for a, b in zip(said, truth, strict=True))
     both = sum(a == b == "yes" for a, b in zip(said, truth, strict=True))
     assert found["metrics"]["accuracy"] == pytest.approx(right / 9)
@@ -161,7 +165,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     names, f1, cut = found["notes"]
     assert names.endswith("NO = no, YES = yes") and f1 == 'f1 is that of "yes"'
     assert cut.startswith("1 of 9 texts (number 9) is longer than 16 tokens and was truncated by 21 tokens")
-    windows = evaluate(model, str(data), columns, long="windows")
+    windows = evaluate_model(model, str(data), columns, long="windows")
     assert len(windows.notes) == 2
 
 
@@ -174,7 +178,7 @@ def test_several_labels_and_numbers(tmp_path):
     data = write_jsonl(
         tmp_path / "1.jsonl", [{"text": t, "labels": s} for t, s in zip(SMALL_TEXTS, said, strict=True)]
     )
-    scored = evaluate(model, data)
+    scored = evaluate_model(model, data)
     assert (
         scored.metrics["accuracy"] == scored.metrics["f1_micro"] == 1 and scored.task == "classify (labels)"
     )
@@ -184,7 +188,7 @@ def test_several_labels_and_numbers(tmp_path):
     rows = [
         {"sentence1": t, "sentence2": t, "score": 2 * model.classify((t, t)) + 1} for t in SMALL_TEXTS[:4]
     ]
-    scored = evaluate(model, write_jsonl(tmp_path / "2.jsonl", rows))
+    scored = evaluate_model(model, write_jsonl(tmp_path / "2.jsonl", rows))
     assert scored.metrics["pearson"] == pytest.approx(1) and scored.metrics["spearman"] == 1
 
 
@@ -193,7 +197,7 @@ def test_what_a_classifier_gives_is_its_problem_type():
         layout = SimpleNamespace(
             heads=("classify",), labels=labels, published={"problem_type": problem}, is_cross_encoder=False
         )
-        return kind_of(layout).name
+        return require_kind(layout).name
 
     assert kind(None, "a", "b") == kind("single_label_classification", "a", "b") == "classes"
     assert kind(None, "a") == kind("regression", "a") == "number"
@@ -225,23 +229,23 @@ def examples(*labels):
 def test_labels_are_matched_only_where_it_is_plain(theirs, ours, known, expected):
     if expected is None:
         with pytest.raises(BertJaxError, match="row ..*id2label"):
-            match(examples(*theirs), ours, known)
+            match_label_names(examples(*theirs), ours, known)
     else:
-        found, notes = match(examples(*theirs), ours, known)
+        found, notes = match_label_names(examples(*theirs), ours, known)
         assert found == expected and bool(notes) == any(a != b for a, b in expected.items())
 
 
 def test_a_cell_that_was_not_taken_apart_is_recognised():
     with pytest.raises(BertJaxError, match="--separator"):
-        match(examples("book;film", "book"), ("book", "film"))
+        match_label_names(examples("book;film", "book"), ("book", "film"))
 
 
 def test_a_label_the_model_does_not_know_is_named_with_its_row():
     with pytest.raises(BertJaxError, match='dev.csv.*row 3.*"maybe"'):
-        match(examples("no", "maybe"), ("no", "yes"))
+        match_label_names(examples("no", "maybe"), ("no", "yes"))
 
 
 def test_a_model_that_gives_no_labels(tmp_path):
     write_model(tmp_path)
     with pytest.raises(BertJaxError, match="mlm, nsp"):
-        evaluate(bert_jax.load(tmp_path), "dev.csv")
+        evaluate_model(bert_jax.load(tmp_path), "dev.csv")

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from bert_jax.data.examples.arrange import Piece
+from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.split import folds
-from bert_jax.finetuning.finetune_data import Judge
+from bert_jax.data.examples.split import assign_folds
+from bert_jax.finetuning.finetune_data import PredictionEvaluator
 from bert_jax.metrics import sums
-from bert_jax.metrics.sums import Sums
-from bert_jax.predictions.kind import Windows
+from bert_jax.metrics.sums import ScoreSums
+from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.classes import Classes
-from bert_jax.predictions.probe import Linear, Units, fit
+from bert_jax.predictions.probe import LinearModel, Units, fit_linear_model
 from bert_jax.report.learning_curve import (
-    PARTS,
+    NUM_PARTS,
     LearningCurve,
-    chance_of_draw,
-    forecast,
-    learning_curve,
-    picture,
+    draw_learning_curve,
+    draw_variance,
+    forecast_gain,
+    forecast_learning_curve,
 )
 from bert_jax.runs.cross_validation import Folds
 from bert_jax.text.tokenizer import Encoding
@@ -37,26 +37,26 @@ def law(labels, best=0.9, lack=2.0):
 @pytest.mark.parametrize("labels", [40, 200, 20_000])
 @pytest.mark.parametrize("best", [0.6, 0.9, 1.0])
 def test_the_forecast_follows_its_law(labels, best):
-    scores = [law(n, best) for n in (labels / PARTS, labels, 2 * labels)]
-    assert forecast(*map(np.array, scores[:2])) == pytest.approx(scores[2] - scores[1])
+    scores = [law(n, best) for n in (labels / NUM_PARTS, labels, 2 * labels)]
+    assert forecast_gain(*map(np.array, scores[:2])) == pytest.approx(scores[2] - scores[1])
 
 
 def test_what_fell_is_not_forecast_to_fall_on():
-    assert forecast(np.array(0.8), np.array(0.7)) == 0
-    assert forecast(np.array([0.8, 0.5]), np.array([0.7, 0.7])).shape == (2,)
+    assert forecast_gain(np.array(0.8), np.array(0.7)) == 0
+    assert forecast_gain(np.array([0.8, 0.5]), np.array([0.7, 0.7])).shape == (2,)
 
 
 # Of right and wrong rows
 
 
-def rows_of(right: np.ndarray) -> Sums:
+def rows_of(right: np.ndarray) -> ScoreSums:
     """Predictions of a class, of which these are right."""
     truth = ["yes" if i % 2 else "no" for i in range(len(right))]
     wrong = {"no": "yes", "yes": "no"}
-    return sums.classes([t if r else wrong[t] for t, r in zip(truth, right, strict=True)], truth, NAMES)
+    return sums.single_label([t if r else wrong[t] for t, r in zip(truth, right, strict=True)], truth, NAMES)
 
 
-def judged_by(*shares: tuple[float, ...], count: int = 400, seed: int = 0) -> dict[int, list[Sums]]:
+def judged_by(*shares: tuple[float, ...], count: int = 400, seed: int = 0) -> dict[int, list[ScoreSums]]:
     """Scores with a quarter, half and all: each model is right on its share of the rows, the same ones first."""
     order = np.random.default_rng(seed).permutation(count)
     return {
@@ -66,26 +66,26 @@ def judged_by(*shares: tuple[float, ...], count: int = 400, seed: int = 0) -> di
 
 
 def test_a_curve_tells_the_mean_scores_and_the_forecast():
-    curve = learning_curve("accuracy", judged_by((0.6, 0.62, 0.58, 0.6), (0.7, 0.72), (0.8,)))
+    curve = forecast_learning_curve("accuracy", judged_by((0.6, 0.62, 0.58, 0.6), (0.7, 0.72), (0.8,)))
     assert curve.metric == "accuracy" and curve.labels == [100, 200, 400]
     assert curve.scores == pytest.approx([0.6, 0.71, 0.8])
-    assert curve.gain == pytest.approx(forecast(np.array(0.6), np.array(0.8)))
+    assert curve.gain == pytest.approx(forecast_gain(np.array(0.6), np.array(0.8)))
     assert curve.low < curve.gain < curve.high
     assert curve.high - curve.gain == pytest.approx(curve.gain - curve.low)
-    other = learning_curve("f1_macro", judged_by((0.6,) * 4, (0.7,) * 2, (0.8,)))
+    other = forecast_learning_curve("f1_macro", judged_by((0.6,) * 4, (0.7,) * 2, (0.8,)))
     assert other.gain == pytest.approx(curve.gain, abs=0.01)
 
 
 def test_no_score_above_1_is_forecast():
-    perfect = learning_curve("accuracy", judged_by((0.6,) * 4, (0.9,) * 2, (1.0,)))
+    perfect = forecast_learning_curve("accuracy", judged_by((0.6,) * 4, (0.9,) * 2, (1.0,)))
     assert perfect.gain == perfect.high == 0 > perfect.low
-    nearly = learning_curve("accuracy", judged_by((0.6,) * 4, (0.9,) * 2, (0.98,)))
+    nearly = forecast_learning_curve("accuracy", judged_by((0.6,) * 4, (0.9,) * 2, (0.98,)))
     assert nearly.high == pytest.approx(0.02)
 
 
 def test_an_interval_is_narrower_where_more_is_known():
     def width(*shares, count=400):
-        curve = learning_curve("accuracy", judged_by(*shares, count=count))
+        curve = forecast_learning_curve("accuracy", judged_by(*shares, count=count))
         return curve.high - curve.low
 
     even = width((0.6,) * 4, (0.7,) * 2, (0.8,))
@@ -97,7 +97,7 @@ def test_an_interval_is_narrower_where_more_is_known():
 def test_the_chance_of_a_draw_is_that_of_the_means_of_parts():
     rng = np.random.default_rng(0)
     found = [
-        chance_of_draw([rng.normal(0, 2, 4), rng.normal(0, 2**0.5, 2), rng.normal(0, 1, 1)])
+        draw_variance([rng.normal(0, 2, 4), rng.normal(0, 2**0.5, 2), rng.normal(0, 1, 1)])
         for _ in range(4_000)
     ]
     assert np.mean(found) == pytest.approx(1, rel=0.05)
@@ -109,7 +109,7 @@ def test_it_is_said_in_words_and_drawn(tmp_path):
         "accuracy 0.7000 with 50, 0.7500 with 1,000, 0.8000 with 2,000 examples; 2,000 more would change it by about "
         "+0.0210 (90 % interval -0.0040 to +0.0460)"
     )
-    assert picture(tmp_path / "curve.png", curve) == "curve.png"
+    assert draw_learning_curve(tmp_path / "curve.png", curve) == "curve.png"
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["curve.png"]
 
@@ -123,9 +123,9 @@ class Cached:
     def __init__(self, x: np.ndarray, y: np.ndarray):
         self.states, self.y = x, y
 
-    def probe(self, link, class_weights, kept, strongest=0) -> Linear:
+    def probe(self, link, class_weights, kept, strongest=0) -> LinearModel:
         x = self.states[kept].astype(np.float64)
-        return fit(
+        return fit_linear_model(
             Units(x, np.eye(len(NAMES))[self.y[kept]], np.ones(len(kept)), np.array(kept)), link, strongest
         )
 
@@ -137,10 +137,12 @@ def parts_of(y: np.ndarray, count: int = 5) -> Folds:
     parts.task = SimpleNamespace(kind=kind, class_weights=())
     parts.config = SimpleNamespace(data=SimpleNamespace(folds=count))
     one = Encoding([1], [0], [(0, 0)])
-    parts.judge = Judge(kind, examples, [Windows([one])] * len(examples))
-    parts.pieces = [Piece(one, i, {"labels": label, "label_weights": 1.0}) for i, label in enumerate(y)]
+    parts.judge = PredictionEvaluator(kind, examples, [TextWindows([one])] * len(examples))
+    parts.pieces = [
+        EncodedExample(one, i, {"labels": label, "label_weights": 1.0}) for i, label in enumerate(y)
+    ]
     parts.example_of_piece = [piece.example for piece in parts.pieces]
-    parts.of_piece = folds(examples, count)[parts.example_of_piece]
+    parts.fold_of_piece = assign_folds(examples, count)[parts.example_of_piece]
     parts.predicted, parts.is_predicted = range(count), np.ones(len(examples), bool)
     parts.class_of_piece = y
     return parts
@@ -148,8 +150,8 @@ def parts_of(y: np.ndarray, count: int = 5) -> Folds:
 
 def curve_of(x: np.ndarray, y: np.ndarray) -> LearningCurve:
     parts, features = parts_of(y), Cached(x, y)
-    whole, penalties = parts.by_probe(features, "softmax", np.ones(len(y), bool))
-    return parts.curve_of(features, "softmax", whole, penalties)
+    whole, penalties = parts.predict_with_probe(features, "softmax", np.ones(len(y), bool))
+    return parts.make_learning_curve(features, "softmax", whole, penalties)
 
 
 class Clouds:

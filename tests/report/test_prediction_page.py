@@ -13,19 +13,24 @@ from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.predictions import calibration
-from bert_jax.predictions.calibration import Calibration, Level
+from bert_jax.predictions.calibration import Calibration, CoverageLevel
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.kinds.answers import Answer
-from bert_jax.predictions.view import Curve, worst
-from bert_jax.report.compare import compare
-from bert_jax.report.confusions import Confusions
-from bert_jax.report.data_facts import contradictions, facts
-from bert_jax.report.evaluate_predictions import Trial, evaluate
-from bert_jax.report.finish_run import Finished
-from bert_jax.report.intervals import RESAMPLES, differences, intervals
-from bert_jax.report.prediction_page import About, contradiction_lines, describe_with_report, write
+from bert_jax.predictions.view import PrecisionRecallCurve, worst_curves
+from bert_jax.report.compare import compare_models
+from bert_jax.report.confusions import ConfusionMatrix
+from bert_jax.report.data_facts import collect_data_facts, find_contradictions
+from bert_jax.report.evaluate_predictions import PredictionEvalConfig, evaluate_model
+from bert_jax.report.finish_run import FinishedRun
+from bert_jax.report.intervals import RESAMPLES, bootstrap_intervals, difference_intervals
+from bert_jax.report.prediction_page import (
+    ReportContext,
+    contradiction_lines,
+    evaluate_with_report,
+    write_report,
+)
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.task import Results
+from bert_jax.training.task import FinishInputs
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, write_model
 from tests.support.tables import write_jsonl
 
@@ -69,10 +74,10 @@ def made(kind: str, count: int = 60, seed: int = 0, skill: float = 2.0) -> Outco
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "all answered", "number"])
 def test_the_scores_of_sums_are_the_metrics(kind):
     given = made(kind)
-    found, expected = intervals(given.sums), given.sums.scores
+    found, expected = bootstrap_intervals(given.sums), given.sums.scores
     assert {name: one.value for name, one in found.items()} == pytest.approx(expected)
     assert all(one.low < one.value < one.high for one in found.values())
-    same = differences(given.sums, given.sums)
+    same = difference_intervals(given.sums, given.sums)
     assert {(one.value, one.low, one.high) for one in same.values()} == {(0, 0, 0)}
     if kind != "number":
         return
@@ -103,7 +108,8 @@ def test_the_interval_of_f1_macro_holds_the_true_score_of_many_classes(monkeypat
     whole = of_many_classes(15_000)
     truth = whole.sums.scores["f1_macro"]
     found = [
-        intervals(part(whole, slice(240 * n, 240 * (n + 1))).sums, seed=n)["f1_macro"] for n in range(30)
+        bootstrap_intervals(part(whole, slice(240 * n, 240 * (n + 1))).sums, seed=n)["f1_macro"]
+        for n in range(30)
     ]
     # The quantiles of the resamples alone hold it in about half of them.
     assert sum(one.low <= truth <= one.high for one in found) >= 26
@@ -115,17 +121,17 @@ def test_the_interval_of_f1_macro_holds_the_true_score_of_many_classes(monkeypat
 
 def test_the_interval_of_a_share_is_that_of_its_binomial():
     given = made("classes", 400)
-    found = intervals(given.sums)["accuracy"]
+    found = bootstrap_intervals(given.sums)["accuracy"]
     error = (found.value * (1 - found.value) / 400) ** 0.5
     edges = found.value - 1.96 * error, found.value + 1.96 * error
     assert (found.low, found.high) == pytest.approx(edges, abs=1 / 400)  # to one example
-    sure = intervals(made("classes", 50, skill=20).sums)["accuracy"]
+    sure = bootstrap_intervals(made("classes", 50, skill=20).sums)["accuracy"]
     # With this many errors or more, 50 of 50 are right in 2.5 % of all cases.
     assert (sure.value, sure.high) == (1, 1) and sure.low == pytest.approx(0.025 ** (1 / 50), abs=0.01)
     right = next(n for n in range(400) if given.predicted[n] == given.truth[n])
-    alone = intervals(part(given, slice(right, right + 1)).sums)["accuracy"]
+    alone = bootstrap_intervals(part(given, slice(right, right + 1)).sums)["accuracy"]
     assert alone.low < 0.25 and alone.value == alone.high == 1
-    same = differences(given.sums, given.sums)["accuracy"]
+    same = difference_intervals(given.sums, given.sums)["accuracy"]
     assert (same.low, same.high) == (0, 0)
 
 
@@ -134,7 +140,7 @@ def test_intervals_hold_the_true_score_as_often_as_they_say():
     whole, held = made("classes", 30_000, seed=7, skill=1.0), {"accuracy": 0, "f1_macro": 0, "matthews": 0}
     truth = whole.sums.scores
     for n in range(150):
-        found = intervals(part(whole, slice(200 * n, 200 * (n + 1))).sums, seed=n)
+        found = bootstrap_intervals(part(whole, slice(200 * n, 200 * (n + 1))).sums, seed=n)
         for name in held:
             held[name] += found[name].low <= truth[name] <= found[name].high
     for name, count in held.items():
@@ -146,7 +152,7 @@ def test_a_pair_of_models_is_judged_on_the_same_resamples():
     a, b = made("classes", 400), made("classes", 400)
     for i in range(0, 400, 40):  # ten that b has right and a may not
         b.raws[i] = 9 * np.eye(3)[b.kind.labels.index(b.truth[i])]
-    apart, alone = differences(a.sums, b.sums)["accuracy"], intervals(a.sums)["accuracy"]
+    apart, alone = difference_intervals(a.sums, b.sums)["accuracy"], bootstrap_intervals(a.sums)["accuracy"]
     assert apart.value == pytest.approx(b.sums.scores["accuracy"] - a.sums.scores["accuracy"])
     assert apart.low >= 0 and apart.high - apart.low < (alone.high - alone.low) / 2
 
@@ -157,7 +163,9 @@ def test_what_stands_twice_is_counted():
     ]
     held = [Example(t, "x", "") for t in ("A CAT", "the cat sat on the mat", "mat")]
     kind = KINDS["classes"](("x", "y"))
-    found = facts({"training": train, "held out": held}, WordPiece.from_vocabulary(SMALL_VOCABULARY), 6, kind)
+    found = collect_data_facts(
+        {"training": train, "held out": held}, WordPiece.from_vocabulary(SMALL_VOCABULARY), 6, kind
+    )
     assert (found["training"].repeated, found["training"].conflicting) == (1, 1)
     assert found["held out"].shared == {"training": 2} and found["training"].shared == {"held out": 2}
     assert found["training"].labels == {"x": 3, "y": 1}
@@ -168,13 +176,13 @@ def test_duplicates_with_different_labels_are_listed():
     rows = [("The  CAT", "x"), ("mat", "x"), ("the cat", "y"), ("Mat", "x"), ("the cat", "x")]
     examples = [Example(text, label, f"row {i}") for i, (text, label) in enumerate(rows)]
     kind = KINDS["classes"](("x", "y"))
-    lines = contradiction_lines(contradictions(examples, kind), kind)
+    lines = contradiction_lines(find_contradictions(examples, kind), kind)
     assert "1 text occurs with different labels:" in lines
     assert lines[-1] == "| The CAT | x (row 0); y (row 2); x (row 4) |"
-    assert not contradiction_lines(contradictions(examples[:2], kind), kind)
+    assert not contradiction_lines(find_contradictions(examples[:2], kind), kind)
     # The order of several labels says nothing.
     several = [Example("a", ("x", "y"), ""), Example("a", ("y", "x"), "")]
-    assert not contradictions(several, KINDS["labels"](("x", "y")))
+    assert not find_contradictions(several, KINDS["labels"](("x", "y")))
 
 
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "number"])
@@ -223,7 +231,7 @@ def test_a_label_error_names_the_doubtful_part():
 
 def test_the_confusions_of_many_classes_leave_no_row_empty():
     given = of_many_classes(600)
-    found = Confusions.of(given.view.pairs, given.kind.labels)
+    found = ConfusionMatrix.of(given.view.pairs, given.kind.labels)
     counts, true, predicted = found.matrix(20)
     assert len(predicted) <= 21 and predicted[-1] == f"{len(found.names) - len(predicted) + 1} others"
     truth, wrong = given.truth, [(t, p) for t, p in given.view.pairs if t != p]
@@ -237,23 +245,25 @@ def test_the_confusions_of_many_classes_leave_no_row_empty():
 
 def test_a_confusion_matrix_of_few_classes_is_whole():
     pairs = [("a", "a"), ("a", "b"), ("c", "missed"), ("not true", "b")]
-    counts, true, predicted = Confusions.of(pairs, ("a", "b", "c")).matrix(20)
+    counts, true, predicted = ConfusionMatrix.of(pairs, ("a", "b", "c")).matrix(20)
     assert (true, predicted) == (["a", "c", "not true"], ["a", "b", "c", "missed"])
     assert counts.tolist() == [[1, 1, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
 
 
 def test_the_curves_are_of_the_worst_classes_that_have_examples_enough():
     likely, right = np.array([0.9, 0.8, 0.7, 0.6]), np.array([True, True, False, False])
-    curves = {f"good {n}": Curve(likely, right, 12) for n in range(6)}
+    curves = {f"good {n}": PrecisionRecallCurve(likely, right, 12) for n in range(6)}
     curves |= {
-        "bad": Curve(likely, ~right, 12),
-        "few": Curve(likely, likely > 1, 2),
-        "none": Curve(likely, right, 0),
+        "bad": PrecisionRecallCurve(likely, ~right, 12),
+        "few": PrecisionRecallCurve(likely, likely > 1, 2),
+        "none": PrecisionRecallCurve(likely, right, 0),
     }
-    assert list(worst(curves)) == ["bad", "good 0", "good 1", "good 2", "good 3"]
-    assert list(worst({name: curves[name] for name in ("few", "none", "good 0")})) == ["good 0", "few"]
+    assert list(worst_curves(curves)) == ["bad", "good 0", "good 1", "good 2", "good 3"]
+    assert list(worst_curves({name: curves[name] for name in ("few", "none", "good 0")})) == ["good 0", "few"]
     # Equal probabilities are one point, whatever their order.
-    recall, precision = Curve(np.array([0.5, 0.5, 0.2]), np.array([False, True, True]), 2).points
+    recall, precision = PrecisionRecallCurve(
+        np.array([0.5, 0.5, 0.2]), np.array([False, True, True]), 2
+    ).points
     assert (recall.tolist(), precision.tolist()) == ([0.5, 1.0], [0.5, pytest.approx(2 / 3)])
 
 
@@ -278,14 +288,14 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
         labels = given.kind.labels
         given.examples[3] = Example("a | b\n" + "c " * 400, labels[0], "row 3")
         given.raws[3] = 9 * np.eye(3)[1]
-        levels = (Level(0.5, 900, 890),)
+        levels = (CoverageLevel(0.5, 900, 890),)
         given.calibration = Calibration(kind, labels, (2.0,), levels=levels, examples=1800)
     longest = model.config.max_positions
-    write(
+    write_report(
         tmp_path,
         given,
         model,
-        About("T", "bert-jax again", {"scored": given.examples}, unseen="Unseen.", trained_length=9),
+        ReportContext("T", "bert-jax again", {"scored": given.examples}, unseen="Unseen.", trained_length=9),
     )
     text = (tmp_path / "report.md").read_text()
     named = re.findall(r"!\[.+\]\((.+)\)", text)
@@ -336,8 +346,8 @@ def two(tmp_path):
 @pytest.mark.slow
 def test_two_models_are_compared_example_by_example(two, tmp_path):
     a, b, data = two
-    lines, found = compare(a, b, data), json.loads(compare(a, b, data, as_json=True))
-    right = [evaluate(bert_jax.load(one), data).metrics["accuracy"] for one in (a, b)]
+    lines, found = compare_models(a, b, data), json.loads(compare_models(a, b, data, as_json=True))
+    right = [evaluate_model(bert_jax.load(one), data).metrics["accuracy"] for one in (a, b)]
     assert [each["accuracy"] for each in found["scores"]] == right
     assert found["differences"]["accuracy"]["value"] == pytest.approx(right[1] - right[0])
     assert len(found["better"]) == 8 * right[1] and len(found["worse"]) == 8 * right[0]
@@ -345,7 +355,7 @@ def test_two_models_are_compared_example_by_example(two, tmp_path):
     assert lines.count("only A is right: ") == len(found["worse"])
     write_model(tmp_path / "c", heads=("classify",), labels=("no", "yes", "maybe"))
     with pytest.raises(BertJaxError, match="same labels"):
-        compare(a, tmp_path / "c", data)
+        compare_models(a, tmp_path / "c", data)
 
 
 @pytest.mark.slow
@@ -357,7 +367,7 @@ def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_th
     bert_jax.inference.model.Model(layout, model.params | {"classify": head}, model.tokenizer).save(
         tmp_path / "c"
     )
-    compared = json.loads(compare(a, tmp_path / "c", data, as_json=True))
+    compared = json.loads(compare_models(a, tmp_path / "c", data, as_json=True))
     assert compared["scores"][0] == compared["scores"][1]
 
 
@@ -382,9 +392,9 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     foreign.parent.mkdir(parents=True)
     foreign.write_text("years of work")
     with pytest.raises(BertJaxError, match="thesis.md"):
-        run.start(*settings, str(tmp_path / "other"))
+        run.start_training(*settings, str(tmp_path / "other"))
     assert not (tmp_path / "other" / "run.json").exists(), "refused before the first step"
-    run.start(*settings, str(tmp_path / "run"))
+    run.start_training(*settings, str(tmp_path / "run"))
     found = bert_jax.load(tmp_path / "run" / "model").calibration
     text = (tmp_path / "run" / "report" / "report.md").read_text()
     assert found.kind == "classes" and found.examples == 54  # a quarter of what is not held out
@@ -396,18 +406,18 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     again = text.split("## Reproduce")[1]
     assert "bert-jax train --config configs/classify.py" in again and "--config.epochs=1" in again
     # A model trained anew without has none.
-    calibration.save(tmp_path / "run" / "model", found)
-    Finished(tmp_path / "run" / "model", Results([], [], [])).calibrate()
+    calibration.save_calibration(tmp_path / "run" / "model", found)
+    FinishedRun(tmp_path / "run" / "model", FinishInputs([], [], [])).calibrate()
     assert not bert_jax.load(tmp_path / "run" / "model").calibration.learnt
 
 
 @pytest.mark.slow
 def test_evaluate_writes_a_report(two, tmp_path):
     a, _, data = two
-    said = describe_with_report(tmp_path / "r", a, Trial(data), command="bert-jax evaluate")
+    said = evaluate_with_report(tmp_path / "r", a, PredictionEvalConfig(data), command="bert-jax evaluate")
     assert f"8 examples of {data}: classify" in said
     text = (tmp_path / "r" / "report.md").read_text()
     assert "This model was not calibrated." in text and "| scored | 8 |" in text
     (tmp_path / "file").write_text("")
     with pytest.raises(BertJaxError, match="file: Not a directory; name another one"):
-        describe_with_report(tmp_path / "file", a, Trial(data))
+        evaluate_with_report(tmp_path / "file", a, PredictionEvalConfig(data))

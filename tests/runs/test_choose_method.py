@@ -10,12 +10,12 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.finetuning import example_splits
-from bert_jax.inference.outcomes import outcomes
+from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.report import finish_run
 from bert_jax.runs import choose_method
 from bert_jax.runs.choose_method import needs_one_fold
-from bert_jax.runs.run import run
-from bert_jax.tasks import load
+from bert_jax.runs.run import run_from_config
+from bert_jax.tasks import load_config
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 
@@ -29,7 +29,7 @@ SHORT = (
 
 
 def asked(*changes: str):
-    return load("configs/classify.py", ["init=model", "data.train=train.csv", *changes])[1]
+    return load_config("configs/classify.py", ["init=model", "data.train=train.csv", *changes])[1]
 
 
 def task_of(examples: int, classes: int = 3, text="a text"):
@@ -50,10 +50,10 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
         "checkpoints.best_metric=accuracy",
     ):
         assert not needs_one_fold(asked(change), task_of(1_500)), change
-    taught = load("configs/distil.py:classifier", ["teacher=model", "data.train=train.csv"])[1]
+    taught = load_config("configs/distil.py:classifier", ["teacher=model", "data.train=train.csv"])[1]
     assert not needs_one_fold(taught, task_of(1_500)), "a distillation is one run"
     other = task_of(1_500)
-    other.kind.contrasts = False
+    other.kind.supports_contrastive = False
     assert not needs_one_fold(asked(), other), "of several labels, say"
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     assert not needs_one_fold(asked(), task_of(1_500))
@@ -62,7 +62,7 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
 @pytest.fixture
 def many(monkeypatch):
     """40 examples are many."""
-    monkeypatch.setattr(example_splits, "MANY", 30)
+    monkeypatch.setattr(example_splits, "MAX_EXAMPLES_FOR_FOLDS", 30)
     monkeypatch.setattr(choose_method, "ONE_FOLD_FROM", 30)
 
 
@@ -77,12 +77,12 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
         seen.update(given)
         return method, ""
 
-    class Finished(finish_run.Finished):
+    class Finished(finish_run.FinishedRun):
         def __init__(self, *given):
             super().__init__(*given)
             judged.append(self)
 
-    monkeypatch.setattr(choose_method, "best_of", best_of)
+    monkeypatch.setattr(choose_method, "pick_best", best_of)
     monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
     train = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
     given = (
@@ -94,7 +94,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     planned = ["train", "--config", "classify", "--dry-run", f"--workdir={given[2]}"]
     planned += [f"--config.{override}" for override in given[1]]
     assert main(planned) == 0 and "1, which compares 3 methods" in capsys.readouterr().out
-    scores = run(*given)
+    scores = run_from_config(*given)
     printed = capsys.readouterr().out
     assert printed.count("a model without one of 5 folds is trained by ") == 2
     for line in ("a probe of the frozen encoder", "contrast followed by a probe", "fine-tuning"):
@@ -110,10 +110,10 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     assert (begun["method"], begun["data.folds"]) == (method, 0)
     results = judged[-1].results
     assert len(results.heldout) == 4 and judged[-1].out_of_fold is None
-    own = outcomes(bert_jax.load(tmp_path / "run/model"), results.heldout).sums.scores
+    own = predict_outcomes(bert_jax.load(tmp_path / "run/model"), results.heldout).sums.scores
     assert {name: scores[name] for name in own} == pytest.approx(own)
     # It is found again, without its folds.
-    monkeypatch.setattr(choose_method, "best_of", None)
-    assert run(*given) == scores
+    monkeypatch.setattr(choose_method, "pick_best", None)
+    assert run_from_config(*given) == scores
     assert "one of 5 folds" not in capsys.readouterr().out
     assert main(planned) == 0 and "which compares" not in capsys.readouterr().out

@@ -13,15 +13,15 @@ import pytest
 
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import say
+from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.split import folds
+from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning import epochs_config, finetune_config
 from bert_jax.inference.model import load
-from bert_jax.runs.choose_method import choose
-from bert_jax.runs.cross_validation import SIMILARITIES, Folds, log_shares, read_logits
-from bert_jax.runs.run import of_method, run_single
-from bert_jax.tasks import load as load_task
+from bert_jax.runs.choose_method import choose_method
+from bert_jax.runs.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
+from bert_jax.runs.run import train_single, with_method
+from bert_jax.tasks import load_config as load_task
 from tests.support.finetuning_runs import finetune
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
@@ -59,29 +59,29 @@ def test_documents_stay_whole_and_labels_are_spread():
     examples = [
         Example(f"text {n}", "rare" if n % 8 == 0 else "often", "", "", f"d{n // 2}") for n in range(80)
     ]
-    of = folds(examples, 5)
+    of = assign_folds(examples, 5)
     assert all(of[n] == of[n + 1] for n in range(0, 80, 2))
     assert np.bincount(of).tolist() == [16] * 5
     assert [sum(of[n] == fold for n in range(0, 80, 8)) for fold in range(5)] == [2] * 5
     with pytest.raises(BertJaxError, match="data.folds=41"):
-        folds(examples, 41)
+        assign_folds(examples, 41)
     same = [Example("abc"[n % 3], "x", f"row {n}") for n in range(24)]
     found = r"3 different texts in 24 examples \(identical texts stay together\) are too few for data.folds=5"
     with pytest.raises(BertJaxError, match=found):
-        folds(same, 5)
+        assign_folds(same, 5)
 
 
 @pytest.mark.slow
 def test_a_label_has_no_part_in_its_own_prediction(opened):
     task, data, config, _ = opened
     parts = Folds(task, data, config)
-    before = parts.by_probes().raws
+    before = parts.predict_with_probes().raws
     labels = parts.pieces[7].targets
     labels["labels"] = 1 - labels["labels"]
-    after = parts.by_probes().raws
+    after = parts.predict_with_probes().raws
     # All examples of its fold are predicted by those of the others.
     same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
-    assert same == (parts.of_piece == parts.of_piece[7]).tolist()
+    assert same == (parts.fold_of_piece == parts.fold_of_piece[7]).tolist()
 
 
 def test_logits_are_shifted_to_the_shares_of_all_examples(opened):
@@ -100,23 +100,23 @@ def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(open
     """A fold that has more of a class leaves less of it to learn from, and would be called the other class."""
     task, data, config, _ = opened
     parts = Folds(task, data, config)
-    shares = log_shares(parts.class_of_piece, 2)
+    shares = log_class_shares(parts.class_of_piece, 2)
 
     def probe(_link, _weights, kept: list[int], _strongest):
-        known = log_shares(parts.class_of_piece[kept], 2)
+        known = log_class_shares(parts.class_of_piece[kept], 2)
         assert np.abs(known - shares).max() > 0.01
         fitted = Mock(return_value=known)
         fitted.penalties = 1
         return fitted
 
     features = SimpleNamespace(states=range(40), probe=probe)
-    outcomes, _ = parts.by_probe(features, "softmax", np.ones(40, bool))
+    outcomes, _ = parts.predict_with_probe(features, "softmax", np.ones(40, bool))
     np.testing.assert_allclose(outcomes.raws, np.tile(shares, (40, 1)), rtol=1e-5)
 
 
 def nearest(parts: Folds, vectors: np.ndarray, fold: int) -> np.ndarray:
     """Of each example of a fold the mean cosine to the ten that are most like it in the others."""
-    inside = parts.of_example == fold
+    inside = parts.fold_of_example == fold
     cosines = np.sort(vectors[inside] @ vectors[~inside].T, axis=1)
     return cosines[:, -10:].mean(1)
 
@@ -130,24 +130,26 @@ def fitted(opened, tmp_path_factory):
     """The runs without each fold: what they gave, and what their models give that are removed afterwards."""
     task, data, config, overrides = opened
     parts, likely, near = Folds(task, data, config), np.zeros(40), np.zeros(40)
-    predict = Folds.predict
+    predict = Folds.save_predictions
 
     def noted(self, directory, fold, path):
-        inside, left_out = parts.of_example == fold, load(directory.model)
+        inside, left_out = parts.fold_of_example == fold, load(directory.model)
         scores = left_out.classify(np.array(texts_of(parts))[inside].tolist(), scores=True)
         likely[inside] = [score["good"] for score in scores]
         near[inside] = nearest(parts, left_out.pooled(texts_of(parts)), fold)
         predict(self, directory, fold, path)
 
     def without_the_fold(task, data, config, path):
-        left_out = {parts.judge.examples[i].text for i in np.flatnonzero(parts.of_piece == config.data.fold)}
+        left_out = {
+            parts.judge.examples[i].text for i in np.flatnonzero(parts.fold_of_piece == config.data.fold)
+        }
         assert not left_out & {example.text for example in task.results.train}
-        return run_single(task, data, config, path)
+        return train_single(task, data, config, path)
 
     workdir = tmp_path_factory.mktemp("fitted")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Folds, "predict", noted)
-        outcomes = parts.by_runs("finetune", values(), overrides, workdir, without_the_fold)
+        patch.setattr(Folds, "save_predictions", noted)
+        outcomes = parts.predict_with_runs("finetune", values(), overrides, workdir, without_the_fold)
     return SimpleNamespace(parts=parts, outcomes=outcomes, likely=likely, near=near, workdir=workdir)
 
 
@@ -159,19 +161,19 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
     assert np.std(fitted.near) > 0.005
     parts = fitted.parts
     for fold in range(3):
-        shift = parts.prior_shift(parts.of_piece != fold)
+        shift = parts.prior_shift(parts.fold_of_piece != fold)
         assert np.ptp(shift) > 0.01
         saved = read_logits(fitted.workdir / f"folds/finetune/{fold}/logits.npz")
-        inside = np.flatnonzero(parts.of_example == fold)
+        inside = np.flatnonzero(parts.fold_of_example == fold)
         np.testing.assert_allclose(np.array(fitted.outcomes.raws)[inside], saved + shift, rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_a_probe_compares_each_fold_with_the_others(fitted, encoder_path):
     parts = fitted.parts
-    given, vectors = parts.by_probes(), load(encoder_path).pooled(texts_of(parts))
+    given, vectors = parts.predict_with_probes(), load(encoder_path).pooled(texts_of(parts))
     for fold in range(3):
-        inside = given.similarities[parts.of_example == fold]
+        inside = given.similarities[parts.fold_of_example == fold]
         np.testing.assert_allclose(inside, nearest(parts, vectors, fold), atol=2e-3)
 
 
@@ -181,19 +183,19 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
 
     def until_the_second(task, data, config, path):
         begun.append(path.name)
-        return len(begun) != 2 and run_single(task, data, config, path)
+        return len(begun) != 2 and train_single(task, data, config, path)
 
     # The first fold's run has ended before.
     shutil.copytree(fitted.workdir / "folds/finetune/0", tmp_path / "folds/finetune/0")
     given = "finetune", values(), overrides, tmp_path
-    assert parts.by_runs(*given, until_the_second) is None
-    again = parts.by_runs(*given, until_the_second)
+    assert parts.predict_with_runs(*given, until_the_second) is None
+    again = parts.predict_with_runs(*given, until_the_second)
     assert begun == ["1", "2", "2"], "what was predicted is not trained again"
     assert all(np.array_equal(a, b) for a, b in zip(fitted.outcomes.raws, again.raws, strict=True))
     for workdir in (fitted.workdir, tmp_path):
         assert not list(workdir.glob("folds/*/*/model")), "what is not needed any more is removed"
     with pytest.raises(BertJaxError, match="started with other settings: optimizer.learning_rate"):
-        parts.by_runs(
+        parts.predict_with_runs(
             "finetune", values(), [*overrides, "optimizer.learning_rate=1e-4"], tmp_path, until_the_second
         )
 
@@ -211,8 +213,8 @@ def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeyp
         return False
 
     for method in ("finetune", "contrast"):
-        assert Folds(*whole).by_runs(method, values(), overrides, tmp_path, refused) is None
-        rates.append(of_method(method, whole, values(), overrides)[-1].optimizer.learning_rate)
+        assert Folds(*whole).predict_with_runs(method, values(), overrides, tmp_path, refused) is None
+        rates.append(with_method(method, whole, values(), overrides)[-1].optimizer.learning_rate)
     usual = rates[0]
     assert rates == pytest.approx([usual] * 2 + [usual * 40 / 32] * 2)
 
@@ -221,11 +223,14 @@ def test_lines_of_a_fold_name_it(opened, tmp_path, capsys):
     task, data, config, overrides = opened
 
     def stopped(task, data, config, path):
-        say("stopped at step 5")
+        print_line("stopped at step 5")
         return False
 
-    assert Folds(task, data, config).by_runs("finetune", values(), overrides, tmp_path, stopped) is None
-    say("end")
+    assert (
+        Folds(task, data, config).predict_with_runs("finetune", values(), overrides, tmp_path, stopped)
+        is None
+    )
+    print_line("end")
     *of_fold, last = capsys.readouterr().out.splitlines()
     assert len(of_fold) > 1 and all(line.startswith("fold 1 of 3, fine-tuning: ") for line in of_fold)
     assert of_fold[-1].endswith(": stopped at step 5") and last == "end"
@@ -239,7 +244,7 @@ def test_what_a_run_without_a_fold_left_is_checked(fitted, opened, tmp_path, nam
     whole = saved.read_bytes()
 
     def by_runs():
-        return fitted.parts.by_runs("finetune", values(), opened[-1], tmp_path, run_single)
+        return fitted.parts.predict_with_runs("finetune", values(), opened[-1], tmp_path, train_single)
 
     for damaged in (whole[:-10], b"", np.save):
         if callable(damaged):
@@ -260,7 +265,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
         [*overrides, f"data.foreign={tmp_path / 'foreign.txt'}"],
         str(tmp_path / "run"),
     )
-    assert run.start(*given)
+    assert run.start_training(*given)
     printed, lines = capsys.readouterr()
     assert "fold 2 of 3, contrast: step 12 train: " in lines
     assert lines.count("the model is in ") == 1, "those of folds are removed"
@@ -274,10 +279,10 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that did not learn from it" in page and "60 examples" in page
     assert "Texts that the model should refuse: 1. Scored texts beside them: 60." in page
-    assert run.start(*given), "a finished run is found finished"
+    assert run.start_training(*given), "a finished run is found finished"
     assert "step 12 train" not in capsys.readouterr().out
     with pytest.raises(BertJaxError, match="method.*finetune"):
-        run.start(given[0], [*given[1], "method=finetune"], given[2])
+        run.start_training(given[0], [*given[1], "method=finetune"], given[2])
     assert "without one fold" not in capsys.readouterr().out, "it is refused before its folds"
 
 
@@ -293,9 +298,11 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
 
     def chosen(*wrong: int):
         of = dict(zip(("probe", "contrast", "finetune"), wrong, strict=True))
-        monkeypatch.setattr(Folds, "by_probes", lambda self: outcomes(of["probe"]))
-        monkeypatch.setattr(Folds, "by_runs", lambda self, method, *_: outcomes(of[method], last=True))
-        found = choose(parts, values(), overrides, tmp_path, run_single)
+        monkeypatch.setattr(Folds, "predict_with_probes", lambda self: outcomes(of["probe"]))
+        monkeypatch.setattr(
+            Folds, "predict_with_runs", lambda self, method, *_: outcomes(of[method], last=True)
+        )
+        found = choose_method(parts, values(), overrides, tmp_path, train_single)
         return found.method, found.outcomes.sums.scores["accuracy"]
 
     assert chosen(0, 0, 0) == ("probe", 1)

@@ -107,7 +107,9 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
     assert set(material.rglob("*")) == before
     assert any(SEEN[task] in line for line in lines.values()), lines
     # As the run itself takes them.
-    module, config = tasks.read(configs.read_file(CONFIGS.get(task, task)), overrides(material, task))
+    module, config = tasks.read_config(
+        configs.run_config_file(CONFIGS.get(task, task)), overrides(material, task)
+    )
     _, data, config = module.open(config)
     assert f" {data.batch} rows of " in lines["step"] and lines["steps"].split()[1] == f"{config.steps:,},"
     assert re.search(r" about [\d.]+ MB: ", lines["memory"])
@@ -115,11 +117,11 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
 
 
 def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
-    module, config = tasks.read(configs.read_file("classify"), overrides(material, "classify"))
+    module, config = tasks.read_config(configs.run_config_file("classify"), overrides(material, "classify"))
     task, data, config = module.open(config)
     begun = Workdir(material / "begun")
     begun.claim()
-    begun.begin(config, data, task)
+    begun.record_or_check(config, data, task)
     for step in (3, config.steps):
         (begun.checkpoints / str(step)).mkdir(parents=True)
         (begun.checkpoints / str(step) / "manifest.json").touch()

@@ -13,19 +13,19 @@ from ml_collections import ConfigDict
 
 import bert_jax
 from bert_jax import tasks
-from bert_jax.core.arguments import called_from_python
+from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import say
+from bert_jax.core.terminal import print_line
 from bert_jax.hub import directory as hub
 from bert_jax.runs import finetune as finetuning
-from bert_jax.runs.finetune import are_tagged, series_of
-from bert_jax.runs.fit import saved, values_of
+from bert_jax.runs.finetune import are_tagged, check_series
+from bert_jax.runs.fit import config_values, save_init_model
 from bert_jax.text.rust import BERT_NAMES
-from bert_jax.text.tables import read_rows
+from bert_jax.text.tables import read_table_rows
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import fresh_params
-from bert_jax.training.stop_signal import Stop
+from bert_jax.training.state import init_random_params
+from bert_jax.training.stop_signal import StopSignal
 from bert_jax.training.task import Task
 from tests.support.finetuning_runs import finetune
 from tests.support.project import ROOT
@@ -73,8 +73,10 @@ def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, encoder_pat
 
 
 def test_a_config_is_named_or_given():
-    assert values_of("classify")["task"] == values_of("configs/classify.py:mrpc")["task"] == "classify"
-    assert values_of(ConfigDict({"task": "tag"})) == values_of({"task": "tag"}) == {"task": "tag"}
+    assert (
+        config_values("classify")["task"] == config_values("configs/classify.py:mrpc")["task"] == "classify"
+    )
+    assert config_values(ConfigDict({"task": "tag"})) == config_values({"task": "tag"}) == {"task": "tag"}
     with pytest.raises(BertJaxError, match="config"):
         bert_jax.fit(3)
 
@@ -85,8 +87,8 @@ def test_what_labels_ask_for():
     assert not are_tagged(pairs, [["X", "Y"], ["X"]]), "several labels of pairs"
     assert not are_tagged([["a", "b"]], [["X", "Y", "Z"]]), "of a pair that is a list"
     series = pd.Series(["a", "b"], index=[7, 8])
-    assert series_of(series, np.array([1, 0])) == (["a", "b"], [1, 0])
-    assert series_of([np.array(["a", "b"])], [np.array(["X", "O"])]) == ([["a", "b"]], [["X", "O"]])
+    assert check_series(series, np.array([1, 0])) == (["a", "b"], [1, 0])
+    assert check_series([np.array(["a", "b"])], [np.array(["X", "O"])]) == ([["a", "b"]], [["X", "O"]])
 
 
 @pytest.mark.parametrize(
@@ -123,9 +125,9 @@ def test_errors_and_lines_name_arguments_in_python(encoder_path, capsys):
         bert_jax.fit("classify", init=encoder_path)
     with pytest.raises(BertJaxError, match='did you mean "workdir"'):
         bert_jax.fit("classify", init=encoder_path, work_dir="runs")
-    with called_from_python():
-        say("label more, or set --config.data.folds=0 and --config.seed")
-    say("--config.data.folds=0")
+    with use_python_spelling():
+        print_line("label more, or set --config.data.folds=0 and --config.seed")
+    print_line("--config.data.folds=0")
     lines = capsys.readouterr().out.splitlines()
     assert lines == ['label more, or set data={"folds": 0} and seed', "--config.data.folds=0"]
 
@@ -133,7 +135,7 @@ def test_errors_and_lines_name_arguments_in_python(encoder_path, capsys):
 def test_incomplete_examples_are_skipped_if_asked(monkeypatch):
     read = []
     monkeypatch.setattr(
-        finetuning, "begin", lambda values, *_: read.extend(read_rows(values["data"]["train"]))
+        finetuning, "start_run", lambda values, *_: read.extend(read_table_rows(values["data"]["train"]))
     )
     with pytest.warns(match=r"2 of 4.*texts\[1\]"):
         bert_jax.finetune(
@@ -163,13 +165,13 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, encoder_
 def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(encoder_path, tmp_path):
     begun = bert_jax.load(encoder_path)
     other = begun.with_params(jax.tree.map(lambda leaf: leaf + 1, begun.params))
-    saved(other, tmp_path)  # of a call that was refused before its run began
-    assert saved(begun, tmp_path) == tmp_path / "init"
+    save_init_model(other, tmp_path)  # of a call that was refused before its run began
+    assert save_init_model(begun, tmp_path) == tmp_path / "init"
     (tmp_path / "run.json").write_text("{}")
     weights = (tmp_path / "init/model.safetensors").read_bytes()
-    assert saved(begun, tmp_path) == tmp_path / "init"
+    assert save_init_model(begun, tmp_path) == tmp_path / "init"
     with pytest.raises(BertJaxError, match="workdir"):
-        saved(other, tmp_path)
+        save_init_model(other, tmp_path)
     assert (tmp_path / "init/model.safetensors").read_bytes() == weights
     assert sorted(path.name for path in tmp_path.iterdir()) == ["init", "run.json"]
 
@@ -178,10 +180,10 @@ def test_texts_and_labels_are_examples_as_those_of_files(encoder_path, monkeypat
     opened = []
 
     def begin(values, workdir, command):
-        module, config = tasks.read(values, [])
+        module, config = tasks.read_config(values, [])
         opened.append((module.open(config)[0], command))
 
-    monkeypatch.setattr(finetuning, "begin", begin)
+    monkeypatch.setattr(finetuning, "start_run", begin)
     shown = random_texts(24)
     first, second = shown[:12], shown[12:]
     tags = [["O" if word < "w3" else "B-X" for word in text.split()] for text in first]
@@ -216,8 +218,8 @@ def test_a_loop_of_your_own_learns(tmp_path, monkeypatch):
     shown = ["a", "fine", "film", "dull", "and", "long", "what", "joy", "waste", "of", "time"]
     words = WordPiece.from_vocabulary([*BERT_NAMES.values(), *shown])
     layout = hub.Layout(ENCODER_CONFIG.replace(vocab_size=words.size), heads=("mlm",), pooler=False)
-    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
-    hub.save(tmp_path / "model", layout, jax.device_get(params), words)
+    params = jax.jit(lambda: init_random_params(Task(layout), RunConfig()))()
+    hub.save_model(tmp_path / "model", layout, jax.device_get(params), words)
     monkeypatch.chdir(tmp_path)
     assert "adamw(5e-5)" in source
     (tmp_path / "loop.py").write_text(source.replace("adamw(5e-5)", "adamw(1e-2)"))
@@ -228,4 +230,4 @@ def test_a_loop_of_your_own_learns(tmp_path, monkeypatch):
 
 def test_a_run_in_a_thread_catches_no_signals():
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(lambda: Stop().__enter__().caught).result() == []
+        assert pool.submit(lambda: StopSignal().__enter__().caught).result() == []

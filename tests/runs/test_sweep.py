@@ -8,17 +8,17 @@ import pytest
 
 from bert_jax import tasks
 from bert_jax.command import train as run
-from bert_jax.core.config_files import read_file
+from bert_jax.core.config_files import run_config_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
 from bert_jax.runs import sweep
-from bert_jax.runs.sweep import Run
+from bert_jax.runs.sweep import SweepRun
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training import loop
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import fresh_params
+from bert_jax.training.state import init_random_params
 from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task
 from tests.support.made_up_language import ENTRIES
@@ -36,8 +36,8 @@ def begun(tmp_path_factory):
         vocab_size=len(ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=32
     )
     layout = hub.Layout(encoder, heads=("mlm", "nsp"))
-    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
-    hub.save(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(ENTRIES))
+    params = jax.jit(lambda: init_random_params(Task(layout), RunConfig()))()
+    hub.save_model(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(ENTRIES))
     return (
         root / "model",
         write_csv(root / "t.csv", marked_texts(120, 0)),
@@ -62,7 +62,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     shared = []
     monkeypatch.setattr("bert_jax.runs.run.StepCache", lambda: shared.append(StepCache()) or shared[0])
     asked = overrides(begun, num_seeds=2, sweep="lr=[5e-3,3.0]")
-    assert run.start("configs/classify.py", asked, str(tmp_path / "all"))
+    assert run.start_training("configs/classify.py", asked, str(tmp_path / "all"))
     ((_, step, _),) = shared[0].kept
     assert step._cache_size() == 1, "four runs, one shape, one program"
     said = (tmp_path / "all" / "sweep.md").read_text()
@@ -79,7 +79,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     # The same seed alone is the same run.
     alone = overrides(begun, seed=1, report=False, **{"optimizer.learning_rate": 5e-3})
     capsys.readouterr()
-    run.start("configs/classify.py", alone, str(tmp_path / "alone"))
+    run.start_training("configs/classify.py", alone, str(tmp_path / "alone"))
     assert CONSTANT not in capsys.readouterr().out
     weights = [tmp_path / name / "model/model.safetensors" for name in ("alone", "all/lr=0.005/seed=1")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
@@ -88,33 +88,33 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
 
 
 def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tmp_path, monkeypatch, capsys):
-    finish = loop.Run.finish
+    finish = loop.TrainingLoop.finish
 
     def signalled(run, finished):
         os.kill(os.getpid(), signal.SIGTERM)
         finish(run, finished)
 
-    monkeypatch.setattr(loop.Run, "finish", signalled)
+    monkeypatch.setattr(loop.TrainingLoop, "finish", signalled)
     changes = {"epochs": 0, "steps": 1, "num_seeds": 2}
-    assert not run.start("configs/classify.py", overrides(begun, **changes), str(tmp_path))
+    assert not run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     said = capsys.readouterr().out
     assert "run 1 of 2" in said and "run 2 of 2" not in said
     assert (tmp_path / "as_given/seed=0/model").exists(), "the first came to its end"
     monkeypatch.undo()
-    assert run.start("configs/classify.py", overrides(begun, **changes), str(tmp_path))
+    assert run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     assert "this run has already finished" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys):
     given = overrides(begun, report=False, head="kept", epochs=5, **{"optimizer.learning_rate": 0.0})
-    assert run.start("configs/classify.py", given, str(tmp_path / "run"))
+    assert run.start_training("configs/classify.py", given, str(tmp_path / "run"))
     assert CONSTANT in capsys.readouterr().out
 
 
-def runs_of(*values, **last) -> list[Run]:
+def runs_of(*values, **last) -> list[SweepRun]:
     found = [
-        Run("s", n, None, None, None, "accuracy", v, {"accuracy": v, "matthews": 0.7})
+        SweepRun("s", n, None, None, None, "accuracy", v, {"accuracy": v, "matthews": 0.7})
         for n, v in enumerate(values)
     ]
     found[0].last |= last
@@ -133,14 +133,14 @@ def runs_of(*values, **last) -> list[Run]:
 )
 def test_a_degenerate_run_is_pointed_out(runs, said):
     sweep.mark_degenerate(runs)
-    assert runs[0].trouble.startswith(said) and bool(runs[0].trouble) == bool(said)
-    assert not runs[-1].trouble
+    assert runs[0].degenerate_reason.startswith(said) and bool(runs[0].degenerate_reason) == bool(said)
+    assert not runs[-1].degenerate_reason
 
 
 def test_the_table_says_that_a_degenerate_run_is_left_out():
     runs = runs_of(0.53, 0.9, 0.91, matthews=0.0)
     sweep.mark_degenerate(runs)
-    header, _, row, *_ = sweep.table(runs, ["s"], runs[2]).splitlines()
+    header, _, row, *_ = sweep.results_table(runs, ["s"], runs[2]).splitlines()
     cells = dict(zip(header.split(" | "), row.split(" | "), strict=True))
     assert cells["mean accuracy"] == "0.9050"
     assert (cells["runs in the mean"], cells["degenerate, left out |"]) == ("2", "1 |")
@@ -156,10 +156,13 @@ def test_the_table_says_that_a_degenerate_run_is_left_out():
     ],
 )
 def test_what_a_sweep_sets_itself_cannot_be_varied(swept, remedy, tmp_path):
-    values, overrides = read_file("configs/classify.py"), ["init=m", "data.train=t.csv", f"sweep={swept}"]
-    _, config = tasks.read(values, overrides)
+    values, overrides = (
+        run_config_file("configs/classify.py"),
+        ["init=m", "data.train=t.csv", f"sweep={swept}"],
+    )
+    _, config = tasks.read_config(values, overrides)
     with pytest.raises(BertJaxError, match=f"config key sweep cannot vary {remedy}"):
-        sweep.plan(values, overrides, config, tmp_path)
+        sweep.plan_runs(values, overrides, config, tmp_path)
 
 
 @pytest.mark.slow
@@ -178,5 +181,5 @@ def test_what_a_sweep_sets_itself_cannot_be_varied(swept, remedy, tmp_path):
 )
 def test_a_sweep_that_cannot_be_is_said_before_it_begins(begun, tmp_path, changes, said):
     with pytest.raises(BertJaxError, match=said):
-        run.start("configs/classify.py", overrides(begun, **changes), str(tmp_path / "run"))
+        run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

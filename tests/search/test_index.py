@@ -17,8 +17,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.search import approximate, nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
-from bert_jax.search.index_writer import writing
-from bert_jax.search.recall import measured
+from bert_jax.search.index_writer import open_writer
+from bert_jax.search.recall import measure_recall
 from tests.support.indexes import (
     INDEX_SETTINGS,
     QueryEncoder,
@@ -44,7 +44,7 @@ def asked(index: Index, top: int = 10) -> list:
 def passages(index: Index) -> list[tuple[str, int, str, np.ndarray]]:
     """All that are there, by id and place: (id, start, what is read, vector)."""
     rows = [
-        (*segment.place(n), segment.searched[n], segment.vectors[n])
+        (*segment.place(n), segment.search_texts[n], segment.vectors[n])
         for segment in index.segments
         for n in range(len(segment.texts))
         if segment.live is None or segment.live[n]
@@ -81,7 +81,7 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
             (words,) = bm25s.tokenize([query], return_ids=False, show_progress=False)
             scores = theirs.get_scores(words)
             order = sorted(np.flatnonzero(scores), key=lambda n: -scores[n])[:10]
-            hits = changed.search(query, legs=["keywords"])
+            hits = changed.search(query, retrievers=["keywords"])
             assert [(hit.id, hit.start, hit.score) for hit in hits] == [
                 (*rows[n][:2], float(scores[n])) for n in order
             ]
@@ -89,7 +89,7 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
             vectors = np.stack([row[3] for row in rows]).astype(np.float64)
             cosines = (vectors @ hashed_vectors([query])[0]).astype(np.float32)
             order = sorted(range(len(rows)), key=lambda n: -cosines[n])[:10]
-            hits = changed.search(query, legs=["vectors"])
+            hits = changed.search(query, retrievers=["vectors"])
             assert [(hit.id, hit.start) for hit in hits] == [rows[n][:2] for n in order]
             np.testing.assert_allclose([hit.score for hit in hits], cosines[order], rtol=2e-7)
     assert writer.counts.encoded < len(rows) / 2  # a passage that is not new has its vector
@@ -97,17 +97,19 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
 
 @pytest.mark.parametrize("kind", ["int8", "binary", "hnsw", "ivf"])
 def test_candidates_are_scored_exactly_and_their_recall_is_measured(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(nearest, "LEAST", 100)
+    monkeypatch.setattr(nearest, "MIN_PASSAGES", 100)
     documents = [Document(f"d{n:03}", "", f"word number {n}") for n in range(400)]
-    path, name = tmp_path / "index", "quantization" if kind in nearest.SMALL else "approximate"
+    path, name = tmp_path / "index", "quantization" if kind in nearest.QUANTIZED_FILES else "approximate"
     settings = replace(INDEX_SETTINGS, **{name: kind})
     change_index(path, documents[:350], settings=settings)
     # Few enough to be searched exactly.
     change_index(path, documents[350:], [f"d{n:03}" for n in range(0, 350, 7)])
     index, queries = opened(path), hashed_vectors([f"query {n}" for n in range(20)])
     (rows, live), exact = (index.segments[0].vectors, index.segments[0].live), 0
-    assert live.sum() == 300 and len(index.segments[1].small) == 0 and index.segments[1].approximate is None
-    for query, ranking in zip(queries, index.by_vectors(queries, 10), strict=True):
+    assert (
+        live.sum() == 300 and len(index.segments[1].quantized) == 0 and index.segments[1].approximate is None
+    )
+    for query, ranking in zip(queries, index.rank_vectors(queries, 10), strict=True):
         assert len(ranking) == 10 and not any(
             passage % 7 == 0 for segment, passage in ranking if segment == 0
         )
@@ -130,8 +132,8 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(kind, tmp_pa
         else:
             theirs.nprobe = approximate.probes(theirs.nlist)
         np.testing.assert_array_equal(ours, theirs.search(queries, 5)[1])
-    monkeypatch.setattr(nearest, "candidates_in", lambda *some: nearest.exact_candidates(*some[:2], 1))
-    assert measured(index.segments).recall < 0.1  # who finds itself alone finds little
+    monkeypatch.setattr(nearest, "find_candidates", lambda *some: nearest.find_exact_candidates(*some[:2], 1))
+    assert measure_recall(index.segments).recall < 0.1  # who finds itself alone finds little
     monkeypatch.undo()
     before = asked(index)
     change_index(path, compact=True, settings=replace(INDEX_SETTINGS, **{name: None}))
@@ -171,7 +173,7 @@ def test_an_open_index_goes_on_while_documents_come_and_go(tmp_path):
 
 
 def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_path, monkeypatch):
-    monkeypatch.setattr(nearest, "LEAST", 100)
+    monkeypatch.setattr(nearest, "MIN_PASSAGES", 100)
     path, settings, read = tmp_path / "index", replace(INDEX_SETTINGS, approximate="hnsw"), approximate.read
     change_index(path, [Document(f"d{n:03}", "", f"word number {n}") for n in range(150)], settings=settings)
 
@@ -294,7 +296,7 @@ def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_
     path = tmp_path / "index"
     change_index(path, [random_document("a", random.Random(0))])
     with (
-        writing(path),
+        open_writer(path),
         pytest.raises(BertJaxError, match="another process"),
     ):
         change_index(path, [random_document("b", random.Random(1))])

@@ -18,16 +18,16 @@ from bert_jax.data.examples.groups import GroupColumns, read_groups
 from bert_jax.hub import directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching
-from bert_jax.inference.embedder import DOCUMENTS, QUERIES, embedding
+from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS, make_embed_function
 from bert_jax.inference.model import load
 from bert_jax.metrics import retrieval
 from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import cached_vectors, mining
-from bert_jax.search.cache import Cache
-from bert_jax.search.cached_vectors import Vectors
-from bert_jax.search.mining import Limits, Mined, mine
+from bert_jax.search.cache import RowCache
+from bert_jax.search.cached_vectors import CachedEncoder
+from bert_jax.search.mining import MiningCounts, MiningLimits, mine_hard_negatives
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import fresh_params
+from bert_jax.training.state import init_random_params
 from bert_jax.training.task import Task
 from tests.support.embedding_tasks import random_pairs
 from tests.support.processes import run_process
@@ -67,12 +67,12 @@ class GivenScores:
 @pytest.mark.parametrize(
     "limits",
     [
-        Limits(2, margin=0.0),
-        Limits(6, margin=0.0),
-        Limits(1, first=3, margin=0.0),
-        Limits(2, margin=0.5),
-        Limits(1, margin=0.0, last=2),
-        Limits(2, margin=0.0, least=-0.4, most=0.3),
+        MiningLimits(2, margin=0.0),
+        MiningLimits(6, margin=0.0),
+        MiningLimits(1, first=3, margin=0.0),
+        MiningLimits(2, margin=0.5),
+        MiningLimits(1, margin=0.0, last=2),
+        MiningLimits(2, margin=0.0, least=-0.4, most=0.3),
     ],
 )
 def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypatch):
@@ -82,10 +82,13 @@ def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypa
     rows += [{"question": rows[0]["question"], "answer": rows[1]["answer"]}]  # an anchor with two positives
     rows += [{"question": rows[2]["answer"], "answer": rows[3]["answer"]}]  # and one that is a positive
     groups = read_groups(write_jsonl(tmp_path / "pairs.jsonl", rows), GroupColumns())
-    corpus, counts = [*random_texts(10, (3, 9), 7), *(row["question"] for row in rows)], Mined()
-    mined = list(mine(groups, corpus, Given(), limits, counts, reranker))
+    corpus, counts = [*random_texts(10, (3, 9), 7), *(row["question"] for row in rows)], MiningCounts()
+    mined = list(mine_hard_negatives(groups, corpus, Given(), limits, counts, reranker))
     candidates = list(dict.fromkeys([*(row["answer"] for row in rows), *corpus]))
-    products = Given().of([row["question"] for row in rows], QUERIES) @ Given().of(candidates, DOCUMENTS).T
+    products = (
+        Given().of([row["question"] for row in rows], QUERY_PROMPTS)
+        @ Given().of(candidates, DOCUMENT_PROMPTS).T
+    )
     expected = []
     for row, cosines in zip(rows, products, strict=True):
         right = {other["answer"] for other in rows if other["question"] == row["question"]} | {
@@ -109,8 +112,12 @@ def test_texts_of_the_same_label_are_no_negatives(encoder_path, tmp_path):
     rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(random_texts(16))]
     groups = read_groups(write_jsonl(tmp_path / "labelled.jsonl", rows), GroupColumns())
     label_of = {row["text"]: row["label"] for row in rows}
-    limits = Limits(1, margin=0.0, last=16)
-    mined = list(mine(groups, [], Vectors(encoder_path, tmp_path / "kept"), limits, Mined()))
+    limits = MiningLimits(1, margin=0.0, last=16)
+    mined = list(
+        mine_hard_negatives(
+            groups, [], CachedEncoder(encoder_path, tmp_path / "kept"), limits, MiningCounts()
+        )
+    )
     assert mined and all(label_of[row["anchor"]] != label_of[row["negative_1"]] for row in mined)
 
 
@@ -119,10 +126,10 @@ def classifiers(tmp_path_factory):
     """Directories of cross-encoders with initial values: with one logit as sentence-transformers saves it, and two."""
     directories = [tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")]
     layout = hub.Layout(ENCODER_CONFIG, heads=("classify",), labels=("a", "b"))
-    params = jax.device_get(jax.jit(lambda: fresh_params(Task(layout), RunConfig()))())
-    hub.save(directories[1], layout, params, TOKENIZER)
+    params = jax.device_get(jax.jit(lambda: init_random_params(Task(layout), RunConfig()))())
+    hub.save_model(directories[1], layout, params, TOKENIZER)
     params["classify"] = jax.tree.map(lambda values: values[..., :1], params["classify"])
-    hub.save(directories[0], replace(layout, labels=("LABEL_0",)), params, TOKENIZER)
+    hub.save_model(directories[0], replace(layout, labels=("LABEL_0",)), params, TOKENIZER)
     write_json(
         directories[0] / "modules.json",
         [{"type": "sentence_transformers.base.modules.Transformer", "path": ""}],
@@ -138,7 +145,7 @@ def counted(monkeypatch):
     texts_read: list[str] = []
 
     def counting(embedder, **settings):
-        compute = embedding(embedder, **settings)
+        compute = make_embed_function(embedder, **settings)
 
         def of_texts(some):
             texts_read.extend(some)
@@ -146,16 +153,16 @@ def counted(monkeypatch):
 
         return of_texts
 
-    monkeypatch.setattr(cached_vectors, "embedding", counting)
+    monkeypatch.setattr(cached_vectors, "make_embed_function", counting)
     return texts_read
 
 
 def test_texts_are_embedded_behind_the_prompt_of_their_part(encoder_path, tmp_path):
     prompted = shutil.copytree(encoder_path, tmp_path / "model")
-    embedder = sentence_transformers.Embedder(prompts={"query": "w1 ", "passage": "w2 "})
-    sentence_transformers.write(prompted, embedder, 32)
-    kept, ours = Vectors(prompted, tmp_path / "kept"), load(prompted)
-    for prompts, name in ((QUERIES, "query"), (DOCUMENTS, "passage")):
+    embedder = sentence_transformers.EmbedderSettings(prompts={"query": "w1 ", "passage": "w2 "})
+    sentence_transformers.write_embedder(prompted, embedder, 32)
+    kept, ours = CachedEncoder(prompted, tmp_path / "kept"), load(prompted)
+    for prompts, name in ((QUERY_PROMPTS, "query"), (DOCUMENT_PROMPTS, "passage")):
         assert np.array_equal(
             kept.of(["w3 w4"], prompts)[:], ours.embed(["w3 w4"], prompt=name, normalize=True)
         )
@@ -201,15 +208,15 @@ def test_each_text_is_embedded_once_wherever_it_stands(encoder_path, tmp_path, c
 
 def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
     monkeypatch.setitem(batching.TOKENS, "cpu", 4)
-    caches = [Cache(tmp_path, "lengths", "of lists") for _ in range(2)]
+    caches = [RowCache(tmp_path, "lengths", "of lists") for _ in range(2)]
     lists = [["a"] * n for n in range(10)]
     for cache, some in zip(caches, (lists, lists[::-1]), strict=True):
         assert cache.of(some, lambda missing: np.array([*map(len, missing)]))[:].tolist() == [*map(len, some)]
-    again = Cache(tmp_path, "lengths", "of lists").of([*lists, lists[3]], pytest.fail)
+    again = RowCache(tmp_path, "lengths", "of lists").of([*lists, lists[3]], pytest.fail)
     assert again[:].tolist() == [*range(10), 3]
     (tmp_path / "file").touch()
     with pytest.raises(BertJaxError, match="file: Not a directory; name another one"):
-        Cache(tmp_path / "file", "lengths", "of lists")
+        RowCache(tmp_path / "file", "lengths", "of lists")
 
 
 @pytest.mark.slow

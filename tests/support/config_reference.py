@@ -5,9 +5,9 @@ python -m tests.support.config_reference > configs/README.md
 
 from collections.abc import Collection, Iterator, Sequence
 
-from bert_jax.command.config import collect, differs
-from bert_jax.core.config_files import recipes
-from bert_jax.core.config_keys import Key, keys_of, shown
+from bert_jax.command.config import collect_keys, is_changed
+from bert_jax.core.config_files import bundled_configs
+from bert_jax.core.config_keys import ConfigKey, format_config_value, list_config_keys
 from bert_jax.tasks import TASKS
 
 HEAD = """\
@@ -45,14 +45,15 @@ SHOWN = 5  # keys listed for a recipe; if it sets more, only their number is giv
 def written() -> str:
     tasks = TASKS.names()
     readers = {
-        task: keys_of(TASKS[task].Config) for task in ("pretrain", *(t for t in tasks if t != "pretrain"))
+        task: list_config_keys(TASKS[task].Config)
+        for task in ("pretrain", *(t for t in tasks if t != "pretrain"))
     }
     return "\n".join([HEAD, *of_recipes(), KEYS, *of_keys(readers)])
 
 
 def of_recipes() -> Iterator[str]:
     yield "## Recipes\n"
-    known = recipes()
+    known = bundled_configs()
     rows = [(f"`{recipe.name}`", recipe.purpose, set_by(recipe.name)) for recipe in known]
     yield from table(("config", "what it does", "keys that it sets besides `task`"), rows)
     for recipe in known:
@@ -64,20 +65,20 @@ def of_recipes() -> Iterator[str]:
 
 def set_by(config: str) -> str:
     """Describe the keys that a config sets if it is used without a variant's name."""
-    keys = [key for key in collect(config, [])["keys"] if differs(key) and key["name"] != "task"]
+    keys = [key for key in collect_keys(config, [])["keys"] if is_changed(key) and key["name"] != "task"]
     if len(keys) > SHOWN:
         return f"{len(keys)} keys, a size and what goes with it: `bert-jax config {config}` shows them"
-    return ", ".join(f"`{key['name']}={shown(key['value'])}`" for key in keys) or "nothing"
+    return ", ".join(f"`{key['name']}={format_config_value(key['value'])}`" for key in keys) or "nothing"
 
 
-def of_keys(readers: dict[str, list[Key]]) -> Iterator[str]:
+def of_keys(readers: dict[str, list[ConfigKey]]) -> Iterator[str]:
     """Yield a Markdown table of the keys of each section."""
-    tasks_of: dict[Key, list[str]] = {}
+    tasks_of: dict[ConfigKey, list[str]] = {}
     for task, keys in readers.items():
         for key in keys:
             tasks_of.setdefault(key, []).append(task)
     names = list(dict.fromkeys(key.name for key in tasks_of))
-    sections: dict[str, list[Key]] = {}
+    sections: dict[str, list[ConfigKey]] = {}
     for key in sorted(tasks_of, key=lambda key: names.index(key.name)):
         sections.setdefault(key.section, []).append(key)
     for section, keys in sections.items():
@@ -86,7 +87,7 @@ def of_keys(readers: dict[str, list[Key]]) -> Iterator[str]:
             (
                 f"`{key.name}`",
                 key.meaning,
-                f"`{shown(key.default)}`",
+                f"`{format_config_value(key.default)}`",
                 key.allowed,
                 in_words(tasks_of[key], readers),
             )

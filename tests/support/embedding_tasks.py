@@ -2,7 +2,7 @@
 
 import random
 
-from bert_jax.tasks import load as load_task
+from bert_jax.tasks import load_config as load_task
 from tests.support.texts import random_texts
 
 EMBED_CONFIG = "configs/embed.py"

@@ -95,7 +95,7 @@ def write_released(path, name: str, config: dict, heads=(), of_weights: dict | N
     shapes = layout.shapes()
     flat = {part: np.float32(0.1 * random.standard_normal(shape)) for part, shape in shapes.items()}
     params = unflatten_dict(flat, sep="/")
-    hub.save(path, layout, params)
+    hub.save_model(path, layout, params)
     (path / "config.json").write_text(json.dumps({"model_type": name} | config))
     return params
 

@@ -1,7 +1,7 @@
 """Fine-tunings on a small scale."""
 
 from bert_jax.command import train as run
-from bert_jax.training.log import read
+from bert_jax.training.log import read_metrics
 
 
 def finetune(task: str, model, workdir, **changes):
@@ -11,5 +11,7 @@ def finetune(task: str, model, workdir, **changes):
         "model.dropout": 0, "model.attention_dropout": 0, "log.every": 5, "data.rows": "padded", "report": False,
         "data.folds": 0, "head": "kept",
     } | changes  # fmt: skip
-    run.start(f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir))
-    return [line for line in read(workdir / "metrics.jsonl") if line["kind"] == "heldout"]
+    run.start_training(
+        f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir)
+    )
+    return [line for line in read_metrics(workdir / "metrics.jsonl") if line["kind"] == "heldout"]

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.search.documents import Document
-from bert_jax.search.index_manifest import Manifest, ModelFacts
-from bert_jax.search.index_writer import writing
-from bert_jax.search.passages import Cutter, Words
+from bert_jax.search.index_manifest import IndexedModel, IndexManifest
+from bert_jax.search.index_writer import open_writer
+from bert_jax.search.passages import PassageCutter, WordCounter
 
 VECTOR_WIDTH = 16
-MODEL_FACTS = ModelFacts("", "", "", "mean", True, "", "", 64, VECTOR_WIDTH)
-INDEX_SETTINGS = Manifest(MODEL_FACTS, passage_tokens=12, overlap=3)
+MODEL_FACTS = IndexedModel("", "", "", "mean", True, "", "", 64, VECTOR_WIDTH)
+INDEX_SETTINGS = IndexManifest(MODEL_FACTS, passage_tokens=12, overlap=3)
 DOCUMENT_WORDS = [f"w{n}" for n in range(60)]
 
 
@@ -31,11 +31,15 @@ def random_document(name: str, rng: random.Random) -> Document:
 
 
 def change_index(path, documents=(), remove=(), compact=False, settings=INDEX_SETTINGS):
-    with writing(path, settings) as writer:
+    with open_writer(path, settings) as writer:
         if remove:
             writer.remove(remove)
         if documents:
-            writer.add(documents, Cutter(Words(), settings.passage_tokens, settings.overlap), hashed_vectors)
+            writer.add(
+                documents,
+                PassageCutter(WordCounter(), settings.passage_tokens, settings.overlap),
+                hashed_vectors,
+            )
         if compact:
             writer.compact(settings)
     return writer

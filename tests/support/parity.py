@@ -68,7 +68,7 @@ def assert_equals_transformers(
             answer.loss.backward()
             own = {name: gradients[name] for name in model.layout.module_names}
             assert_gradients_close(
-                rename_tensors(model.layout.published_tensors(own), old or {}), fill_gradients(theirs[suffix])
+                rename_tensors(model.layout.to_hf_tensors(own), old or {}), fill_gradients(theirs[suffix])
             )
         saved = root / f"{suffix}-ours"
         model.save(saved)

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from bert_jax.data.corpus.prepare import prepare
-from bert_jax.text.readers import Source
+from bert_jax.data.corpus.prepare import prepare_corpus
+from bert_jax.text.readers import TextSource
 from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
 from tests.support.processes import start_process
 from tests.support.project import ROOT
@@ -39,7 +39,9 @@ RUN_CONFIG = {
 def make_corpus(root: Path, seed: int = 5) -> Path:
     (root / "text.txt").write_text(join_documents(random_documents(300, seed=seed)))
     vocabulary = save_tokenizer(root / "vocabulary")
-    prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05, processes=1)
+    prepare_corpus(
+        TextSource([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05, processes=1
+    )
     return root / "corpus"
 
 

@@ -60,7 +60,7 @@ def write_model(
     for name in {"encoder/embeddings/words", "mlm/bias", "mlm/decoder"} & set(params):
         params[name][config.vocab_size :] = 0  # rows of padding come back as zeros
     params = unflatten_dict(params, sep="/")
-    hub.save(path, layout, params, WordPiece.from_vocabulary(words) if words else None)
+    hub.save_model(path, layout, params, WordPiece.from_vocabulary(words) if words else None)
     return layout, params
 
 

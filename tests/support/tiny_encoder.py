@@ -8,7 +8,7 @@ from bert_jax.hub import directory as hub
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import fresh_params
+from bert_jax.training.state import init_random_params
 from bert_jax.training.task import Task
 from tests.support.made_up_language import ENTRIES
 
@@ -21,6 +21,6 @@ TOKENIZER = WordPiece.from_vocabulary(ENTRIES)
 def save_encoder(directory: Path, config: EncoderConfig = ENCODER_CONFIG) -> Path:
     """A model directory with initial values."""
     layout = hub.Layout(config, heads=("mlm", "nsp"))
-    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
-    hub.save(directory, layout, jax.device_get(params), TOKENIZER)
+    params = jax.jit(lambda: init_random_params(Task(layout), RunConfig()))()
+    hub.save_model(directory, layout, jax.device_get(params), TOKENIZER)
     return directory

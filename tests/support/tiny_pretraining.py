@@ -4,7 +4,7 @@ import numpy as np
 
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.models.config import EncoderConfig
-from bert_jax.tasks.pretrain import Config, Pretraining
+from bert_jax.tasks.pretrain import Config, PretrainTask
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import CheckpointConfig, LogConfig, MeshConfig, OptimizerConfig
 from tests.support.made_up_language import ENTRIES
@@ -52,7 +52,7 @@ class Batches:
         return {}
 
 
-def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretraining, Config]:
+def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[PretrainTask, Config]:
     """Task and config; `changes` go to whichever section has a field of that name."""
     model = EncoderConfig(
         vocab_size=len(ENTRIES), hidden_size=32, layers=layers, heads=4, feed_forward=64, max_positions=24
@@ -77,4 +77,4 @@ def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretr
     }
     data = DataConfig(lengths=(ROW_LENGTH,), shares=(1.0,), cap=TARGETS)
     config = Config(steps=steps, seed=3, model=model, data=data, **sections, **values)
-    return Pretraining.of(config), config
+    return PretrainTask.of(config), config

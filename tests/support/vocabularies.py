@@ -91,7 +91,7 @@ def write_modernbert(directory: Path) -> Path:
     """Byte-level BPE between special tokens of BERT's names, in one file as ModernBERT is published."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-    from bert_jax.text.rust import BERT_NAMES, processor
+    from bert_jax.text.rust import BERT_NAMES, template_processor
 
     rust = Tokenizer(models.BPE())
     rust.normalizer = normalizers.NFC()
@@ -106,7 +106,7 @@ def write_modernbert(directory: Path) -> Path:
     mask = AddedToken(BERT_NAMES["mask"], lstrip=True, special=True, normalized=False)
     rust.add_special_tokens([*names, mask])
     ids = {role: rust.token_to_id(name) for role, name in BERT_NAMES.items()}
-    rust.post_processor = processor(BERT_NAMES, ids)
+    rust.post_processor = template_processor(BERT_NAMES, ids)
     directory.mkdir(parents=True, exist_ok=True)
     rust.save(str(directory / "tokenizer.json"))
     settings = {f"{role}_token": name for role, name in BERT_NAMES.items()}

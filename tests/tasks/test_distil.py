@@ -12,11 +12,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.models.config import EncoderConfig
-from bert_jax.tasks import load as load_task
-from bert_jax.tasks.distil import OBJECTIVES, LossConfig
+from bert_jax.tasks import load_config as load_task
+from bert_jax.tasks.distil import OBJECTIVES, DistillationLossConfig
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import fresh_params
+from bert_jax.training.state import init_random_params
 from bert_jax.training.task import Task
 from tests.support.cases import long_except
 from tests.support.made_up_language import ENTRIES
@@ -123,7 +123,7 @@ def test_losses_and_gradients_equal_those_of_torch(objective, tmp_path):
         ours.layout,
         teacher=theirs.layout,
         teacher_params=theirs.params,
-        settings=LossConfig(relation_heads=RELATION_HEADS),
+        settings=DistillationLossConfig(relation_heads=RELATION_HEADS),
     )
     task.check()
     batch = seeded_batch(3, 19, 101, 2, targets=4, seed=1)
@@ -146,7 +146,7 @@ def test_losses_and_gradients_equal_those_of_torch(objective, tmp_path):
         assert part.item() > 1e-3
         assert float(losses[name].mean) == pytest.approx(part.item(), rel=1e-5), name
     sum(parts.values()).backward()
-    assert_gradients_close(task.layout.published_tensors(gradients), fill_gradients(student))
+    assert_gradients_close(task.layout.to_hf_tensors(gradients), fill_gradients(student))
     for name, kernel in beside.items():
         theirs = kernel.grad.numpy()
         assert np.abs(gradients[name]["dense"]["kernel"] - theirs).max() <= 1e-4 * np.abs(theirs).max()
@@ -164,8 +164,8 @@ def teacher(tmp_path_factory):
     """A model directory with initial values, and a corpus for it."""
     root = tmp_path_factory.mktemp("teacher")
     layout = hub.Layout(TEACHER, heads=("mlm", "nsp"))
-    params = jax.jit(lambda: fresh_params(Task(layout), RunConfig(seed=1)))()
-    hub.save(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(ENTRIES))
+    params = jax.jit(lambda: init_random_params(Task(layout), RunConfig(seed=1)))()
+    hub.save_model(root / "model", layout, jax.device_get(params), WordPiece.from_vocabulary(ENTRIES))
     return root / "model", make_corpus(root)
 
 

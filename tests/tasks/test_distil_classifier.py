@@ -10,16 +10,16 @@ import pytest
 
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
-from bert_jax.finetuning.finetune_task import Finetuning
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub import directory as hub
 from bert_jax.inference.model import load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.predictions.kind import KINDS
-from bert_jax.predictions.origin import UNKNOWN
-from bert_jax.runs.run import conclude
-from bert_jax.tasks import load as load_task
-from bert_jax.tasks.distil_classifier import DistillingClassifier, soft_loss
-from bert_jax.training.task import Results
+from bert_jax.predictions.origin import UNKNOWN_ORIGIN
+from bert_jax.runs.run import finish_model
+from bert_jax.tasks import load_config as load_task
+from bert_jax.tasks.distil_classifier import ClassifierDistillTask, soft_loss
+from bert_jax.training.task import FinishInputs
 from bert_jax.training.workdir import Workdir
 from tests.support.distillation_runs import distil_settings
 from tests.support.pretraining_runs import logged_metrics
@@ -74,7 +74,7 @@ def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
     class Finished(SimpleNamespace):
         def __init__(self, directory, results, out_of_fold):
             nothing = {name: lambda *_: None for name in ("calibrate", "learn_scope", "write_report")}
-            super().__init__(**nothing, offer_class_weights=lambda: offered.append(results))
+            super().__init__(**nothing, suggest_class_weights=lambda: offered.append(results))
 
     monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
     (tmp_path / "model").mkdir()
@@ -82,13 +82,13 @@ def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
         hub.Layout(ENCODER_CONFIG, heads=("classify",), labels=("a", "b")),
         KINDS["classes"](("a", "b")),
     )
-    for make, count in ((Finetuning, 1), (DistillingClassifier, 1)):
-        conclude(Workdir(tmp_path), make(layout, kind, results=Results([], [], [])), UNKNOWN)
+    for make, count in ((FinetuneTask, 1), (ClassifierDistillTask, 1)):
+        finish_model(Workdir(tmp_path), make(layout, kind, results=FinishInputs([], [], [])), UNKNOWN_ORIGIN)
         assert len(offered) == count
 
 
 def distil(workdir, *given, **changes):
-    run.start("configs/distil.py:classifier", distil_settings(*given, **changes), str(workdir))
+    run.start_training("configs/distil.py:classifier", distil_settings(*given, **changes), str(workdir))
     return [line for line in logged_metrics(workdir) if line["kind"] == "heldout"][-1]
 
 

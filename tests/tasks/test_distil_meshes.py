@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bert_jax.hub.layout import Layout
-from bert_jax.tasks.distil import OBJECTIVES, LossConfig
-from bert_jax.training.feed import placed
+from bert_jax.tasks.distil import OBJECTIVES, DistillationLossConfig
+from bert_jax.training.feed import place_batches
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 from tests.support.distillation_runs import distil_settings
 from tests.support.pretraining_runs import logged_metrics
@@ -54,12 +54,12 @@ def curve(objective: str, devices: int, changes: dict) -> list[float]:
         plain.data,
         teacher=of_teacher,
         teacher_params=jax.device_get(jax.jit(of_teacher.init)(jax.random.key(7))),
-        settings=LossConfig(relation_heads=8),
+        settings=DistillationLossConfig(relation_heads=8),
     )
     mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()
-    state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
+    state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
     step, losses = make_step(task, config, mesh), []
-    for batch in placed(data.batches(0, STEPS, 0, 1), mesh, data.batch):
+    for batch in place_batches(data.batches(0, STEPS, 0, 1), mesh, data.batch):
         state, measured = step(state, batch, constants)
         losses.append(sum(float(loss.mean) for loss in measured["losses"].values()))
     return losses

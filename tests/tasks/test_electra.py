@@ -14,8 +14,15 @@ from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import directory as hub
-from bert_jax.tasks import load
-from bert_jax.tasks.electra import DELTA, GENERATOR, ReplacedTokens, draw, embeddings, with_embeddings
+from bert_jax.tasks import load_config
+from bert_jax.tasks.electra import (
+    DELTA,
+    GENERATOR,
+    ReplacedTokenTask,
+    get_embeddings,
+    replace_embeddings,
+    sample_tokens,
+)
 from bert_jax.training import warm_start
 from tests.support.gradients import assert_loss_and_gradients_close
 from tests.support.pretraining_runs import (
@@ -91,9 +98,9 @@ class Torch:
 
         torch = self.torch
         mlm = self.generator(
-            **self.given(transformers_inputs(batch)), labels=transformers_mlm_labels(batch)
+            **self.outcomes(transformers_inputs(batch)), labels=transformers_mlm_labels(batch)
         ).loss
-        seen = self.given(transformers_inputs(batch | {"input_ids": tokens}))
+        seen = self.outcomes(transformers_inputs(batch | {"input_ids": tokens}))
         labels = torch.from_numpy(replaced.astype(np.int64))
         if self.sharing == "tied":
             told = self.discriminator(**seen, labels=labels).loss
@@ -115,7 +122,7 @@ class Torch:
             own |= {f"mask_predictions.{name}": value.grad for name, value in self.head.items()}
         return (mlm.item(), told.item()), {n: g.numpy() for n, g in (gradients | own).items()}
 
-    def given(self, arrays):
+    def outcomes(self, arrays):
         return arrays if self.sharing == "tied" else {k: v for k, v in arrays.items() if "type" not in k}
 
     def told(self, hidden):
@@ -141,11 +148,11 @@ def computed(tmp_path_factory):
 
 def compute(sharing, root):
     theirs = Torch(sharing, root)
-    layouts = [hub.survey(root / name)[0] for name in ("", GENERATOR)]
-    task = ReplacedTokens(
+    layouts = [hub.read_layout(root / name)[0] for name in ("", GENERATOR)]
+    task = ReplacedTokenTask(
         layouts[0], generator=layouts[1], weight=WEIGHT, disentangled=sharing == "disentangled"
     )
-    params, missing = warm_start.read(str(root), task, seed=0)
+    params, missing = warm_start.read_initial_params(str(root), task, seed=0)
     assert not missing
     batch = seeded_batch(4, 19, VOCABULARY, 2, targets=5, seed=1)
 
@@ -180,15 +187,14 @@ def test_losses_and_gradients_equal_transformers(computed, sharing):
     task, values, gradients, ((mlm, told), expected) = computed(sharing)
     np.testing.assert_allclose(values, [mlm, WEIGHT * told], rtol=1e-5)
     both = jax.tree.map(np.add, *gradients)
-    own = {name.removesuffix(DELTA): table for name, table in embeddings(both["discriminator"]).items()}
-    of_discriminator = with_embeddings(both["discriminator"], own)
+    own = {name.removesuffix(DELTA): table for name, table in get_embeddings(both["discriminator"]).items()}
+    of_discriminator = replace_embeddings(both["discriminator"], own)
     if sharing == "tied":
-        of_discriminator = task.models(both)[""]
+        of_discriminator = task.split_params(both)[""]
     ours = {
-        f"generator {name}": value
-        for name, value in task.generator.published_tensors(both[GENERATOR]).items()
+        f"generator {name}": value for name, value in task.generator.to_hf_tensors(both[GENERATOR]).items()
     }
-    ours |= task.layout.published_tensors(of_discriminator)
+    ours |= task.layout.to_hf_tensors(of_discriminator)
     ours = {name: value for name, value in ours.items() if name in expected}
     assert_loss_and_gradients_close((sum(values), ours), (mlm + WEIGHT * told, expected))
 
@@ -205,7 +211,7 @@ def test_the_discriminator_teaches_the_generator_through_tied_embeddings_alone(c
         assert max(jax.tree.leaves(projection)) == 0 and min(jax.tree.leaves(tables)) > 0
     else:
         assert max(jax.tree.leaves(tables)) == 0
-        assert np.abs(embeddings(of_discriminator["discriminator"])["words_delta"]).max() > 0
+        assert np.abs(get_embeddings(of_discriminator["discriminator"])["words_delta"]).max() > 0
     assert max(float(np.abs(g).max()) for g in jax.tree.leaves(of_generator["discriminator"])) == 0
 
 
@@ -220,7 +226,7 @@ def test_scores_are_of_real_tokens():
         "precision": hits / told[real].sum(), "recall": hits / replaced[real].sum(),
         "loss": np.log1p(np.exp(np.where(replaced, -logits, logits)))[real].mean(),
     }  # fmt: skip
-    task = ReplacedTokens.of(load("configs/electra.py:tiny", [])[1])
+    task = ReplacedTokenTask.of(load_config("configs/electra.py:tiny", [])[1])
     batch = seeded_batch(3, 7, 9, 1, 2, seed=0) | {"attention_mask": mask}
     outputs = {"mlm": np.zeros((3, 2, 9)), "told": logits, "replaced": replaced}
     scores, losses = task.scores(outputs, batch), task.losses(outputs, batch)
@@ -238,7 +244,7 @@ def test_draws_are_at_temperature_1():
     variances = (np.exp(logs) * logs**2).sum(-1) - means**2
 
     def distance(temperature):
-        drawn = np.asarray(jax.jit(draw)(logits / temperature, jax.random.key(2)))
+        drawn = np.asarray(jax.jit(sample_tokens)(logits / temperature, jax.random.key(2)))
         of_drawn = np.take_along_axis(logs, drawn[..., None], -1)[..., 0]
         return (of_drawn - means).sum() / np.sqrt(variances.sum())
 
@@ -248,10 +254,13 @@ def test_draws_are_at_temperature_1():
 def test_draws_follow_rows_and_key():
     logits = jnp.zeros((6, 9, 50))
     rows = jnp.array([3, 1, 4, 0, 5, 2])
-    drawn, sorted_rows = draw(logits, jax.random.key(0), rows), draw(logits, jax.random.key(0))
+    drawn, sorted_rows = (
+        sample_tokens(logits, jax.random.key(0), rows),
+        sample_tokens(logits, jax.random.key(0)),
+    )
     np.testing.assert_array_equal(drawn, sorted_rows[rows])
     assert len({tuple(row) for row in sorted_rows.tolist()}) == 6
-    assert (draw(logits, jax.random.key(1)) != sorted_rows).mean() > 0.9
+    assert (sample_tokens(logits, jax.random.key(1)) != sorted_rows).mean() > 0.9
 
 
 QUICK = {
@@ -315,7 +324,9 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
             whole / "model" / name, output_loading_info=True
         )
         assert not any(report.values()), report
-    tables = [embeddings(bert_jax.load(whole / "model" / name).params)["words"] for name in ("", GENERATOR)]
+    tables = [
+        get_embeddings(bert_jax.load(whole / "model" / name).params)["words"] for name in ("", GENERATOR)
+    ]
     assert 0 < np.abs(tables[0] - tables[1]).max() < 0.1
 
     code, more = trained("more", init=whole / "model", first_step=6, steps=7, sharing="tied")
@@ -358,7 +369,7 @@ REFUSED = {
 def test_what_cannot_be_trained_is_refused(size):
     settings, message = REFUSED[size]
     with pytest.raises(BertJaxError, match=message) as error:
-        ReplacedTokens.of(load(f"configs/electra.py:{size}", settings)[1])
+        ReplacedTokenTask.of(load_config(f"configs/electra.py:{size}", settings)[1])
     assert "\n" not in str(error.value)
 
 
@@ -376,8 +387,8 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_recipes_have_the_published_sizes(size):
-    _, config = load(f"configs/electra.py:{size}", [])
-    task = ReplacedTokens.of(config)
+    _, config = load_config(f"configs/electra.py:{size}", [])
+    task = ReplacedTokenTask.of(config)
     sizes = [
         (model.hidden_size, model.layers, model.embedding_width)
         for model in (layout.config for layout in task.layouts.values())

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bert_jax.hub.layout import Layout
-from bert_jax.tasks.electra import GeneratorConfig, ReplacedTokens
-from bert_jax.training.feed import placed
+from bert_jax.tasks.electra import GeneratorConfig, ReplacedTokenTask
+from bert_jax.training.feed import place_batches
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_evaluation, make_step
 from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.processes import run_on_eight_devices
@@ -40,14 +40,14 @@ def measured_on(name: str, devices: int, changes: dict) -> dict:
     layout = family_layout(name, FAMILY_CONFIGS[name] | {"vocab_size": config.model.vocab_size}, (head,))
     assert layout.config.dropout > 0
     generator = Layout(sizes.of(layout.config), layout.family, ("mlm",), pooler=False)
-    task = ReplacedTokens(layout, pretraining.data, generator=generator, disentangled=name == "deberta-v2")
+    task = ReplacedTokenTask(layout, pretraining.data, generator=generator, disentangled=name == "deberta-v2")
     mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()
-    state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
+    state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
     step, evaluation, losses = make_step(task, config, mesh), make_evaluation(task, config, mesh), []
-    for batch in placed(data.batches(0, STEPS, 0, 1), mesh, data.batch):
+    for batch in place_batches(data.batches(0, STEPS, 0, 1), mesh, data.batch):
         state, measured = step(state, batch, constants)
         losses.append([float(loss.mean) for loss in measured["losses"].values()])
-    batch = next(placed(data.heldout(20, 0, 1), mesh, data.batch))
+    batch = next(place_batches(data.heldout(20, 0, 1), mesh, data.batch))
     heldout, _ = jax.device_get(evaluation(state.params, batch, constants))
     return {"losses": losses, "heldout": [float(x) for x in jax.tree.leaves(heldout)]}
 

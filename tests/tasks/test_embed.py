@@ -12,29 +12,29 @@ import pytest
 from bert_jax.command.export import export_checkpoint
 from bert_jax.command.inspect import show_examples as inspect_run
 from bert_jax.command.main import main
-from bert_jax.command.train import start
+from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import (
     Group,
     GroupColumns,
-    mapping,
-    of_labels,
+    describe_columns,
+    pair_by_label,
     read_groups,
-    read_texts,
-    remembered,
+    read_text_column,
+    reuse_training_columns,
 )
-from bert_jax.data.randomness import key_of
-from bert_jax.finetuning.embedding_task import retrieved
+from bert_jax.data.randomness import random_key
+from bert_jax.finetuning.embedding_task import score_retrieval
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.model import load
 from bert_jax.predictions import origin as origins
-from bert_jax.tasks import load as load_task
-from bert_jax.tasks.embed import groups_of, read_parts, texts_of
+from bert_jax.tasks import load_config as load_task
+from bert_jax.tasks.embed import decode_texts, list_groups, read_group_splits
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.gradient import make_gradient
-from bert_jax.training.log import read
+from bert_jax.training.log import read_metrics
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import abstract_state, fresh_params, shardings_of
+from bert_jax.training.state import abstract_state, get_shardings, init_random_params
 from tests.support.embedding_tasks import EMBED_CONFIG, open_embed_task, random_pairs
 from tests.support.gradients import assert_gradients_equal
 from tests.support.made_up_language import ENTRIES
@@ -45,8 +45,8 @@ from tests.support.texts import random_texts
 def gradient_of(task, data, config, accumulate: int = 1):
     config = replace(config, mesh=replace(config.mesh, gradient_accumulation_steps=accumulate))
     mesh = make_mesh(config.mesh, jax.devices()[:1])
-    params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
-    shardings = shardings_of(abstract_state(task, config, mesh)).params
+    params = jax.device_get(jax.jit(lambda: init_random_params(task, config))())
+    shardings = get_shardings(abstract_state(task, config, mesh)).params
     (batch,) = data.batches(0, 1, 0, 1)
     gradient = make_gradient(task, config, mesh, shardings)
     gradients, measured = jax.jit(lambda *given: gradient(*given, {}))(params, batch, jax.random.key(3))
@@ -141,7 +141,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, cap
         "optimizer.learning_rate=1e-3", "prompts.query=w1 ", "data.columns.texts=question,answer",
         "model.pooling=weighted_mean", "data.batch_size=30", "model.dropout=0.0", "model.dimensions=24",
     ]  # fmt: skip
-    assert start(EMBED_CONFIG, overrides, str(tmp_path / "run"))
+    assert start_training(EMBED_CONFIG, overrides, str(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     heldout = [line for line in lines if line["kind"] == "heldout"]
     assert max(line["ndcg@10"] for line in heldout) > heldout[0]["ndcg@10"] + 0.08
@@ -153,7 +153,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, cap
         f"| ndcg@10 | {best:.4f} |" in card and "270 groups of 2 texts" in card and "first 24 tokens" in card
     )
     assert main(["check", str(tmp_path / "run/model")]) == 0
-    assert origins.read(tmp_path / "run/model").columns.text == "question"
+    assert origins.read_origin(tmp_path / "run/model").columns.text == "question"
     ours = load(tmp_path / "run/model")
     assert ours.embedder.prompts == {"query": "w1 ", "document": ""}
     assert (ours.embedder.pooling, ours.embedder.max_length) == ("weighted_mean", 24)
@@ -189,10 +189,12 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
             shutil.rmtree(workdir / "model")
             for step in (8, 12):
                 shutil.rmtree(workdir / "checkpoints" / str(step))
-        assert start(EMBED_CONFIG, overrides, str(workdir))
+        assert start_training(EMBED_CONFIG, overrides, str(workdir))
         weights.append((workdir / "model/model.safetensors").read_bytes())
     assert weights[0] == weights[1]
-    scales = [line["scale"] for line in read(tmp_path / "cut/metrics.jsonl") if line["kind"] == "heldout"]
+    scales = [
+        line["scale"] for line in read_metrics(tmp_path / "cut/metrics.jsonl") if line["kind"] == "heldout"
+    ]
     assert len(set(scales)) == 3 and scales == pytest.approx([20] * 3, rel=0.1)
 
 
@@ -208,10 +210,10 @@ def test_a_batch_has_what_its_teacher_gives(encoder_path, tmp_path):
         )
         task, data, _ = open_embed_task(encoder_path, train, *given)
         (batch,) = data.batches(0, 1, 0, 1)
-        taught = task.in_groups({"vectors": np.zeros((12, 1))}, batch)[1]["teacher"]
+        taught = task.gather_groups({"vectors": np.zeros((12, 1))}, batch)[1]["teacher"]
         assert taught.shape == (6, count, 32)
-        for group, vectors in zip(groups_of(task, data, 0), taught, strict=True):
-            words = [" ".join(text.split()[1:-1]) for text in texts_of(group, data.tokenizer)]
+        for group, vectors in zip(list_groups(task, data, 0), taught, strict=True):
+            words = [" ".join(text.split()[1:-1]) for text in decode_texts(group, data.tokenizer)]
             np.testing.assert_allclose(load(encoder_path).embed(words[:count]), vectors, atol=1e-6)
 
 
@@ -227,8 +229,8 @@ def test_each_step_is_of_one_of_several_files(encoder_path, tmp_path, capsys):
         )
         seen = []
         for step in range(40):
-            groups = groups_of(task, data, step)
-            anchors = {" ".join(texts_of(group, data.tokenizer)[0].split()[1:-1]) for group in groups}
+            groups = list_groups(task, data, step)
+            anchors = {" ".join(decode_texts(group, data.tokenizer)[0].split()[1:-1]) for group in groups}
             seen.append([anchors <= known for known in of_file])
         assert all(sum(which) == 1 for which in seen)
         return sum(second for _, second in seen)
@@ -251,7 +253,7 @@ def test_a_document_that_is_held_out_stands_in_no_training_file(tmp_path):
     ]
 
     def parts(*names):
-        return read_parts(load_task(EMBED_CONFIG, ["init=model", f"data.train={','.join(names)}"])[1])
+        return read_group_splits(load_task(EMBED_CONFIG, ["init=model", f"data.train={','.join(names)}"])[1])
 
     sets, heldout = parts(*names)
     held = {group.texts[1] for group in heldout}
@@ -268,12 +270,12 @@ def test_a_model_with_prompts_is_trained_with_them(encoder_path, tmp_path):
         write_jsonl(tmp_path / "pairs.jsonl", random_pairs(12)),
     )
     prompts = {"query": "w1 ", "passage": "w2 "}
-    embedder = sentence_transformers.Embedder(prompts=prompts, default_prompt="passage")
-    sentence_transformers.write(begun, embedder, 32)
+    embedder = sentence_transformers.EmbedderSettings(prompts=prompts, default_prompt="passage")
+    sentence_transformers.write_embedder(begun, embedder, 32)
 
     def first_words(*overrides):
         task, data, _ = open_embed_task(begun, train, "data.batch_size=4", *overrides)
-        shown = [texts_of(group, data.tokenizer) for group in groups_of(task, data, 0)]
+        shown = [decode_texts(group, data.tokenizer) for group in list_groups(task, data, 0)]
         return task.embedder, [{text.split()[1] for text in column} for column in zip(*shown, strict=True)]
 
     ours, words = first_words()
@@ -285,7 +287,7 @@ def test_a_model_with_prompts_is_trained_with_them(encoder_path, tmp_path):
 def test_a_model_that_lower_cases_is_trained_so(encoder_path, tmp_path):
     begun, rows = shutil.copytree(encoder_path, tmp_path / "init"), random_pairs(12)
     WordPiece.from_vocabulary(ENTRIES, do_lower_case=False).save(begun)
-    sentence_transformers.write(begun, sentence_transformers.Embedder(lower_case=True), 32)
+    sentence_transformers.write_embedder(begun, sentence_transformers.EmbedderSettings(lower_case=True), 32)
     capitals = [{name: text.upper() for name, text in row.items()} for row in rows]
 
     def learnt(rows) -> list[list[int]]:
@@ -303,7 +305,7 @@ def test_a_card_has_the_settings_that_the_loss_reads(loss, scale, margin, encode
     task, _, _ = open_embed_task(
         encoder_path, write_jsonl(tmp_path / "pairs.jsonl", rows), f"loss.name={loss}"
     )
-    assert (task.card.recipe["scale of cosines"], task.card.recipe["margin"]) == (scale, margin)
+    assert (task.model_card.recipe["scale of cosines"], task.model_card.recipe["margin"]) == (scale, margin)
 
 
 def test_the_columns_are_taken_in_their_order(tmp_path):
@@ -345,13 +347,13 @@ def test_columns_of_numbers_are_left_out_and_the_others_are_said(tmp_path):
     path = tmp_path / "tickets.csv"
     path.write_text("".join(["id,Ticket #,Asked (raw),Answer\n", *rows]))
     assert read_groups(str(path), GroupColumns())[1].texts == ("why w1", "because w1")
-    assert mapping(str(path), GroupColumns(), "--text") == (
+    assert describe_columns(str(path), GroupColumns(), "--text") == (
         f'{path}: anchor "Asked (raw)", positive "Answer"; left out because they hold only numbers: "Ticket #"; '
         'not read: "id"; name others with --text'
     )
     named = GroupColumns(texts=("Ticket #", "Answer"))
     assert read_groups(str(path), named)[1].texts == ("1", "because w1")
-    assert mapping(str(path), named, "") == (
+    assert describe_columns(str(path), named, "") == (
         f'{path}: anchor "Ticket #", positive "Answer"; not read: "id", "Asked (raw)"'
     )
 
@@ -363,10 +365,10 @@ def test_a_column_of_few_values_is_no_text_unless_it_is_named(tmp_path):
     said = (
         'tickets.csv: column "agent" repeats 2 values in 30 rows, so it looks like a label, not a text; name'
     )
-    for reader in (read_groups, read_texts):
+    for reader in (read_groups, read_text_column):
         with pytest.raises(BertJaxError, match=said):
             reader(str(path), GroupColumns())
-    assert read_texts(str(path), GroupColumns(), "answer")[1] == "because w1"
+    assert read_text_column(str(path), GroupColumns(), "answer")[1] == "because w1"
     named = GroupColumns(texts=("agent", "answer"))
     assert read_groups(str(path), named)[1].texts == ("eve", "because w1")
 
@@ -378,7 +380,7 @@ def test_columns_that_a_run_named_are_remembered_where_a_table_has_them(tmp_path
     before = GroupColumns(texts=("asked", "why"), score="much").of_pairs
 
     def texts_by(columns: GroupColumns) -> tuple[tuple[str, ...], tuple[float, ...]]:
-        group = read_groups(path, remembered(path, columns, before))[1]
+        group = read_groups(path, reuse_training_columns(path, columns, before))[1]
         return group.texts, group.scores
 
     assert texts_by(GroupColumns()) == (("b1", "a1"), (1.0,))
@@ -391,8 +393,8 @@ def test_texts_that_would_find_themselves_are_not_asked():
     same, other = Group(("a", "a"), None, "0"), Group(("b", "c"), None, "1")
     vectors = np.eye(4, dtype=np.float32).reshape(2, 2, 4)
     vectors[1, 1] = vectors[1, 0]
-    assert retrieved(vectors, [same, other]).scores == retrieved(vectors[1:], [other]).scores
-    assert retrieved(vectors, [same, other]).scores["mrr@10"] == 1
+    assert score_retrieval(vectors, [same, other]).scores == score_retrieval(vectors[1:], [other]).scores
+    assert score_retrieval(vectors, [same, other]).scores["mrr@10"] == 1
 
 
 def test_single_texts_are_not_measured(encoder_path, tmp_path, capsys):
@@ -422,8 +424,8 @@ def test_positives_are_drawn_as_from_the_list_of_all_other_texts():
         for n, row in enumerate(rows):
             others = [other for other in rows if other.alike == row.alike and other.text != row.text]
             if others:
-                expected.append(row.texts + others[int(key_of("positive", n)) % len(others)].texts)
-        assert [group.text for group in of_labels("a.csv", rows)] == expected
+                expected.append(row.texts + others[int(random_key("positive", n)) % len(others)].texts)
+        assert [group.text for group in pair_by_label("a.csv", rows)] == expected
 
 
 BAD = {

@@ -11,18 +11,18 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.command.train import start
+from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.candidates import CandidateColumns, read_candidates, with_others
-from bert_jax.finetuning.retrieval_cards import relevance
+from bert_jax.data.examples.candidates import CandidateColumns, add_random_negatives, read_candidates
+from bert_jax.finetuning.retrieval_cards import describe_relevance_scores
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds.relevance import Judgement, Relevance
-from bert_jax.tasks import load as load_task
+from bert_jax.tasks import load_config as load_task
 from bert_jax.training.gradient import make_gradient
-from bert_jax.training.log import read
+from bert_jax.training.log import read_metrics
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import abstract_state, fresh_params, shardings_of
+from bert_jax.training.state import abstract_state, get_shardings, init_random_params
 from tests.support.gradients import assert_gradients_equal
 from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
@@ -114,9 +114,9 @@ def test_bad_rows_are_skipped_where_that_is_asked(tmp_path):
 def test_documents_of_other_queries_are_none_of_its_own(tmp_path):
     rows = [{"query": f"q{n}", "document": f"d{n // 2}"} for n in range(12)]
     lists = read_candidates(write_jsonl(tmp_path / "t.jsonl", rows), CandidateColumns())
-    for found in with_others(lists, 4):
+    for found in add_random_negatives(lists, 4):
         assert len(set(found.documents)) == 5 and found.grades == (1, 0, 0, 0, 0)
-    assert all(len(found.documents) == 6 for found in with_others(lists, 40)), "there are no more"
+    assert all(len(found.documents) == 6 for found in add_random_negatives(lists, 40)), "there are no more"
 
 
 def test_rankings_are_scored_by_query():
@@ -140,7 +140,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(encoder_path, tmp_path):
         "data.calibration_share=0.0",
     )
     task, data, config = open_task(encoder_path, train, *given)
-    params = jax.device_get(jax.jit(lambda: fresh_params(task, config))())
+    params = jax.device_get(jax.jit(lambda: init_random_params(task, config))())
     (batch,) = data.batches(0, 1, 0, 1)
     found = []
     for count in (1, 4):
@@ -148,7 +148,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(encoder_path, tmp_path):
             config, mesh=dataclasses.replace(config.mesh, gradient_accumulation_steps=count)
         )
         mesh = make_mesh(parted.mesh, jax.devices()[:1])
-        gradient = make_gradient(task, parted, mesh, shardings_of(abstract_state(task, parted, mesh)).params)
+        gradient = make_gradient(task, parted, mesh, get_shardings(abstract_state(task, parted, mesh)).params)
         found.append(
             jax.jit(lambda *given, gradient=gradient: gradient(*given, {}))(params, batch, jax.random.key(3))
         )
@@ -180,13 +180,13 @@ def trained(encoder_path, tmp_path_factory):
         "init": encoder_path, "data.train": train, "data.heldout": heldout, "data.max_length": 32, "epochs": 12,
         "data.calibration_share": 0.15, "optimizer.learning_rate": 3e-3,
     }  # fmt: skip
-    assert start(CONFIG, [f"{key}={value}" for key, value in settings.items()], str(root / "run"))
+    assert start_training(CONFIG, [f"{key}={value}" for key, value in settings.items()], str(root / "run"))
     return root
 
 
 @pytest.mark.slow
 def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
-    lines = [line for line in read(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
+    lines = [line for line in read_metrics(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
     assert lines[-1]["mrr@10"] > 0.95
     reranker = bert_jax.load(trained / "run/model")
     documents = ["w20 w21 w22 w23", "w24 w25 w26 w27 w28 w10", "w27 w28 w29"]
@@ -221,12 +221,12 @@ def test_its_card_tells_what_it_learnt_and_what_its_scores_are(trained, capsys):
         "| loss | binary |", "| queries per step | 16 |", "| learning rate | 0.003, ",
     ):  # fmt: skip
         assert part in card
-    lines = [line for line in read(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
+    lines = [line for line in read_metrics(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
     assert f"| ndcg@10 | {max(line['ndcg@10'] for line in lines):.4f} |" in card
     slope, sign, offset = re.search(r"sigmoid\((\S+) \* logit ([+-]) (\S+)\)", card).groups()
     ours, documents = bert_jax.load(directory), random_texts(5, (2, 20), 9)
     calibrated = {one.index: one.score for one in ours.rank("w30 w31", documents)}
-    ours.calibration = calibrations.NONE
+    ours.calibration = calibrations.UNCALIBRATED
     for one in ours.rank("w30 w31", documents):
         logit = np.log(one.score / (1 - one.score))
         score = 1 / (1 + np.exp(-(float(slope) * logit + float(sign + offset))))
@@ -242,11 +242,11 @@ def test_its_card_tells_what_it_learnt_and_what_its_scores_are(trained, capsys):
 def test_sentence_transformers_gives_the_same_scores(trained, tmp_path):
     library = pytest.importorskip("sentence_transformers")
     ours = bert_jax.load(trained / "run/model")
-    ours.calibration = calibrations.NONE
+    ours.calibration = calibrations.UNCALIBRATED
     documents = random_texts(12, (2, 20), 9)
     expected = {one.index: one.score for one in ours.rank("w30 w31", documents)}
     theirs = library.CrossEncoder(str(trained / "run/model"), device="cpu")
-    scores = theirs.predict([("w30 w31", text) for text in documents])
+    scores = theirs.save_predictions([("w30 w31", text) for text in documents])
     np.testing.assert_allclose([expected[n] for n in range(12)], scores, atol=1e-6)
     # And what it saves, in its new layout, is known here as what it is.
     theirs.save_pretrained(str(tmp_path / "theirs"))
@@ -256,8 +256,10 @@ def test_sentence_transformers_gives_the_same_scores(trained, tmp_path):
 
 
 def test_probabilities_are_those_of_the_calibration():
-    assert "not calibrated" in relevance(calibrations.NONE)
-    assert "need no other calibration" in relevance(Calibration("relevance", ("LABEL_0",), (1.0,)))
+    assert "not calibrated" in describe_relevance_scores(calibrations.UNCALIBRATED)
+    assert "need no other calibration" in describe_relevance_scores(
+        Calibration("relevance", ("LABEL_0",), (1.0,))
+    )
     fitted = Calibration("relevance", ("LABEL_0",), (2.0,), offset=-1.0)
     assert Relevance().predicted(4.0, fitted) == pytest.approx(1 / (1 + np.exp(-1.0)))
     assert Relevance().as_json(4.0, fitted, 0.9) == {"relevance": 0.731059, "relevant": False}

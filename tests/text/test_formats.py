@@ -9,10 +9,10 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search.documents import Source as Indexed
+from bert_jax.search.documents import DocumentSource as Indexed
 from bert_jax.text import html
-from bert_jax.text.markdown import title_and_text
-from bert_jax.text.readers import Source
+from bert_jax.text.markdown import extract_markdown
+from bert_jax.text.readers import TextSource
 from bert_jax.text.wikitext import text_of
 
 DUMP = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="de">
@@ -88,7 +88,7 @@ class Listing(list):
 
 
 def test_a_folder_is_read_alike_for_training_and_for_an_index(folder):
-    source, index = Source([folder]), Indexed([str(folder)])
+    source, index = TextSource([folder]), Indexed([str(folder)])
     assert list(source.documents()) == [text for name in sorted(TEXTS) for text in TEXTS[name]]
     assert source.binary_files == 1 and source.read_bytes == source.total_bytes
     found = {one.id: (one.title, one.text) for one in index.documents()}
@@ -172,7 +172,7 @@ a = b[0](c)  # **kept**
 
 [1]: https://x.org
 """
-    title, text = title_and_text(source)
+    title, text = extract_markdown(source)
     assert title == "Title"
     assert text.split("\n") == [
         "Wrapped li nk and emph asis, **code**. Quoted", "item, 2 * 3 * 4 goes on", "x picture", "Sub",
@@ -187,7 +187,7 @@ def test_only_definitions_of_links_are_left_out_of_markdown():
         "\n\n".join(["A cat.[^1]", *definitions, *prose]) + "\n\n[^1]: A sentence,\ngoes on.\n[^b]: Another."
     )
     lines = ["A cat.[^1]", *prose, "A sentence, goes on.", "Another."]
-    assert title_and_text(page) == ("", "\n".join(lines))
+    assert extract_markdown(page) == ("", "\n".join(lines))
 
 
 @pytest.mark.slow
@@ -206,7 +206,7 @@ def test_hostile_pages_take_a_time_in_proportion_to_their_length():
         return time.thread_time() - begun
 
     for page in pages:
-        for read in (text_of, title_and_text):
+        for read in (text_of, extract_markdown):
             # About 0.05 s. A collection of garbage may disturb one try, not three.
             assert any(seconds(read, page) < 1.5 for _ in range(3)), (read.__module__, page[:9])
 
@@ -229,14 +229,14 @@ def test_a_data_set_of_the_hub_is_read_from_its_copy(tmp_path, monkeypatch):
         ("me/set/sub", "a"), ("me/set/sub/*.jsonl", "a"), ("me/set@main/sub/one.jsonl", "a"),
         ("me/set@~parquet/sub", "b"), ("me/set@refs%2Fconvert%2Fparquet/*/*", "b"),
     ):  # fmt: skip
-        assert list(Source([f"hf://datasets/{name}"]).documents()) == [text]
+        assert list(TextSource([f"hf://datasets/{name}"]).documents()) == [text]
     for name, message in (
         ("datasets/me/set", "is not hf://datasets/OWNER/NAME/FILES"),
         ("datasets/me/set/x.txt", "no file at hf://datasets/me/set/x.txt"),
         ("datasets/me/other/x.txt", "cannot be fetched from the Hugging Face hub"),
     ):
         with pytest.raises(BertJaxError, match=message):
-            Source([f"hf://{name}"])
+            TextSource([f"hf://{name}"])
 
 
 @pytest.mark.parametrize(
@@ -251,4 +251,4 @@ def test_a_data_set_of_the_hub_is_read_from_its_copy(tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_what_stands_around_the_text_of_a_page_is_left_out(page, lines):
-    assert html.title_and_text(page)[1].split("\n") == lines.split("|")
+    assert html.extract_html(page)[1].split("\n") == lines.split("|")

@@ -13,8 +13,8 @@ import zstandard
 from pyarrow import parquet
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.lines import read_lines, reading
-from bert_jax.text.tables import class_names, columns_like, optional, read_rows
+from bert_jax.text.lines import explain_read_errors, read_lines
+from bert_jax.text.tables import get_optional_cell, match_columns, read_table_rows, source_class_names
 
 TABLE = [{"text": 'Zoë said "no", twice', "label": "1"}, {"text": "a; b\tc", "label": "0"}]
 
@@ -23,7 +23,7 @@ def read(tmp_path, name, content, numbered=False):
     """(row numbers, rows)"""
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    found = list(read_rows(str(path), numbered))
+    found = list(read_table_rows(str(path), numbered))
     numbers = [int(where.removeprefix(f"{path} row ")) for where, _ in found]
     return numbers, [row for _, row in found]
 
@@ -96,15 +96,18 @@ def test_lines_of_any_file(tmp_path, monkeypatch):
     ],
 )
 def test_a_file_that_cannot_be_read_is_told_with_its_remedy(error, remedy):
-    with pytest.raises(BertJaxError, match=rf"a.txt cannot be read \(.*\); {remedy}"), reading("a.txt"):
+    with (
+        pytest.raises(BertJaxError, match=rf"a.txt cannot be read \(.*\); {remedy}"),
+        explain_read_errors("a.txt"),
+    ):
         raise error
 
 
 def test_the_index_that_pandas_writes_is_no_column_that_is_absent(tmp_path):
     _, (row,) = read(tmp_path, "a.csv", ",text\n7,good\n")
-    assert columns_like("row 2", row, ["text", "label", ""]) == ["text", "", ""]
-    assert (optional(row, "text"), optional(row, "")) == ("good", None)
-    assert columns_like("row 2", {" ": "7"}, [""]) == [""]
+    assert match_columns("row 2", row, ["text", "label", ""]) == ["text", "", ""]
+    assert (get_optional_cell(row, "text"), get_optional_cell(row, "")) == ("good", None)
+    assert match_columns("row 2", {" ": "7"}, [""]) == [""]
 
 
 def test_rows_of_csv_are_counted_as_a_spreadsheet_does(tmp_path):
@@ -134,7 +137,7 @@ def test_parquet(tmp_path):
         [{"text": "a", "label": 1, "tags": [0, 1]}, {"text": "b", "label": -1, "tags": []}]
     )
     parquet.write_table(table, tmp_path / "plain.parquet")
-    assert [row["label"] for _, row in read_rows(str(tmp_path / "plain.parquet"))] == [1, -1]
+    assert [row["label"] for _, row in read_table_rows(str(tmp_path / "plain.parquet"))] == [1, -1]
     # as the `datasets` library names classes; -1 is a hidden one
     features = {
         "text": {"dtype": "string", "_type": "Value"},
@@ -144,11 +147,11 @@ def test_parquet(tmp_path):
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     named = str(tmp_path / "named.parquet")
     parquet.write_table(table.replace_schema_metadata(metadata), named)
-    assert list(read_rows(named)) == [
+    assert list(read_table_rows(named)) == [
         (f"{named} row 1", {"text": "a", "label": "pos", "tags": ["O", "I-PER"]}),
         (f"{named} row 2", {"text": "b", "label": None, "tags": []}),
     ]
-    assert class_names(named) == {"label": ("neg", "pos"), "tags": ("O", "I-PER")}
+    assert source_class_names(named) == {"label": ("neg", "pos"), "tags": ("O", "I-PER")}
 
 
 @pytest.mark.parametrize(
@@ -177,4 +180,4 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, complaint):
 
 def test_no_file(tmp_path):
     with pytest.raises(BertJaxError, match="file"):
-        list(read_rows(str(tmp_path / "a.csv")))
+        list(read_table_rows(str(tmp_path / "a.csv")))

@@ -14,8 +14,8 @@ from bert_jax.hub import directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Source
-from bert_jax.text.vocabulary import learn
+from bert_jax.text.readers import TextSource
+from bert_jax.text.vocabulary import train_vocabulary
 
 
 def made_up_text(seed: int) -> str:
@@ -89,14 +89,14 @@ def test_an_error_in_the_text_is_told_as_it_is(error, tmp_path):
             raise error
 
     with pytest.raises(type(error)) as caught:
-        learn(Failing(), tmp_path / "out", kind="sentencepiece", size=50)
+        train_vocabulary(Failing(), tmp_path / "out", kind="sentencepiece", size=50)
     assert caught.value is error and not (tmp_path / "out").exists()
 
 
 @pytest.fixture
 def model(text, tmp_path):
     """A model directory, and its tensors."""
-    learn(Source([text]), tmp_path / "model", size=400)
+    train_vocabulary(TextSource([text]), tmp_path / "model", size=400)
     config = EncoderConfig(
         vocab_size=400,
         hidden_size=8,
@@ -109,7 +109,7 @@ def model(text, tmp_path):
     layout = Layout(config, heads=("mlm", "nsp"))
     rng = np.random.default_rng(0)
     flat = {name: rng.normal(size=shape).astype(np.float32) for name, shape in layout.shapes().items()}
-    hub.save(tmp_path / "model", layout, unflatten_dict(flat, sep="/"))
+    hub.save_model(tmp_path / "model", layout, unflatten_dict(flat, sep="/"))
     return tmp_path / "model", load_file(tmp_path / "model" / "model.safetensors")
 
 
@@ -146,4 +146,4 @@ def test_nothing_to_add_is_said(model, tmp_path, capsys):
     assert vocab("--input", tmp_path / "domain.txt", "--extend", model[0], "--output", tmp_path / "out") == 1
     assert "nothing to add" in capsys.readouterr().err
     with pytest.raises(BertJaxError, match="exists already"):
-        learn(Source([tmp_path / "domain.txt"]), model[0])
+        train_vocabulary(TextSource([tmp_path / "domain.txt"]), model[0])

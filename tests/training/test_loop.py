@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 
 from bert_jax.command.export import export_checkpoint
-from bert_jax.core.errors import BertJaxError, NotFinite
+from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.inference import model as api
-from bert_jax.report.training_curves import draw
+from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.training import checkpoint_manifest
-from bert_jax.training.best_evaluation import of_kept_model
+from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.log import Log, read
-from bert_jax.training.loop import Run, train
+from bert_jax.training.log import MetricsLog, read_metrics
+from bert_jax.training.loop import TrainingLoop, train
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
-from bert_jax.training.step_timer import Pace
+from bert_jax.training.step_timer import StepTimer
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import HELDOUT, Batches, tiny_pretraining
@@ -53,7 +53,7 @@ def copied(whole, tmp_path):
 def lines(workdir):
     return [
         {name: value for name, value in line.items() if name != "time"}
-        for line in read(workdir / "metrics.jsonl")
+        for line in read_metrics(workdir / "metrics.jsonl")
     ]
 
 
@@ -146,10 +146,10 @@ def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
 def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
     task, config = tiny_pretraining(checkpoint_keep=9, checkpoint_best_metric="accuracy")
     checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
-    run = Run(task, Batches(), config, Workdir(tmp_path), None, None)
+    run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None, None)
     for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
         run.step, run.heldout = step, {"accuracy": accuracy, "classify_loss": loss}
-        run.remember()
+        run.record_evaluation()
         checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": run.heldout})
     checkpoints.finish()
     assert checkpoints.best() == run.best_step() == 4
@@ -163,14 +163,14 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
             shutil.rmtree(tmp_path / "checkpoints/10")
         return {"accuracy": accuracies.get(run.step, 0.0)}
 
-    monkeypatch.setattr(Run, "measure", measure)
+    monkeypatch.setattr(TrainingLoop, "compute_metrics", measure)
     task, config = tiny_pretraining(
         log_evaluate_every=5, checkpoint_keep=9, checkpoint_best_metric="accuracy"
     )
     assert train(task, Batches(), config, tmp_path)
     said = "".join(capsys.readouterr())
     assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
-    assert of_kept_model(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15
+    assert read_kept_metrics(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15
     assert (tmp_path / "model/model.safetensors").is_file()
 
 
@@ -199,7 +199,7 @@ def test_a_discarded_update_leaves_the_state_as_it_was():
     task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)
     step, batch = make_step(task, config, mesh), Batches().whole(0)
-    constants = constants_of(task, config, mesh)
+    constants = make_constants(task, config, mesh)
     state = step(initial_state(task, config, mesh), batch, constants)[0]
     before = jax.device_get(state)
     bad = batch | {"target_weights": batch["target_weights"] * np.nan}
@@ -223,7 +223,7 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
 
     task, config = tiny_pretraining(max_nonfinite_steps=3)
     with pytest.raises(
-        NotFinite, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
+        NonFiniteError, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
     ):
         train(task, Batches(plant=plant), config, tmp_path)
     kept, good = checkpoint_arrays(tmp_path / "checkpoints/14"), checkpoint_arrays(whole / "checkpoints/10")
@@ -234,8 +234,8 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
 
 def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
     task, config = tiny_pretraining()
-    run = Run(task, Batches(), config, Workdir(tmp_path), None, None)
-    run.log = Log(tmp_path, run.workdir.metrics, 0, 20, False)
+    run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None, None)
+    run.log = MetricsLog(tmp_path, run.workdir.metrics, 0, 20, False)
     measured = {"losses": {"mlm_loss": (6.0, 2.0)}, "scores": {"mlm_accuracy": (1.0, 2.0)}, "tokens": 9}
     measured |= {"learning_rate": 0.1, "gradient_norm": np.nan, "discarded": 2}
     for step in (2, 4):
@@ -246,7 +246,7 @@ def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
     names = ("loss", "mlm_loss", "mlm_accuracy", "discarded")
     assert [empty[name] for name in names] == [None, None, None, 2]
     assert [whole[name] for name in names] == [3.0, 3.0, 0.5, 2]
-    draw(run.workdir.metrics, run.workdir.curves)
+    draw_training_curves(run.workdir.metrics, run.workdir.curves)
     assert run.workdir.curves.exists()
 
 
@@ -257,7 +257,7 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
         return batch
 
     task, config = tiny_pretraining(checkpoint_best_metric="mlm_loss")
-    with pytest.raises(NotFinite) as error:
+    with pytest.raises(NonFiniteError) as error:
         train(task, Batches(plant=plant), config, tmp_path)
     assert str(error.value) == (
         "validation batch 1 (counted from 0): mlm_loss is nan at step 10; look at its examples; if they are good, "
@@ -272,13 +272,13 @@ def test_a_run_outlives_its_terminal_until_it_is_told(tmp_path, monkeypatch, num
         def write(self, text):
             raise OSError(number, "gone")
 
-    log = Log(tmp_path, tmp_path / "metrics.jsonl", 0, 9, False)
+    log = MetricsLog(tmp_path, tmp_path / "metrics.jsonl", 0, 9, False)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", Gone())
         with pytest.raises(OSError, match="gone") if ends else nullcontext():
             log.line("heldout", 1, {"loss": 2.0})
     log.close()
-    assert [line["loss"] for line in read(tmp_path / "metrics.jsonl")] == [2.0]
+    assert [line["loss"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [2.0]
 
 
 def test_a_run_does_not_go_on_with_other_settings(copied, capsys):
@@ -320,7 +320,7 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path):
 
 
 def test_the_directory_is_held_until_the_log_is_closed(tmp_path, monkeypatch):
-    close, refused = Log.close, []
+    close, refused = MetricsLog.close, []
 
     def close_and_look(log):
         close(log)
@@ -329,28 +329,28 @@ def test_the_directory_is_held_until_the_log_is_closed(tmp_path, monkeypatch):
         except BertJaxError as error:
             refused.append(str(error))
 
-    monkeypatch.setattr(Log, "close", close_and_look)
+    monkeypatch.setattr(MetricsLog, "close", close_and_look)
     task, config = tiny_pretraining(steps=1)
     train(task, Batches(), config, tmp_path)
     assert len(refused) == 1 and "another run is writing" in refused[0]
 
 
 def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_path, monkeypatch):
-    write, failed = checkpoint_manifest.write, threading.Event()
+    write, failed = checkpoint_manifest.write_checkpoint_manifest, threading.Event()
 
     def fail(run, measures, of):
         failed.set()
-        raise NotFinite("the loss is not finite; begin again")
+        raise NonFiniteError("the loss is not finite; begin again")
 
     def write_late(directory, position):
         failed.wait(60)
         time.sleep(0.2)
         write(directory, position)
 
-    monkeypatch.setattr(Run, "check_finite", fail)
-    monkeypatch.setattr(checkpoint_manifest, "write", write_late)
+    monkeypatch.setattr(TrainingLoop, "check_finite", fail)
+    monkeypatch.setattr(checkpoint_manifest, "write_checkpoint_manifest", write_late)
     task, config = tiny_pretraining(checkpoint_every=1, log_evaluate_every=2)
-    with pytest.raises(NotFinite, match="the loss is not finite"):
+    with pytest.raises(NonFiniteError, match="the loss is not finite"):
         train(task, Batches(), config, tmp_path)
     assert Checkpoints(tmp_path / "checkpoints", config.checkpoints).steps() == [1]
 
@@ -369,7 +369,7 @@ def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
     checkpoints = Checkpoints(tmp_path, config.checkpoints)
     for step in (5, 10):
         (tmp_path / str(step)).mkdir()
-        checkpoint_manifest.write(tmp_path / str(step), {})
+        checkpoint_manifest.write_checkpoint_manifest(tmp_path / str(step), {})
     (tmp_path / "10" / "manifest.json").write_text("{}")
     with pytest.raises(BertJaxError, match="manifest.json"):
         checkpoints.check(10)
@@ -383,7 +383,7 @@ def test_a_seed_beyond_32_bits_is_read_as_the_generator_reads_it():
     task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)
     for seed in (3_000_000_000, 2**40 + 7, -1):
-        constants = constants_of(task, dataclasses.replace(config, seed=seed), mesh)
+        constants = make_constants(task, dataclasses.replace(config, seed=seed), mesh)
         expected = jax.random.key_data(jax.random.key(seed))
         np.testing.assert_array_equal(jax.random.key_data(jax.random.key(constants.seed)), expected)
 
@@ -420,8 +420,8 @@ def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
     from bert_jax.training import warm_start
 
     task, config = tiny_pretraining()
-    warm_start.as_in(str(whole / "model"), task.layout, Batches().tokenizer)
-    params, missing = warm_start.read(str(whole / "model"), task, seed=0)
+    warm_start.adopt_saved_layout(str(whole / "model"), task.layout, Batches().tokenizer)
+    params, missing = warm_start.read_initial_params(str(whole / "model"), task, seed=0)
     assert not missing
     task, config = tiny_pretraining(steps=12, init=str(whole / "model"), first_step=8)
     train(task, Batches(), config, tmp_path / "kept", lambda: params)
@@ -432,7 +432,7 @@ def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
         tiny_pretraining(init="somewhere")
     other, _ = tiny_pretraining(layers=2)
     with pytest.raises(BertJaxError, match="--config.model.layers=1"):
-        warm_start.as_in(str(whole / "model"), other.layout, Batches().tokenizer)
+        warm_start.adopt_saved_layout(str(whole / "model"), other.layout, Batches().tokenizer)
 
 
 def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, tmp_path, capsys):
@@ -464,12 +464,12 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, t
 def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluations(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("bert_jax.training.step_timer.time.perf_counter", lambda: clock[0])
-    pace = Pace()
+    pace = StepTimer()
     for seconds in (30, 2, 2):  # the first compiles
         clock[0] += seconds
         pace.add(tokens=100)
     clock[0] += 7
-    pace.pause(7)
+    pace.exclude_pause(7)
     pace.wait(1.7)
     assert pace.line(left=9) == pytest.approx(
         {"seconds": 34, "input_wait": 0.05, "tokens_per_second": 50, "hours_left": 9 * 2 / 3600}
@@ -480,6 +480,6 @@ def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluati
 
 
 def test_a_line_of_the_compiled_step_alone_has_no_speed():
-    pace = Pace()
+    pace = StepTimer()
     pace.add(tokens=100)
     assert pace.line(left=9).keys() == {"seconds", "input_wait"}

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.tasks.pretrain import Pretraining
+from bert_jax.tasks.pretrain import PretrainTask
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.feed import placed
+from bert_jax.training.feed import place_batches
 from bert_jax.training.sharded_gradient import ABORTING
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import abstract_state, constants_of, initial_state
+from bert_jax.training.state import abstract_state, initial_state, make_constants
 from bert_jax.training.step import make_evaluation, make_step
 from tests.support.processes import run_on_eight_devices
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -49,7 +49,7 @@ else:
     MORE_MESHES |= {"data 4, tensor 2, in parts": (8, {"tensor": 2, "shard_optimizer": True})}
 
 
-class Telling(Pretraining):
+class Telling(PretrainTask):
     """Pre-training that also keeps what it says of each row."""
 
     def predictions(self, outputs, batch):
@@ -85,9 +85,9 @@ def steps_on(devices, changes, state=None, first=0, stop=STEPS):
     task, config, mesh, step, _ = compiled(devices, tuple(changes.items()))
     data = Batches()
     state = state(task, config, mesh) if state else begun(task, config, mesh)
-    constants = constants_of(task, config, mesh)
+    constants = make_constants(task, config, mesh)
     losses = []
-    for batch in placed(data.batches(first, stop, 0, 1), mesh, data.batch):
+    for batch in place_batches(data.batches(first, stop, 0, 1), mesh, data.batch):
         state, measured = step(state, batch, constants)
         losses.append(loss(measured))
     assert np.isfinite(losses).all()
@@ -98,8 +98,8 @@ def evaluated_on(devices, changes, state):
     """The held-out sums, and what is predicted of each row."""
     task, config, mesh, _, evaluation = compiled(devices, tuple(changes.items()))
     data = Batches()
-    batch = next(placed(data.heldout(20, 0, 1), mesh, data.batch))
-    heldout, predicted = jax.device_get(evaluation(state.params, batch, constants_of(task, config, mesh)))
+    batch = next(place_batches(data.heldout(20, 0, 1), mesh, data.batch))
+    heldout, predicted = jax.device_get(evaluation(state.params, batch, make_constants(task, config, mesh)))
     return {"heldout": [float(x) for x in jax.tree.leaves(heldout)], "predicted": predicted.tolist()}
 
 
@@ -121,7 +121,7 @@ def across_counts():
             checkpoints.wait()
 
             def restore(task, config, mesh, checkpoints=checkpoints):
-                return checkpoints.restore(checkpoints.newest(), abstract_state(task, config, mesh))[0]
+                return checkpoints.restore(checkpoints.newest_step(), abstract_state(task, config, mesh))[0]
 
             first = stop
     return losses

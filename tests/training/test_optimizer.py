@@ -18,13 +18,19 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.mesh import AXES, DATA
-from bert_jax.training.optimizer import adam, direction, trust
-from bert_jax.training.parameter_rules import PARAMETERS, Parameter, decide, named
+from bert_jax.training.optimizer import guarded_adam, make_optimizer, scale_by_trust_ratio
+from bert_jax.training.parameter_rules import PARAMETER_RULES, ParameterRule, match_rule, params_by_name
 from bert_jax.training.run_config import MeshConfig, OptimizerConfig
-from bert_jax.training.schedule import share_at
-from bert_jax.training.sharded_gradient import ABORTING, refuse_both_splits
+from bert_jax.training.schedule import learning_rate_factor
+from bert_jax.training.sharded_gradient import ABORTING, refuse_fsdp_with_tensor
 from bert_jax.training.sharding import check_batch, make_mesh, parameter_shardings
-from bert_jax.training.state import abstract_state, constants_of, fresh_params, initial_state, optimizer_of
+from bert_jax.training.state import (
+    abstract_state,
+    init_random_params,
+    initial_state,
+    make_constants,
+    make_task_optimizer,
+)
 from bert_jax.training.step import make_step
 from bert_jax.training.task import Task
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -32,7 +38,7 @@ from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 def rates(steps, **changes):
     config = OptimizerConfig(**changes)
-    return np.array([2 * float(share_at(config, steps, step)) for step in range(steps + 1)])
+    return np.array([2 * float(learning_rate_factor(config, steps, step)) for step in range(steps + 1)])
 
 
 def test_schedules():
@@ -49,7 +55,12 @@ def test_schedules():
 def test_a_share_of_the_steps_warms_up():
     np.testing.assert_allclose(rates(50, warmup_steps=0.1), rates(50, warmup_steps=5))
     np.testing.assert_allclose(rates(20, warmup_steps=0.01), rates(20, warmup_steps=0))
-    assert [OptimizerConfig(warmup_steps=steps).warmup_of(20) for steps in (0, 0.5, 1, 20)] == [0, 10, 1, 20]
+    assert [OptimizerConfig(warmup_steps=steps).num_warmup_steps(20) for steps in (0, 0.5, 1, 20)] == [
+        0,
+        10,
+        1,
+        20,
+    ]
     with pytest.raises(
         BertJaxError, match="warmup_steps is 1.5; give a whole number of steps, or a number below 1"
     ):
@@ -58,11 +69,11 @@ def test_a_share_of_the_steps_warms_up():
 
 def first_update(**changes):
     """What a first step of Adam subtracts, per parameter, where every gradient is 1."""
-    shapes = jax.eval_shape(lambda: fresh_params(*tiny_pretraining(layers=3)))
+    shapes = jax.eval_shape(lambda: init_random_params(*tiny_pretraining(layers=3)))
     params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), shapes)
-    optimizer = direction(OptimizerConfig(weight_decay=0.0, **changes))
+    optimizer = make_optimizer(OptimizerConfig(weight_decay=0.0, **changes))
     updates, _ = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params))(params)
-    return {name: np.asarray(update) for name, update in named(updates).items()}
+    return {name: np.asarray(update) for name, update in params_by_name(updates).items()}
 
 
 @pytest.mark.slow
@@ -82,7 +93,7 @@ def test_layers_further_down_learn_slower():
 @pytest.mark.slow
 def test_frozen_layers_keep_their_values_and_do_not_count_for_clipping():
     frozen = first_update(frozen_layers=1, max_grad_norm=1e-3, epsilon=1.0)
-    params = named(jax.eval_shape(lambda: fresh_params(*tiny_pretraining(layers=3))))
+    params = params_by_name(jax.eval_shape(lambda: init_random_params(*tiny_pretraining(layers=3))))
     free = 0
     for name, update in frozen.items():
         kept = update.size if "/embeddings/" in name else update.size // 3 if "/layers/" in name else 0
@@ -114,10 +125,10 @@ def test_the_rate_equals_that_of_transformers():
 
 def test_biases_and_norms_do_not_decay_and_embeddings_do():
     task, config = tiny_pretraining()
-    params = jax.eval_shape(lambda: fresh_params(task, config))
-    decayed = {name for name in named(params) if decide(PARAMETERS, name).decays}
+    params = jax.eval_shape(lambda: init_random_params(task, config))
+    decayed = {name for name in params_by_name(params) if match_rule(PARAMETER_RULES, name).decays}
     assert {name.split("/")[-1] for name in decayed} == {"kernel", "words", "positions", "token_types"}
-    assert decide(PARAMETERS, "mlm/bias").decays is False
+    assert match_rule(PARAMETER_RULES, "mlm/bias").decays is False
 
 
 @pytest.mark.slow
@@ -140,7 +151,7 @@ def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
             "embeddings": {"words": other * 2},
         }
     }
-    scaled, _ = trust().update(updates, optax.EmptyState(), params)
+    scaled, _ = scale_by_trust_ratio().update(updates, optax.EmptyState(), params)
     ours = scaled["encoder"]["layers"]["attention"]["qkv"]["kernel"]
     for layer in range(2):
         for part in range(3):
@@ -166,7 +177,7 @@ def test_adam_is_that_of_torch():
         {"params": [theirs["bias"]], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=0.1, betas=(0.9, 0.999), eps=1e-6)
-    ours, transform = {"nsp": {"dense": dict(start)}}, direction(OptimizerConfig())
+    ours, transform = {"nsp": {"dense": dict(start)}}, make_optimizer(OptimizerConfig())
     state = transform.init(ours)
     for scale in (0.1, 3.0, 1.0):
         gradients = {
@@ -186,7 +197,7 @@ def test_adam_is_that_of_torch():
 def test_adam_is_that_of_optax_and_keeps_its_state_where_a_gradient_is_bad():
     random = np.random.default_rng(1)
     gradients = [{"a": jnp.asarray(random.standard_normal((3, 5)), jnp.float32)} for _ in range(3)]
-    ours, theirs = adam(0.9, 0.98, 1e-6), optax.scale_by_adam(0.9, 0.98, 1e-6)
+    ours, theirs = guarded_adam(0.9, 0.98, 1e-6), optax.scale_by_adam(0.9, 0.98, 1e-6)
     state = other = theirs.init(gradients[0])
     for gradient in gradients:
         updates, state = ours.update(gradient, state, good=jnp.bool_(True))
@@ -200,7 +211,7 @@ def test_adam_is_that_of_optax_and_keeps_its_state_where_a_gradient_is_bad():
 def test_a_step_copies_no_moments_before_it_replaces_them():
     task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)
-    state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
+    state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
     lowered = make_step(task, config, mesh).lower(state, Batches().whole(0), constants)
     jax.config.update("jax_disable_most_optimizations", False)
     try:
@@ -217,9 +228,9 @@ def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size, embedd
     config = EncoderConfig.named(size, vocab_multiple=128, tied_decoder=False, embedding_size=embedding_size)
     module = Bert(config, tuple(HEADS), labels=2)
     params = jax.eval_shape(module.init, jax.random.key(0), dummy_batch())["params"]
-    shapes = {name: leaf.shape for name, leaf in named(params).items()}
+    shapes = {name: leaf.shape for name, leaf in params_by_name(params).items()}
     assert ("encoder/embeddings/projection/kernel" in shapes) == bool(embedding_size)
-    specs = {name: decide(PARAMETERS, name).spec for name in shapes}
+    specs = {name: match_rule(PARAMETER_RULES, name).spec for name in shapes}
     assert all(len(spec) <= len(shapes[name]) for name, spec in specs.items())
     split = sum(np.prod(shapes[name]) for name, spec in specs.items() if "fsdp" in spec)
     assert split / sum(map(np.prod, shapes.values())) > 0.99, "nearly all numbers are split over fsdp"
@@ -230,7 +241,7 @@ def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size, embedd
 def test_rules_that_leave_a_parameter_out_are_an_error():
     for name in ("encoder/new/thing", "encoder/layers/new/kernel", "temperature", "encoder/new/dense/kernel"):
         with pytest.raises(BertJaxError, match=f"no rule matches the parameter {name}; add one to `rules`"):
-            decide(PARAMETERS, name)
+            match_rule(PARAMETER_RULES, name)
 
 
 class Projected(Task):
@@ -241,7 +252,7 @@ class Projected(Task):
 
 
 class Known(Projected):
-    rules = (("^projection/matrix$", Parameter(P("fsdp", None), decays=False)),)
+    rules = (("^projection/matrix$", ParameterRule(P("fsdp", None), decays=False)),)
     frozen = (("^encoder/", True), ("", False))
 
 
@@ -264,10 +275,10 @@ def test_a_parameter_of_a_task_needs_rules_of_its_own(head):
 def test_what_a_task_freezes_keeps_its_value():
     task = Known(tiny_pretraining()[0].layout)
     params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), jax.eval_shape(task.init, jax.random.key(0)))
-    optimizer = optimizer_of(task, tiny_pretraining()[1])
+    optimizer = make_task_optimizer(task, tiny_pretraining()[1])
     updates, _ = jax.jit(lambda params: optimizer.update(params, optimizer.init(params), params))(params)
-    moved = {name for name, update in named(updates).items() if np.any(update)}
-    assert moved == {name for name in named(params) if not name.startswith("encoder/")}
+    moved = {name for name, update in params_by_name(updates).items() if np.any(update)}
+    assert moved == {name for name in params_by_name(params) if not name.startswith("encoder/")}
 
 
 def test_meshes_and_batches_that_do_not_divide_name_what_does():
@@ -312,10 +323,10 @@ def test_parameters_and_optimizer_are_split_over_data_where_asked():
 
 @pytest.mark.parametrize("version", [(0, 10, 2), (0, 12, 0)])
 def test_parts_beside_fsdp_and_tensor_are_refused_where_xla_would_abort(version):
-    refuse_both_splits(SimpleNamespace(shape={"data": 4, "fsdp": 1, "tensor": 2}), version)
+    refuse_fsdp_with_tensor(SimpleNamespace(shape={"data": 4, "fsdp": 1, "tensor": 2}), version)
     mesh = SimpleNamespace(shape={"data": 2, "fsdp": 2, "tensor": 2})
     if version < ABORTING:
-        refuse_both_splits(mesh, version)
+        refuse_fsdp_with_tensor(mesh, version)
     else:
         with pytest.raises(BertJaxError, match="not beside both"):
-            refuse_both_splits(mesh, version)
+            refuse_fsdp_with_tensor(mesh, version)

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.hub import directory as hub
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 from tests.support.transformers_models import transformers_inputs, transformers_mlm_labels
@@ -54,8 +54,8 @@ def test_two_hundred_steps_are_those_of_transformers(tmp_path):
     task = dataclasses.replace(task, layout=dataclasses.replace(task.layout, config=quiet))
     data, mesh = Batches(rows=8), make_mesh(config.mesh)
     state, step = initial_state(task, config, mesh), make_step(task, config, mesh)
-    hub.save(tmp_path, task.layout, jax.device_get(state.params))
-    constants = constants_of(task, config, mesh)
+    hub.save_model(tmp_path, task.layout, jax.device_get(state.params))
+    constants = make_constants(task, config, mesh)
     ours = []
     for batch in data.batches(0, STEPS, 0, 1):
         state, measured = step(state, batch, constants)

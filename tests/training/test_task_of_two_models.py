@@ -51,7 +51,7 @@ class Pair(Task):
         keys = jax.random.split(key)
         return {"generator": self.generator.init(keys[0]), "discriminator": self.layout.init(keys[1])}
 
-    def models(self, params):
+    def split_params(self, params):
         return {"": params["discriminator"], "generator": params["generator"]}
 
     def outputs(self, params, batch, constants=None, key=None):

@@ -10,10 +10,10 @@ import pytest
 
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import squared_error
-from bert_jax.training.feed import placed
+from bert_jax.training.feed import place_batches
 from bert_jax.training.loop import train
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import StepCache, make_evaluation, make_step
 from bert_jax.training.task import Task
 from tests.support.pretraining_runs import checkpoint_arrays, logged_metrics
@@ -57,9 +57,9 @@ def losses_on(devices: int, **changes):
     task, config = distilling(seed=5, **changes)
     mesh = make_mesh(config.mesh, jax.devices()[:devices])
     step, evaluation = make_step(task, config, mesh), make_evaluation(task, config, mesh)
-    state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
+    state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
     losses = []
-    for batch in placed(Batches().batches(0, STEPS, 0, 1), mesh, 32):
+    for batch in place_batches(Batches().batches(0, STEPS, 0, 1), mesh, 32):
         state, measured = step(state, batch, constants)
         losses.append(float(measured["losses"]["distance_loss"].mean))
     measured, _ = evaluation(state.params, batch, constants)
@@ -89,7 +89,7 @@ def test_two_teachers_share_a_compiled_step():
         mesh = make_mesh(config.mesh)
         step, _ = cache.of(task, config, mesh)
         measured = step(
-            initial_state(task, config, mesh), Batches().whole(0), constants_of(task, config, mesh)
+            initial_state(task, config, mesh), Batches().whole(0), make_constants(task, config, mesh)
         )[1]
         losses.append(float(measured["losses"]["distance_loss"].mean))
     assert len(cache.kept) == 1 and step._cache_size() == 1

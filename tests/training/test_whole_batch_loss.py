@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.losses.loss import cross_entropy, weigh
-from bert_jax.training.feed import placed
-from bert_jax.training.gradient import make_gradient, with_rows
-from bert_jax.training.parameter_rules import named
+from bert_jax.losses.loss import cross_entropy, weighted_loss
+from bert_jax.training.feed import place_batches
+from bert_jax.training.gradient import add_row_indices, make_gradient
+from bert_jax.training.parameter_rules import params_by_name
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import abstract_state, constants_of, fresh_params, shardings_of
+from bert_jax.training.state import abstract_state, get_shardings, init_random_params, make_constants
 from bert_jax.training.step import make_evaluation
 from bert_jax.training.task import Task
 from tests.support.cases import long_except
@@ -65,7 +65,7 @@ class Matching(Task):
     def scores(self, outputs, batch):
         first, second = (x / jnp.linalg.norm(x, axis=-1, keepdims=True) for x in outputs.values())
         right = (first @ second.T).argmax(-1) == jnp.arange(len(first))
-        return {"accuracy": weigh(right.astype(jnp.float32), jnp.ones(len(first)))}
+        return {"accuracy": weighted_loss(right.astype(jnp.float32), jnp.ones(len(first)))}
 
     def predictions(self, outputs, batch):
         return outputs["first"]
@@ -87,7 +87,9 @@ def plain() -> dict:
     params, batch = initial_params(), Batches().whole(0)
 
     def loss(params):
-        return task.losses(task.outputs(params, with_rows(batch), {}, key()), batch)["matching_loss"].mean
+        return task.losses(task.outputs(params, add_row_indices(batch), {}, key()), batch)[
+            "matching_loss"
+        ].mean
 
     value, gradients = jax.jit(jax.value_and_grad(loss))(params)
     outputs = jax.jit(lambda params: task.outputs(params, batch))(params)
@@ -110,28 +112,28 @@ def by_step(devices: int, **changes) -> dict:
 
 def by_evaluation(devices: int, **changes) -> dict:
     task, config, mesh, params, batch = on(devices, **changes)
-    constants = constants_of(task, config, mesh)
+    constants = make_constants(task, config, mesh)
     measured, first = make_evaluation(task, config, mesh)(params, batch, constants)
     return {"loss": float(measured["losses"]["matching_loss"].mean), "first": first.tolist()}
 
 
 @functools.cache
 def initial_params() -> dict:
-    return jax.device_get(jax.jit(lambda: fresh_params(*matching()))())
+    return jax.device_get(jax.jit(lambda: init_random_params(*matching()))())
 
 
 def on(devices: int, **changes):
     task, config = matching(**changes)
     mesh = make_mesh(config.mesh, jax.devices()[:devices])
-    shardings = shardings_of(abstract_state(task, config, mesh)).params
+    shardings = get_shardings(abstract_state(task, config, mesh)).params
     params = jax.device_put(initial_params(), shardings)
-    return task, config, mesh, params, next(placed(Batches().batches(0, 1, 0, 1), mesh, 32))
+    return task, config, mesh, params, next(place_batches(Batches().batches(0, 1, 0, 1), mesh, 32))
 
 
 def as_json(loss, gradients) -> dict:
     return {
         "loss": float(loss),
-        "gradients": {name: np.asarray(g).tolist() for name, g in named(gradients).items()},
+        "gradients": {name: np.asarray(g).tolist() for name, g in params_by_name(gradients).items()},
     }
 
 

@@ -26,11 +26,11 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.output import sync
-from bert_jax.data.corpus.directory import VERSION
+from bert_jax.core.output import sync_to_disk
+from bert_jax.data.corpus.directory import CORPUS_VERSION
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Layout, Source
-from bert_jax.text.sentences import sentences
+from bert_jax.text.readers import Layout, TextSource
+from bert_jax.text.sentences import split_sentences
 from bert_jax.text.tokenizer import Tokenizer
 
 CHUNK = 2 << 20  # characters
@@ -39,7 +39,7 @@ EVERY = 30  # seconds between progress lines
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ChunkSettings:
     """Everything that a chunk's bytes depend on, except its text."""
 
     tokenizer: str
@@ -57,7 +57,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int) -> Iterator[Path]:
+def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, processes: int) -> Iterator[Path]:
     """Yield the files of all chunks in order. Files that an earlier run finished are not made again."""
     directory.mkdir(exist_ok=True)
     waiting: deque[Future] = deque()
@@ -66,9 +66,9 @@ def make_chunks(source: Source, recipe: Recipe, directory: Path, processes: int)
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, start_worker, (recipe,))
     try:
-        for number, documents in enumerate(grouped(with_progress(source), CHUNK)):
+        for number, documents in enumerate(grouped(read_with_progress(source), CHUNK)):
             path = directory / f"{number:06d}-{chunk_key(documents, recipe)}.npz"
-            waiting.append(finished(path) if path.is_file() else submit(pool, documents, path))
+            waiting.append(completed_future(path) if path.is_file() else submit(pool, documents, path))
             # Read enough ahead to keep all workers busy, and keep no more text in memory than that.
             while len(waiting) > 2 * processes:
                 yield waiting.popleft().result()
@@ -86,12 +86,12 @@ def submit(pool: ProcessPoolExecutor, documents: list[str], path: Path) -> Futur
     processes: workers end with this process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
     try:
-        return pool.submit(work, documents, path)
+        return pool.submit(make_chunk_in_worker, documents, path)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def with_progress(source: Source) -> Iterator[str]:
+def read_with_progress(source: TextSource) -> Iterator[str]:
     """Yield the documents, with a progress bar on a terminal, or else a line every EVERY seconds."""
     begun = printed = time.monotonic()
     total = source.total_bytes
@@ -122,9 +122,9 @@ def grouped(texts: Iterable[str], size: int) -> Iterator[list[str]]:
         yield group
 
 
-def chunk_key(documents: list[str], recipe: Recipe) -> str:
+def chunk_key(documents: list[str], recipe: ChunkSettings) -> str:
     digest = hashlib.blake2b(
-        repr((VERSION, recipe.fingerprint, recipe.layout, recipe.language)).encode(), digest_size=8
+        repr((CORPUS_VERSION, recipe.fingerprint, recipe.layout, recipe.language)).encode(), digest_size=8
     )
     for document in documents:
         digest.update(text_hash(document))
@@ -136,7 +136,7 @@ def text_hash(text: str, size: int = 16) -> bytes:
     return hashlib.blake2b(text.strip().encode("utf-8", "replace"), digest_size=size).digest()
 
 
-def finished(path: Path) -> Future:
+def completed_future(path: Path) -> Future:
     future: Future = Future()
     future.set_result(path)
     return future
@@ -144,10 +144,10 @@ def finished(path: Path) -> Future:
 
 # Globals of a worker process, set when it starts.
 _tokenizer: Tokenizer
-_recipe: Recipe
+_recipe: ChunkSettings
 
 
-def start_worker(recipe: Recipe) -> None:
+def start_worker(recipe: ChunkSettings) -> None:
     global _tokenizer, _recipe
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the parallelism comes from the workers
     warnings.simplefilter("ignore")  # the main process has already printed them
@@ -162,19 +162,19 @@ def start_worker(recipe: Recipe) -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def work(documents: list[str], path: Path) -> Path:
+def make_chunk_in_worker(documents: list[str], path: Path) -> Path:
     return make_chunk(documents, path, _recipe, _tokenizer)
 
 
-def make_chunk(documents: list[str], path: Path, recipe: Recipe, tokenizer: Tokenizer) -> Path:
-    split = [sentences(document, recipe.layout, recipe.language) for document in documents]
+def make_chunk(documents: list[str], path: Path, recipe: ChunkSettings, tokenizer: Tokenizer) -> Path:
+    split = [split_sentences(document, recipe.layout, recipe.language) for document in documents]
     ids: list[np.ndarray] = []
     lengths: list[int] = []
     for batch in grouped(chain.from_iterable(split), TOGETHER):
-        of_batch = tokenizer.ids(batch)
-        sizes = list(map(len, of_batch))
+        batch_ids = tokenizer.ids(batch)
+        sizes = list(map(len, batch_ids))
         lengths.extend(sizes)
-        ids.append(np.fromiter(chain.from_iterable(of_batch), recipe.dtype, sum(sizes)))
+        ids.append(np.fromiter(chain.from_iterable(batch_ids), recipe.dtype, sum(sizes)))
     lines = [line.strip() for document in documents for line in document.split("\n")]
     partial = path.with_name(path.name + ".partial")
     with open(partial, "wb") as file:
@@ -186,6 +186,6 @@ def make_chunk(documents: list[str], path: Path, recipe: Recipe, tokenizer: Toke
             documents=np.frombuffer(b"".join(map(text_hash, documents)), np.uint64).reshape(-1, 2),
             lines=np.frombuffer(b"".join(text_hash(line, 8) for line in lines if line), np.uint64),
         )
-    sync(partial)
+    sync_to_disk(partial)
     os.replace(partial, path)
     return path

@@ -21,17 +21,21 @@ FEWEST = 10  # an entry with fewer occurrences gets no vector
 SPREAD = 0.1
 
 
-def read_off(corpora: Sequence[Corpus], entries: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+def cooccurrence_embeddings(
+    corpora: Sequence[Corpus], entries: int, width: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return (vectors [entries, width], zeros for rare entries; log frequencies [entries], shifted to a mean of 0)."""
-    parts = [first_tokens(corpus, corpora) for corpus in corpora]
+    parts = [leading_tokens(corpus, corpora) for corpus in corpora]
     counts = sum(np.bincount(tokens, minlength=entries) for tokens in parts)
     logs = np.log(counts + 1)
-    vectors = singular_vectors(information(sum(neighbours(tokens, entries) for tokens in parts)), width)
+    vectors = singular_vectors(
+        pointwise_mutual_information(sum(neighbours(tokens, entries) for tokens in parts)), width
+    )
     vectors[counts < FEWEST] = 0
     return vectors, (logs - logs.mean()).astype(np.float32)
 
 
-def first_tokens(corpus: Corpus, corpora: Sequence[Corpus]) -> np.ndarray:
+def leading_tokens(corpus: Corpus, corpora: Sequence[Corpus]) -> np.ndarray:
     """Return the first tokens of a corpus. All corpora together give at most MOST, in proportion to their sizes."""
     tokens = corpus.train.tokens
     total = sum(len(other.train.tokens) for other in corpora)
@@ -52,7 +56,7 @@ def neighbours(tokens: np.ndarray, entries: int) -> sparse.csr_matrix:
     return counts + counts.T
 
 
-def information(counts: sparse.csr_matrix) -> sparse.csr_matrix:
+def pointwise_mutual_information(counts: sparse.csr_matrix) -> sparse.csr_matrix:
     """Compute the positive pointwise mutual information of entries and neighbours.
 
     It is the logarithm of how much more likely a neighbour is near the entry than anywhere; 0 if it is not more likely.

@@ -24,24 +24,24 @@ import numpy as np
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.files import cache_home, parse_json, write_atomically
-from bert_jax.core.output import beside, errors_of, keep_mode, sync
+from bert_jax.core.output import explain_os_errors, keep_mode, sync_to_disk, temporary_sibling
 from bert_jax.text.tokenizer import Tokenizer
 
-VERSION = 2
-PARTS = ("train", "heldout")
+CORPUS_VERSION = 2
+SPLITS = ("train", "heldout")
 ARRAYS = ("tokens", "sentences", "documents")
 AGAIN = "prepare or copy it again"
 
 
-class PartCounts(TypedDict):
+class SplitCounts(TypedDict):
     tokens: int
     sentences: int
     documents: int
 
 
-class Counts(TypedDict):
-    train: PartCounts
-    heldout: PartCounts
+class CorpusCounts(TypedDict):
+    train: SplitCounts
+    heldout: SplitCounts
 
 
 class TokenizerFacts(TypedDict):
@@ -49,16 +49,16 @@ class TokenizerFacts(TypedDict):
     size: int
 
 
-class Manifest(TypedDict):
+class CorpusManifest(TypedDict):
     version: int
-    counts: Counts
+    counts: CorpusCounts
     tokenizer: TokenizerFacts
     source: dict[str, Any]
     files: dict[str, hashes.FileFacts]
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusSplit:
     """The documents of one part of a corpus, as three arrays. `identity` changes if any of them changes."""
 
     tokens: np.ndarray
@@ -79,14 +79,14 @@ class Corpus:
     without changing its time stamp.
     """
 
-    def __init__(self, directory, anew: bool = False):
+    def __init__(self, directory, rehash: bool = False):
         self.name = str(directory)
         self.directory = _local(self.name)
         path = self.directory / "manifest.json"
         if not path.is_file():
             raise BertJaxError(f"{self.name} has no manifest.json; `bert-jax prepare` makes a corpus")
         self.manifest = _manifest(path.read_bytes(), path)
-        self._verify(anew)
+        self._verify(rehash)
 
     @property
     def fingerprint(self) -> str:
@@ -109,21 +109,21 @@ class Corpus:
             )
 
     @cached_property
-    def train(self) -> Part:
-        return self._part("train")
+    def train(self) -> CorpusSplit:
+        return self._open_split("train")
 
     @cached_property
-    def heldout(self) -> Part:
-        return self._part("heldout")
+    def heldout(self) -> CorpusSplit:
+        return self._open_split("heldout")
 
-    def _part(self, name: str) -> Part:
+    def _open_split(self, name: str) -> CorpusSplit:
         if not self.manifest["counts"][name]["documents"]:
             raise BertJaxError(f"{self.name} has no {name} part; prepare it again with --heldout above 0")
         tokens, sentences, documents = self._arrays(name)
         digests = [self.manifest["files"][f"{name}/{array}.npy"]["blake2b"] for array in ARRAYS]
         identity = hashlib.blake2b("".join(digests).encode(), digest_size=16).hexdigest()
         plans = _writable(self.directory / "plans", identity) / name
-        return Part(tokens, sentences, documents, identity, plans)
+        return CorpusSplit(tokens, sentences, documents, identity, plans)
 
     def _arrays(self, name: str) -> list[np.ndarray]:
         """Open the arrays of one part. Refuse files that are not arrays, or whose length or type is wrong."""
@@ -149,25 +149,25 @@ class Corpus:
                 )
         return arrays
 
-    def _verify(self, anew: bool) -> None:
+    def _verify(self, rehash: bool) -> None:
         """Check all sizes. Check the contents too if any file changed since they were last right, or if `anew`."""
         files, seen = self.manifest["files"], {}
         for name, facts in files.items():
-            if wrong := hashes.misfit(self.directory, name, facts["bytes"]):
+            if wrong := hashes.describe_mismatch(self.directory, name, facts["bytes"]):
                 raise BertJaxError(f"{self.name}: {wrong}; {AGAIN}")
             stat = (self.directory / name).stat()
             seen[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ino, facts["blake2b"]]
-        stamp = _writable(self.directory / "plans", hashes.digest(files)) / "verified.json"
+        stamp = _writable(self.directory / "plans", hashes.json_digest(files)) / "verified.json"
         content = json.dumps(seen).encode()
-        if anew or not stamp.is_file() or stamp.read_bytes() != content:
+        if rehash or not stamp.is_file() or stamp.read_bytes() != content:
             self.verify_contents()
             write_atomically(stamp, content, shared=True)
 
     def verify_contents(self) -> None:
         """Check every hash, and that the arrays fit together, which the hashes of a stranger's corpus do not show."""
-        for wrong in hashes.differing(self.directory, self.manifest["files"]):
+        for wrong in hashes.find_damaged_files(self.directory, self.manifest["files"]):
             raise BertJaxError(f"{self.name}: {wrong}; {AGAIN}")
-        for name in PARTS:
+        for name in SPLITS:
             if self.manifest["counts"][name]["documents"]:
                 tokens, *starts = self._arrays(name)
                 inner = zip(starts, (len(tokens), len(starts[0]) - 1), strict=True)
@@ -181,11 +181,11 @@ class Corpus:
 def _manifest(content: bytes, where) -> Any:
     remedy = "prepare the corpus again"
     manifest = parse_json(content, dict, where, remedy)
-    hashes.check_version(manifest, VERSION, where, "make the corpus anew with `bert-jax prepare`")
-    parse_json(content, Manifest, where, remedy)
+    hashes.check_version(manifest, CORPUS_VERSION, where, "make the corpus anew with `bert-jax prepare`")
+    parse_json(content, CorpusManifest, where, remedy)
     if not hashes.is_sealed(manifest):
         raise BertJaxError(f"{where} is damaged: its hash differs; {AGAIN}")
-    if unsafe := [name for name in manifest["files"] if not hashes.is_within(name)]:
+    if unsafe := [name for name in manifest["files"] if not hashes.is_inside_directory(name)]:
         raise BertJaxError(f"{where} lists {unsafe[0][:100]!r}, which is not a file of the corpus; {remedy}")
     return manifest
 
@@ -208,17 +208,17 @@ def _local(name: str) -> Path:
     try:
         content = tf.io.gfile.GFile(f"{name}/manifest.json", "rb").read()
         manifest = _manifest(content, f"{name}/manifest.json")
-        target = corpora / hashes.digest(manifest["files"])
+        target = corpora / hashes.json_digest(manifest["files"])
         if target.is_dir():
             sizes = ((file, facts["bytes"]) for file, facts in manifest["files"].items())
-            if not any(hashes.misfit(target, *size) for size in sizes):
+            if not any(hashes.describe_mismatch(target, *size) for size in sizes):
                 return target
             shutil.rmtree(target)
-        with errors_of(target), beside(target, is_directory=True, shared=True) as partial:
+        with explain_os_errors(target), temporary_sibling(target, is_directory=True, shared=True) as partial:
             for file in ["manifest.json", *manifest["files"]]:
                 (partial / file).parent.mkdir(parents=True, exist_ok=True)
                 tf.io.gfile.copy(f"{name}/{file}", str(partial / file), overwrite=True)
-                sync(partial / file)
+                sync_to_disk(partial / file)
             keep_mode(partial, target, 0o777)
             try:
                 partial.rename(target)

@@ -23,12 +23,12 @@ def first_seen(chunks: Sequence[Path], name: str) -> np.ndarray:
     first = np.zeros(total, bool)
     slices = -(-total // SLICE)
     for number in range(slices):
-        parts, places, before = [], [], 0
+        parts, places, offset = [], [], 0
         for rows in stored(chunks, name):
             here = np.flatnonzero(rows[:, 0] % np.uint64(slices) == number)
             parts.append(rows[here])
-            places.append(here + before)
-            before += len(rows)
+            places.append(here + offset)
+            offset += len(rows)
         rows, where = np.concatenate(parts), np.concatenate(places)
         order = np.lexsort((where, rows[:, 1], rows[:, 0]))
         rows, where = rows[order], where[order]
@@ -47,16 +47,16 @@ def count_repeated(chunks: Sequence[Path], name: str) -> tuple[int, int]:
     return total, (len(sampled) - len(np.unique(sampled))) * shares
 
 
-def lowest(chunks: Sequence[Path], among: np.ndarray, count: int) -> np.ndarray:
+def mark_lowest_hashes(chunks: Sequence[Path], among: np.ndarray, count: int) -> np.ndarray:
     """Mark the `count` documents with the lowest hashes `among` those marked: a random choice that depends only on the
     texts."""
-    hashes, places, before = np.empty(0, np.uint64), np.empty(0, np.int64), 0
+    hashes, places, offset = np.empty(0, np.uint64), np.empty(0, np.int64), 0
     for rows in stored(chunks, "documents"):
-        here = np.flatnonzero(among[before : before + len(rows)])
-        hashes, places = np.concatenate([hashes, rows[here, 0]]), np.concatenate([places, here + before])
+        here = np.flatnonzero(among[offset : offset + len(rows)])
+        hashes, places = np.concatenate([hashes, rows[here, 0]]), np.concatenate([places, here + offset])
         order = np.argsort(hashes, kind="stable")[:count]
         hashes, places = hashes[order], places[order]
-        before += len(rows)
+        offset += len(rows)
     chosen = np.zeros(len(among), bool)
     chosen[places] = True
     return chosen

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_jax.core.terminal import GREEN, PLAIN, RED, YELLOW, is_coloured
+from bert_jax.core.terminal import GREEN, RED, RESET, YELLOW, is_coloured
 
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Batch, Stream
@@ -31,7 +31,7 @@ def show_step(config, step: int, rows: int, colour: bool | None = None) -> str:
         colour = is_coloured()
     facts = [{"step": step, "row": row} | fact for row, fact in enumerate(stream.facts(step)[:rows])]
     legend = "Targets, here x: " + ", ".join(
-        f"{tint}x{PLAIN} {fate}" if colour else f"{signs.format(new='y', old='x')} {fate}"
+        f"{tint}x{RESET} {fate}" if colour else f"{signs.format(new='y', old='x')} {fate}"
         for fate, (tint, signs) in STYLES.items()
     )
     shown = [show_row(stream, batch, row, fact, colour) for row, fact in enumerate(facts)]
@@ -73,7 +73,7 @@ def mark_targets(stream: "Stream", batch: "Batch", row: int, colour: bool) -> li
     for position, target, old in zip(batch["target_positions"][row, :count], targets, originals, strict=True):
         tint, signs = STYLES[fate(stream, input_ids[position], target)]
         text = signs.format(new=names[position], old=old)
-        pieces[position] = f" {tint}{text}{PLAIN}" if colour else f" {text}"
+        pieces[position] = f" {tint}{text}{RESET}" if colour else f" {text}"
     return pieces
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import counted
+from bert_jax.core.terminal import pluralize
 from bert_jax.data.arrays import growing_array
-from bert_jax.data.corpus.directory import ARRAYS, PARTS
-from bert_jax.data.corpus.duplicates import count_repeated, first_seen, lowest
+from bert_jax.data.corpus.directory import ARRAYS, SPLITS
+from bert_jax.data.corpus.duplicates import count_repeated, first_seen, mark_lowest_hashes
 
 
-def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -> dict:
+def join_chunks(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -> dict:
     """Write the arrays, with the chunks in order; return the counts for the manifest."""
     kept = first_seen(chunks, "documents")
     duplicates = int(len(kept) - kept.sum())
@@ -25,15 +25,15 @@ def join(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -
     if heldout:
         if documents < 4:
             raise BertJaxError(
-                f"{counted(documents, 'document')} {'is' if documents == 1 else 'are'} too few to hold some out; say "
+                f"{pluralize(documents, 'document')} {'is' if documents == 1 else 'are'} too few to hold some out; say "
                 "how documents are separated (--layout), or give --heldout 0"
             )
         # At least two, so that a next-sentence pair can be drawn from another document.
-        held = lowest(chunks, kept, max(2, round(heldout * documents)))
-    counts: dict = {part: dict.fromkeys(ARRAYS, 0) for part in PARTS}
-    for part, chosen in zip(PARTS, (kept & ~held, held), strict=True):
+        held = mark_lowest_hashes(chunks, kept, max(2, round(heldout * documents)))
+    counts: dict = {part: dict.fromkeys(ARRAYS, 0) for part in SPLITS}
+    for part, chosen in zip(SPLITS, (kept & ~held, held), strict=True):
         if chosen.any():
-            counts[part] = write_part(chunks, chosen, directory / part, dtype)
+            counts[part] = write_split(chunks, chosen, directory / part, dtype)
     lines, repeated = count_repeated(chunks, "lines")
     return counts | {"duplicate_documents": duplicates, "lines": lines, "repeated_lines": repeated}
 
@@ -49,7 +49,7 @@ def drop_wordless(chunks: list[Path], kept: np.ndarray) -> None:
         first += len(sizes)
 
 
-def write_part(chunks: list[Path], chosen: np.ndarray, directory: Path, dtype: np.dtype) -> dict[str, int]:
+def write_split(chunks: list[Path], chosen: np.ndarray, directory: Path, dtype: np.dtype) -> dict[str, int]:
     """Write the arrays of the chosen documents; return their counts."""
     first, begin_token, begin_sentence = 0, 0, 0
     with (

@@ -36,7 +36,7 @@ class Masking:
         maskable = ~special & (attention_mask > 0)
         length = tf.cast(tf.reduce_sum(attention_mask, axis=1), tf.float64)
         wanted = tf.cast(tf.round(self.config.rate * length), tf.int32)  # halves to even, as Python rounds
-        wanted = tf.minimum(tf.clip_by_value(wanted, 1, self.cap), count(maskable))
+        wanted = tf.minimum(tf.clip_by_value(wanted, 1, self.cap), count_true(maskable))
         if self.config.unit == "token":
             positions = self._tokens(maskable, wanted, keys)
         else:
@@ -59,7 +59,7 @@ class Masking:
     def _tokens(self, maskable, wanted, keys):
         """Return the `wanted` maskable positions with the lowest hashes, in ascending order, padded with L."""
         length = maskable.shape[1]
-        order = tf.where(maskable, hashes(keys, ORDER + np.arange(length)), UNMASKABLE)
+        order = tf.where(maskable, hash_integers(keys, ORDER + np.arange(length)), UNMASKABLE)
         lowest = tf.math.top_k(-order, min(self.cap, length)).indices
         lowest = tf.where(tf.range(lowest.shape[1]) < wanted[:, None], lowest, length)
         return self._padded(tf.sort(lowest, axis=1), length)
@@ -87,7 +87,9 @@ class Masking:
         """Return the positions of whole groups, taken in random order as long as they fit into `wanted`."""
         length = maskable.shape[1]
         size = occurrences(tf.where(maskable, group, length), length + 1)[:, :length]
-        order = tf.argsort(tf.where(size > 0, hashes(keys, ORDER + np.arange(length)), UNMASKABLE), axis=1)
+        order = tf.argsort(
+            tf.where(size > 0, hash_integers(keys, ORDER + np.arange(length)), UNMASKABLE), axis=1
+        )
         size = tf.gather(size, order, batch_dims=1)
         size = tf.where(size > 0, size, length + 1)  # never fits
 
@@ -129,7 +131,7 @@ class Masking:
 UNMASKABLE = np.int64(2**62)
 
 
-def count(flags):
+def count_true(flags):
     return tf.reduce_sum(tf.cast(flags, tf.int32), axis=1)
 
 
@@ -154,7 +156,7 @@ def hash_at(keys, counters):
     return x
 
 
-def hashes(keys, counters):
+def hash_integers(keys, counters):
     """Return [B, N] whole numbers below 2 ** 61, from keys [B] and counters [N]."""
     x = hash_at(keys[:, None], tf.constant(counters, tf.int64)[None, :])
     return tf.cast(tf.bitwise.right_shift(x, tf.constant(3, tf.uint64)), tf.int64)

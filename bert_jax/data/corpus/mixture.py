@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.data.randomness import bits, permuted
+from bert_jax.data.randomness import permuted, random_bits
 
 BLOCK = 1 << 16  # examples; a corpus has the same number of examples in every block
 
@@ -29,7 +29,7 @@ class Mixture:
         blocks = examples // BLOCK
         for block in np.unique(blocks):
             here = np.flatnonzero(blocks == block)
-            shuffled = permuted(examples[here] % BLOCK, BLOCK, bits(self.key, block))
+            shuffled = permuted(examples[here] % BLOCK, BLOCK, random_bits(self.key, block))
             corpus[here] = np.searchsorted(self.edges, shuffled, side="right") - 1
             place[here] = block * self.counts[corpus[here]] + shuffled - self.edges[corpus[here]]
         return corpus, place

@@ -18,9 +18,9 @@ from typing import ClassVar
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.directory import Part
+from bert_jax.data.corpus.directory import CorpusSplit
 from bert_jax.data.corpus.plan import row_type
-from bert_jax.data.randomness import below, bits, heads, unit
+from bert_jax.data.randomness import count_heads, random_bits, to_integers, to_unit_floats
 
 BLOCK = 1 << 16  # documents processed in parallel; bounds the memory
 HALF = 0.5  # share of the pairs that are random or swapped
@@ -37,29 +37,33 @@ class Pairs:
     spans: ClassVar[int] = 2
     specials: ClassVar[int] = 3  # [CLS] A [SEP] B [SEP]
 
-    def blocks(self, part: Part, length: int, key) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
-        if self.name == "next_sentence" and part.count < 2:
+    def blocks(
+        self, corpus_split: CorpusSplit, length: int, key
+    ) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
+        if self.name == "next_sentence" and corpus_split.count < 2:
             raise BertJaxError(
                 "next-sentence pairs need two documents and the corpus has one; separate its documents, "
                 "or set --config.data.examples=sentence_order"
             )
-        for first in range(0, part.count, BLOCK):
-            yield self._block(part, length, key, np.arange(first, min(first + BLOCK, part.count)))
+        for first in range(0, corpus_split.count, BLOCK):
+            yield self._block(
+                corpus_split, length, key, np.arange(first, min(first + BLOCK, corpus_split.count))
+            )
 
-    def _block(self, part: Part, length: int, key, documents: np.ndarray):
+    def _block(self, corpus_split: CorpusSplit, length: int, key, documents: np.ndarray):
         room = length - self.specials
-        document_keys = bits(key, documents)
+        document_keys = random_bits(key, documents)
         target = np.full(len(documents), room, np.int64)
-        short = unit(bits(document_keys, 0)) < self.short
-        target[short] = 2 + below(bits(document_keys[short], 1), room - 1)
-        at = part.documents[documents].astype(np.int64)  # the next sentence of each document
-        end = part.documents[documents + 1].astype(np.int64)
+        short = to_unit_floats(random_bits(document_keys, 0)) < self.short
+        target[short] = 2 + to_integers(random_bits(document_keys[short], 1), room - 1)
+        at = corpus_split.documents[documents].astype(np.int64)  # the next sentence of each document
+        end = corpus_split.documents[documents + 1].astype(np.int64)
         tables, turn, counts = [], 0, {"tokens_cut": 0, "sentences_dropped": 0, "sentences_used": 0}
         walking = np.flatnonzero(at < end)
         while walking.size:
-            keys = bits(document_keys[walking], DRAWS * (turn + 1))
+            keys = random_bits(document_keys[walking], DRAWS * (turn + 1))
             table, at[walking], of_turn = self._turn(
-                part, room, target[walking], at[walking], end[walking], documents[walking], keys
+                corpus_split, room, target[walking], at[walking], end[walking], documents[walking], keys
             )
             tables.append(table)
             for name, value in of_turn.items():
@@ -68,38 +72,50 @@ class Pairs:
             turn += 1
         return np.concatenate(tables), counts
 
-    def _turn(self, part, room, target, at, end, documents, keys):
+    def _turn(self, corpus_split, room, target, at, end, documents, keys):
         """Make one example of each document; return the table rows, each document's next sentence, and counts of what
         was used and dropped."""
-        sentences = part.sentences
-        stop = reach(sentences, at, target, end)
-        middle = at + np.where(stop - at > 1, 1 + below(bits(keys, 0), np.maximum(stop - at - 1, 1)), 1)
-        coin = unit(bits(keys, 1)) < HALF
-        whole = stop - at > 1
+        sentences = corpus_split.sentences
+        stop = find_stop_sentence(sentences, at, target, end)
+        middle = at + np.where(
+            stop - at > 1, 1 + to_integers(random_bits(keys, 0), np.maximum(stop - at - 1, 1)), 1
+        )
+        coin = to_unit_floats(random_bits(keys, 1)) < HALF
+        is_divisible = stop - at > 1
         start = np.stack([sentences[at], sentences[middle]], axis=1).astype(np.int64)
         length = np.stack([sentences[middle], sentences[stop]], axis=1).astype(np.int64) - start
         weight = np.ones(len(at), np.uint8)
         if self.name == "next_sentence":
-            label = coin | ~whole  # a chunk of one sentence has no second half
-            other = (documents + 1 + below(bits(keys, 2), part.count - 1)) % part.count
-            first, last = part.documents[other].astype(np.int64), part.documents[other + 1].astype(np.int64)
-            begin = first + below(bits(keys, 3), last - first)
-            finish = reach(sentences, begin, target - length[:, 0], last)
+            label = coin | ~is_divisible  # a chunk of one sentence has no second half
+            other = (
+                documents + 1 + to_integers(random_bits(keys, 2), corpus_split.count - 1)
+            ) % corpus_split.count
+            first, last = (
+                corpus_split.documents[other].astype(np.int64),
+                corpus_split.documents[other + 1].astype(np.int64),
+            )
+            begin = first + to_integers(random_bits(keys, 3), last - first)
+            finish = find_stop_sentence(sentences, begin, target - length[:, 0], last)
             start[label, 1] = sentences[begin[label]]
             length[label, 1] = sentences[finish[label]] - sentences[begin[label]]
             following = np.where(label, middle, stop)  # the replaced half is used for the next example
         else:
-            label = coin & whole
-            weight[~whole] = 0  # a single sentence has no order; it is kept for the masked words
+            label = coin & is_divisible
+            weight[~is_divisible] = 0  # a single sentence has no order; it is kept for the masked words
             following = stop
         cut = excess(length, room)
-        front = np.stack([heads(bits(keys, 4), cut[:, 0]), heads(bits(keys, 5), cut[:, 1])], axis=1)
+        front = np.stack(
+            [count_heads(random_bits(keys, 4), cut[:, 0]), count_heads(random_bits(keys, 5), cut[:, 1])],
+            axis=1,
+        )
         own = np.ones_like(length, bool)  # the spans from the document itself, whose sentences are used up
         if self.name == "next_sentence":
             own[label, 1] = False
         counts = {
             "tokens_cut": int(cut[own].sum()),
-            "sentences_dropped": dropped(sentences, start[own], length[own], front[own], cut[own]),
+            "sentences_dropped": count_dropped_sentences(
+                sentences, start[own], length[own], front[own], cut[own]
+            ),
             "sentences_used": int((following - at).sum()),
         }
         start, length = start + front, length - cut
@@ -110,7 +126,9 @@ class Pairs:
         return table, following, counts
 
 
-def reach(sentences: np.ndarray, at: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:
+def find_stop_sentence(
+    sentences: np.ndarray, at: np.ndarray, tokens: np.ndarray, end: np.ndarray
+) -> np.ndarray:
     """Return the first sentence after `at` before which the text from `at` on has at least `tokens` tokens, but at most
     `end`."""
     wanted = sentences[at].astype(np.int64) + np.maximum(tokens, 1)
@@ -131,7 +149,7 @@ def excess(length: np.ndarray, room: int) -> np.ndarray:
     return np.stack([first, over - first], axis=1)
 
 
-def dropped(sentences, start, length, front, cut) -> int:
+def count_dropped_sentences(sentences, start, length, front, cut) -> int:
     """Count the sentences that lie completely in the parts cut from the front and the back of spans."""
     if not cut.any():
         return 0

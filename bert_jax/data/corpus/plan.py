@@ -16,14 +16,14 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import file_hash, read_json, write_atomically
 from bert_jax.data.arrays import growing_array
-from bert_jax.data.corpus.directory import Part
-from bert_jax.data.randomness import key_of
+from bert_jax.data.corpus.directory import CorpusSplit
+from bert_jax.data.randomness import random_key
 
 VERSION = 1  # increase it if the same arguments would give other rows
 
 
 @dataclass(frozen=True)
-class Plan:
+class SegmentPlan:
     """A plan. `table` has one row per example: `start` and `length` of its spans in the token array, `label`, `weight`.
 
     A span of length 0 is absent. `counts` holds how much text was used and dropped.
@@ -40,22 +40,22 @@ def row_type(spans: int) -> np.dtype:
     return np.dtype([("start", "<u8", spans), ("length", "<u4", spans), ("label", "u1"), ("weight", "u1")])
 
 
-def load_or_build(part: Part, kind, seed: int, length: int, number: int) -> Plan:
+def load_or_build(corpus_split: CorpusSplit, kind, seed: int, length: int, number: int) -> SegmentPlan:
     """Load the plan of these arguments, or build and save it. `kind.blocks(part, length, key)` yields its rows."""
     # The name of a plan on disk depends on `repr(kind)`, so do not rename the class of `kind` or its fields.
-    key = key_of("plan", VERSION, part.identity, kind, seed, length, number)
-    path = part.plans / f"{kind.name}-{length}-seed{seed}-{number}-{int(key):016x}.npy"
+    key = random_key("plan", VERSION, corpus_split.identity, kind, seed, length, number)
+    path = corpus_split.plans / f"{kind.name}-{length}-seed{seed}-{number}-{int(key):016x}.npy"
     facts_path = path.with_suffix(".json")
     facts = kept_facts(path, facts_path)
     if facts is None:
         counts: Counter[str] = Counter()
         with growing_array(path, row_type(kind.spans), shared=True) as rows:
-            for table, of_block in kind.blocks(part, length, key):
+            for table, of_block in kind.blocks(corpus_split, length, key):
                 rows.append(table)
                 counts.update(of_block)
         facts = hashes.sealed({"blake2b": file_hash(path), "counts": {**counts, "examples": rows.rows}})
         write_atomically(facts_path, json.dumps(facts), shared=True)
-    return Plan(np.asarray(np.load(path, mmap_mode="r")), facts["counts"])
+    return SegmentPlan(np.asarray(np.load(path, mmap_mode="r")), facts["counts"])
 
 
 def kept_facts(path: Path, facts_path: Path) -> dict | None:

@@ -14,19 +14,19 @@ from pathlib import Path
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.core.output import holding
-from bert_jax.data.corpus.chunks import Recipe, cores, make_chunks
-from bert_jax.data.corpus.directory import ARRAYS, PARTS, VERSION
-from bert_jax.data.corpus.join import join
+from bert_jax.core.output import locked_directory
+from bert_jax.data.corpus.chunks import ChunkSettings, cores, make_chunks
+from bert_jax.data.corpus.directory import ARRAYS, CORPUS_VERSION, SPLITS
+from bert_jax.data.corpus.join import join_chunks
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import TextSource
 from bert_jax.text.sentences import check_language
 
 FEW = 4  # documents with fewer sentences than this on average are too short for pairs
 
 
-def prepare(
-    source: Source, tokenizer, output, *, language="en", heldout=0.01, processes: int | None = None
+def prepare_corpus(
+    source: TextSource, tokenizer, output, *, language="en", heldout=0.01, processes: int | None = None
 ) -> dict:
     """Write a corpus directory and return its manifest."""
     output = Path(output)
@@ -36,19 +36,19 @@ def prepare(
         raise BertJaxError(f"--heldout is a share of the documents, 0 or more and below 1, not {heldout}")
     check_language(language)
     opened = open_tokenizer(tokenizer)
-    recipe = Recipe(str(tokenizer), opened.fingerprint, opened.size > 1 << 16, source.layout, language)
+    recipe = ChunkSettings(str(tokenizer), opened.fingerprint, opened.size > 1 << 16, source.layout, language)
     work = output.with_name(output.name + ".partial")
     made = work / "corpus"
-    with holding(work), resumable(work):
+    with locked_directory(work), resumable(work):
         chunks = list(make_chunks(source, recipe, work / "chunks", processes or cores()))
         if not chunks:
             raise BertJaxError(f"no text in {', '.join(map(str, source.inputs))}; every input is empty")
         shutil.rmtree(made, ignore_errors=True)
-        counts = join(chunks, made, recipe.dtype, heldout)
+        counts = join_chunks(chunks, made, recipe.dtype, heldout)
         opened.save(made / "tokenizer")
         files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
         manifest = {
-            "version": VERSION,
+            "version": CORPUS_VERSION,
             "counts": counts,
             "tokenizer": {"fingerprint": opened.fingerprint, "size": opened.size},
             "source": {
@@ -62,7 +62,7 @@ def prepare(
                 "broken_lines": source.broken_lines,
                 "cut_documents": source.cut_documents,
             },
-            "files": hashes.facts_of(made, files),
+            "files": hashes.collect_file_facts(made, files),
         }
         write_atomically(made / "manifest.json", json.dumps(hashes.sealed(manifest), indent=1) + "\n")
         os.replace(made, output)
@@ -86,7 +86,7 @@ def summarize(manifest: dict, output) -> str:
     counts, source = manifest["counts"], manifest["source"]
     lines = [
         f"{output}: {part} " + ", ".join(f"{counts[part][name]:,} {name}" for name in reversed(ARRAYS))
-        for part in PARTS
+        for part in SPLITS
     ]
     odd = {
         "duplicate documents dropped": counts["duplicate_documents"],
@@ -97,7 +97,7 @@ def summarize(manifest: dict, output) -> str:
         "documents over 16 MB cut; are there blank lines between documents?": source["cut_documents"],
     }
     lines += [f"  {count:,} {what}" for what, count in odd.items() if count]
-    documents, sentences = (sum(counts[part][name] for part in PARTS) for name in ("documents", "sentences"))
+    documents, sentences = (sum(counts[part][name] for part in SPLITS) for name in ("documents", "sentences"))
     if source["layout"] == "blank" and documents > 1 and sentences < FEW * documents:
         lines.append(
             f"  {sentences / documents:.1f} sentences per document: if blank lines separate paragraphs rather than "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.corpus.directory import Part
+from bert_jax.data.corpus.directory import CorpusSplit
 from bert_jax.data.corpus.plan import row_type
 from bert_jax.data.randomness import permuted
 
@@ -22,13 +22,15 @@ class Rows:
     spans: int  # most sequences in a row
     name: str = "full_sentences"
 
-    def blocks(self, part: Part, length: int, key) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
-        for first in range(0, part.count, BLOCK):
-            places = np.arange(first, min(first + BLOCK, part.count))
-            yield self._block(part, length, permuted(places, part.count, key))
+    def blocks(
+        self, corpus_split: CorpusSplit, length: int, key
+    ) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
+        for first in range(0, corpus_split.count, BLOCK):
+            places = np.arange(first, min(first + BLOCK, corpus_split.count))
+            yield self._block(corpus_split, length, permuted(places, corpus_split.count, key))
 
-    def _block(self, part: Part, length: int, documents: np.ndarray):
-        start, size, document = pieces(part, documents, length - 2)
+    def _block(self, corpus_split: CorpusSplit, length: int, documents: np.ndarray):
+        start, size, document = cut_long_sentences(corpus_split, documents, length - 2)
         # before: the number of tokens before piece i. filled: the number of tokens up to and including piece i, with
         # [CLS] and [SEP] of each earlier document.
         before = np.concatenate([[0], np.cumsum(size)])
@@ -48,21 +50,25 @@ class Rows:
         table = np.zeros(len(begins), row_type(self.spans))
         table["start"][row, slot] = start[pack_begins]
         table["length"][row, slot] = np.diff(before[np.append(pack_begins, len(size))])
-        used = int((part.documents[documents + 1] - part.documents[documents]).sum())
+        used = int((corpus_split.documents[documents + 1] - corpus_split.documents[documents]).sum())
         return table, {"tokens_cut": 0, "sentences_dropped": 0, "sentences_used": used}
 
 
-def pieces(part: Part, documents: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def cut_long_sentences(
+    corpus_split: CorpusSplit, documents: np.ndarray, room: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the start, size and document rank of all sentences, with overlong sentences cut into pieces.
 
     `documents` gives the order of the documents; the rank is an index into it."""
-    first = part.documents[documents].astype(np.int64)
-    sentence, rank = concatenated_ranges(first, part.documents[documents + 1].astype(np.int64) - first)
-    start = part.sentences[sentence].astype(np.int64)
-    size = part.sentences[sentence + 1].astype(np.int64) - start
+    first = corpus_split.documents[documents].astype(np.int64)
+    sentence, rank = concatenated_ranges(
+        first, corpus_split.documents[documents + 1].astype(np.int64) - first
+    )
+    start = corpus_split.sentences[sentence].astype(np.int64)
+    size = corpus_split.sentences[sentence + 1].astype(np.int64) - start
     parts = -(-size // room)
-    within, whole = concatenated_ranges(np.zeros(len(size), np.int64), parts)
-    return start[whole] + within * room, np.minimum(size[whole] - within * room, room), rank[whole]
+    within, owner = concatenated_ranges(np.zeros(len(size), np.int64), parts)
+    return start[owner] + within * room, np.minimum(size[owner] - within * room, room), rank[owner]
 
 
 def concatenated_ranges(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

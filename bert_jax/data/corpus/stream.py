@@ -24,9 +24,9 @@ from bert_jax.data.corpus.directory import Corpus
 from bert_jax.data.corpus.masking import Masking, word_continuations
 from bert_jax.data.corpus.mixture import Mixture
 from bert_jax.data.corpus.pairs import Pairs
-from bert_jax.data.corpus.plan import Plan, load_or_build
+from bert_jax.data.corpus.plan import SegmentPlan, load_or_build
 from bert_jax.data.corpus.rows import Rows
-from bert_jax.data.randomness import bits, key_of, permuted
+from bert_jax.data.randomness import permuted, random_bits, random_key
 from bert_jax.text.host_tensorflow import tf
 
 Batch = dict[str, np.ndarray]
@@ -38,7 +38,7 @@ atexit.register(RUNNING.clear)
 
 
 @dataclass(frozen=True)
-class Phase:
+class LengthPhase:
     """The steps from `first` up to, but not including, `stop`. Their rows have `length` tokens."""
 
     length: int
@@ -60,7 +60,7 @@ class Stream:
         self.weights = config.weights or [float(size) ** config.alpha for size in sizes]
         self.kind = Rows(config.packs) if config.packed else Pairs(config.examples, config.short)
         self.continues = word_continuations(self.tokenizer)
-        self._plans: dict[tuple[int, int, int], Plan] = {}
+        self._plans: dict[tuple[int, int, int], SegmentPlan] = {}
         self._lock = threading.Lock()
         self._failure: Exception | None = None
         self._makers: dict = {}
@@ -68,7 +68,7 @@ class Stream:
     def length(self, step: int) -> int:
         return self.phase(step).length
 
-    def phase(self, step: int) -> Phase:
+    def phase(self, step: int) -> LengthPhase:
         if step < 0:
             raise BertJaxError(f"there is no step {step}; steps begin at 0")
         return next((phase for phase in self.phases if step < phase.stop), self.phases[-1])
@@ -76,7 +76,7 @@ class Stream:
     def batch(self, step: int, host_index: int = 0, host_count: int = 1) -> Batch:
         """Make the rows of one step that belong to one host. The rows of all hosts, in order, are the whole batch."""
         make = self._maker(self.length(step), host_index, host_count)
-        batch = self._with_own_errors(lambda: make(tf.constant(step, tf.int64)))
+        batch = self._raise_own_error(lambda: make(tf.constant(step, tf.int64)))
         return {name: value.numpy() for name, value in batch.items()}
 
     def batches(
@@ -107,7 +107,7 @@ class Stream:
                 for name, value in self._gather(tokens, owner[here], table[here], length).items()
             }
             masked = masking(batch["input_ids"], batch["attention_mask"], keys[here])
-            yield self._in_order(batch | {name: value.numpy() for name, value in masked.items()})
+            yield self._order_arrays(batch | {name: value.numpy() for name, value in masked.items()})
 
     def facts(self, step: int) -> list[dict[str, int]]:
         """Return, for each example of a step, its corpus, plan, pass and index in the plan."""
@@ -144,7 +144,7 @@ class Stream:
                 batch = dict(zip(gathered, values, strict=True))
                 for name, value in batch.items():
                     value.set_shape(features[name][0])
-                return self._in_order(batch | masking(batch["input_ids"], batch["attention_mask"], keys))
+                return self._order_arrays(batch | masking(batch["input_ids"], batch["attention_mask"], keys))
 
             self._makers[key] = make
         return self._makers[key]
@@ -153,12 +153,12 @@ class Stream:
         key = object()
         RUNNING[key] = iter(batches)
         try:
-            while (batch := self._with_own_errors(lambda: next(RUNNING[key], None))) is not None:
+            while (batch := self._raise_own_error(lambda: next(RUNNING[key], None))) is not None:
                 yield {name: value.numpy() for name, value in batch.items()}
         finally:
             RUNNING.pop(key, None)
 
-    def _with_own_errors(self, make):
+    def _raise_own_error(self, make):
         """Call `make`. If our own function failed within TensorFlow, raise its error instead of TensorFlow's."""
         try:
             return make()
@@ -167,7 +167,7 @@ class Stream:
             failure = self._failure or error.with_traceback(None)
         raise failure
 
-    def _in_order(self, batch):
+    def _order_arrays(self, batch):
         return {name: batch[name] for name in self.config.features(1, batch["input_ids"].shape[1])}
 
     def _rows_of(self, host_index: int, host_count: int) -> slice:
@@ -202,7 +202,9 @@ class Stream:
             here = np.flatnonzero((owner == c) & (plan == p))
             table[here] = self._plan(c, length, p).table[example[here]]
         occasion = turn if self.config.fresh_masks else plan
-        keys = bits(bits(bits(key_of("mask", self.seed, length), owner), occasion), example)
+        keys = random_bits(
+            random_bits(random_bits(random_key("mask", self.seed, length), owner), occasion), example
+        )
         return self._gather([corpus.train.tokens for corpus in self.corpora], owner, table, length), keys
 
     def _gather(self, tokens: list[np.ndarray], owner: np.ndarray, table: np.ndarray, length: int) -> Batch:
@@ -219,15 +221,15 @@ class Stream:
 
     def _locate(self, length: int, examples: np.ndarray):
         """Return the corpus, plan, pass and index in the plan of examples, given their indices within the phase."""
-        mixture = Mixture(self.weights, key_of("mixture", self.seed, length))
+        mixture = Mixture(self.weights, random_key("mixture", self.seed, length))
         owner, place = mixture(examples)
         plan, turn, example = (np.empty_like(owner) for _ in range(3))
         for c in np.unique(owner):
             here = np.flatnonzero(owner == c)
-            plan[here], turn[here], example[here] = self._in_passes(c, length, place[here])
+            plan[here], turn[here], example[here] = self._locate_in_passes(c, length, place[here])
         return owner, plan, turn, example
 
-    def _in_passes(self, c: int, length: int, indices: np.ndarray):
+    def _locate_in_passes(self, c: int, length: int, indices: np.ndarray):
         """Return the plan, pass and index in the plan of examples, given their `indices` within corpus `c`.
 
         A pass uses one plan. After the last plan the first one is used again. Each pass has its own order."""
@@ -242,10 +244,10 @@ class Stream:
         for t in np.unique(turn):
             here = turn == t
             size = len(self._plan(c, length, int(t) % plans))
-            place[here] = permuted(place[here], size, key_of("order", self.seed, c, length, t))
+            place[here] = permuted(place[here], size, random_key("order", self.seed, c, length, t))
         return plan, turn, place
 
-    def _plan(self, c: int, length: int, number: int) -> Plan:
+    def _plan(self, c: int, length: int, number: int) -> SegmentPlan:
         key = (c, length, number)
         with self._lock:  # several threads of tf.data call this at the same time
             if key not in self._plans:
@@ -258,12 +260,12 @@ class Stream:
         sizes = [len(table) for table in tables]
         owner = np.repeat(np.arange(len(tables)), sizes)
         example = np.concatenate([np.arange(size) for size in sizes])
-        keys = bits(bits(key_of("heldout", self.seed, length), owner), example)
+        keys = random_bits(random_bits(random_key("heldout", self.seed, length), owner), example)
         return np.concatenate(tables), owner, keys
 
 
-def phases(config: DataConfig, steps: int) -> list[Phase]:
+def phases(config: DataConfig, steps: int) -> list[LengthPhase]:
     """Divide the steps into one phase for each length. Steps after the last phase belong to it."""
     shares = np.cumsum(config.shares) / np.sum(config.shares)
     edges = [0, *np.round(shares * steps).astype(int).tolist()]
-    return [Phase(*phase) for phase in zip(config.lengths, edges[:-1], edges[1:], strict=True)]
+    return [LengthPhase(*phase) for phase in zip(config.lengths, edges[:-1], edges[1:], strict=True)]

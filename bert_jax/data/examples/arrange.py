@@ -35,7 +35,7 @@ class Costs:
 # Measured on two cores: compiling a program took 4 to 5 s, for any size of model. In a training step of a 6-layer
 # MiniLM, a token took 220 us, and 0.6 us more for each token of its row; by the matrix products alone it would be 0.1.
 COSTS = {"cpu": Costs(5e11, 6.0)}
-OF_ACCELERATORS = Costs(1e15)
+ACCELERATOR_COSTS = Costs(1e15)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class BatchConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EncodedExample:
     """An encoded example, or a window of one.
 
     `targets` holds its values for the target arrays of the batch, by name: one value, or one for each token."""
@@ -121,13 +121,15 @@ def arrange(
     like = like or steps
     rows = rows or (cheapest_rows(like, config) if config.layout == "packed" else config.examples)
     max_pieces = max_pieces_in_row(rows, config.examples)
-    placed = [in_rows(sizes, rows, max_pieces) for sizes in steps]
+    placed = [distribute_to_rows(sizes, rows, max_pieces) for sizes in steps]
     if config.layout == "padded":
         return Arrangement(rows, max_pieces, placed, [config.longest] * len(steps))
     needed = row_lengths(steps, placed, config.multiple)
     likely = needed
     if like != steps:
-        likely = row_lengths(like, [in_rows(sizes, rows, max_pieces) for sizes in like], config.multiple)
+        likely = row_lengths(
+            like, [distribute_to_rows(sizes, rows, max_pieces) for sizes in like], config.multiple
+        )
     usual = few_lengths(likely, config, config.program_cost(rows))
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
     return Arrangement(rows, max_pieces, placed, few[np.searchsorted(few, needed)].tolist())
@@ -141,7 +143,7 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
     fitting = [rows for rows in halved if rows % config.shards == 0] or [batch]
 
     def price(rows: int) -> float:
-        placed = [in_rows(sizes, rows, max_pieces_in_row(rows, batch)) for sizes in sample]
+        placed = [distribute_to_rows(sizes, rows, max_pieces_in_row(rows, batch)) for sizes in sample]
         needed = row_lengths(sample, placed, config.multiple)
         program = share * config.program_cost(rows)
         lengths = few_lengths(needed, config, program)
@@ -156,12 +158,12 @@ def max_pieces_in_row(rows: int, batch: int) -> int:
     return min(batch, 2 * batch // rows) if rows < batch else 1
 
 
-def in_rows(sizes: Sequence[int], rows: int, max_pieces: int) -> list[list[int]]:
+def distribute_to_rows(sizes: Sequence[int], rows: int, max_pieces: int) -> list[list[int]]:
     """Distribute the indices of `sizes` over rows of even load: longest first, each to the row with the fewest tokens.
 
     A row gets at most `max_pieces` indices.
 
-    >>> in_rows([5, 9, 4, 2], rows=2, max_pieces=4)
+    >>> distribute_to_rows([5, 9, 4, 2], rows=2, max_pieces=4)
     [[1, 3], [0, 2]]
     """
     filled: list[list[int]] = [[] for _ in range(rows)]
@@ -190,8 +192,8 @@ def few_lengths(needed: Sequence[int], config: BatchConfig, program: float) -> t
     return min(choices, key=lambda some: config.cost(some, distinct, counts) + len(some) * program)
 
 
-def fill(
-    pieces: Sequence[Piece],
+def collate_rows(
+    pieces: Sequence[EncodedExample],
     rows: list[list[int]],
     length: int,
     max_pieces: int,
@@ -205,7 +207,7 @@ def fill(
     B, L = len(rows), length
     batch = {name: np.zeros((B, L), np.int32) for name in ENCODER_INPUTS}
     batch["input_ids"][:] = pad
-    texts = len(pieces[0].encoding.begins)
+    texts = len(pieces[0].encoding.text_starts)
     packed = max_pieces * texts > 1
     if packed:
         batch["segment_ids"] = np.zeros((B, L), np.int32)
@@ -223,7 +225,7 @@ def fill(
             batch["token_type_ids"][row, begin:end] = piece.encoding.token_type_ids
             batch["attention_mask"][row, begin:end] = 1
             if packed:
-                for text, first in enumerate(piece.encoding.begins):
+                for text, first in enumerate(piece.encoding.text_starts):
                     batch["segment_ids"][row, begin + first : end] = slot * texts + text + 1
                     batch["cls_positions"][row, slot * texts + text] = begin + first
             if PLACE in targets:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.example import Example, collect
-from bert_jax.data.examples.groups import Group, GroupColumns, groups_in_rows
-from bert_jax.data.randomness import key_of
+from bert_jax.data.examples.example import Example, collect_examples
+from bert_jax.data.examples.groups import Group, GroupColumns, parse_groups
+from bert_jax.data.randomness import random_key
 from bert_jax.text import tables
-from bert_jax.text.tables import BadRow
+from bert_jax.text.tables import BadRowError
 
 RELEVANT = 0.5  # a document with at least this grade is relevant
 
@@ -40,7 +40,7 @@ class CandidateColumns(GroupColumns):
     roles: ClassVar[tuple[str, ...]] = ("query", "document", "not relevant")
     repeating: ClassVar[int] = 1
 
-    def document_of(self, texts: Sequence[str]) -> str:
+    def default_document(self, texts: Sequence[str]) -> str:
         return texts[0]
 
 
@@ -70,35 +70,41 @@ class Candidates(Example):
 
 def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list[Candidates]:
     """Read the candidates of at most `most` queries, drawn at random; 0: of all queries."""
-    rows = groups_in_rows(tables.read_rows(spec, columns.numbered, keep_broken=True), columns, from_group)
+    rows = parse_groups(
+        tables.read_table_rows(spec, columns.numbered, keep_broken=True), columns, make_candidates
+    )
     lists = merged_by_query([row for row in rows if isinstance(row, Candidates)])
-    return [candidates for candidates in collect(spec, lists, most) if isinstance(candidates, Candidates)]
+    return [
+        candidates for candidates in collect_examples(spec, lists, most) if isinstance(candidates, Candidates)
+    ]
 
 
-def from_group(group: Group) -> Candidates:
+def make_candidates(group: Group) -> Candidates:
     """Turn the texts and scores of a row into candidates."""
     documents = group.texts[1:]
     where, scores, count = group.where, group.scores, len(documents)
     if not documents:
-        raise BadRow(f"{where} holds one text; a query and documents for it are needed")
+        raise BadRowError(f"{where} holds one text; a query and documents for it are needed")
     is_tuple = count > 1 and not group.listed
     grades: tuple[float, ...] = (1.0, *[0.0] * (count - 1))
-    taught: tuple[float, ...] = ()
+    teacher_scores: tuple[float, ...] = ()
     if scores and len(scores) != count:
-        raise BadRow(f"{where} has {count} documents and {len(scores)} scores; give each document one")
+        raise BadRowError(f"{where} has {count} documents and {len(scores)} scores; give each document one")
     if scores and is_tuple:
-        taught = scores
+        teacher_scores = scores
     elif scores:
         grades = scores
         if (least := min(grades)) < 0:
-            raise BadRow(f"{where}: the label is {least:g}; use 0 for not relevant and above 0 for relevant")
+            raise BadRowError(
+                f"{where}: the label is {least:g}; use 0 for not relevant and above 0 for relevant"
+            )
     return Candidates(
         group.texts,
         None,
         where,
         document=group.document,
         grades=grades,
-        scores=taught,
+        scores=teacher_scores,
         places=(where,) * count,
     )
 
@@ -128,19 +134,21 @@ def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
     ]
 
 
-def with_others(lists: Sequence[Candidates], count: int) -> list[Candidates]:
+def add_random_negatives(lists: Sequence[Candidates], count: int) -> list[Candidates]:
     """Add `count` random documents of other queries to each query, or all if there are fewer.
 
     They count as irrelevant."""
     documents = list(dict.fromkeys(text for candidates in lists for text in candidates.documents))
-    return [with_drawn(candidates, documents, n, count) for n, candidates in enumerate(lists)]
+    return [add_drawn_negatives(candidates, documents, n, count) for n, candidates in enumerate(lists)]
 
 
-def with_drawn(candidates: Candidates, documents: Sequence[str], number: int, count: int) -> Candidates:
+def add_drawn_negatives(
+    candidates: Candidates, documents: Sequence[str], number: int, count: int
+) -> Candidates:
     own, drawn = set(candidates.documents), dict[str, None]()
     turn = 0
     while len(drawn) < count and len(own) + len(drawn) < len(documents):
-        text = documents[int(key_of("other", number, turn)) % len(documents)]
+        text = documents[int(random_key("other", number, turn)) % len(documents)]
         turn += 1
         if text not in own:
             drawn[text] = None

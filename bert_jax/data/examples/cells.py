@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.tables import BadRow, cell, optional, type_of
+from bert_jax.text.tables import BadRowError, get_cell, get_optional_cell, type_name
 
 
-def blank(where: str, column: str) -> BadRow:
-    return BadRow(f'{where}: column "{column}" is empty; fill it in or leave the row out')
+def empty_cell_error(where: str, column: str) -> BadRowError:
+    return BadRowError(f'{where}: column "{column}" is empty; fill it in or leave the row out')
 
 
-def name_in(where: str, row: Mapping, column: str) -> str:
+def read_name_cell(where: str, row: Mapping, column: str) -> str:
     """Read an id or the name of a document; "" if no column is given."""
-    value = cell(where, row, column) if column else ""
+    value = get_cell(where, row, column) if column else ""
     if not isinstance(value, str | int) or isinstance(value, bool):
-        raise BadRow(f'{where}: column "{column}" holds {type_of(value)}, not a name or number')
+        raise BadRowError(f'{where}: column "{column}" holds {type_name(value)}, not a name or number')
     return str(value)
 
 
-def label_in(where: str, row: Mapping, column: str, need_label: bool, may_be_blank: bool = False):
+def read_label_cell(where: str, row: Mapping, column: str, need_label: bool, may_be_blank: bool = False):
     """Return the cell of the label; None if it is empty or missing and no label is needed."""
-    value = cell(where, row, column) if need_label else optional(row, column)
+    value = get_cell(where, row, column) if need_label else get_optional_cell(row, column)
     is_nan = isinstance(value, float) and math.isnan(value)  # a missing value in pandas
     if value is None or is_nan or (isinstance(value, str) and not value.strip() and not may_be_blank):
         if need_label:
-            raise BadRow(f'{where}: no label in column "{column}"; fill it in or leave the row out')
+            raise BadRowError(f'{where}: no label in column "{column}"; fill it in or leave the row out')
         return None
     return value
 
 
-class Classes:
+class ClassParser:
     """Convert classes to text. A table may give them as text or as numbers, but not as both."""
 
     def __init__(self) -> None:
@@ -45,11 +45,11 @@ class Classes:
         if isinstance(value, float) and math.isfinite(value):
             raise BertJaxError(f'{where} holds {value}, not a class; use kind "number" for such labels')
         if not isinstance(value, str | int):
-            raise BertJaxError(f"{where} holds {value if value != value else type_of(value)}, not a class")
+            raise BertJaxError(f"{where} holds {value if value != value else type_name(value)}, not a class")
         self.first.setdefault(type(value), (where, value))
         if len(self.first) > 1:
             (place, first), _ = self.first.values()
-            types = f"{value!r} is {type_of(value)} but {first!r} of {place} is {type_of(first)}"
+            types = f"{value!r} is {type_name(value)} but {first!r} of {place} is {type_name(first)}"
             raise BertJaxError(
                 f"{where}: mixed label types, {types}; write all of them as text or all as numbers"
             )
@@ -57,22 +57,22 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class LabelCells:
+class LabelFormat:
     """How to read the cell of a label."""
 
     kind: str  # of the labels: the same names as `glue.Task.kind`
-    reader: Callable[[str], Callable[[str, Any], Any]]  # separator -> function (place, value) -> label
+    make_parser: Callable[[str], Callable[[str, Any], Any]]  # separator -> function (place, value) -> label
     may_be_blank: bool = False
 
 
-CLASSES = LabelCells("classes", lambda separator: Classes())
+CLASS_FORMAT = LabelFormat("classes", lambda separator: ClassParser())
 
 
-def several_in(where: str, value, separator: str, of: Classes) -> tuple[str, ...]:
+def parse_labels(where: str, value, separator: str, parse_class: ClassParser) -> tuple[str, ...]:
     """Read several labels, from a list or from a text with separators, without duplicates."""
     if isinstance(value, str):
         value = [part for part in value.split(separator) if part.strip()]
-    return tuple(dict.fromkeys(of(where, part) for part in listed(where, value)))
+    return tuple(dict.fromkeys(parse_class(where, part) for part in parse_list(where, value)))
 
 
 def split_label(label: str) -> list[str]:
@@ -80,32 +80,32 @@ def split_label(label: str) -> list[str]:
     return re.split(r"[;|,]", label)
 
 
-def number_in(where: str, value) -> float:
+def parse_number_cell(where: str, value) -> float:
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise BadRow(f"{where} holds {value!r}, not a number; correct it or leave the row out")
+        raise BadRowError(f"{where} holds {value!r}, not a number; correct it or leave the row out")
     return number
 
 
-def listed(where: str, value) -> Sequence:
+def parse_list(where: str, value) -> Sequence:
     """Return a list as it is, or a text as the list of its words."""
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list | tuple):
-        raise BadRow(f"{where} holds {type_of(value)}, not a list")
+        raise BadRowError(f"{where} holds {type_name(value)}, not a list")
     return value
 
 
-def words_in(where: str, value) -> tuple[str, ...]:
-    words = listed(where, value)
+def parse_words(where: str, value) -> tuple[str, ...]:
+    words = parse_list(where, value)
     for number, word in enumerate(words, 1):
         if not isinstance(word, str) or not word.strip():
-            raise BadRow(f"{where}: {word!r}, number {number} of its list, is not a word")
+            raise BadRowError(f"{where}: {word!r}, number {number} of its list, is not a word")
     if not words:
-        raise BadRow(f"{where} holds no word; leave the row out")
+        raise BadRowError(f"{where} holds no word; leave the row out")
     return tuple(words)
 
 
@@ -118,7 +118,7 @@ def plain_answer(where: str, passage: str, text: str, start) -> list[dict]:
     if start is None or start == "":
         start = passage.find(text)
         if start < 0:
-            raise BadRow(f'{where}: answer "{text}" is not in its passage; correct one of them')
+            raise BadRowError(f'{where}: answer "{text}" is not in its passage; correct one of them')
     if isinstance(start, str) and start.strip().isdecimal():
         start = int(start)
     return [{"text": text, "answer_start": start}]
@@ -127,38 +127,40 @@ def plain_answer(where: str, passage: str, text: str, start) -> list[dict]:
 FLAGS = dict.fromkeys(("true", "yes", "1", "1.0"), True) | dict.fromkeys(("false", "no", "0", "0.0"), False)
 
 
-def flag_in(where: str, value, column: str) -> bool | None:
+def parse_flag(where: str, value, column: str) -> bool | None:
     """Read a flag from JSON, parquet or csv; None if the cell is empty."""
     if not isinstance(value, str):
         return None if value is None or value != value else bool(value)
     if not (word := value.strip().lower()):
         return None
     if word not in FLAGS:
-        raise BadRow(f'{where}: column "{column}" holds "{value:.40}"; write true or false')
+        raise BadRowError(f'{where}: column "{column}" holds "{value:.40}"; write true or false')
     return FLAGS[word]
 
 
-def answers_in(where: str, passage: str, value, impossible) -> tuple[tuple[int, str], ...]:
+def parse_answers(where: str, passage: str, value, impossible) -> tuple[tuple[int, str], ...]:
     """Read ((start, text), ...) from SQuAD's list of answers, or from the lists of texts and starts of `datasets`."""
     if isinstance(value, Mapping):
-        texts, starts = (cell(where, value, name) for name in ("text", "answer_start"))
+        texts, starts = (get_cell(where, value, name) for name in ("text", "answer_start"))
         if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
-            raise BadRow(f"{where}: text and answer_start of its answers must be lists of equal length")
+            raise BadRowError(f"{where}: text and answer_start of its answers must be lists of equal length")
     elif isinstance(value, list):
-        texts, starts = ([cell(where, answer, name) for answer in value] for name in ("text", "answer_start"))
+        texts, starts = (
+            [get_cell(where, answer, name) for answer in value] for name in ("text", "answer_start")
+        )
     else:
         wanted = '{"text": [...], "answer_start": [...]}'
-        raise BadRow(f"{where}: its answers are {type_of(value)}, not {wanted}")
-    if flag_in(where, impossible, "is_impossible") == bool(texts):  # they contradict each other
+        raise BadRowError(f"{where}: its answers are {type_name(value)}, not {wanted}")
+    if parse_flag(where, impossible, "is_impossible") == bool(texts):  # they contradict each other
         flag, count = str(bool(texts)).lower(), len(texts)
-        raise BadRow(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
+        raise BadRowError(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
     for text, start in zip(texts, starts, strict=True):
         if not isinstance(text, str) or not text.strip() or type(start) is not int:
             problem = f"an answer is a text and the character it starts at, not {text!r}, {start!r}"
-            raise BadRow(f"{where}: {problem}")
+            raise BadRowError(f"{where}: {problem}")
         if start < 0 or not passage.startswith(text, start):
             places = [match.start() for match in re.finditer(re.escape(text), passage)]
             closest = min(places, key=lambda place: abs(place - start), default=None)
             hint = "nor anywhere else in it" if closest is None else f"but at {closest}; correct answer_start"
-            raise BadRow(f'{where}: answer "{text}" is not in its passage at character {start}, {hint}')
+            raise BadRowError(f'{where}: answer "{text}" is not in its passage at character {start}, {hint}')
     return tuple(zip(starts, texts, strict=True))

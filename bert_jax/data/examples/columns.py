@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from bert_jax.core.arguments import setting
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.arguments import spell_setting
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.examples import glue
 from bert_jax.text import tables
-from bert_jax.text.tables import columns_like, no_columns, plain, table_of
-from bert_jax.text.truncation import warn
+from bert_jax.text.tables import match_columns, no_columns, normalize_column, table_place
+from bert_jax.text.truncation import warn_caller
 
 # Usual names of columns, which the user need not give.
 PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
@@ -19,18 +19,18 @@ SECOND_TEXTS = (
     "pair", "text_pair", "text2", "text_2", "text_b", "sentence2", "sentence_2", "sentence_b", "question2",
     "hypothesis",
 )  # fmt: skip
-LABELS = ("label", "labels", "score")
-WORDS = ("tokens", "words")
-TAGS = ("tags", "ner_tags", "ner", "labels")
-ANSWERS = ("answers", "answer")
+LABEL_NAMES = ("label", "labels", "score")
+WORD_NAMES = ("tokens", "words")
+TAG_NAMES = ("tags", "ner_tags", "ner", "labels")
+ANSWER_NAMES = ("answers", "answer")
 NAMES = ("text", "pair", "label", "id", "document")  # the fields of Columns that name a column
 SEPARATOR = ","
 
-Located = tuple[str, tables.Row]  # where the row is, and the row
+LocatedRow = tuple[str, tables.Row]  # where the row is, and the row
 
 
 @dataclass(frozen=True)
-class Columns:
+class ExampleColumns:
     """How to read a table: the names of its columns, in upper or lower case. CoNLL and SQuAD files need none of them.
 
     "" stands for the column with a usual name, if the table has one. Numbers ("0", "3") name the columns of a csv or
@@ -55,37 +55,37 @@ class Columns:
     def numbered(self) -> bool:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
-    def of(self, where: str, row: Mapping) -> "Columns":
+    def of(self, where: str, row: Mapping) -> "ExampleColumns":
         """The columns of a table with this first row."""
         return self
 
 
-EVIDENT = Columns()
+AUTODETECT = ExampleColumns()
 
 
 @dataclass(frozen=True)
-class Remembered(Columns):
-    """Columns that default to those of a model's training data (`before`), if the table has them."""
+class ColumnsFromTraining(ExampleColumns):
+    """Columns that default to those of a model's training data (`training_columns`), if the table has them."""
 
-    before: Columns = EVIDENT
+    before: ExampleColumns = AUTODETECT
 
     @property
     def numbered(self) -> bool:
         return super().numbered if self.named else self.before.numbered
 
-    def of(self, where: str, row: Mapping) -> Columns:
+    def of(self, where: str, row: Mapping) -> ExampleColumns:
         # If the user names only the text, read no second text.
         before = replace(self.before, pair="") if self.text else self.before
         names = {key: getattr(before, key) for key in NAMES}
-        there = {key: name and columns_like(where, row, [name])[0] for key, name in names.items()}
+        there = {key: name and match_columns(where, row, [name])[0] for key, name in names.items()}
         filled = {key: getattr(self, key) or there[key] for key in NAMES}
         separator = self.separator or before.separator
-        return Columns(**filled, separator=separator, skip_bad=self.skip_bad)
+        return ExampleColumns(**filled, separator=separator, skip_bad=self.skip_bad)
 
 
-def usual(where: str, row: Mapping, names: Iterable[str]) -> str:
+def find_usual_column(where: str, row: Mapping, names: Iterable[str]) -> str:
     """Return the first of `names` that the row has; "" if it has none of them."""
-    return next(filter(None, columns_like(where, row, names)), "")
+    return next(filter(None, match_columns(where, row, names)), "")
 
 
 def check_columns(
@@ -97,15 +97,15 @@ def check_columns(
     (what it holds, the column that was found or "")}."""
     named = list(named)
     missing = [
-        name for name, column in zip(named, columns_like(where, row, named), strict=True) if not column
+        name for name, column in zip(named, match_columns(where, row, named), strict=True) if not column
     ]
     unknown = {field: what for field, (what, column) in evident.items() if not column}
-    complaint = table_of(where)
+    complaint = table_place(where)
     if missing:
         complaint += f" has {no_columns(row, missing)}"
     if unknown:
         question = f"which column holds the {'? and which the '.join(unknown.values())}?"
-        listing = nearest("", [name[:40] for name in row], "its columns")
+        listing = suggest_name("", [name[:40] for name in row], "its columns")
         listing = "" if listing in complaint else f" {listing};"
         complaint += (
             f"{';' if missing else ':'} {question}{listing} name "
@@ -124,69 +124,74 @@ def setting_of(fields: Iterable[str]) -> str:
     """
     fields = list(fields)
     flags, keys = ([prefix + name for name in fields] for prefix in ("--", "--config.data.columns."))
-    return setting(" and ".join(flags), " and ".join(keys))
+    return spell_setting(" and ".join(flags), " and ".join(keys))
 
 
 def text_and_label(
-    where: str, row: Mapping, columns: Columns, need_label: bool, pairs: bool = True
+    where: str, row: Mapping, columns: ExampleColumns, need_label: bool, pairs: bool = True
 ) -> tuple[tuple[str, ...], str]:
     """Return (columns of the texts, column of the label)."""
     refuse_header(where, row, columns)
     if columns.pair and not pairs:
         raise BertJaxError(f'this model reads one text per row; leave out --pair "{columns.pair}"')
     second = (columns.pair,) if columns.pair else ()
-    texts = (columns.text, *second) if columns.text else evident_texts(where, row, second, pairs)
-    label = columns.label or usual(where, row, LABELS)
+    texts = (columns.text, *second) if columns.text else find_text_columns(where, row, second, pairs)
+    label = columns.label or find_usual_column(where, row, LABEL_NAMES)
     named = [name for name in columns.named if need_label or name != columns.label]
     check_columns(
         where, row, named, {"text": ("text", texts[0])} | ({"label": ("label", label)} if need_label else {})
     )
     if pairs and not columns.pair:
         warn_of_second_text(where, row, texts, [*named, label])
-    return tuple(columns_like(where, row, texts)), label and columns_like(where, row, [label])[0]
+    return tuple(match_columns(where, row, texts)), label and match_columns(where, row, [label])[0]
 
 
-def words_and_tags(where: str, row: Mapping, columns: Columns, need_label: bool) -> tuple[str, str]:
+def words_and_tags(where: str, row: Mapping, columns: ExampleColumns, need_label: bool) -> tuple[str, str]:
     """Return (column of the words, column of their tags)."""
-    words = columns.text or usual(where, row, WORDS)
-    tags = columns.label or usual(where, row, TAGS)
+    words = columns.text or find_usual_column(where, row, WORD_NAMES)
+    tags = columns.label or find_usual_column(where, row, TAG_NAMES)
     named = [name for name in columns.named if need_label or name != columns.label]
     check_columns(
         where, row, named, {"text": ("words", words)} | ({"label": ("tags", tags)} if need_label else {})
     )
-    words, tags = columns_like(where, row, [words, tags])
+    words, tags = match_columns(where, row, [words, tags])
     return words, tags
 
 
-def question_and_passage(where: str, row: Mapping, columns: Columns, need_label: bool) -> list[str]:
+def question_and_passage(where: str, row: Mapping, columns: ExampleColumns, need_label: bool) -> list[str]:
     """Return [column of the question, column of the passage]."""
     texts = columns.text or "question", columns.pair or "context"
     if set(row) == {"text"} and not need_label:
         raise BertJaxError(
             f'{where}: a question needs a passage; give both, as {{"question": "...", "context": "..."}}'
         )
-    answers = columns.label or usual(where, row, ANSWERS)
+    answers = columns.label or find_usual_column(where, row, ANSWER_NAMES)
     named = [name for name in columns.named if name not in texts and (need_label or name != columns.label)]
     check_columns(where, row, [*texts, *named], {"label": ("answers", answers)} if need_label else {})
-    return columns_like(where, row, texts)
+    return match_columns(where, row, texts)
 
 
-def refuse_header(where: str, row: Mapping, columns: Columns) -> None:
+def refuse_header(where: str, row: Mapping, columns: ExampleColumns) -> None:
     """Refuse a first row that looks like a header if columns are named by numbers, which is for files without one."""
     if not columns.numbered:
         return
     header = [str(row.get(name)) for name in columns.named]
-    if {*map(plain, header)} & {*LABELS, *TEXTS, *SECOND_TEXTS, *(name for names in PAIRS for name in names)}:
+    if {*map(normalize_column, header)} & {
+        *LABEL_NAMES,
+        *TEXTS,
+        *SECOND_TEXTS,
+        *(name for names in PAIRS for name in names),
+    }:
         names = ", ".join(header)
         raise BertJaxError(f"{where} is a header ({names}); name the columns by it, not by numbers")
 
 
-def evident_texts(where: str, row: Mapping, second: tuple[str, ...], pairs: bool) -> tuple[str, ...]:
+def find_text_columns(where: str, row: Mapping, second: tuple[str, ...], pairs: bool) -> tuple[str, ...]:
     """Find the columns of a text or of a pair of texts by their usual names; the first is "" if none is found.
 
     `second` is the column of the second text if the user names it. Without `pairs`, no second text is looked for."""
     names = [name for pair in PAIRS for name in pair] + [*TEXTS, *SECOND_TEXTS]
-    columns = dict(zip(names, columns_like(where, row, names), strict=True))
+    columns = dict(zip(names, match_columns(where, row, names), strict=True))
     evident = [(columns[a], columns[b]) for a, b in PAIRS if columns[a] and columns[b]]
     if evident and pairs and not second:
         return evident[0]
@@ -199,29 +204,29 @@ def warn_of_second_text(where: str, row: Mapping, texts: tuple[str, ...], others
     """Warn that a column which the user did not name was taken for a second text, or could be one but is ignored.
 
     Pairs of usual names need no warning. `others` are columns that are read, but not as texts."""
-    if tuple(map(plain, texts)) in PAIRS:
+    if tuple(map(normalize_column, texts)) in PAIRS:
         return
     if len(texts) > 1:
-        warn(
+        warn_caller(
             f'{where} and all after it: "{texts[0]}" and "{texts[1]}" are read as a pair of texts; to read only one of '
             f"them, name it with {setting_of(['text'])}"
         )
         return
-    read = {*map(plain, texts), *map(plain, others)}
-    if second := usual(where, row, [name for name in SECOND_TEXTS if name not in read]):
-        warn(
+    read = {*map(normalize_column, texts), *map(normalize_column, others)}
+    if second := find_usual_column(where, row, [name for name in SECOND_TEXTS if name not in read]):
+        warn_caller(
             f'{where} and all after it: column "{second}" is ignored; if it holds a second text, name it with '
             f"{setting_of(['pair'])}"
         )
 
 
-def known_labels(spec: str, columns: Columns = EVIDENT) -> tuple[str, ...]:
+def source_labels(spec: str, columns: ExampleColumns = AUTODETECT) -> tuple[str, ...]:
     """Return the labels in the order of their source: GLUE, tfds or a parquet file; () if it does not list them."""
-    task = glue.task_of(spec)
+    task = glue.find_glue_task(spec)
     if task:
         return task.labels
-    given = tables.class_names(spec)
+    given = tables.source_class_names(spec)
     columns = columns.of(spec, given)
-    names = {plain(column): labels for column, labels in given.items()}
-    of_labels = (plain(column) for column in (columns.label, *LABELS, *TAGS))
+    names = {normalize_column(column): labels for column, labels in given.items()}
+    of_labels = (normalize_column(column) for column in (columns.label, *LABEL_NAMES, *TAG_NAMES))
     return next((names[column] for column in of_labels if column in names), ())

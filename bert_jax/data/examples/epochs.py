@@ -10,17 +10,25 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.data.examples.arrange import Arrangement, BatchConfig, Piece, Target, arrange, fill
+from bert_jax.data.examples.arrange import (
+    Arrangement,
+    BatchConfig,
+    EncodedExample,
+    Target,
+    arrange,
+    collate_rows,
+)
 from bert_jax.text.tokenizer import Tokenizer
 
 # Predictions for the validation pieces, in order, None if not computed -> metrics.
-Judge = Callable[[list], dict[str, float]]
+ComputeMetrics = Callable[[list], dict[str, float]]
 
 
 class Epochs:
     def __init__(
-        self, train: Sequence[Piece], heldout: Sequence[Piece], targets: dict[str, Target], tokenizer: Tokenizer,
-        config: BatchConfig, judge: Judge, each_token: bool,
+        self, train: Sequence[EncodedExample], heldout: Sequence[EncodedExample], targets: dict[str, Target],
+        tokenizer: Tokenizer,
+        config: BatchConfig, judge: ComputeMetrics, each_token: bool,
     ):  # fmt: skip
         """`judge` gets a prediction for each validation piece, or, with `each_token`, for each token of each piece."""
         self.train, self.held, self.targets, self.tokenizer = train, heldout, targets, tokenizer
@@ -28,10 +36,10 @@ class Epochs:
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
         lengths = np.array(config.lengths or sizes)
-        together = config.together
-        sets = config.sets or ((len(sizes) // together, 1.0),)
-        firsts = together * mixed(sets, config.steps, examples // together, config.seed)
-        self.chosen = (firsts[:, :, None] + np.arange(together)).reshape(config.steps, examples)
+        group_size = config.together
+        sets = config.sets or ((len(sizes) // group_size, 1.0),)
+        firsts = group_size * mixed(sets, config.steps, examples // group_size, config.seed)
+        self.chosen = (firsts[:, :, None] + np.arange(group_size)).reshape(config.steps, examples)
         alike = shuffled(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
         self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
         self.batch = self.arrangement.rows
@@ -49,12 +57,15 @@ class Epochs:
         real = sum(len(self.train[i]) for chosen in self.chosen for i in chosen)
         return 1 - real / computed
 
-    def rows_in_words(self) -> str:
+    def describe_rows(self) -> str:
         lengths = " or ".join(f"{length:,}" for length in sorted(set(self.arrangement.lengths)))
         return f"{self.batch:,} rows of {lengths} tokens, {self.padding():.1%} of the tokens are padding"
 
     def identity(self) -> dict[str, str]:
-        return {"training examples": fingerprint(self.train), "held-out examples": fingerprint(self.held)}
+        return {
+            "training examples": fingerprint_examples(self.train),
+            "held-out examples": fingerprint_examples(self.held),
+        }
 
     def length(self, step: int) -> int:
         return self.arrangement.lengths[step]
@@ -63,7 +74,7 @@ class Epochs:
         (batch,) = self.batches(step, step + 1, 0, 1)
         return {name: (value.shape, value.dtype) for name, value in batch.items()}
 
-    def rows_of(self, step: int) -> list[list[Piece]]:
+    def rows_of(self, step: int) -> list[list[EncodedExample]]:
         pieces = [self.train[i] for i in self.chosen[step]]
         return [[pieces[i] for i in row] for row in self.arrangement.steps[step]]
 
@@ -82,7 +93,9 @@ class Epochs:
     def filled(self, pieces, arrangement: Arrangement, step: int, index: int, count: int):
         size, pad = arrangement.rows // count, self.tokenizer.special.pad
         rows = arrangement.steps[step][index * size : (index + 1) * size]
-        return fill(pieces, rows, arrangement.lengths[step], arrangement.max_pieces, pad, self.targets)
+        return collate_rows(
+            pieces, rows, arrangement.lengths[step], arrangement.max_pieces, pad, self.targets
+        )
 
     def metrics(self, predicted: Sequence[np.ndarray]) -> dict[str, float]:
         """Compute the metrics from the model's outputs for the validation batches so far, per piece or per token.
@@ -109,7 +122,7 @@ def mixed(sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: in
     >>> (mixed([(4, 3.0), (2, 1.0)], steps=4, examples=2, seed=0) >= 4).all(-1).tolist()
     [False, False, True, False]
     """
-    turns = in_turn([share for _, share in sets], steps)
+    turns = interleave([share for _, share in sets], steps)
     chosen, first = np.zeros((steps, examples), np.int64), 0
     for n, (size, _) in enumerate(sets):
         own = turns == n
@@ -119,10 +132,10 @@ def mixed(sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: in
     return chosen
 
 
-def in_turn(shares: Sequence[float], count: int) -> np.ndarray:
+def interleave(shares: Sequence[float], count: int) -> np.ndarray:
     """Return `count` indices into `shares`, each as often as its share of the sum, spread as evenly as possible.
 
-    >>> in_turn([3.0, 1.0], 8).tolist()
+    >>> interleave([3.0, 1.0], 8).tolist()
     [0, 0, 1, 0, 0, 0, 1, 0]
     """
     parts = np.asarray(shares) / sum(shares)
@@ -139,12 +152,12 @@ def shuffled(size: int, count: int, seed: int) -> np.ndarray:
     >>> [sorted(epoch.tolist()) for epoch in shuffled(3, 6, seed=0).reshape(2, 3)]
     [[0, 1, 2], [0, 1, 2]]
     """
-    keys = [randomness.key_of("epoch", seed, epoch) for epoch in range(-(-count // size))]
-    orders = [np.argsort(randomness.bits(key, np.arange(size)), kind="stable") for key in keys]
+    keys = [randomness.random_key("epoch", seed, epoch) for epoch in range(-(-count // size))]
+    orders = [np.argsort(randomness.random_bits(key, np.arange(size)), kind="stable") for key in keys]
     return np.concatenate(orders)[:count]
 
 
-def fingerprint(pieces: Sequence[Piece]) -> str:
+def fingerprint_examples(pieces: Sequence[EncodedExample]) -> str:
     """Return a hash that changes if any text or label changes."""
     digest = hashlib.blake2b(digest_size=8)
     for piece in pieces:

@@ -5,27 +5,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from bert_jax.core.errors import BertJaxError, nearest
-from bert_jax.data.randomness import key_of
+from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.data.randomness import random_key
 from bert_jax.text.tokenizer import Text
 
-Answer = tuple[int, str]  # (index of its first character in the passage, its text)
+GoldAnswer = tuple[int, str]  # (index of its first character in the passage, its text)
 # A class; several labels, or a tag for each word; a number; or all right answers, () if the passage has none. None if
 # the data have no label.
-Label = str | tuple[str, ...] | float | tuple[Answer, ...] | None
+ExampleLabel = str | tuple[str, ...] | float | tuple[GoldAnswer, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     text: Text | tuple[str, ...]  # a text or a pair; the words to tag; (question, passage)
-    label: Label
+    label: ExampleLabel
     where: str  # "train.csv row 12", for messages
     id: str = ""
     document: str = ""  # examples of the same document are never split between two sets
 
 
 @dataclass(frozen=True)
-class Parts:
+class ExampleSplits:
     """The examples of a run by their use. No document is in two of the sets."""
 
     train: list[Example]
@@ -34,9 +34,9 @@ class Parts:
     folds: int = 0  # the number of folds into which `train` is divided; 0: no folds
 
 
-def collect(spec: str, examples: Iterable[Example], most: int) -> list[Example]:
+def collect_examples(spec: str, examples: Iterable[Example], most: int) -> list[Example]:
     """List at most `most` of the examples, drawn at random; 0: all of them. Refuse examples with equal ids."""
-    collected = sample(examples, most) if most else list(examples)
+    collected = sample_examples(examples, most) if most else list(examples)
     if not collected:
         raise BertJaxError(f"{spec} holds no example")
     first: dict[str, Example] = {}
@@ -47,11 +47,11 @@ def collect(spec: str, examples: Iterable[Example], most: int) -> list[Example]:
     return collected
 
 
-def sample(examples: Iterable[Example], most: int) -> list[Example]:
+def sample_examples(examples: Iterable[Example], most: int) -> list[Example]:
     """Draw `most` of the examples, in their order: always the same ones, and a larger sample contains a smaller one.
 
     Only the drawn examples are kept in memory."""
-    drawn = ((key_of("sample", n), n, example) for n, example in enumerate(examples))
+    drawn = ((random_key("sample", n), n, example) for n, example in enumerate(examples))
     smallest = heapq.nsmallest(most, drawn)
     return [example for _, _, example in sorted(smallest, key=itemgetter(1))]
 
@@ -65,7 +65,7 @@ def labels_of(example: Example) -> tuple[str, ...]:
     return ()
 
 
-def answers_of(example: Example) -> tuple[Answer, ...]:
+def answers_of(example: Example) -> tuple[GoldAnswer, ...]:
     """Return the answers of a question; () for other examples."""
     if isinstance(example.label, tuple):
         return tuple(answer for answer in example.label if not isinstance(answer, str))
@@ -97,5 +97,5 @@ def check_labels(examples: Sequence[Example], labels: Sequence[str], fewest: int
     for example in examples:
         for label in labels_of(example):
             if label not in known:
-                hint = nearest(label, labels)
+                hint = suggest_name(label, labels)
                 raise BertJaxError(f'{example.where}: label "{label}" does not occur in training; {hint}')

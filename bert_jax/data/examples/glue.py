@@ -7,11 +7,11 @@ SST-2/dev.tsv.
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 
 
 @dataclass(frozen=True)
-class Task:
+class GlueTask:
     folder: str  # of the .tsv files
     texts: tuple[str, ...]
     labels: tuple[str, ...]  # in GLUE's order; () if the label is a number
@@ -27,34 +27,34 @@ class Task:
 
 
 SENTENCES = ("sentence1", "sentence2")
-TASKS = {
-    "cola": Task("CoLA", ("sentence",), ("unacceptable", "acceptable"), "matthews", "1", ("3",)),
-    "sst2": Task("SST-2", ("sentence",), ("negative", "positive"), "accuracy"),
-    "mrpc": Task("MRPC", SENTENCES, ("not_equivalent", "equivalent"), "f1", "Quality", ("#1 String", "#2 String")),
-    "stsb": Task("STS-B", SENTENCES, (), "pearson", "score"),
-    "qqp": Task("QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), "f1", "is_duplicate"),
-    "mnli": Task("MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"), "accuracy",
+GLUE_TASKS = {
+    "cola": GlueTask("CoLA", ("sentence",), ("unacceptable", "acceptable"), "matthews", "1", ("3",)),
+    "sst2": GlueTask("SST-2", ("sentence",), ("negative", "positive"), "accuracy"),
+    "mrpc": GlueTask("MRPC", SENTENCES, ("not_equivalent", "equivalent"), "f1", "Quality", ("#1 String", "#2 String")),
+    "stsb": GlueTask("STS-B", SENTENCES, (), "pearson", "score"),
+    "qqp": GlueTask("QQP", ("question1", "question2"), ("not_duplicate", "duplicate"), "f1", "is_duplicate"),
+    "mnli": GlueTask("MNLI", ("premise", "hypothesis"), ("entailment", "neutral", "contradiction"), "accuracy",
                  "gold_label", SENTENCES, "validation_matched"),
-    "qnli": Task("QNLI", ("question", "sentence"), ("entailment", "not_entailment"), "accuracy"),
-    "rte": Task("RTE", SENTENCES, ("entailment", "not_entailment"), "accuracy"),
-    "wnli": Task("WNLI", SENTENCES, ("not_entailment", "entailment"), "accuracy"),
+    "qnli": GlueTask("QNLI", ("question", "sentence"), ("entailment", "not_entailment"), "accuracy"),
+    "rte": GlueTask("RTE", SENTENCES, ("entailment", "not_entailment"), "accuracy"),
+    "wnli": GlueTask("WNLI", SENTENCES, ("not_entailment", "entailment"), "accuracy"),
 }  # fmt: skip
 
 
-def task_of(spec: str) -> Task | None:
+def find_glue_task(spec: str) -> GlueTask | None:
     """Return the task whose data `spec` names; None if it is not GLUE data."""
     if spec.startswith("tfds:glue/"):
         name = spec.removeprefix("tfds:glue/").partition(":")[0]
-        if name not in TASKS:
-            raise BertJaxError(f"{spec} is not one of GLUE's nine tasks; {nearest(name, TASKS)}")
-        return TASKS[name]
+        if name not in GLUE_TASKS:
+            raise BertJaxError(f"{spec} is not one of GLUE's nine tasks; {suggest_name(name, GLUE_TASKS)}")
+        return GLUE_TASKS[name]
     path = Path(spec)
     if ".tsv" not in path.suffixes:
         return None
-    return next((task for task in TASKS.values() if task.folder == path.absolute().parent.name), None)
+    return next((task for task in GLUE_TASKS.values() if task.folder == path.absolute().parent.name), None)
 
 
-def columns_of(spec: str, task: Task) -> tuple[tuple[str, ...], str]:
+def glue_columns(spec: str, task: GlueTask) -> tuple[tuple[str, ...], str]:
     """Return (columns of the texts, column of the label)."""
     if spec.startswith("tfds:"):
         return task.texts, "label"

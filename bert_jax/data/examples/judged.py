@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_jax.core.errors import BertJaxError, nearest
-from bert_jax.data.examples.cells import name_in, number_in
+from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.data.examples.cells import parse_number_cell, read_name_cell
 from bert_jax.text import tables
-from bert_jax.text.tables import text_in
+from bert_jax.text.tables import get_text_cell
 
 CORPUS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels"
 COLUMNS = ("query-id", "corpus-id", "score")
 
 
 @dataclass(frozen=True)
-class Judged:
+class BeirDataset:
     """Documents and queries, with the judgements of documents."""
 
     documents: dict[str, str]  # id -> text
@@ -31,59 +31,62 @@ class Judged:
         return {name for grades in self.relevant.values() for name, grade in grades.items() if grade > 0}
 
 
-def is_judged(data) -> bool:
+def is_beir(data) -> bool:
     """Whether a folder is in BEIR's layout."""
     return (Path(data) / CORPUS).is_file()
 
 
-def read_judged(folder, split: str = "") -> Judged:
+def read_beir(folder, split: str = "") -> BeirDataset:
     """Read a folder with the judgements of a `split`; "": those of qrels.tsv, or of the only split."""
     folder = Path(folder)
     if lacking := [name for name in (CORPUS, QUERIES) if not (folder / name).is_file()]:
         raise BertJaxError(
             f"{folder} has no {lacking[0]}; name a folder with {CORPUS}, {QUERIES} and qrels.tsv (or qrels/SPLIT.tsv)"
         )
-    documents = dict(texts_in(folder / CORPUS))
-    queries = dict(texts_in(folder / QUERIES))
+    documents = dict(read_beir_texts(folder / CORPUS))
+    queries = dict(read_beir_texts(folder / QUERIES))
     relevant: dict[str, dict[str, int]] = {}
     places: dict[tuple[str, str], str] = {}
     path = judgements(folder, split)
-    for where, row in tables.read_rows(str(path)):
-        query, document = (name_in(where, row, column) for column in COLUMNS[:2])
-        for name, known, file in ((query, queries, QUERIES), (document, documents, CORPUS)):
-            if name not in known:
+    for where, row in tables.read_table_rows(str(path)):
+        query, document = (read_name_cell(where, row, column) for column in COLUMNS[:2])
+        for name, texts, file in ((query, queries, QUERIES), (document, documents, CORPUS)):
+            if name not in texts:
                 raise BertJaxError(f'{where}: "{name}" is not in {file}; correct one of them')
-        grade = number_in(f'{where}: column "score"', tables.cell(where, row, "score"))
+        grade = parse_number_cell(f'{where}: column "score"', tables.get_cell(where, row, "score"))
         if not grade.is_integer():
             raise BertJaxError(
                 f"{where} has the grade {grade:g}; grades are whole numbers, 0 for not relevant"
             )
-        before, grades = places.setdefault((query, document), where), relevant.setdefault(query, {})
+        first_place, grades = places.setdefault((query, document), where), relevant.setdefault(query, {})
         if grades.setdefault(document, int(grade)) != int(grade):
             raise BertJaxError(
-                f'{where} gives the document "{document}" the grade {grade:g} for the query "{query}", and {before} '
+                f'{where} gives the document "{document}" the grade {grade:g} for the query "{query}", and '
+                f"{first_place} "
                 f"the grade {grades[document]}; keep one of them"
             )
     if not any(grade > 0 for grades in relevant.values() for grade in grades.values()):
         raise BertJaxError(f"{path}: no document is relevant (score above 0) for any query; check its scores")
-    return Judged(documents, {name: queries[name] for name in relevant}, relevant)
+    return BeirDataset(documents, {name: queries[name] for name in relevant}, relevant)
 
 
-def texts_in(path: Path) -> Iterator[tuple[str, str]]:
+def read_beir_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (id, title and text joined) of each row. The text may be empty."""
     places: dict[str, str] = {}
-    for where, row in tables.read_rows(str(path)):
-        name = name_in(where, row, "_id")
+    for where, row in tables.read_table_rows(str(path)):
+        name = read_name_cell(where, row, "_id")
         if places.setdefault(name, where) != where:
             raise BertJaxError(f'{where} has the id "{name}" of {places[name]}; ids must differ')
         parts = [
-            text_in(where, row, column) for column in ("title", "text") if column in row or column == "text"
+            get_text_cell(where, row, column)
+            for column in ("title", "text")
+            if column in row or column == "text"
         ]
         yield name, " ".join(part for part in parts if part.strip())
 
 
 def judgements(folder: Path, split: str) -> Path:
-    """Return the file with the judgements of a split; see `read_judged`."""
+    """Return the file with the judgements of a split; see `read_beir`."""
     files = {path.stem: path for path in sorted((folder / JUDGEMENTS).glob("*.tsv"))}
     whole = folder / f"{JUDGEMENTS}.tsv"
     if not split and whole.is_file():
@@ -101,4 +104,4 @@ def judgements(folder: Path, split: str) -> Path:
         )
     if not split:
         raise BertJaxError(f"{folder} has judgements of {', '.join(files)}; choose one, --split NAME")
-    raise BertJaxError(f'{folder / JUDGEMENTS} has no "{split}.tsv"; {nearest(split, files)}')
+    raise BertJaxError(f'{folder / JUDGEMENTS} has no "{split}.tsv"; {suggest_name(split, files)}')

@@ -3,35 +3,48 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from bert_jax.data.examples.cells import answers_in, blank, label_in, listed, name_in, plain_answer
-from bert_jax.data.examples.columns import ANSWERS, EVIDENT, Columns, Located, question_and_passage
-from bert_jax.data.examples.example import Example, answers_of, collect
-from bert_jax.data.examples.rows import examples_in_rows, rows_begun
+from bert_jax.data.examples.cells import (
+    empty_cell_error,
+    parse_answers,
+    parse_list,
+    plain_answer,
+    read_label_cell,
+    read_name_cell,
+)
+from bert_jax.data.examples.columns import (
+    ANSWER_NAMES,
+    AUTODETECT,
+    ExampleColumns,
+    LocatedRow,
+    question_and_passage,
+)
+from bert_jax.data.examples.example import Example, answers_of, collect_examples
+from bert_jax.data.examples.rows import parse_examples, peek_readable_row
 from bert_jax.text import tables
-from bert_jax.text.inputs import ending, expand
-from bert_jax.text.tables import Row, cell, columns_like, optional, text_in
+from bert_jax.text.inputs import expand_inputs, file_extension
+from bert_jax.text.tables import Row, get_cell, get_optional_cell, get_text_cell, match_columns
 
 
 def read_questions(
-    spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True
+    spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0, need_label: bool = True
 ) -> list[Example]:
     """Read at most `most` examples, drawn at random; 0: all of them."""
-    return collect(spec, merged_answers(questions_in(spec, columns, need_label)), most)
+    return collect_examples(spec, merged_answers(iterate_questions(spec, columns, need_label)), most)
 
 
-def questions_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
-    for name in expand([spec]):
-        if ending(name) != ".json":
-            yield from questions_in_rows(
-                tables.rows_of_file(name, columns.numbered, keep_broken=True), columns, need_label
+def iterate_questions(spec: str, columns: ExampleColumns, need_label: bool) -> Iterator[Example]:
+    for name in expand_inputs([spec]):
+        if file_extension(name) != ".json":
+            yield from parse_questions(
+                tables.read_file_rows(name, columns.numbered, keep_broken=True), columns, need_label
             )
             continue
-        value = tables.json_of(name)
+        value = tables.read_json_value(name)
         if articles := articles_in(value):
-            theirs = replace(EVIDENT, skip_bad=columns.skip_bad)
-            yield from questions_in_rows(squad(name, articles), theirs, need_label)
+            squad_columns = replace(AUTODETECT, skip_bad=columns.skip_bad)
+            yield from parse_questions(flatten_squad(name, articles), squad_columns, need_label)
         else:
-            yield from questions_in_rows(tables.rows_of_list(name, value), columns, need_label)
+            yield from parse_questions(tables.rows_of_list(name, value), columns, need_label)
 
 
 def articles_in(value) -> list:
@@ -42,52 +55,57 @@ def articles_in(value) -> list:
     return []
 
 
-def is_nested(spec: str) -> bool:
+def is_squad_json(spec: str) -> bool:
     """Whether a file is SQuAD's JSON."""
-    return any(ending(name) == ".json" and articles_in(tables.json_of(name)) for name in expand([spec]))
+    return any(
+        file_extension(name) == ".json" and articles_in(tables.read_json_value(name))
+        for name in expand_inputs([spec])
+    )
 
 
-def squad(name: str, articles: Iterable) -> Iterator[Located]:
+def flatten_squad(name: str, articles: Iterable) -> Iterator[LocatedRow]:
     """Yield the nested questions of SQuAD's JSON as the rows of a table."""
     for a, article in enumerate(articles, 1):
         where = f"{name} article {a}"
-        for p, paragraph in enumerate(listed(where, cell(where, article, "paragraphs")), 1):
+        for p, paragraph in enumerate(parse_list(where, get_cell(where, article, "paragraphs")), 1):
             where = f"{name} article {a}, paragraph {p}"
-            beside = {"context": cell(where, paragraph, "context"), "title": article.get("title", "")}
-            for q, question in enumerate(listed(where, cell(where, paragraph, "qas")), 1):
+            beside = {"context": get_cell(where, paragraph, "context"), "title": article.get("title", "")}
+            for q, question in enumerate(parse_list(where, get_cell(where, paragraph, "qas")), 1):
                 place = f"{where}, question {q}"
-                cell(place, question, "question")
+                get_cell(place, question, "question")
                 yield place, {**question, **beside}
 
 
-def questions_in_rows(
-    rows: Iterable[Located], columns: Columns = EVIDENT, need_label: bool = True
+def parse_questions(
+    rows: Iterable[LocatedRow], columns: ExampleColumns = AUTODETECT, need_label: bool = True
 ) -> Iterator[Example]:
-    first, rows = rows_begun(rows)
+    first, rows = peek_readable_row(rows)
     if first is None:
         return
     columns = columns.of(*first)
     names = question_and_passage(*first, columns, need_label)
 
-    def example_in(where: str, row: Row) -> Example:
-        question, passage = (text_in(where, row, name) for name in names)
+    def parse_example(where: str, row: Row) -> Example:
+        question, passage = (get_text_cell(where, row, name) for name in names)
         if not (question.strip() and passage.strip()):
-            raise blank(where, names[0] if passage.strip() else names[1])
-        evident = columns_like(where, row, [*ANSWERS, "answer_start", "is_impossible", "id", "title"])
+            raise empty_cell_error(where, names[0] if passage.strip() else names[1])
+        evident = match_columns(where, row, [*ANSWER_NAMES, "answer_start", "is_impossible", "id", "title"])
         many, single, start, impossible, id, title = evident
-        answers = label_in(
-            where, row, columns.label or many or single or ANSWERS[0], need_label, may_be_blank=True
+        answers = read_label_cell(
+            where, row, columns.label or many or single or ANSWER_NAMES[0], need_label, may_be_blank=True
         )
         if isinstance(answers, str):
-            answers = plain_answer(where, passage, answers, optional(row, start))
+            answers = plain_answer(where, passage, answers, get_optional_cell(row, start))
         if answers is not None:
-            answers = answers_in(where, passage, answers, optional(row, impossible))
-        document = columns.document or (title if optional(row, title) else "")
+            answers = parse_answers(where, passage, answers, get_optional_cell(row, impossible))
+        document = columns.document or (title if get_optional_cell(row, title) else "")
         # Questions about the same passage stay together if no document is named.
-        within = name_in(where, row, document) or passage
-        return Example((question, passage), answers, where, name_in(where, row, columns.id or id), within)
+        within = read_name_cell(where, row, document) or passage
+        return Example(
+            (question, passage), answers, where, read_name_cell(where, row, columns.id or id), within
+        )
 
-    yield from examples_in_rows(rows, example_in, columns, is_whole=need_label)
+    yield from parse_examples(rows, parse_example, columns, is_whole=need_label)
 
 
 def merged_answers(examples: Iterable[Example]) -> list[Example]:
@@ -98,9 +116,9 @@ def merged_answers(examples: Iterable[Example]) -> list[Example]:
     questions: dict[object, Example] = {}
     for number, example in enumerate(examples):
         key = (example.id, example.text) if example.id else number
-        before = questions.get(key)
-        if before is not None:
-            answers = dict.fromkeys((*answers_of(before), *answers_of(example)))
-            example = replace(before, label=tuple(answers))
+        earlier = questions.get(key)
+        if earlier is not None:
+            answers = dict.fromkeys((*answers_of(earlier), *answers_of(example)))
+            example = replace(earlier, label=tuple(answers))
         questions[key] = example
     return list(questions.values())

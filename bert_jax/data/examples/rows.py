@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TypeVar
 
-from bert_jax.core.arguments import setting
+from bert_jax.core.arguments import spell_setting
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import Columns, Located
+from bert_jax.data.examples.columns import ExampleColumns, LocatedRow
 from bert_jax.data.examples.example import Example
-from bert_jax.text.tables import BadRow, Broken, Row
-from bert_jax.text.truncation import warn
+from bert_jax.text.tables import BadRowError, BrokenRow, Row
+from bert_jax.text.truncation import warn_caller
 
 T = TypeVar("T")
-Reader = Callable[[str, Row], Example]  # (where the row is, the row) -> example
+RowParser = Callable[[str, Row], Example]  # (where the row is, the row) -> example
 
 
 def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
@@ -23,21 +23,21 @@ def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
     return None, items
 
 
-def rows_begun(rows: Iterable[Located]) -> tuple[Located | None, Iterator[Located]]:
+def peek_readable_row(rows: Iterable[LocatedRow]) -> tuple[LocatedRow | None, Iterator[LocatedRow]]:
     """Return (the first readable row, or None if there is no row; an iterator over all rows)."""
-    rows, broken = iter(rows), list[Located]()
+    rows, broken = iter(rows), list[LocatedRow]()
     for where, row in rows:
-        if not isinstance(row, Broken):
+        if not isinstance(row, BrokenRow):
             return (where, row), chain(broken, [(where, row)], rows)
         broken.append((where, row))
     for _, row in broken[:1]:
-        assert isinstance(row, Broken)
+        assert isinstance(row, BrokenRow)
         raise row.error
     return None, rows
 
 
-def examples_in_rows(
-    rows: Iterable[Located], read: Reader, columns: Columns, is_whole: bool
+def parse_examples(
+    rows: Iterable[LocatedRow], read: RowParser, columns: ExampleColumns, is_whole: bool
 ) -> Iterator[Example]:
     """Yield the example of each row, one at a time.
 
@@ -46,29 +46,31 @@ def examples_in_rows(
     bad = total = 0
 
     def read_row(where: str, row: Row) -> Example:
-        if isinstance(row, Broken):
+        if isinstance(row, BrokenRow):
             raise row.error
         return read(where, row)
 
     for total, (where, row) in enumerate(rows, 1):
         try:
             example = read_row(where, row)
-        except BadRow as error:
+        except BadRowError as error:
             if not columns.skip_bad:
                 raise refusal(error, total, rows if is_whole else None, read_row) from error
             first, bad = first or error, bad + 1
         else:
             yield example
     if first and bad == total:
-        raise BadRow(f"{first}; all {total:,} rows are bad")
+        raise BadRowError(f"{first}; all {total:,} rows are bad")
     if first:
-        warn(f"skipped {bad:,} of {total:,} rows, the first: {first}")
+        warn_caller(f"skipped {bad:,} of {total:,} rows, the first: {first}")
 
 
-def refusal(error: BadRow, total: int, others: Iterable[Located] | None, read: Reader) -> BadRow:
+def refusal(
+    error: BadRowError, total: int, others: Iterable[LocatedRow] | None, read: RowParser
+) -> BadRowError:
     """Extend the error of row number `total` with the number of bad rows and with the setting that skips them."""
-    flag = setting("--skip-bad", "--config.data.columns.skip_bad=True")
-    unknown = BadRow(f"{error}; {flag} skips such rows")
+    flag = spell_setting("--skip-bad", "--config.data.columns.skip_bad=True")
+    unknown = BadRowError(f"{error}; {flag} skips such rows")
     if others is None:
         return unknown
     try:
@@ -76,12 +78,12 @@ def refusal(error: BadRow, total: int, others: Iterable[Located] | None, read: R
     except BertJaxError:  # a later row has a worse error; the user's next attempt will show it
         return unknown
     count, total = 1 + sum(bad), total + len(bad)
-    return BadRow(f"{error}; bad rows: {count:,} of {total:,}, which {flag} skips")
+    return BadRowError(f"{error}; bad rows: {count:,} of {total:,}, which {flag} skips")
 
 
-def is_bad(read: Reader, where: str, row: Row) -> bool:
+def is_bad(read: RowParser, where: str, row: Row) -> bool:
     try:
         read(where, row)
-    except BadRow:
+    except BadRowError:
         return True
     return False

@@ -8,70 +8,70 @@ from typing import TypeVar
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import counted
+from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.example import Example, labels_of
-from bert_jax.data.randomness import key_of
+from bert_jax.data.randomness import random_key
 
 E = TypeVar("E", bound=Example)
 
 
-def split(examples: Sequence[E], share: float, seed: int = 0) -> tuple[list[E], list[E]]:
+def train_validation_split(examples: Sequence[E], share: float, seed: int = 0) -> tuple[list[E], list[E]]:
     """Return (training examples, held-out examples). A `share` of the documents is held out.
 
     Similar documents are neighbours in a sorted list; one is drawn from each stretch of neighbours (stratification)."""
-    keys = in_order(examples)
+    keys = sort_documents(examples)
     count = round(share * len(keys))
     if share and not 0 < count < len(keys):
         raise BertJaxError(
-            f"{documents_of(examples, keys)} cannot be split so that a share of {share} is held out; add more"
+            f"{describe_documents(examples, keys)} cannot be split so that a share of {share} is held out; add more"
         )
     edges = np.linspace(0, len(keys), count + 1).round().astype(int)
-    held = {min(keys[a:b], key=lambda key: key_of(seed, key)) for a, b in pairwise(edges)}
+    held = {min(keys[a:b], key=lambda key: random_key(seed, key)) for a, b in pairwise(edges)}
     parts: tuple[list[E], list[E]] = [], []
     for example in examples:
-        parts[document_of(example) in held].append(example)
+        parts[document_key(example) in held].append(example)
     return parts
 
 
-def folds(examples: Sequence[Example], count: int) -> np.ndarray:
+def assign_folds(examples: Sequence[Example], count: int) -> np.ndarray:
     """Return the fold of each example. Of every `count` neighbouring documents, one goes to each fold."""
-    keys = in_order(examples)
+    keys = sort_documents(examples)
     if len(keys) < count:
         raise BertJaxError(
-            f"{documents_of(examples, keys)} {'is' if len(keys) == 1 else 'are'} too few for data.folds={count}; label "
-            "more, or set --config.data.folds=0"
+            f"{describe_documents(examples, keys)} {'is' if len(keys) == 1 else 'are'} too few for "
+            f"data.folds={count}; label more, or set --config.data.folds=0"
         )
     fold: dict = {}
     for first in range(0, len(keys), count):
-        neighbours = sorted(keys[first : first + count], key=lambda key: key_of("fold", key))
+        neighbours = sorted(keys[first : first + count], key=lambda key: random_key("fold", key))
         fold |= {key: number for number, key in enumerate(neighbours)}
-    return np.array([fold[document_of(example)] for example in examples])
+    return np.array([fold[document_key(example)] for example in examples])
 
 
-def documents_of(examples: Sequence[Example], keys: Sequence) -> str:
+def describe_documents(examples: Sequence[Example], keys: Sequence) -> str:
     """Describe the number of documents, or of different texts if no documents are named.
 
     >>> same = [Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]
-    >>> documents_of(same, in_order(same))
+    >>> describe_documents(same, sort_documents(same))
     '2 different texts in 3 examples (identical texts stay together)'
     """
     if any(example.document for example in examples):
-        return counted(len(keys), "document")
+        return pluralize(len(keys), "document")
     together = " (identical texts stay together)" if len(keys) < len(examples) else ""
-    return f"{counted(len(keys), 'different text')} in {counted(len(examples), 'example')}{together}"
+    return f"{pluralize(len(keys), 'different text')} in {pluralize(len(examples), 'example')}{together}"
 
 
-def document_of(example: Example):
+def document_key(example: Example):
     """Return the document that an example belongs to; if none is named, equal texts form a document."""
     return example.document or example.text
 
 
-def in_order(examples: Sequence[Example]) -> list:
+def sort_documents(examples: Sequence[Example]) -> list:
     """Sort the documents so that neighbours are similar: by their rarest label (or by their number, or by whether they
     have an answer), then by their size."""
     groups: dict = {}
     for example in examples:
-        groups.setdefault(document_of(example), []).append(example)
+        groups.setdefault(document_key(example), []).append(example)
     counts = Counter(label for example in examples for label in labels_of(example))
 
     def order(key):

@@ -4,57 +4,68 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.cells import Classes, label_in, listed, name_in, words_in
-from bert_jax.data.examples.columns import EVIDENT, Columns, Located, words_and_tags
-from bert_jax.data.examples.example import Example, collect
-from bert_jax.data.examples.rows import examples_in_rows, rows_begun
+from bert_jax.data.examples.cells import ClassParser, parse_list, parse_words, read_label_cell, read_name_cell
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRow, words_and_tags
+from bert_jax.data.examples.example import Example, collect_examples
+from bert_jax.data.examples.rows import parse_examples, peek_readable_row
 from bert_jax.text import tables
-from bert_jax.text.inputs import NOT_FILES, ending, expand
+from bert_jax.text.inputs import NOT_FILES, expand_inputs, file_extension
 from bert_jax.text.lines import LineReader
-from bert_jax.text.tables import BadRow, Row, cell
+from bert_jax.text.tables import BadRowError, Row, get_cell
 
 MOST_PARTS = 5  # the most words in a cell that still counts as one word, such as New York
 
 
-def read_tags(spec: str, columns: Columns = EVIDENT, most: int = 0, need_label: bool = True) -> list[Example]:
+def read_tags(
+    spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0, need_label: bool = True
+) -> list[Example]:
     """Read at most `most` examples, drawn at random; 0: all of them."""
-    return collect(spec, tags_in(spec, columns, need_label), most)
+    return collect_examples(spec, iterate_tagged_words(spec, columns, need_label), most)
 
 
-def tags_in(spec: str, columns: Columns, need_label: bool) -> Iterator[Example]:
-    for name in expand([spec]):
+def iterate_tagged_words(spec: str, columns: ExampleColumns, need_label: bool) -> Iterator[Example]:
+    for name in expand_inputs([spec]):
         # Other files are read as CoNLL. So are .tsv and .txt: CoNLL's columns may be separated by tabs.
-        if name.startswith(NOT_FILES) or ending(name) in set(tables.ENDINGS) - {".tsv", ".txt"}:
-            yield from tags_in_rows(
-                tables.rows_of_file(name, columns.numbered, keep_broken=True), columns, need_label
+        if name.startswith(NOT_FILES) or file_extension(name) in set(tables.TABLE_EXTENSIONS) - {
+            ".tsv",
+            ".txt",
+        }:
+            yield from parse_tagged_words(
+                tables.read_file_rows(name, columns.numbered, keep_broken=True), columns, need_label
             )
         else:
             documents = any(line.startswith("-DOCSTART-") for line in LineReader(name))
             yield from conll(name, LineReader(name), need_label, documents)
 
 
-def tags_in_rows(
-    rows: Iterable[Located], columns: Columns = EVIDENT, need_label: bool = True
+def parse_tagged_words(
+    rows: Iterable[LocatedRow], columns: ExampleColumns = AUTODETECT, need_label: bool = True
 ) -> Iterator[Example]:
-    first, rows = rows_begun(rows)
+    first, rows = peek_readable_row(rows)
     if first is None:
         return
     columns = columns.of(*first)
-    class_of, (words_column, tags_column) = Classes(), words_and_tags(*first, columns, need_label)
+    parse_class, (words_column, tags_column) = ClassParser(), words_and_tags(*first, columns, need_label)
 
-    def example_in(where: str, row: Row) -> Example:
-        words = words_in(f'{where}: column "{words_column}"', cell(where, row, words_column))
-        tags = label_in(where, row, tags_column, need_label)
+    def parse_example(where: str, row: Row) -> Example:
+        words = parse_words(f'{where}: column "{words_column}"', get_cell(where, row, words_column))
+        tags = read_label_cell(where, row, tags_column, need_label)
         if tags is not None:
             tags_cell = f'{where}: column "{tags_column}"'
-            tags = tuple(class_of(tags_cell, tag) for tag in listed(tags_cell, tags))
+            tags = tuple(parse_class(tags_cell, tag) for tag in parse_list(tags_cell, tags))
             if len(tags) != len(words):
-                raise BadRow(f"{where} has {len(words)} words but {len(tags)} tags; give each word one tag")
+                raise BadRowError(
+                    f"{where} has {len(words)} words but {len(tags)} tags; give each word one tag"
+                )
         return Example(
-            words, tags, where, name_in(where, row, columns.id), name_in(where, row, columns.document)
+            words,
+            tags,
+            where,
+            read_name_cell(where, row, columns.id),
+            read_name_cell(where, row, columns.document),
         )
 
-    yield from examples_in_rows(rows, example_in, columns, is_whole=need_label)
+    yield from parse_examples(rows, parse_example, columns, is_whole=need_label)
 
 
 def conll(

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from bert_jax.data.examples.columns import Columns, text_and_label
+from bert_jax.data.examples.columns import ExampleColumns, text_and_label
 from bert_jax.data.examples.rows import peeked
 from bert_jax.text import tables
-from bert_jax.text.inputs import ending
+from bert_jax.text.inputs import file_extension
 from bert_jax.text.lines import LineReader, read_lines
 
 
@@ -14,25 +14,29 @@ def read_unlabelled(source: str, column: str = "") -> Iterator[str]:
     if not is_table and not column:
         return read_lines(source)
     reader = LineReader(source)
-    rows = tables.read_rows(source, column.isdecimal()) if is_table else tables.json_rows(reader.name, reader)
+    rows = (
+        tables.read_table_rows(source, column.isdecimal())
+        if is_table
+        else tables.json_rows(reader.name, reader)
+    )
     first, rows = peeked(rows)
     if first is None:
         return iter(())
-    (name, *_), _ = text_and_label(*first, Columns(text=column), need_label=False, pairs=False)
-    return (tables.text_in(where, row, name) for where, row in rows)
+    (name, *_), _ = text_and_label(*first, ExampleColumns(text=column), need_label=False, pairs=False)
+    return (tables.get_text_cell(where, row, name) for where, row in rows)
 
 
-def columns_of(source: str, column: str = "") -> tuple[str, list[str]]:
+def split_columns(source: str, column: str = "") -> tuple[str, list[str]]:
     """Return (the column that `read_unlabelled` reads, the other columns); ("", []) for a file of lines."""
     if not holds_rows(source):
         return "", []
-    first, _ = peeked(tables.read_rows(source, column.isdecimal()))
+    first, _ = peeked(tables.read_table_rows(source, column.isdecimal()))
     if first is None:
         return "", []
-    (name, *_), _ = text_and_label(*first, Columns(text=column), need_label=False, pairs=False)
+    (name, *_), _ = text_and_label(*first, ExampleColumns(text=column), need_label=False, pairs=False)
     return name, [other for other in first[1] if other != name]
 
 
 def holds_rows(source: str) -> bool:
-    kind = ending(source)
-    return source.startswith("tfds:") or (kind in tables.ENDINGS and kind != ".txt")
+    kind = file_extension(source)
+    return source.startswith("tfds:") or (kind in tables.TABLE_EXTENSIONS and kind != ".txt")

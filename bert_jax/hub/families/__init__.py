@@ -3,31 +3,31 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bert_jax.core.config import MOST
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.config import MAX_INT
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.registry import Registry
 from bert_jax.hub.family import Family
-from bert_jax.models.config import SIZES, EncoderConfig
+from bert_jax.models.config import BERT_SIZES, EncoderConfig
 
 FAMILIES = Registry("bert_jax.hub.families", "family", "FAMILY")
 
 
-def known() -> Iterator[Family]:
+def all_families() -> Iterator[Family]:
     return (FAMILIES[name] for name in FAMILIES.names())
 
 
-def family_of(published: dict, where) -> Family:
+def find_family(published: dict, where) -> Family:
     """Return the family of a config.json."""
     # The first published configs had no model_type; all of them were BERT's.
     model_type = published.get("model_type") or "bert"
-    types = {family.model_type: family for family in known()}
+    types = {family.model_type: family for family in all_families()}
     if model_type not in list(types):  # a list, because model_type may be unhashable
-        hint = nearest(model_type, types)
+        hint = suggest_name(model_type, types)
         raise BertJaxError(f'{where}: model_type "{model_type}" is not supported; {hint}')
     family = types[model_type]
     if family.position_offset:
         pad = published.get("pad_token_id", family.position_offset - 1)
-        if type(pad) is not int or not 0 <= pad <= MOST:
+        if type(pad) is not int or not 0 <= pad <= MAX_INT:
             raise BertJaxError(f"{where}: pad_token_id = {pad!r} is not a token's id")
         family = replace(family, position_offset=pad + 1)
     return family
@@ -35,28 +35,28 @@ def family_of(published: dict, where) -> Family:
 
 def family_for(config: EncoderConfig) -> Family:
     """Return the family that a new model of this configuration is published as."""
-    candidates = [family for family in known() if family.new_models]
-    differing = [family.differing(config) for family in candidates]
+    candidates = [family for family in all_families() if family.new_models]
+    differing = [family.unsupported_settings(config) for family in candidates]
     if [] in differing:
         return candidates[differing.index([])]
     fewest = min(differing, key=lambda names: len(names))
     raise BertJaxError(f"no family publishes models with {', '.join(fewest)}; add a file to hub/families")
 
 
-def sized(name: str) -> tuple[str, EncoderConfig]:
+def resolve_size(name: str) -> tuple[str, EncoderConfig]:
     """Return the family of a published size, and its config; the family is "" for BERT's own sizes: the config decides.
 
-    >>> sized("tiny")[1].layers
+    >>> resolve_size("tiny")[1].layers
     2
     """
-    if name in SIZES:
+    if name in BERT_SIZES:
         return "", EncoderConfig.named(name)
     sizes = sizes_of_families()
     if name not in sizes:
-        raise BertJaxError(f'no size "{name}"; {nearest(name, [*SIZES, *sizes])}')
-    return sizes[name].model_type, sizes[name].sized(name)
+        raise BertJaxError(f'no size "{name}"; {suggest_name(name, [*BERT_SIZES, *sizes])}')
+    return sizes[name].model_type, sizes[name].config_for_size(name)
 
 
 def sizes_of_families() -> dict[str, Family]:
     """Map the published sizes of families other than BERT to their families."""
-    return {size: family for family in known() for size in family.sizes}
+    return {size: family for family in all_families() for size in family.sizes}

@@ -1,7 +1,7 @@
 """ALBERT: layers that share their parameters in groups, and embeddings narrower than the layers."""
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear, masked_lm
+from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear, masked_lm
 from bert_jax.models.config import EncoderConfig
 
 FIELDS = {
@@ -24,21 +24,23 @@ FIELDS = {
 }
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
-    ours, theirs = "encoder/layers/", "encoder.albert_layer_groups.{i}.albert_layers.0."
-    qkv = [f"{theirs}attention.{name}" for name in ("query", "key", "value")]
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "encoder.albert_layer_groups.{i}.albert_layers.0."
+    qkv = [f"{tensor}attention.{name}" for name in ("query", "key", "value")]
     return [
-        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
-        Part("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
+        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        ParameterMapping(
+            "encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True
+        ),
+        ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
         *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
         *linear("encoder/embeddings/projection", "encoder.embedding_hidden_mapping_in"),
-        *fused_qkv(config, ours + "attention/qkv", qkv),
-        *heads_out(config, ours + "attention/out", theirs + "attention.dense"),
-        *layer_norm(ours + "attention_norm", theirs + "attention.LayerNorm"),
-        *linear(ours + "feed_forward/in", theirs + "ffn"),
-        *linear(ours + "feed_forward/out", theirs + "ffn_output"),
-        *layer_norm(ours + "feed_forward_norm", theirs + "full_layer_layer_norm"),
+        *fused_qkv(config, path + "attention/qkv", qkv),
+        *attention_output(config, path + "attention/out", tensor + "attention.dense"),
+        *layer_norm(path + "attention_norm", tensor + "attention.LayerNorm"),
+        *linear(path + "feed_forward/in", tensor + "ffn"),
+        *linear(path + "feed_forward/out", tensor + "ffn_output"),
+        *layer_norm(path + "feed_forward_norm", tensor + "full_layer_layer_norm"),
     ]
 
 

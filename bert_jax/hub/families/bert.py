@@ -1,7 +1,7 @@
 """BERT."""
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear, masked_lm
+from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear, masked_lm
 from bert_jax.models.config import EncoderConfig
 
 FIELDS = {
@@ -22,20 +22,22 @@ FIELDS = {
 }
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
-    ours, theirs = "encoder/layers/", "encoder.layer.{i}."
-    qkv = [f"{theirs}attention.self.{name}" for name in ("query", "key", "value")]
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "encoder.layer.{i}."
+    qkv = [f"{tensor}attention.self.{name}" for name in ("query", "key", "value")]
     return [
-        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
-        Part("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
+        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        ParameterMapping(
+            "encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True
+        ),
+        ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
         *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
-        *fused_qkv(config, ours + "attention/qkv", qkv),
-        *heads_out(config, ours + "attention/out", theirs + "attention.output.dense"),
-        *layer_norm(ours + "attention_norm", theirs + "attention.output.LayerNorm"),
-        *linear(ours + "feed_forward/in", theirs + "intermediate.dense"),
-        *linear(ours + "feed_forward/out", theirs + "output.dense"),
-        *layer_norm(ours + "feed_forward_norm", theirs + "output.LayerNorm"),
+        *fused_qkv(config, path + "attention/qkv", qkv),
+        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
+        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
+        *linear(path + "feed_forward/in", tensor + "intermediate.dense"),
+        *linear(path + "feed_forward/out", tensor + "output.dense"),
+        *layer_norm(path + "feed_forward_norm", tensor + "output.LayerNorm"),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.hub.families import deberta_v2
-from bert_jax.hub.parts import Part, heads_out, layer_norm, linear
+from bert_jax.hub.parts import ParameterMapping, attention_output, layer_norm, linear
 from bert_jax.models.config import EncoderConfig, RelativeConfig
 
 
@@ -20,32 +20,40 @@ def derived_keys(config: EncoderConfig) -> dict[str, Any]:
     return {key: value for key, value in keys if key not in v2_only} | {"legacy": False}
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
-    ours, theirs = "encoder/layers/", "encoder.layer.{i}."
-    own = f"{theirs}attention.self."
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "encoder.layer.{i}."
+    own = f"{tensor}attention.self."
     D, H, K = config.hidden_size, config.heads, config.head_size
     terms = config.relative.terms
     return [
-        *deberta_v2.shared_parts(config),
-        Part(
-            ours + "attention/qkv/kernel",
+        *deberta_v2.shared_mappings(config),
+        ParameterMapping(
+            path + "attention/qkv/kernel",
             (f"{own}in_proj.weight",),
             lambda arrays: arrays[0].reshape(H, 3, K, D).transpose(3, 1, 0, 2),
             lambda array: [array.transpose(2, 1, 3, 0).reshape(3 * D, D)],
         ),
-        Part(
-            ours + "attention/bias",
+        ParameterMapping(
+            path + "attention/bias",
             (f"{own}q_bias", f"{own}v_bias"),
             lambda arrays: np.stack(arrays).reshape(2, H, K),
             lambda array: list(array.reshape(2, D)),
         ),
-        *(deberta_v2.distances(config, "keys", f"{own}pos_proj", bias=False) if "keys" in terms else []),
-        *(deberta_v2.distances(config, "queries", f"{own}pos_q_proj") if "queries" in terms else []),
-        *heads_out(config, ours + "attention/out", theirs + "attention.output.dense"),
-        *layer_norm(ours + "attention_norm", theirs + "attention.output.LayerNorm"),
-        *linear(ours + "feed_forward/in", theirs + "intermediate.dense"),
-        *linear(ours + "feed_forward/out", theirs + "output.dense"),
-        *layer_norm(ours + "feed_forward_norm", theirs + "output.LayerNorm"),
+        *(
+            deberta_v2.distance_projection(config, "keys", f"{own}pos_proj", bias=False)
+            if "keys" in terms
+            else []
+        ),
+        *(
+            deberta_v2.distance_projection(config, "queries", f"{own}pos_q_proj")
+            if "queries" in terms
+            else []
+        ),
+        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
+        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
+        *linear(path + "feed_forward/in", tensor + "intermediate.dense"),
+        *linear(path + "feed_forward/out", tensor + "output.dense"),
+        *layer_norm(path + "feed_forward_norm", tensor + "output.LayerNorm"),
     ]
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import ACTIVATIONS, Family, size_of
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import ConvolutionConfig, EncoderConfig, PoolerConfig, RelativeConfig
 
@@ -24,7 +24,7 @@ def relative(published: dict) -> RelativeConfig:
     listed = named.split("|") if isinstance(named, str) else list(named)
     kinds = {str(kind).strip().lower() for kind in listed}
     if unknown := sorted(kinds - set(TERMS)):
-        raise BertJaxError(f'pos_att_type has "{unknown[0]}"; {nearest(unknown[0], TERMS)}')
+        raise BertJaxError(f'pos_att_type has "{unknown[0]}"; {suggest_name(unknown[0], TERMS)}')
     if bool(published.get("relative_attention")) != bool(kinds):
         raise BertJaxError(
             f"relative_attention = {published.get('relative_attention')!r} contradicts pos_att_type = {named!r}"
@@ -70,7 +70,7 @@ def convolution(published: dict) -> ConvolutionConfig:
     activation = published.get("conv_act", "tanh")
     known = ACTIVATIONS | {"tanh": "tanh"}
     if activation not in list(known):
-        raise BertJaxError(f'conv_act = "{activation}" is not supported; {nearest(activation, known)}')
+        raise BertJaxError(f'conv_act = "{activation}" is not supported; {suggest_name(activation, known)}')
     return ConvolutionConfig(width, known[activation]) if width else ConvolutionConfig()
 
 
@@ -105,13 +105,13 @@ def derived_keys(config: EncoderConfig) -> dict[str, Any]:
     return relative_keys(config) | convolution_keys(config) | {"legacy": False}
 
 
-def completed(config: EncoderConfig, tensors: Mapping) -> EncoderConfig:
+def complete_from_tensors(config: EncoderConfig, tensors: Mapping) -> EncoderConfig:
     """Give position embeddings to the mask decoder if the file has them and the embeddings do not use them."""
     there = any(name.endswith(POSITION_TABLE) for name in tensors)
     return config.replace(positions="decoder") if there and config.positions == "none" else config
 
 
-def todays_tensors(tensors: Tensors) -> Tensors:
+def modernize_tensors(tensors: Tensors) -> Tensors:
     def renamed(name: str) -> tuple[str]:
         for old, new in LEGACY.items():
             name = name.replace(old, new)
@@ -120,20 +120,24 @@ def todays_tensors(tensors: Tensors) -> Tensors:
     return tensors.renamed(renamed)
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
-    ours, theirs = "encoder/layers/", "encoder.layer.{i}."
-    own = f"{theirs}attention.self."
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "encoder.layer.{i}."
+    own = f"{tensor}attention.self."
     return [
-        *shared_parts(config),
+        *shared_mappings(config),
         *fused_qkv(
-            config, ours + "attention/qkv", [f"{own}{name}_proj" for name in ("query", "key", "value")]
+            config, path + "attention/qkv", [f"{own}{name}_proj" for name in ("query", "key", "value")]
         ),
-        *(part for term in own_terms(config) for part in distances(config, term, f"{own}{PROJECTED[term]}")),
-        *heads_out(config, ours + "attention/out", theirs + "attention.output.dense"),
-        *layer_norm(ours + "attention_norm", theirs + "attention.output.LayerNorm"),
-        *linear(ours + "feed_forward/in", theirs + "intermediate.dense"),
-        *linear(ours + "feed_forward/out", theirs + "output.dense"),
-        *layer_norm(ours + "feed_forward_norm", theirs + "output.LayerNorm"),
+        *(
+            part
+            for term in own_terms(config)
+            for part in distance_projection(config, term, f"{own}{PROJECTED[term]}")
+        ),
+        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
+        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
+        *linear(path + "feed_forward/in", tensor + "intermediate.dense"),
+        *linear(path + "feed_forward/out", tensor + "output.dense"),
+        *layer_norm(path + "feed_forward_norm", tensor + "output.LayerNorm"),
     ]
 
 
@@ -145,19 +149,21 @@ def own_terms(config: EncoderConfig) -> tuple[str, ...]:
     return () if config.relative.shared else config.relative.terms
 
 
-def distances(config: EncoderConfig, term: str, theirs: str, bias: bool = True) -> list[Part]:
+def distance_projection(
+    config: EncoderConfig, term: str, tensor: str, bias: bool = True
+) -> list[ParameterMapping]:
     D, H, K = config.hidden_size, config.heads, config.head_size
-    ours = f"encoder/layers/attention/distance_{term}"
+    path = f"encoder/layers/attention/distance_{term}"
     parts = [
-        Part(
-            f"{ours}/kernel",
-            (f"{theirs}.weight",),
+        ParameterMapping(
+            f"{path}/kernel",
+            (f"{tensor}.weight",),
             lambda arrays: arrays[0].T.reshape(D, H, K),
             lambda array: [array.reshape(D, D).T],
         ),
-        Part(
-            f"{ours}/bias",
-            (f"{theirs}.bias",),
+        ParameterMapping(
+            f"{path}/bias",
+            (f"{tensor}.bias",),
             lambda arrays: arrays[0].reshape(H, K),
             lambda array: [array.reshape(D)],
         ),
@@ -165,26 +171,30 @@ def distances(config: EncoderConfig, term: str, theirs: str, bias: bool = True) 
     return parts[: 1 + bias]
 
 
-def shared_parts(config: EncoderConfig) -> list[Part]:
+def shared_mappings(config: EncoderConfig) -> list[ParameterMapping]:
     """The parameters before the layers or shared by all layers."""
-    parts = [Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True)]
+    parts = [
+        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True)
+    ]
     if config.positions != "none":
-        parts.append(Part("encoder/embeddings/positions", (POSITION_TABLE,), per_position=True))
+        parts.append(ParameterMapping("encoder/embeddings/positions", (POSITION_TABLE,), per_position=True))
     if config.segment_types:
-        parts.append(Part("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)))
+        parts.append(
+            ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",))
+        )
     parts += layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm")
     if config.relative.terms:
-        parts.append(Part("encoder/distances/table", ("encoder.rel_embeddings.weight",)))
+        parts.append(ParameterMapping("encoder/distances/table", ("encoder.rel_embeddings.weight",)))
     if config.relative.normalized:
         parts += layer_norm("encoder/distances/norm", "encoder.LayerNorm")
     if config.convolution.width:
-        kernel = Part(
+        kernel = ParameterMapping(
             "encoder/convolution/dense/kernel",
             ("encoder.conv.conv.weight",),
             lambda arrays: arrays[0].transpose(2, 1, 0),  # torch keeps [out, in, width]
             lambda array: [array.transpose(2, 1, 0)],
         )
-        parts += [kernel, Part("encoder/convolution/dense/bias", ("encoder.conv.conv.bias",))]
+        parts += [kernel, ParameterMapping("encoder/convolution/dense/bias", ("encoder.conv.conv.bias",))]
         parts += layer_norm("encoder/convolution", "encoder.conv.LayerNorm")
     return parts
 
@@ -195,7 +205,7 @@ V3 = {
 }
 
 
-def size(layers: int, width: int, heads: int, **others) -> dict[str, Any]:
+def size_fields(layers: int, width: int, heads: int, **others) -> dict[str, Any]:
     shape = {"layers": layers, "hidden_size": width, "heads": heads, "feed_forward": 4 * width}
     return V3 | shape | others
 
@@ -233,7 +243,7 @@ FAMILY = Family(
         "mlm": [
             *linear("mlm/transform", "lm_predictions.lm_head.dense"),
             *layer_norm("mlm/norm", "lm_predictions.lm_head.LayerNorm"),
-            Part("mlm/bias", ("lm_predictions.lm_head.bias",), per_entry=True),
+            ParameterMapping("mlm/bias", ("lm_predictions.lm_head.bias",), per_entry=True),
         ],
         "replaced_in_context": [
             *linear("replaced_in_context/transform", "mask_predictions.dense"),
@@ -251,17 +261,17 @@ FAMILY = Family(
         "tag_dropout": tag_dropout,
     },
     derived_keys=derived_keys,
-    completed=completed,
-    todays_tensors=todays_tensors,
+    complete_from_tensors=complete_from_tensors,
+    modernize_tensors=modernize_tensors,
     sizes={
-        "deberta-v3-xsmall": size(12, 384, 6),
-        "deberta-v3-small": size(6, 768, 12),
-        "deberta-v3-base": size(12, 768, 12),
-        "deberta-v3-large": size(24, 1024, 16),
-        "deberta-v2-xlarge": size(24, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
-        "deberta-v2-xxlarge": size(48, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
+        "deberta-v3-xsmall": size_fields(12, 384, 6),
+        "deberta-v3-small": size_fields(6, 768, 12),
+        "deberta-v3-base": size_fields(12, 768, 12),
+        "deberta-v3-large": size_fields(24, 1024, 16),
+        "deberta-v2-xlarge": size_fields(24, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
+        "deberta-v2-xxlarge": size_fields(48, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
     },
-    alone=("replaced_in_context",),
+    not_in_transformers=("replaced_in_context",),
     extra=(
         r"embeddings\.position_ids$",
         r"^cls\.predictions\.decoder\.(weight|bias)$",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear, masked_lm
+from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear, masked_lm
 from bert_jax.models.config import EncoderConfig, PoolerConfig
 
 FIELDS = {
@@ -29,19 +29,21 @@ def tag_dropout(published: dict) -> Any:
     return FIELDS["dropout"][1] if rate is None else rate
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
-    ours, theirs = "encoder/layers/", "transformer.layer.{i}."
-    qkv = [f"{theirs}attention.{name}_lin" for name in "qkv"]
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "transformer.layer.{i}."
+    qkv = [f"{tensor}attention.{name}_lin" for name in "qkv"]
     return [
-        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
+        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        ParameterMapping(
+            "encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True
+        ),
         *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
-        *fused_qkv(config, ours + "attention/qkv", qkv),
-        *heads_out(config, ours + "attention/out", theirs + "attention.out_lin"),
-        *layer_norm(ours + "attention_norm", theirs + "sa_layer_norm"),
-        *linear(ours + "feed_forward/in", theirs + "ffn.lin1"),
-        *linear(ours + "feed_forward/out", theirs + "ffn.lin2"),
-        *layer_norm(ours + "feed_forward_norm", theirs + "output_layer_norm"),
+        *fused_qkv(config, path + "attention/qkv", qkv),
+        *attention_output(config, path + "attention/out", tensor + "attention.out_lin"),
+        *layer_norm(path + "attention_norm", tensor + "sa_layer_norm"),
+        *linear(path + "feed_forward/in", tensor + "ffn.lin1"),
+        *linear(path + "feed_forward/out", tensor + "ffn.lin2"),
+        *layer_norm(path + "feed_forward_norm", tensor + "output_layer_norm"),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import size_of
-from bert_jax.hub.parts import Part, linear, masked_lm
+from bert_jax.hub.parts import ParameterMapping, linear, masked_lm
 from bert_jax.models.config import EncoderConfig, PoolerConfig
 
 FIELDS = bert.FIELDS | {
@@ -26,7 +26,7 @@ def derived_keys(config: EncoderConfig) -> dict[str, Any]:
     return {"embedding_size": config.embedding_width}
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
     projection = linear("encoder/embeddings/projection", "embeddings_project")
     return bert.encoder(config) + (projection if config.embedding_size else [])
 

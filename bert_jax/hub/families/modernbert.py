@@ -4,9 +4,17 @@ from dataclasses import replace
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.family import ACTIVATIONS, Family, size_of
-from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear, masked_lm
-from bert_jax.hub.rope import table_of, theta_of
-from bert_jax.models.config import EncoderConfig, NearConfig, PoolerConfig, RotaryConfig
+from bert_jax.hub.parts import (
+    ParameterMapping,
+    attention_output,
+    fused_qkv,
+    gated,
+    layer_norm,
+    linear,
+    masked_lm,
+)
+from bert_jax.hub.rope import rope_table, theta_of
+from bert_jax.models.config import EncoderConfig, LocalAttentionConfig, PoolerConfig, RotaryConfig
 
 LAYERS, WIDTH, HEADS = 22, 768, 12
 FAR, NEAR = "full_attention", "sliding_attention"
@@ -28,18 +36,18 @@ FIELDS = {
 }
 
 
-def near(published: dict) -> NearConfig:
+def local_attention(published: dict) -> LocalAttentionConfig:
     layers = size_of(published, "num_hidden_layers", LAYERS)
     width = size_of(published, "local_attention", WINDOW)
     if width < 2:
         raise BertJaxError(f"local_attention = {width} leaves each token alone")
     every = size_of(published, "global_attn_every_n_layers", EVERY)
     if published.get("layer_types") is not None:  # the newer key wins
-        every = distance(published["layer_types"], layers)
-    return NearConfig(width // 2, min(every, layers))
+        every = global_layer_interval(published["layer_types"], layers)
+    return LocalAttentionConfig(width // 2, min(every, layers))
 
 
-def distance(kinds, layers: int) -> int:
+def global_layer_interval(kinds, layers: int) -> int:
     """Return the number of layers from one with full attention to the next; refuse an irregular pattern."""
     if not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {FAR, NEAR}:
         raise BertJaxError(
@@ -58,7 +66,7 @@ def rotary(published: dict) -> RotaryConfig:
     tables = published.get("rope_parameters")
     if tables is None:
         old = {FAR: published.get("global_rope_theta"), NEAR: published.get("local_rope_theta", NEAR_THETA)}
-        tables = {kind: None if theta is None else table_of(theta) for kind, theta in old.items()}
+        tables = {kind: None if theta is None else rope_table(theta) for kind, theta in old.items()}
         near_default = theta_of(tables[FAR], THETA, "global_rope_theta")  # null used to mean the global one
     elif not isinstance(tables, dict):
         raise BertJaxError(f"rope_parameters = {tables!r:.60} is not a table")
@@ -88,16 +96,16 @@ def pooler(published: dict) -> PoolerConfig:
 
 def derived_keys(config: EncoderConfig) -> dict:
     every = config.near.every
-    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
+    hf_activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     return {
         "local_attention": 2 * config.near.window,
         "layer_types": [NEAR if i % every else FAR for i in range(config.layers)],
         "rope_parameters": {
-            FAR: table_of(config.rotary.theta),
-            NEAR: table_of(config.rotary.near_theta or config.rotary.theta),
+            FAR: rope_table(config.rotary.theta),
+            NEAR: rope_table(config.rotary.near_theta or config.rotary.theta),
         },
         "classifier_pooling": "mean" if config.pooler.mean else "cls",
-        "classifier_activation": theirs[config.pooler.activation],
+        "classifier_activation": hf_activations[config.pooler.activation],
         # The keys that transformers before version 5 reads.
         "global_attn_every_n_layers": every,
         "global_rope_theta": config.rotary.theta,
@@ -105,27 +113,27 @@ def derived_keys(config: EncoderConfig) -> dict:
     }
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
-    ours, theirs = "encoder/layers/", "layers.{i}."
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "layers.{i}."
     # The first layer has no attention norm: the embeddings are already normalised.
     norms = [
-        replace(part, first=1) for part in layer_norm(ours + "attention_norm", theirs + "attn_norm", False)
+        replace(part, first=1) for part in layer_norm(path + "attention_norm", tensor + "attn_norm", False)
     ]
     return [
-        Part("encoder/embeddings/words", ("embeddings.tok_embeddings.weight",), per_entry=True),
+        ParameterMapping("encoder/embeddings/words", ("embeddings.tok_embeddings.weight",), per_entry=True),
         *layer_norm("encoder/embeddings/norm", "embeddings.norm", False),
-        *fused_qkv(config, ours + "attention/qkv", [theirs + "attn.Wqkv"]),
-        *heads_out(config, ours + "attention/out", theirs + "attn.Wo"),
+        *fused_qkv(config, path + "attention/qkv", [tensor + "attn.Wqkv"]),
+        *attention_output(config, path + "attention/out", tensor + "attn.Wo"),
         *norms[: config.layers - 1],
-        *gated(config, ours + "feed_forward/gated", [theirs + "mlp.Wi"]),
-        *linear(ours + "feed_forward/out", theirs + "mlp.Wo", False),
-        *layer_norm(ours + "feed_forward_norm", theirs + "mlp_norm", False),
+        *gated(config, path + "feed_forward/gated", [tensor + "mlp.Wi"]),
+        *linear(path + "feed_forward/out", tensor + "mlp.Wo", False),
+        *layer_norm(path + "feed_forward_norm", tensor + "mlp_norm", False),
         *layer_norm("encoder/final_norm", "final_norm", False),
     ]
 
 
-def head(ours: str) -> list[Part]:
-    return [*linear(f"{ours}/dense", "head.dense", False), *layer_norm(f"{ours}/norm", "head.norm", False)]
+def prediction_head(path: str) -> list[ParameterMapping]:
+    return [*linear(f"{path}/dense", "head.dense", False), *layer_norm(f"{path}/norm", "head.norm", False)]
 
 
 FAMILY = Family(
@@ -138,7 +146,7 @@ FAMILY = Family(
         "head_bias": False, "gated": True, "transform": True, "scaled_init": True,
     },
     derived={
-        "near": near,
+        "near": local_attention,
         "rotary": rotary,
         "pooler": pooler,
         "mlm_activation": head_activation,
@@ -160,9 +168,9 @@ FAMILY = Family(
     pooler=[],
     heads={
         "mlm": masked_lm("head.dense", "head.norm", "decoder", "decoder.bias", False),
-        "classify": [*head("pooler"), *linear("classify/dense", "classifier")],
-        "tag": [*head("transform"), *linear("tag/dense", "classifier")],
-        "answer": [*head("transform"), *linear("answer/dense", "classifier")],
+        "classify": [*prediction_head("pooler"), *linear("classify/dense", "classifier")],
+        "tag": [*prediction_head("transform"), *linear("tag/dense", "classifier")],
+        "answer": [*prediction_head("transform"), *linear("answer/dense", "classifier")],
     },
     sizes={
         "modernbert-base": {},

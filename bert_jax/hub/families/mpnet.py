@@ -3,25 +3,27 @@
 from dataclasses import replace
 
 from bert_jax.hub.families import bert, roberta
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
 from bert_jax.models.config import EncoderConfig, RelativeConfig
 
 BUCKETS, FARTHEST = 32, 128
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
-    ours, theirs = "encoder/layers/", "encoder.layer.{i}."
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "encoder.layer.{i}."
     return [
-        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        Part("encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True),
+        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        ParameterMapping(
+            "encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True
+        ),
         *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
-        Part("encoder/distances/table", ("encoder.relative_attention_bias.weight",)),
-        *fused_qkv(config, ours + "attention/qkv", [f"{theirs}attention.attn.{name}" for name in "qkv"]),
-        *heads_out(config, ours + "attention/out", theirs + "attention.attn.o"),
-        *layer_norm(ours + "attention_norm", theirs + "attention.LayerNorm"),
-        *linear(ours + "feed_forward/in", theirs + "intermediate.dense"),
-        *linear(ours + "feed_forward/out", theirs + "output.dense"),
-        *layer_norm(ours + "feed_forward_norm", theirs + "output.LayerNorm"),
+        ParameterMapping("encoder/distances/table", ("encoder.relative_attention_bias.weight",)),
+        *fused_qkv(config, path + "attention/qkv", [f"{tensor}attention.attn.{name}" for name in "qkv"]),
+        *attention_output(config, path + "attention/out", tensor + "attention.attn.o"),
+        *layer_norm(path + "attention_norm", tensor + "attention.LayerNorm"),
+        *linear(path + "feed_forward/in", tensor + "intermediate.dense"),
+        *linear(path + "feed_forward/out", tensor + "output.dense"),
+        *layer_norm(path + "feed_forward_norm", tensor + "output.LayerNorm"),
     ]
 
 

@@ -10,8 +10,16 @@ from typing import Any
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import Family, size_of
-from bert_jax.hub.parts import Part, fused_qkv, gated, heads_out, layer_norm, linear, masked_lm
-from bert_jax.hub.rope import table_of, theta_of
+from bert_jax.hub.parts import (
+    ParameterMapping,
+    attention_output,
+    fused_qkv,
+    gated,
+    layer_norm,
+    linear,
+    masked_lm,
+)
+from bert_jax.hub.rope import rope_table, theta_of
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import EncoderConfig, RotaryConfig
 
@@ -71,13 +79,13 @@ NAMES = {
 }  # fmt: skip
 
 
-def todays_keys(published: dict, where) -> dict:
+def modernize_config(published: dict, where) -> dict:
     for key, value in ONLY.items():
         if published.get(key, value) not in (value, None):
             raise BertJaxError(f"{where}: {key} = {published[key]!r} is not supported, only {value!r}")
     renamed = {KEYS[key]: published[key] for key in KEYS if published.get(key) is not None}
     if "rotary_emb_base" in published:
-        renamed["rope_parameters"] = table_of(published["rotary_emb_base"])
+        renamed["rope_parameters"] = rope_table(published["rotary_emb_base"])
     if published.get("rotary_scaling_factor") is not None:
         # Beyond the trained positions the angles would depend on the length of the text.
         trained = size_of(published, "max_trained_positions", 2048, where)
@@ -88,8 +96,8 @@ def todays_keys(published: dict, where) -> dict:
     return renamed | kept
 
 
-def todays_tensors(tensors: Tensors) -> Tensors:
-    tensors = tensors.renamed(todays_names)
+def modernize_tensors(tensors: Tensors) -> Tensors:
+    tensors = tensors.renamed(modernize_names)
     # The published masked LM has no biases.
     dense, bias = "cls.predictions.transform.dense", "cls.predictions.bias"
     words = "nomic_bert.embeddings.word_embeddings.weight"
@@ -99,10 +107,10 @@ def todays_tensors(tensors: Tensors) -> Tensors:
     return tensors.with_zeros({f"{dense}.bias": shapes[f"{dense}.weight"][:1], bias: shapes[words][:1]})
 
 
-def todays_names(name: str) -> tuple[str, ...]:
+def modernize_names(name: str) -> tuple[str, ...]:
     """Convert the name of a published tensor to transformers' names: three for a fused query, key and value, else one.
 
-    >>> todays_names("encoder.layers.3.attn.Wqkv.weight")[1:]
+    >>> modernize_names("encoder.layers.3.attn.Wqkv.weight")[1:]
     ('layers.3.self_attn.k_proj.weight', 'layers.3.self_attn.v_proj.weight')
     """
     for old, new in NAMES.items():
@@ -121,19 +129,19 @@ def rotary(published: dict) -> RotaryConfig:
     return RotaryConfig(theta_of(published.get("rope_parameters"), 1000.0, "rope_parameters"))
 
 
-def encoder(config: EncoderConfig) -> list[Part]:
-    ours, theirs = "encoder/layers/", "layers.{i}."
-    qkv = [f"{theirs}self_attn.{part}_proj" for part in "qkv"]
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "layers.{i}."
+    qkv = [f"{tensor}self_attn.{part}_proj" for part in "qkv"]
     return [
-        Part("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        Part("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
+        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
         *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
-        *fused_qkv(config, ours + "attention/qkv", qkv),
-        *heads_out(config, ours + "attention/out", theirs + "self_attn.o_proj"),
-        *layer_norm(ours + "attention_norm", theirs + "post_attention_layernorm"),
-        *gated(config, ours + "feed_forward/gated", [theirs + "mlp.gate_proj", theirs + "mlp.up_proj"]),
-        *linear(ours + "feed_forward/out", theirs + "mlp.down_proj", config.bias),
-        *layer_norm(ours + "feed_forward_norm", theirs + "post_mlp_layernorm"),
+        *fused_qkv(config, path + "attention/qkv", qkv),
+        *attention_output(config, path + "attention/out", tensor + "self_attn.o_proj"),
+        *layer_norm(path + "attention_norm", tensor + "post_attention_layernorm"),
+        *gated(config, path + "feed_forward/gated", [tensor + "mlp.gate_proj", tensor + "mlp.up_proj"]),
+        *linear(path + "feed_forward/out", tensor + "mlp.down_proj", config.bias),
+        *layer_norm(path + "feed_forward_norm", tensor + "post_mlp_layernorm"),
     ]
 
 
@@ -145,7 +153,7 @@ FAMILY = Family(
     constants={"positions": "none", "bias": False, "gated": True},
     derived={"rotary": rotary},
     derived_keys=lambda config: {
-        "rope_parameters": table_of(config.rotary.theta),
+        "rope_parameters": rope_table(config.rotary.theta),
         "head_dim": config.head_size,
     },
     supported={
@@ -155,8 +163,8 @@ FAMILY = Family(
         "quantization_config": (),
         "rotary_emb_scale_base": (),
     },
-    todays_keys=todays_keys,
-    todays_tensors=todays_tensors,
+    modernize_config=modernize_config,
+    modernize_tensors=modernize_tensors,
     encoder=encoder,
     pooler=linear("pooler/dense", "pooler.dense"),
     heads={
@@ -170,7 +178,7 @@ FAMILY = Family(
         "tag": linear("tag/dense", "classifier"),
         "answer": linear("answer/dense", "qa_outputs"),
     },
-    alone=("answer",),
+    not_in_transformers=("answer",),
     sizes={"nomic-bert-base": {}},
     extra=(
         r"embeddings\.(position_ids|token_type_ids)$",

@@ -6,7 +6,7 @@ import jax
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.disentangled import DisentangledAttention
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.elementwise import keep
+from bert_jax.models.elementwise import save_activation
 from bert_jax.models.layers import FeedForward, norm
 
 FIRST = 1
@@ -20,14 +20,14 @@ class Block(nn.Module):
         return [FIRST] + [0] * (config.layers - 1)
 
     @nn.compact
-    def __call__(self, hidden, context, kind, train: bool, query_states=None):
+    def __call__(self, hidden, context, layer_type, train: bool, query_states=None):
         c, rows = self.config, context.rows
         dropout = Dropout(c.dropout)
         attended = DisentangledAttention(c, name="attention")(hidden, context, train, query_states)
         query_states = hidden if query_states is None else query_states
-        hidden = norm(c, "attention_norm")(keep(query_states + dropout(attended, rows, train)))
+        hidden = norm(c, "attention_norm")(save_activation(query_states + dropout(attended, rows, train)))
         fed = dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)
-        hidden = norm(c, "feed_forward_norm")(keep(hidden + fed))
+        hidden = norm(c, "feed_forward_norm")(save_activation(hidden + fed))
         if context.convolved is None:
             return hidden
-        return jax.lax.cond(kind == FIRST, context.convolved.join, lambda states: states, hidden)
+        return jax.lax.cond(layer_type == FIRST, context.convolved.join, lambda states: states, hidden)

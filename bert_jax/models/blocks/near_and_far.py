@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.elementwise import keep
+from bert_jax.models.elementwise import save_activation
 from bert_jax.models.kernels import attention
 from bert_jax.models.layers import FeedForward, SelfAttention, norm
 
@@ -28,21 +28,23 @@ class Block(nn.Module):
         return [FIRST] + [NEAR if near and layer % every else FAR for layer in range(1, config.layers)]
 
     @nn.compact
-    def __call__(self, hidden, context, kind, train: bool):
-        c, rows, near = self.config, context.rows, kind == NEAR
+    def __call__(self, hidden, context, layer_type, train: bool):
+        c, rows, near = self.config, context.rows, layer_type == NEAR
         read = hidden
         if c.layers > 1:
-            read = jnp.where(kind == FIRST, hidden, norm(c, "attention_norm")(hidden))
+            read = jnp.where(layer_type == FIRST, hidden, norm(c, "attention_norm")(hidden))
         attend = attention.attend
         if c.near.window:
-            attend = partial(attention.attend_near_or_far, near=near, window=c.near.window)
-        attended = SelfAttention(c, name="attention")(read, context, train, attend, sort=sort_of(c, near))
-        hidden = keep(hidden + Dropout(c.attention_dropout)(attended, rows, train))
+            attend = partial(attention.attend_locally_or_globally, near=near, window=c.near.window)
+        attended = SelfAttention(c, name="attention")(
+            read, context, train, attend, rotary_index=rotary_table_index(c, near)
+        )
+        hidden = save_activation(hidden + Dropout(c.attention_dropout)(attended, rows, train))
         fed = FeedForward(c, name="feed_forward")(norm(c, "feed_forward_norm")(hidden))
-        return keep(hidden + Dropout(c.dropout)(fed, rows, train))
+        return save_activation(hidden + Dropout(c.dropout)(fed, rows, train))
 
 
-def sort_of(c: EncoderConfig, near):
+def rotary_table_index(c: EncoderConfig, near):
     """Return the index of the layer's rotary table."""
     if not c.rotary.near_theta:
         return 0

@@ -14,21 +14,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax.core.errors import BertJaxError, nearest
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.models import relative
 from bert_jax.models.context import Context
-from bert_jax.models.dropout import draw_by_row, drop
-from bert_jax.models.elementwise import KEPT, softmax
+from bert_jax.models.dropout import apply_dropout, draw_by_row
+from bert_jax.models.elementwise import SAVED, softmax
 from bert_jax.models.kernels import banded_attention, relative_attention, short_attention
 from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS, platform
-from bert_jax.models.product import product
+from bert_jax.models.product import mixed_einsum
 
 LANES = 128  # lanes of a TPU's vector registers; splash's blocks are multiples of it
 FUSED = 2048  # the longest row, without a window, for which splash's backward pass is one kernel
 
 
 @dataclass(frozen=True)
-class Request:
+class AttentionRequest:
     """The requirements of a call to attention, known at trace time."""
 
     platform: str
@@ -42,7 +42,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class AttentionKernel:
     """`run(qkv, context, request, draw)` -> [B, L, H x K].
 
     If the compiler can split the kernel over a mesh (`splits`), `draw` is the key of dropout. Otherwise each device
@@ -50,7 +50,7 @@ class Kernel:
     """
 
     run: Callable
-    refusal: Callable[[Request], str | None]  # why it cannot serve a request; None if it can
+    refusal: Callable[[AttentionRequest], str | None]  # why it cannot serve a request; None if it can
     splits: bool = True
 
 
@@ -64,24 +64,24 @@ def attend(
     this process's devices.
     """
     request = request_of(qkv, context, heads, window, dropout)
-    chosen = KERNELS[choose(kernel, request)]
+    chosen = KERNELS[choose_kernel(kernel, request)]
     if chosen.splits:
         return chosen.run(qkv, context, request, dropout_key)
     seeds = row_seeds(dropout_key if dropout else None, len(qkv), heads, context.rows)
-    context, mesh = context.for_kernel, jax.sharding.get_abstract_mesh()
+    context, mesh = context.kernel_context, jax.sharding.get_abstract_mesh()
 
     def run(qkv, context, seeds):
         return chosen.run(qkv, context, request, seeds)
 
     if not mesh.empty:
         # check_vma=False: Pallas kernels do not say over which axes their outputs vary.
-        of_terms = None if context.relative is None else relative.SPECS
-        in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS, of_terms), SEEDS)
+        term_specs = None if context.relative is None else relative.SPECS
+        in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS, term_specs), SEEDS)
         run = jax.shard_map(run, in_specs=in_specs, out_specs=STATES, check_vma=False)
     return run(qkv, context, seeds)
 
 
-def attend_near_or_far(
+def attend_locally_or_globally(
     qkv, context: Context, near, window: int, *, heads: int, kernel: str = "auto", **dropout
 ):
     """Compute attention in a layer that sees all tokens or, if it is `near`, the tokens in the window.
@@ -92,7 +92,7 @@ def attend_near_or_far(
         return attend(qkv, context, heads=heads, window=window if near else None, kernel=kernel, **dropout)
     rate = dropout.get("dropout", 0.0)
     far_kernel, near_kernel = (
-        choose(kernel, request_of(qkv, context, heads, reach, rate)) for reach in (None, window)
+        choose_kernel(kernel, request_of(qkv, context, heads, reach, rate)) for reach in (None, window)
     )
     if far_kernel == near_kernel == "xla":  # they differ only in a mask
         reach = jnp.where(near, window, qkv.shape[1])
@@ -106,9 +106,9 @@ def attend_near_or_far(
     return jax.lax.cond(near, branch(near_kernel, window), branch(far_kernel, None), qkv, context)
 
 
-def request_of(qkv, context: Context, heads: int, window: int | None, dropout: float) -> Request:
+def request_of(qkv, context: Context, heads: int, window: int | None, dropout: float) -> AttentionRequest:
     mesh = jax.sharding.get_abstract_mesh()
-    return Request(
+    return AttentionRequest(
         platform=platform(),
         length=qkv.shape[1],
         heads=heads // (1 if mesh.empty else mesh.shape[TENSOR]),
@@ -129,7 +129,7 @@ def row_seeds(key, count: int, heads: int, rows):
     return draw_by_row(lambda key: jax.random.bits(key, (heads,), jnp.uint32), key, rows)
 
 
-def split_parts(qkv, head_size: int):
+def split_qkv(qkv, head_size: int):
     """Split qkv [B, L, 3, H x K] into queries, keys and values [B, L, H, K]."""
     B, L, _, width = qkv.shape
     return (part.reshape(B, L, width // head_size, head_size) for part in unstack(qkv))
@@ -150,21 +150,21 @@ def masked_segment_ids(context: Context):
     return (attention_mask if segment_ids is None else segment_ids * (attention_mask > 0)).astype(jnp.int32)
 
 
-def choose(kernel: str, request: Request) -> str:
+def choose_kernel(kernel: str, request: AttentionRequest) -> str:
     """Return the name of the kernel for a request: `kernel` itself or, for "auto", the first that can serve it."""
     if kernel == "auto":
         return next(name for name, candidate in KERNELS.items() if candidate.refusal(request) is None)
     if kernel not in KERNELS:
-        raise BertJaxError(f'no attention kernel "{kernel}"; {nearest(kernel, [*KERNELS, "auto"])}')
+        raise BertJaxError(f'no attention kernel "{kernel}"; {suggest_name(kernel, [*KERNELS, "auto"])}')
     if reason := KERNELS[kernel].refusal(request):
         raise BertJaxError(f'attention "{kernel}" {reason}; use attention="auto" or "xla"')
     return kernel
 
 
-def allowed(attention_mask, segment_ids, window):
+def make_attention_mask(attention_mask, segment_ids, window):
     """Return which query may see which key, [B, 1, L or 1, L] of bool.
 
-    >>> allowed(jnp.ones((1, 4)), jnp.array([[1, 1, 2, 0]]), None)[0, 0].astype(int).tolist()
+    >>> make_attention_mask(jnp.ones((1, 4)), jnp.array([[1, 1, 2, 0]]), None)[0, 0].astype(int).tolist()
     [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
     """
     allow = attention_mask[:, None, None, :] > 0
@@ -180,38 +180,38 @@ def allowed(attention_mask, segment_ids, window):
     return allow
 
 
-def xla(qkv, context: Context, request: Request, key):
-    q, k, v = split_parts(qkv, request.head_size)
-    allow = allowed(context.attention_mask, context.segment_ids, request.window)
-    scores = scores_of(q, k, context, request.dtype)
+def run_xla(qkv, context: Context, request: AttentionRequest, key):
+    q, k, v = split_qkv(qkv, request.head_size)
+    allow = make_attention_mask(context.attention_mask, context.segment_ids, request.window)
+    scores = attention_scores(q, k, context, request.dtype)
     weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     if request.dropout:
-        weights = drop(weights, request.dropout, key, context.rows)
-    out = product("bhlm,bmhk->blhk", weights, v, request.dtype, request.dtype)
+        weights = apply_dropout(weights, request.dropout, key, context.rows)
+    out = mixed_einsum("bhlm,bmhk->blhk", weights, v, request.dtype, request.dtype)
     return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
 
 
-def scores_of(q, k, context: Context, dtype: str):
+def attention_scores(q, k, context: Context, dtype: str):
     """Return the float32 scores [B, H, L, L] of queries and keys [B, L, H, K]."""
     scale = scale_of(q.shape[-1], context.relative)
-    scores = product("blhk,bmhk->bhlm", q * scale, k, dtype, "float32")
+    scores = mixed_einsum("blhk,bmhk->bhlm", q * scale, k, dtype, "float32")
     if context.relative is None:
         return scores
-    return scores + relative.scores(context.relative, q * scale, k, scale, dtype)
+    return scores + relative.relative_scores(context.relative, q * scale, k, scale, dtype)
 
 
-def scale_of(head_size: int, terms: relative.Relative | None) -> float:
+def scale_of(head_size: int, terms: relative.RelativeTerms | None) -> float:
     return ((terms.products if terms else 1) * head_size) ** -0.5
 
 
-def banded(qkv, context: Context, request: Request, key):
-    q, k, v = split_parts(qkv, request.head_size)
+def run_banded(qkv, context: Context, request: AttentionRequest, key):
+    q, k, v = split_qkv(qkv, request.head_size)
     dropped = request.dropout, key, context.rows
-    out = banded_attention.attention(q, k, v, masked_segment_ids(context), request.window, dropped)
+    out = banded_attention.banded_attention(q, k, v, masked_segment_ids(context), request.window, dropped)
     return out.reshape(*qkv.shape[:2], -1)
 
 
-def banded_refusal(request: Request) -> str | None:
+def banded_refusal(request: AttentionRequest) -> str | None:
     if request.window is None:
         return "needs a window, and this layer sees all tokens"
     if request.relative:
@@ -227,15 +227,15 @@ def zero_dead(out, allow):
     return jnp.where(alive, out, 0)
 
 
-def cudnn(qkv, context: Context, request: Request, seeds):
-    q, k, v = split_parts(qkv, request.head_size)
-    allow = allowed(context.attention_mask, context.segment_ids, None)
+def run_cudnn(qkv, context: Context, request: AttentionRequest, seeds):
+    q, k, v = split_qkv(qkv, request.head_size)
+    allow = make_attention_mask(context.attention_mask, context.segment_ids, None)
     allow_all = jnp.broadcast_to(allow, (*allow.shape[:2], q.shape[1], q.shape[1]))
     out = jax.nn.dot_product_attention(q, k, v, mask=allow_all, implementation="cudnn")
     return zero_dead(out, allow).reshape(*qkv.shape[:2], -1)
 
 
-def cudnn_refusal(request: Request) -> str | None:
+def cudnn_refusal(request: AttentionRequest) -> str | None:
     if request.platform not in ("gpu", "cuda"):
         return f"needs an NVIDIA GPU, and this program is for {request.platform}"
     if request.dtype not in ("bfloat16", "float16"):
@@ -251,13 +251,13 @@ def cudnn_refusal(request: Request) -> str | None:
     return None
 
 
-def splash(qkv, context: Context, request: Request, seeds, interpret: bool = False):
+def run_splash(qkv, context: Context, request: AttentionRequest, seeds, interpret: bool = False):
     from jax.experimental.pallas.ops.tpu.splash_attention import (
         splash_attention_kernel,
         splash_attention_mask,
     )
 
-    q, k, v = split_parts(qkv, request.head_size)
+    q, k, v = split_qkv(qkv, request.head_size)
     window = request.window
     _, L, H, K = q.shape
     one_head = (
@@ -283,7 +283,7 @@ def splash(qkv, context: Context, request: Request, seeds, interpret: bool = Fal
         ),  # fmt: skip
         head_shards=1,
         q_seq_shards=1,
-        residual_checkpoint_name=KEPT,
+        residual_checkpoint_name=SAVED,
         interpret=interpret,
     )
     segment_ids = masked_segment_ids(context)
@@ -293,7 +293,7 @@ def splash(qkv, context: Context, request: Request, seeds, interpret: bool = Fal
     return jnp.where((segment_ids > 0)[:, :, None, None], out, 0).reshape(*qkv.shape[:2], -1)
 
 
-def splash_refusal(request: Request) -> str | None:
+def splash_refusal(request: AttentionRequest) -> str | None:
     if request.platform != "tpu":
         return f"needs a TPU, and this program is for {request.platform}"
     if request.length % LANES:
@@ -305,21 +305,21 @@ def splash_refusal(request: Request) -> str | None:
     return None
 
 
-def short(qkv, context: Context, request: Request, seeds, interpret: bool = False):
-    options = short_attention.Options(request.head_size, request.window, request.dropout, interpret)
+def run_short(qkv, context: Context, request: AttentionRequest, seeds, interpret: bool = False):
+    options = short_attention.KernelOptions(request.head_size, request.window, request.dropout, interpret)
     parts_first, segment_ids = qkv.transpose(0, 2, 1, 3), masked_segment_ids(context)
     if context.relative is None:
-        return short_attention.attention(parts_first, segment_ids, seeds, options)
+        return short_attention.short_attention(parts_first, segment_ids, seeds, options)
     scale = scale_of(request.head_size, context.relative)
-    tables = relative.tables(context.relative, scale, request.dtype)
-    return relative_attention.attention(parts_first, segment_ids, seeds, tables, options)
+    tables = relative.kernel_tables(context.relative, scale, request.dtype)
+    return relative_attention.relative_attention(parts_first, segment_ids, seeds, tables, options)
 
 
-def short_refusal(request: Request) -> str | None:
+def short_refusal(request: AttentionRequest) -> str | None:
     if request.platform != "tpu":
         return f"needs a TPU, and this program is for {request.platform}"
-    if request.length % LANES or request.length > short_attention.LONGEST:
-        return f"needs a length that is a multiple of {LANES} up to {short_attention.LONGEST}, not {request.length}"
+    if request.length % LANES or request.length > short_attention.MAX_LENGTH:
+        return f"needs a length that is a multiple of {LANES} up to {short_attention.MAX_LENGTH}, not {request.length}"
     if not short_attention.heads_per_program(request.heads, request.head_size):
         return f"needs heads that fill {LANES} lanes together, not {request.heads} heads of {request.head_size} a chip"
     return None
@@ -327,9 +327,9 @@ def short_refusal(request: Request) -> str | None:
 
 # "auto" takes the first kernel that can serve a request; XLA can serve every request.
 KERNELS = {
-    "short": Kernel(short, short_refusal, splits=False),
-    "splash": Kernel(splash, splash_refusal, splits=False),
-    "cudnn": Kernel(cudnn, cudnn_refusal, splits=False),
-    "banded": Kernel(banded, banded_refusal),
-    "xla": Kernel(xla, lambda request: None),
+    "short": AttentionKernel(run_short, short_refusal, splits=False),
+    "splash": AttentionKernel(run_splash, splash_refusal, splits=False),
+    "cudnn": AttentionKernel(run_cudnn, cudnn_refusal, splits=False),
+    "banded": AttentionKernel(run_banded, banded_refusal),
+    "xla": AttentionKernel(run_xla, lambda request: None),
 }

@@ -6,9 +6,9 @@ A block of queries meets the keys of its own block and those within the window o
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.dropout import drop
+from bert_jax.models.dropout import apply_dropout
 from bert_jax.models.elementwise import softmax
-from bert_jax.models.product import product
+from bert_jax.models.product import mixed_einsum
 
 LEAST = 128  # queries in a block, at least
 WORTH = 4  # a row must be this many times as long as a block's keys: below that, full attention is as fast
@@ -22,7 +22,7 @@ def is_worthwhile(length: int, window: int) -> bool:
     return length >= WORTH * (block_size(window) + 2 * window)
 
 
-def attention(q, k, v, segment_ids, window: int, dropped):
+def banded_attention(q, k, v, segment_ids, window: int, dropped):
     """Map q, k, v [B, L, H, K] and segment_ids [B, L] (0: padding) to [B, L, H, K]; `dropped` is (rate, key, rows)."""
     B, L, H, K = q.shape
     size = block_size(window)
@@ -43,11 +43,11 @@ def attention(q, k, v, segment_ids, window: int, dropped):
     allow = (of_query == of_key) & (of_key > 0) & (np.abs(distances) <= window)
     allow = allow[:, None]  # [B, 1, N, S, S + 2 x window]
     dtype = str(q.dtype)
-    scores = product("bnlhk,bnmhk->bhnlm", blocks(q * K**-0.5), reached(k), dtype, "float32")
+    scores = mixed_einsum("bnlhk,bnmhk->bhnlm", blocks(q * K**-0.5), reached(k), dtype, "float32")
     weights = softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     rate, key, rows = dropped
     if rate:
-        weights = drop(weights, rate, key, rows)
-    out = product("bhnlm,bnmhk->bnlhk", weights, reached(v), dtype, dtype)
+        weights = apply_dropout(weights, rate, key, rows)
+    out = mixed_einsum("bhnlm,bnmhk->bnlhk", weights, reached(v), dtype, dtype)
     out = jnp.where(allow.any(-1)[:, 0, :, :, None, None], out, 0)
     return out.reshape(B, count * size, H, K)[:, :L]

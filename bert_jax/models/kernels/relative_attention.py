@@ -19,12 +19,12 @@ from jax.experimental.pallas import tpu as pltpu
 from bert_jax.models.kernels.short_attention import (
     LANES,
     UNSEEN,
-    Options,
-    allowed,
+    KernelOptions,
     dot,
-    drop,
+    drop_weights,
     group_seeds,
     heads_per_program,
+    segment_mask,
 )
 
 # Bytes on the chip for scores by distance of 512 tokens: three times what a kernel gets by default.
@@ -32,7 +32,7 @@ ROOM = 48 * 2**20
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
-def attention(qkv, segment_ids, seeds, tables: Mapping, options: Options):
+def relative_attention(qkv, segment_ids, seeds, tables: Mapping, options: KernelOptions):
     """Compute short_attention.attention with tables: "bias" [H, 1, 2L], or "keys", "queries" or both [2L, H x K]."""
     return forward(qkv, segment_ids, seeds, tables, options)[0]
 
@@ -75,10 +75,10 @@ def backward(options, residuals, gradient):
     return d_qkv, None, None, {name: table.astype(tables[name].dtype) for name, table in named}
 
 
-attention.defvjp(forward, backward)
+relative_attention.defvjp(forward, backward)
 
 
-def arranged(qkv, segment_ids, seeds, tables, options: Options):
+def arranged(qkv, segment_ids, seeds, tables, options: KernelOptions):
     """Return (inputs, their block specs, the grid). The grid runs over groups of heads and, for each, over the rows."""
     B, _, L, width = qkv.shape
     per_program = heads_per_program(width // options.head_size, options.head_size)
@@ -98,24 +98,24 @@ def arranged(qkv, segment_ids, seeds, tables, options: Options):
     return inputs, specs, (width // lanes, B)
 
 
-def forward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], options: Options):
+def forward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], options: KernelOptions):
     *tables, out = refs
     size, rate = options.head_size, options.rate
-    allow, alive = allowed(segment_ids[0], options.window)
+    allow, alive = segment_mask(segment_ids[0], options.window)
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
-        q, k, v = scaled(qkv, here, names)
-        weights, total = softmax(q, k, of_head(tables, names, head, here), allow)
+        q, k, v = load_scaled_qkv(qkv, here, names)
+        weights, total = relative_softmax(q, k, head_tables(tables, names, head, here), allow)
         if rate:
-            weights = drop(weights, seeds[0, 0, :, head : head + 1], rate)
+            weights = drop_weights(weights, seeds[0, 0, :, head : head + 1], rate)
         mixed = jnp.dot(weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
         out[0, :, here] = jnp.where(alive, mixed / total, 0).astype(out.dtype)
 
 
-def backward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], options: Options):
+def backward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], options: KernelOptions):
     tables, (gradient, out, *d_tables) = refs[: len(names)], refs[len(names) :]
     size, rate = options.head_size, options.rate
-    allow, alive = allowed(segment_ids[0], options.window)
+    allow, alive = segment_mask(segment_ids[0], options.window)
 
     @pl.when(pl.program_id(1) == 0)
     def begin():
@@ -124,15 +124,15 @@ def backward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], opti
 
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
-        q, k, v = scaled(qkv, here, names)
-        own = of_head(tables, names, head, here)
+        q, k, v = load_scaled_qkv(qkv, here, names)
+        own = head_tables(tables, names, head, here)
         incoming = jnp.where(alive, gradient[0, :, here], 0)
-        weights, total = softmax(q, k, own, allow)
+        weights, total = relative_softmax(q, k, own, allow)
         weights = weights / total
         seed = seeds[0, 0, :, head : head + 1]
-        used = drop(weights, seed, rate) if rate else weights
+        used = drop_weights(weights, seed, rate) if rate else weights
         d_used = dot(incoming, v, 1, 1)
-        d_weights = drop(d_used, seed, rate) if rate else d_used
+        d_weights = drop_weights(d_used, seed, rate) if rate else d_used
         d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True))
         rounded = d_scores.astype(q.dtype)
         d_q, d_k = dot(rounded, k, 1, 0), dot(rounded, q, 0, 0)
@@ -156,19 +156,19 @@ def scale(size: int, names: tuple[str, ...]) -> float:
     return ((1 + len({"keys", "queries"} & set(names))) * size) ** -0.5
 
 
-def scaled(qkv, here: slice, names: tuple[str, ...]):
+def load_scaled_qkv(qkv, here: slice, names: tuple[str, ...]):
     q, k, v = (qkv[0, part, :, here] for part in range(3))
     return q * scale(here.stop - here.start, names), k, v
 
 
-def of_head(tables, names: tuple[str, ...], head: int, here: slice) -> dict:
+def head_tables(tables, names: tuple[str, ...], head: int, here: slice) -> dict:
     return {
         name: table[head] if name == "bias" else table[:, here]
         for name, table in zip(names, tables, strict=True)
     }
 
 
-def softmax(q, k, tables: Mapping, allow):
+def relative_softmax(q, k, tables: Mapping, allow):
     """Return unnormalised weights [L, L] and their sums [L, 1]."""
     scores, L = dot(q, k, 1, 1), q.shape[0]
     if "bias" in tables:

@@ -19,12 +19,12 @@ from jax.experimental import pallas as pl
 from bert_jax.models.dropout import mix_bits
 
 LANES = 128
-LONGEST = 512
+MAX_LENGTH = 512
 UNSEEN = -1e30  # the score of a masked key
 
 
 @dataclass(frozen=True)
-class Options:
+class KernelOptions:
     """The static arguments of the kernel."""
 
     head_size: int
@@ -42,12 +42,12 @@ def heads_per_program(heads: int, size: int) -> int:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
-def attention(qkv, segment_ids, seeds, options: Options):
+def short_attention(qkv, segment_ids, seeds, options: KernelOptions):
     """Map qkv [B, 3, L, H x K], segment_ids [B, L] (0 on padding) and seeds [B, H] to [B, L, H x K]."""
     return forward(qkv, segment_ids, seeds, options)[0]
 
 
-def forward(qkv, segment_ids, seeds, options: Options):
+def forward(qkv, segment_ids, seeds, options: KernelOptions):
     B, _, L, width = qkv.shape
     per_program = heads_per_program(width // options.head_size, options.head_size)
     lanes = per_program * options.head_size
@@ -63,7 +63,7 @@ def forward(qkv, segment_ids, seeds, options: Options):
     return out, (qkv, segment_ids, seeds)
 
 
-def backward(options: Options, residuals, gradient):
+def backward(options: KernelOptions, residuals, gradient):
     qkv, segment_ids, seeds = residuals
     B, _, L, width = qkv.shape
     per_program = heads_per_program(width // options.head_size, options.head_size)
@@ -80,7 +80,7 @@ def backward(options: Options, residuals, gradient):
     return out, None, None
 
 
-attention.defvjp(forward, backward)
+short_attention.defvjp(forward, backward)
 
 
 def input_specs(L: int, lanes: int) -> list[pl.BlockSpec]:
@@ -97,32 +97,32 @@ def group_seeds(seeds, per_program: int):
     return jnp.pad(seeds, ((0, 0), (0, 0), (0, 0), (0, LANES - per_program)))
 
 
-def forward_kernel(qkv, segment_ids, seeds, out, *, options: Options):
+def forward_kernel(qkv, segment_ids, seeds, out, *, options: KernelOptions):
     size, rate = options.head_size, options.rate
-    allow, alive = allowed(segment_ids[0], options.window)
+    allow, alive = segment_mask(segment_ids[0], options.window)
     for head in range(qkv.shape[3] // size):
         q, k, v = (qkv[0, part, :, head * size : (head + 1) * size] for part in range(3))
-        weights, total = softmax(q * size**-0.5, k, allow)
+        weights, total = unnormalized_softmax(q * size**-0.5, k, allow)
         if rate:
-            weights = drop(weights, seeds[0, 0, :, head : head + 1], rate)
+            weights = drop_weights(weights, seeds[0, 0, :, head : head + 1], rate)
         mixed = jnp.dot(weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
         out[0, :, head * size : (head + 1) * size] = jnp.where(alive, mixed / total, 0).astype(out.dtype)
 
 
-def backward_kernel(qkv, segment_ids, seeds, gradient, out, *, options: Options):
+def backward_kernel(qkv, segment_ids, seeds, gradient, out, *, options: KernelOptions):
     size, rate = options.head_size, options.rate
-    allow, alive = allowed(segment_ids[0], options.window)
+    allow, alive = segment_mask(segment_ids[0], options.window)
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
         q, k, v = (qkv[0, part, :, here] for part in range(3))
         q = q * size**-0.5
         incoming = jnp.where(alive, gradient[0, :, here], 0)
-        weights, total = softmax(q, k, allow)
+        weights, total = unnormalized_softmax(q, k, allow)
         weights = weights / total
         seed = seeds[0, 0, :, head : head + 1]
-        used = drop(weights, seed, rate) if rate else weights
+        used = drop_weights(weights, seed, rate) if rate else weights
         d_used = dot(incoming, v, 1, 1)
-        d_weights = drop(d_used, seed, rate) if rate else d_used
+        d_weights = drop_weights(d_used, seed, rate) if rate else d_used
         d_scores = weights * (d_weights - (weights * d_weights).sum(-1, keepdims=True))
         d_scores = d_scores.astype(q.dtype)
         out[0, 0, :, here] = (dot(d_scores, k, 1, 0) * size**-0.5).astype(out.dtype)
@@ -136,31 +136,31 @@ def dot(left, right, left_axis: int, right_axis: int):
     )
 
 
-def softmax(q, k, allow):
+def unnormalized_softmax(q, k, allow):
     """Return unnormalised weights [L, L] and their sums [L, 1]."""
     scores = jnp.where(allow, dot(q, k, 1, 1), UNSEEN)
     weights = jnp.exp(scores - scores.max(-1, keepdims=True))
     return weights, weights.sum(-1, keepdims=True)
 
 
-def allowed(segment_ids, window):
+def segment_mask(segment_ids, window):
     """Return which query may see which key [L, L], and which tokens are real [L, 1], from segment_ids [1, L]."""
     L = segment_ids.shape[1]
-    of_key = jnp.broadcast_to(segment_ids, (L, L))
-    of_query = of_key.T
-    allow = (of_key == of_query) & (of_key > 0)
+    key_segments = jnp.broadcast_to(segment_ids, (L, L))
+    query_segments = key_segments.T
+    allow = (key_segments == query_segments) & (key_segments > 0)
     if window is not None:
         query, key = (jax.lax.broadcasted_iota(jnp.int32, (L, L), axis) for axis in (0, 1))
         allow = allow & (jnp.abs(query - key) <= window)
-    return allow, of_query[:, :1] > 0
+    return allow, query_segments[:, :1] > 0
 
 
-def drop(weights, seed, rate: float):
+def drop_weights(weights, seed, rate: float):
     """Apply dropout to weights [L, L]."""
-    return jnp.where(keep_mask(weights.shape[0], seed, rate), weights * (1 / (1 - rate)), 0)
+    return jnp.where(hash_keep_mask(weights.shape[0], seed, rate), weights * (1 / (1 - rate)), 0)
 
 
-def keep_mask(L: int, seed, rate: float):
+def hash_keep_mask(L: int, seed, rate: float):
     """Return [L, L] of bool from a seed [1, 1]. The two halves of a 32-bit hash serve the upper and the lower rows."""
     half = L // 2
     query, key = (jax.lax.broadcasted_iota(jnp.int32, (half, L), axis) for axis in (0, 1))

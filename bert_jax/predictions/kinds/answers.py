@@ -8,22 +8,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.columns import EVIDENT, Columns, Located
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRow
 from bert_jax.data.examples.example import Example, answers_of
-from bert_jax.data.examples.questions import is_nested, questions_in, questions_in_rows, read_questions
+from bert_jax.data.examples.questions import is_squad_json, iterate_questions, parse_questions, read_questions
 from bert_jax.hub.layout import MAY_BE_MISSING, Layout
-from bert_jax.losses.loss import Loss, span_cross_entropy, weigh
+from bert_jax.losses.loss import Loss, span_cross_entropy, weighted_loss
 from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
-from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
-from bert_jax.predictions.fitting import logistic
-from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
-from bert_jax.predictions.view import Curve, View
+from bert_jax.predictions.cross_fitting import (
+    CalibratedPredictions,
+    ExampleIndices,
+    cross_fitted,
+    document_keys,
+)
+from bert_jax.predictions.fitting import fit_logistic
+from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
+from bert_jax.predictions.view import PrecisionRecallCurve, ReportData
 from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import Reading
+from bert_jax.text.truncation import EncodingOptions
 
 OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
-LONGEST = 30  # tokens of an answer, as in BERT's SQuAD runs
+MAX_ANSWER_TOKENS = 30  # tokens of an answer, as in BERT's SQuAD runs
 FEW = 10  # with fewer unanswerable questions, the threshold for no answer is not fitted
 NOTHING = 1e-300  # the lowest probability whose logarithm is taken
 
@@ -48,7 +53,7 @@ class Answers(Kind):
     name = "answers"
     heads, title = ("answer",), "answer"
     best = "f1"
-    scoped = False  # a passage may hold the answer anywhere
+    detects_out_of_scope = False  # a passage may hold the answer anywhere
     units = abstention_units = "answers"
     targets: ClassVar = {
         "starts": Target("int32"),
@@ -57,7 +62,7 @@ class Answers(Kind):
     }
 
     may_be_missing: bool = False
-    longest: int = LONGEST
+    longest: int = MAX_ANSWER_TOKENS
 
     @classmethod
     def fits(cls, layout: Layout) -> bool:
@@ -72,26 +77,30 @@ class Answers(Kind):
         return {MAY_BE_MISSING: self.may_be_missing}
 
     @classmethod
-    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
+    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         return read_questions(spec, columns, most)
 
     @classmethod
-    def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
-        nested = ending == ".json" and is_nested(source)
-        return questions_in(source, columns, need_label=False) if nested else None
+    def read_unlabelled_file(
+        cls, source: str, columns: ExampleColumns, ending: str
+    ) -> Iterator[Example] | None:
+        nested = ending == ".json" and is_squad_json(source)
+        return iterate_questions(source, columns, need_label=False) if nested else None
 
     @classmethod
-    def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
-        return questions_in_rows(rows, columns, need_label=False)
+    def read_unlabelled_rows(
+        cls, rows: Iterable[LocatedRow], columns: ExampleColumns, first: Mapping
+    ) -> Iterator[Example]:
+        return parse_questions(rows, columns, need_label=False)
 
     @classmethod
-    def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         return cls(may_be_missing=any(not example.label for example in train))
 
     def check(self, examples: Sequence[Example]) -> None:
         pass  # the readers have checked them
 
-    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
         without = sum(not example.label for example in examples)
         note = (
             f"{without:,} questions have no answer: the model may give none if that is likelier (SQuAD 2.0)"
@@ -106,12 +115,12 @@ class Answers(Kind):
     def counted(self, example: Example) -> Iterable[str]:
         return ["answer" if example.label else "none"]
 
-    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: Reading) -> list[Windows]:
+    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
         overlap = min(OVERLAP, reading.max_length // 4) if reading.overlap < 0 else reading.overlap
         windows = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
-        return [Windows(encodings) for encodings in windows]
+        return [TextWindows(encodings) for encodings in windows]
 
-    def raw(self, text, windows: Windows, logits: Sequence) -> tuple[Answer, float]:
+    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> tuple[Answer, float]:
         """Return the best answer over all windows, and the log odds of no answer over it.
 
         The best answer has the highest product of the probabilities of its start and its end, and at most `longest`
@@ -150,7 +159,7 @@ class Answers(Kind):
         gap = np.log(max(missing, NOTHING)) - np.log(max(best.score, NOTHING))
         return best, float(gap) if self.may_be_missing else -np.inf
 
-    def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
+    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         return [{**span_in(example, encoding), "label_weights": 1.0} for encoding in windows.encodings]
 
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
@@ -165,42 +174,42 @@ class Answers(Kind):
         logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
         best = jnp.where(attention_mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
         right = (best[..., 0] == starts) & (best[..., 1] == ends)
-        return {"span_accuracy": weigh(right.astype(jnp.float32), batch["label_weights"])}
+        return {"span_accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
 
     def predicted(self, raw: tuple[Answer, float], calibration: Calibration) -> str:
         answer, gap = raw
         return "" if gap > calibration.missing else answer.text
 
-    def sums(self, predicted: Sequence[str], truth: Sequence) -> metrics.Sums:
-        return metrics.answers(predicted, truth)
+    def sums(self, predicted: Sequence[str], truth: Sequence) -> metrics.ScoreSums:
+        return metrics.squad(predicted, truth)
 
     def is_right(self, predicted: str, truth: Sequence[str]) -> bool:
-        return metrics.answer_scores(predicted, truth, second=False)[0] if truth else not predicted
+        return metrics.answer_scores(predicted, truth, squad_v2=False)[0] if truth else not predicted
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         judged = [
-            metrics.answer_scores(answer.text, right, second=False) if right else (False, 0.0)
+            metrics.answer_scores(answer.text, right, squad_v2=False) if right else (False, 0.0)
             for (answer, _), right in zip(outcomes.raws, outcomes.truth, strict=True)
         ]
         exact, f1 = np.array(judged, float).T
         scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raws]).T
         best = BestAnswers(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
-        return best.calibration(documents_of(outcomes.examples))
+        return best.calibration(document_keys(outcomes.examples))
 
-    def view(self, outcomes: Outcomes) -> View:
+    def view(self, outcomes: Outcomes) -> ReportData:
         texts, calibration = list(zip(outcomes.truth, outcomes.predicted, strict=True)), outcomes.calibration
         before = np.array([answer.score for answer, _ in outcomes.raws])
-        after = probability(before, calibration)
+        after = answer_probability(before, calibration)
         kept = np.array([gap <= calibration.missing for _, gap in outcomes.raws])
         right = np.array([self.is_right(p, t) for t, p in texts])
         confidence, correct, wanted = after[kept], right[kept], sum(map(bool, outcomes.truth))
         names = np.where([[any(t), bool(p)] for t, p in texts], "answer", "none")
         pairs = [(str(t), str(p)) for t, p in names]
-        return View(
+        return ReportData(
             before[kept], confidence, correct, confidence, correct,
-            curves={self.abstention_units: Curve(confidence, correct, wanted)},
+            curves={self.abstention_units: PrecisionRecallCurve(confidence, correct, wanted)},
             pairs=pairs if "none" in names[:, 0] else [],
-            shown=self.show(outcomes, np.where(kept, after, 1 - after), right),
+            shown=self.report_examples(outcomes, np.where(kept, after, 1 - after), right),
         )  # fmt: skip
 
     def words(self, prediction: str | Sequence[str], example: Example) -> str:
@@ -209,29 +218,33 @@ class Answers(Kind):
 
     def result(self, raw: tuple[Answer, float], calibration: Calibration) -> tuple[Answer | None, float]:
         answer, gap = raw
-        score = float(probability(np.array(answer.score), calibration))
+        score = float(answer_probability(np.array(answer.score), calibration))
         return None if gap > calibration.missing else replace(answer, score=score), score
 
     def doubt(self, raw: tuple[Answer, float], calibration: Calibration) -> float:
         answer, score = self.result(raw, calibration)
         return score if answer is None else 1 - score
 
-    def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+    def as_json(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         answer, score = self.result(raw, calibration)
         if answer is None:
             return {"answer": None}
-        fields = rounded(asdict(answer))
-        return {"answer": fields.pop("text"), **fields, **abstained(score, enough)}
+        fields = round_floats(asdict(answer))
+        return {"answer": fields.pop("text"), **fields, **abstention_fields(score, min_confidence)}
 
-    def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
-        columns = ("answer", *(field.name for field in fields(Answer)[1:]), *abstained(0, enough))
-        return dict.fromkeys(columns) | self.as_json(raw, calibration, enough)
+    def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+        columns = (
+            "answer",
+            *(field.name for field in fields(Answer)[1:]),
+            *abstention_fields(0, min_confidence),
+        )
+        return dict.fromkeys(columns) | self.as_json(raw, calibration, min_confidence)
 
     def temperature(self, calibration: Calibration) -> str:
         return ""  # it is 1 / the slope of log odds, and means little without the offset
 
 
-def probability(scores: np.ndarray, calibration: Calibration) -> np.ndarray:
+def answer_probability(scores: np.ndarray, calibration: Calibration) -> np.ndarray:
     """Return the calibrated probability that answers with these scores are right."""
     if not calibration.learnt:
         return scores
@@ -272,23 +285,23 @@ class BestAnswers:
     def calibration(self, documents: Sequence[str]) -> Calibration:
         return cross_fitted((self.unscaled, self.scaled), self.judged, documents)
 
-    def unscaled(self, rows: Rows) -> Calibration:
+    def unscaled(self, rows: ExampleIndices) -> Calibration:
         missing = best_gap(self.gaps[rows], self.f1[rows], self.none[rows])
         return Calibration(Answers.name, (), (1.0,), missing=missing)
 
-    def scaled(self, rows: Rows) -> Calibration:
+    def scaled(self, rows: ExampleIndices) -> Calibration:
         calibration = self.unscaled(rows)
         answered = self.answered(calibration, rows)
-        slope, offset = logistic(log_odds(self.scores[answered]), self.exact[answered])
+        slope, offset = fit_logistic(log_odds(self.scores[answered]), self.exact[answered])
         return replace(calibration, temperatures=(1 / slope,), offset=offset)
 
-    def judged(self, calibration: Calibration, rows: Rows) -> Judged:
+    def judged(self, calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
         answered = self.answered(calibration, rows)
         before, right = self.scores[answered], self.exact[answered]
-        after = probability(before, calibration)
-        return Judged(before, after, right, after, right, answered)
+        after = answer_probability(before, calibration)
+        return CalibratedPredictions(before, after, right, after, right, answered)
 
-    def answered(self, calibration: Calibration, rows: Rows) -> Rows:
+    def answered(self, calibration: Calibration, rows: ExampleIndices) -> ExampleIndices:
         return rows[self.gaps[rows] <= calibration.missing]
 
 

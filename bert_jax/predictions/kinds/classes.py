@@ -9,36 +9,43 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.examples.columns import Columns
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.hub.layout import Layout
-from bert_jax.losses.loss import Loss, cross_entropy, weigh
+from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.metrics import sums as metrics
-from bert_jax.predictions.calibration import NONE, Calibration
-from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
-from bert_jax.predictions.fitting import expected_right, temperature
-from bert_jax.predictions.kind import Baseline, Outcomes, abstained, rounded
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.cross_fitting import (
+    CalibratedPredictions,
+    ExampleIndices,
+    cross_fitted,
+    document_keys,
+)
+from bert_jax.predictions.fitting import expected_right, fit_temperature
+from bert_jax.predictions.kind import Baseline, Outcomes, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import Curve, View, worst
-from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
+from bert_jax.predictions.view import PrecisionRecallCurve, ReportData, worst_curves
+from bert_jax.predictions.whole_texts import Label, WholeTextKind, read_problem_type
 
-FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit`
+FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit_class_calibration`
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 
 
 @dataclass(frozen=True)
-class Classes(WholeTexts):
+class Classes(WholeTextKind):
     name = "classes"
     best = "accuracy"
     link = "softmax"
-    contrasts = one_label = True
-    problem = "single_label_classification"
+    supports_contrastive = one_label = True
+    problem_type = "single_label_classification"
 
     @classmethod
     def fits(cls, layout: Layout) -> bool:
-        return len(layout.labels) > 1 and not problem_of(layout).startswith(("multi_label", "regression"))
+        return len(layout.labels) > 1 and not read_problem_type(layout).startswith(
+            ("multi_label", "regression")
+        )
 
-    def advice(self, columns: Columns) -> str:
+    def label_hint(self, columns: ExampleColumns) -> str:
         if len(self.labels) < 3 or not all(NUMBER.fullmatch(label) for label in self.labels):
             return ""
         return (
@@ -46,9 +53,9 @@ class Classes(WholeTexts):
             "as numbers"
         )
 
-    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
         # f1 is that of the second label in the data's order, which GLUE has, or else in the model's.
-        kind, notes = super().matched(examples, known)
+        kind, notes = super().match_labels(examples, known)
         return kind, notes + ([f'f1 is that of "{kind.order[1]}"'] if len(kind.order) == 2 else [])
 
     def truth(self, example: Example) -> str:
@@ -66,13 +73,13 @@ class Classes(WholeTexts):
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:
         right = logits.argmax(-1) == batch["labels"]
-        return {"accuracy": weigh(right.astype(jnp.float32), batch["label_weights"])}
+        return {"accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
 
     def predicted(self, raw: np.ndarray, calibration: Calibration) -> str:
         return self.labels[raw.argmax()]
 
-    def sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.Sums:
-        return metrics.classes(predicted, truth, self.order or self.labels)
+    def sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.ScoreSums:
+        return metrics.single_label(predicted, truth, self.order or self.labels)
 
     def baseline(self, truth: Sequence[str]) -> Baseline:
         ((frequent, _),) = Counter(truth).most_common(1)
@@ -80,21 +87,21 @@ class Classes(WholeTexts):
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         logits, numbers = np.stack(outcomes.raws), self.numbers(outcomes.truth)
-        return fit(logits, numbers, self.labels, documents_of(outcomes.examples))
+        return fit_class_calibration(logits, numbers, self.labels, document_keys(outcomes.examples))
 
     def numbers(self, labels: Sequence[str]) -> np.ndarray:
         return np.array([self.labels.index(label) for label in labels])
 
-    def view(self, outcomes: Outcomes) -> View:
+    def view(self, outcomes: Outcomes) -> ReportData:
         logits, numbers = np.stack(outcomes.raws), self.numbers(outcomes.truth)
-        before, after = (c.probabilities(logits) for c in (NONE, outcomes.calibration))
+        before, after = (c.probabilities(logits) for c in (UNCALIBRATED, outcomes.calibration))
         right, confidence = logits.argmax(-1) == numbers, after.max(-1)
-        return View(
+        return ReportData(
             before.max(-1), confidence, right, confidence, right,
             curves=label_curves(after, np.eye(len(self.labels))[numbers], self.labels),
-            counts=metrics.counts(([p] for p in outcomes.predicted), ([t] for t in outcomes.truth), self.labels),
+            counts=metrics.count_items(([p] for p in outcomes.predicted), ([t] for t in outcomes.truth), self.labels),
             pairs=list(zip(outcomes.truth, outcomes.predicted, strict=True)),
-            shown=self.show(outcomes, confidence, right),
+            shown=self.report_examples(outcomes, confidence, right),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
@@ -118,12 +125,14 @@ class Classes(WholeTexts):
         first, second = likely[order[:2]]
         return Label(self.labels[order[0]], float(first), float(first - second)), float(first)
 
-    def as_json(self, raw: np.ndarray, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+    def as_json(
+        self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
+    ) -> dict[str, Any]:
         label, score = self.result(raw, calibration)
-        return rounded(asdict(label)) | abstained(score, enough)
+        return round_floats(asdict(label)) | abstention_fields(score, min_confidence)
 
 
-def fit(
+def fit_class_calibration(
     logits: np.ndarray, truth: np.ndarray, labels: Sequence[str], documents: Sequence[str]
 ) -> Calibration:
     """Fit a calibration; `truth` holds the index of each text's class."""
@@ -131,25 +140,32 @@ def fit(
     few = len(truth) < FEW
     expected = expected_right(len(labels)) if few else (0.0, 0.0)
 
-    def unscaled(rows: Rows) -> Calibration:
+    def unscaled(rows: ExampleIndices) -> Calibration:
         return Calibration(Classes.name, tuple(labels), (1.0,))
 
-    def scaled(rows: Rows) -> Calibration:
-        return replace(unscaled(rows), temperatures=(temperature(logits[rows], truth[rows], expected),))
+    def scaled(rows: ExampleIndices) -> Calibration:
+        return replace(unscaled(rows), temperatures=(fit_temperature(logits[rows], truth[rows], expected),))
 
-    def judge(calibration: Calibration, rows: Rows) -> Judged:
+    def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
         right = logits[rows].argmax(-1) == truth[rows]
-        before, after = (c.probabilities(logits[rows]).max(-1) for c in (NONE, calibration))
-        return Judged(before, after, right, after, right, rows)
+        before, after = (c.probabilities(logits[rows]).max(-1) for c in (UNCALIBRATED, calibration))
+        return CalibratedPredictions(before, after, right, after, right, rows)
 
     return cross_fitted((scaled,) if few else (unscaled, scaled), judge, documents)
 
 
-def label_curves(likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]) -> dict[str, Curve]:
+def label_curves(
+    likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]
+) -> dict[str, PrecisionRecallCurve]:
     """Return precision-recall curves of the `worst` labels, and of all labels together; arrays are [N, labels]."""
-    curves = [Curve(likely[:, i], truth[:, i] > 0, int(truth[:, i].sum())) for i in range(len(labels))]
+    curves = [
+        PrecisionRecallCurve(likely[:, i], truth[:, i] > 0, int(truth[:, i].sum()))
+        for i in range(len(labels))
+    ]
     named = dict(zip(labels, curves, strict=True))
-    return worst(named) | {"all together": Curve(likely.ravel(), truth.ravel() > 0, int(truth.sum()))}
+    return worst_curves(named) | {
+        "all together": PrecisionRecallCurve(likely.ravel(), truth.ravel() > 0, int(truth.sum()))
+    }
 
 
 KIND = Classes

@@ -7,44 +7,49 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.cells import Classes, LabelCells, several_in, split_label
-from bert_jax.data.examples.columns import SEPARATOR, Columns
+from bert_jax.data.examples.cells import ClassParser, LabelFormat, parse_labels, split_label
+from bert_jax.data.examples.columns import SEPARATOR, ExampleColumns
 from bert_jax.data.examples.example import Example, check_labels, labels_of
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics import sums as metrics
-from bert_jax.predictions.calibration import NONE, Calibration
-from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
-from bert_jax.predictions.fitting import binary_temperature, label_threshold
-from bert_jax.predictions.kind import Outcomes, abstained, rounded
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.cross_fitting import (
+    CalibratedPredictions,
+    ExampleIndices,
+    cross_fitted,
+    document_keys,
+)
+from bert_jax.predictions.fitting import fit_binary_temperature, label_threshold
+from bert_jax.predictions.kind import Outcomes, abstention_fields, round_floats
 from bert_jax.predictions.kinds.classes import label_curves
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import View
-from bert_jax.predictions.whole_texts import Label, WholeTexts, problem_of
+from bert_jax.predictions.view import ReportData
+from bert_jax.predictions.whole_texts import Label, WholeTextKind, read_problem_type
 
 
 def cell_reader(separator: str):
-    class_of = Classes()
-    return lambda where, value: several_in(where, value, separator, class_of)
+    parse_class = ClassParser()
+    return lambda where, value: parse_labels(where, value, separator, parse_class)
 
 
 @dataclass(frozen=True)
-class Labels(WholeTexts):
+class Labels(WholeTextKind):
     name = "labels"
     best = "f1_micro"
     link = "sigmoid"
     units = "labels of texts"
-    problem = "multi_label_classification"
-    cells = LabelCells("labels", cell_reader, may_be_blank=True)
+    problem_type = "multi_label_classification"
+    label_format = LabelFormat("labels", cell_reader, may_be_blank=True)
 
     @classmethod
     def fits(cls, layout: Layout) -> bool:
-        return problem_of(layout).startswith("multi_label")
+        return read_problem_type(layout).startswith("multi_label")
 
     def check(self, examples: Sequence[Example]) -> None:
         check_labels(examples, self.labels, fewest=1)
 
-    def advice(self, columns: Columns) -> str:
+    def label_hint(self, columns: ExampleColumns) -> str:
         joined = next((name for name in self.labels if len(split_label(name)) > 1), None)
         if joined is None:
             return ""
@@ -62,7 +67,7 @@ class Labels(WholeTexts):
         return Target("float32", (len(self.labels),))
 
     def value(self, example: Example) -> np.ndarray:
-        return metrics.one_hot([self.truth(example)], self.labels)[0]
+        return metrics.multi_hot([self.truth(example)], self.labels)[0]
 
     def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return " ".join(np.array(self.labels)[values["labels"]]) or "none", {}
@@ -75,30 +80,32 @@ class Labels(WholeTexts):
         chosen = likely > calibration.decision_thresholds(len(self.labels))
         return {self.labels[i] for i in np.flatnonzero(chosen)}
 
-    def sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.Sums:
-        return metrics.several(predicted, truth, self.labels)
+    def sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.ScoreSums:
+        return metrics.multi_label(predicted, truth, self.labels)
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits, truth = np.stack(outcomes.raws), metrics.one_hot(outcomes.truth, self.labels)
-        return fit(logits, truth, self.labels, documents_of(outcomes.examples))
+        logits, truth = np.stack(outcomes.raws), metrics.multi_hot(outcomes.truth, self.labels)
+        return fit_label_calibration(logits, truth, self.labels, document_keys(outcomes.examples))
 
-    def view(self, outcomes: Outcomes) -> View:
-        logits, truth = np.stack(outcomes.raws), metrics.one_hot(outcomes.truth, self.labels)
-        before, after = (c.probabilities(logits, multi_label=True) for c in (NONE, outcomes.calibration))
+    def view(self, outcomes: Outcomes) -> ReportData:
+        logits, truth = np.stack(outcomes.raws), metrics.multi_hot(outcomes.truth, self.labels)
+        before, after = (
+            c.probabilities(logits, multi_label=True) for c in (UNCALIBRATED, outcomes.calibration)
+        )
         chosen = after > outcomes.calibration.decision_thresholds(len(self.labels))
         confidence, right = all_right(after, chosen), (chosen == truth).all(-1)
-        return View(
+        return ReportData(
             before.ravel(), after.ravel(), truth.ravel(), confidence, right,
             curves=label_curves(after, truth, self.labels),
-            counts=metrics.counts(outcomes.predicted, outcomes.truth, self.labels),
+            counts=metrics.count_items(outcomes.predicted, outcomes.truth, self.labels),
             pairs=[pair for sets in zip(outcomes.predicted, outcomes.truth, strict=True) for pair in confused(*sets)],
-            shown=self.show(outcomes, confidence, right),
+            shown=self.report_examples(outcomes, confidence, right),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
         likely = outcomes.calibration.probabilities(np.stack(outcomes.raws), multi_label=True)
         truth, predicted = (
-            metrics.one_hot(side, self.labels) for side in (outcomes.truth, outcomes.predicted)
+            metrics.multi_hot(side, self.labels) for side in (outcomes.truth, outcomes.predicted)
         )
         # The probability that each label is rightly given or left out if the model disagrees, and 1 if it agrees.
         of_label = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
@@ -126,46 +133,49 @@ class Labels(WholeTexts):
         ]
         return [label for label in every if label.margin > 0], float(all_right(likely, likely > above))
 
-    def as_json(self, raw: np.ndarray, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+    def as_json(
+        self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
+    ) -> dict[str, Any]:
         # The score is the probability that no label is wrong and none is missing.
         labels, score = self.result(raw, calibration)
-        return {"labels": [rounded(asdict(label)) for label in labels], "score": round(score, 6)} | abstained(
-            score, enough
-        )
+        return {
+            "labels": [round_floats(asdict(label)) for label in labels],
+            "score": round(score, 6),
+        } | abstention_fields(score, min_confidence)
 
-    def as_cells(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+    def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         # Join the labels as a column of labels is read, with a separator that no label contains.
-        cells = self.as_json(raw, calibration, enough)
+        cells = self.as_json(raw, calibration, min_confidence)
         separator = next((mark for mark in ",;|" if mark not in "".join(self.labels)), SEPARATOR)
         return cells | {"labels": separator.join(label["label"] for label in cells["labels"])}
 
 
-def fit(
+def fit_label_calibration(
     logits: np.ndarray, truth: np.ndarray, labels: Sequence[str], documents: Sequence[str]
 ) -> Calibration:
     """Fit a calibration; `truth` [texts, labels] is 0 or 1. A text is right if all its labels are."""
 
-    def unscaled(rows: Rows) -> Calibration:
-        return with_thresholds((1.0,) * len(labels), rows)
+    def unscaled(rows: ExampleIndices) -> Calibration:
+        return add_thresholds((1.0,) * len(labels), rows)
 
-    def scaled(rows: Rows) -> Calibration:
+    def scaled(rows: ExampleIndices) -> Calibration:
         z, y = logits[rows], truth[rows]
-        common = binary_temperature(z.ravel(), y.ravel())
-        return with_thresholds(
-            tuple(binary_temperature(*both, common) for both in zip(z.T, y.T, strict=True)), rows
+        common = fit_binary_temperature(z.ravel(), y.ravel())
+        return add_thresholds(
+            tuple(fit_binary_temperature(*both, common) for both in zip(z.T, y.T, strict=True)), rows
         )
 
-    def with_thresholds(temperatures: tuple[float, ...], rows: Rows) -> Calibration:
+    def add_thresholds(temperatures: tuple[float, ...], rows: ExampleIndices) -> Calibration:
         calibration = Calibration(Labels.name, tuple(labels), temperatures)
         likely = calibration.probabilities(logits[rows], multi_label=True)
         thresholds = (label_threshold(*both) for both in zip(likely.T, truth[rows].T, strict=True))
         return replace(calibration, thresholds=tuple(thresholds))
 
-    def judge(calibration: Calibration, rows: Rows) -> Judged:
-        before, after = (c.probabilities(logits[rows], multi_label=True) for c in (NONE, calibration))
+    def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
+        before, after = (c.probabilities(logits[rows], multi_label=True) for c in (UNCALIBRATED, calibration))
         chosen = after > calibration.decision_thresholds(len(labels))
         right = (chosen == truth[rows]).all(-1)
-        return Judged(
+        return CalibratedPredictions(
             before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right, rows
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.cells import LabelCells, number_in
+from bert_jax.data.examples.cells import LabelFormat, parse_number_cell
 from bert_jax.data.examples.example import Example
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, squared_error
@@ -16,24 +16,24 @@ from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Baseline, Outcomes
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import View
-from bert_jax.predictions.whole_texts import WholeTexts, problem_of
+from bert_jax.predictions.view import ReportData
+from bert_jax.predictions.whole_texts import WholeTextKind, read_problem_type
 
 FAR = 2.0  # standard deviations, robustly estimated, beyond which a number is doubtful
 
 
 @dataclass(frozen=True)
-class Number(WholeTexts):
+class Number(WholeTextKind):
     name = "number"
     best = "spearman"
     link = "identity"
-    problem = "regression"
+    problem_type = "regression"
     target = Target("float32")
-    cells = LabelCells("number", lambda separator: number_in)
+    label_format = LabelFormat("number", lambda separator: parse_number_cell)
 
     @classmethod
     def fits(cls, layout: Layout) -> bool:
-        problem = problem_of(layout)
+        problem = read_problem_type(layout)
         single = len(layout.labels) == 1 and not layout.is_cross_encoder
         return problem == "regression" or single and not problem.startswith("multi_label")
 
@@ -46,13 +46,13 @@ class Number(WholeTexts):
         return cls(("LABEL_0",))
 
     @classmethod
-    def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         return cls(("LABEL_0",))
 
     def check(self, examples: Sequence[Example]) -> None:
         pass  # any number is allowed
 
-    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
         return self, []
 
     def truth(self, example: Example) -> Any:
@@ -70,15 +70,15 @@ class Number(WholeTexts):
         return float(raw[0])
 
     def baseline(self, truth: Sequence[float]) -> Baseline:
-        scores = metrics.numbers([float(np.mean(truth))] * len(truth), truth).scores
+        scores = metrics.regression([float(np.mean(truth))] * len(truth), truth).scores
         # Correlations with a constant are undefined.
         return Baseline("always the mean", {"mean_squared_error": scores["mean_squared_error"]})
 
-    def sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.Sums:
-        return metrics.numbers(predicted, truth)
+    def sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.ScoreSums:
+        return metrics.regression(predicted, truth)
 
-    def view(self, outcomes: Outcomes) -> View:
-        return View(numbers=(np.array(outcomes.predicted, float), np.array(outcomes.truth, float)))
+    def view(self, outcomes: Outcomes) -> ReportData:
+        return ReportData(numbers=(np.array(outcomes.predicted, float), np.array(outcomes.truth, float)))
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
         errors = np.abs(np.array(outcomes.predicted, float) - np.array(outcomes.truth, float))
@@ -104,7 +104,9 @@ class Number(WholeTexts):
     def probabilities(self, raw: np.ndarray, calibration: Calibration):
         return float(raw[0])
 
-    def as_json(self, raw: np.ndarray, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+    def as_json(
+        self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
+    ) -> dict[str, Any]:
         return {"number": round(float(raw[0]), 6)}
 
     def floor(self, calibration: Calibration, precision: float) -> float:

@@ -12,20 +12,25 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.candidates import RELEVANT, CandidateColumns, read_candidates
-from bert_jax.data.examples.columns import EVIDENT, Columns
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER
 from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics import retrieval
 from bert_jax.metrics import sums as metrics
-from bert_jax.predictions.calibration import NONE, Calibration, sigmoid
-from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
-from bert_jax.predictions.fitting import logistic
-from bert_jax.predictions.kind import Outcomes, Windows
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, sigmoid
+from bert_jax.predictions.cross_fitting import (
+    CalibratedPredictions,
+    ExampleIndices,
+    cross_fitted,
+    document_keys,
+)
+from bert_jax.predictions.fitting import fit_logistic
+from bert_jax.predictions.kind import Outcomes, TextWindows
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import Curve, View
-from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.predictions.view import PrecisionRecallCurve, ReportData
+from bert_jax.predictions.whole_texts import WholeTextKind
 
 LABELS = ("LABEL_0",)  # the name of the only output in transformers
 WORDS = ("not relevant", "relevant")
@@ -46,14 +51,14 @@ class Judgement(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Relevance(WholeTexts):
+class Relevance(WholeTextKind):
     """The relevance of pairs. `raw` is the logit, and a prediction is the probability."""
 
     name = "relevance"
     heads = ("classify",)
-    best = retrieval.BEST
+    best = retrieval.MAIN_METRIC
     units = abstention_units = "pairs"
-    scoped = False
+    detects_out_of_scope = False
 
     @classmethod
     def fits(cls, layout: Layout) -> bool:
@@ -74,20 +79,20 @@ class Relevance(WholeTexts):
         return super().published | CROSS_ENCODER
 
     @classmethod
-    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
+    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         names = tuple(name for name in (columns.text, columns.pair) if name)
         of_candidates = CandidateColumns(names, columns.label, columns.document, columns.skip_bad)
         lists = read_candidates(spec, of_candidates, most)
         return [pair for candidates in lists for pair in candidates.pairs()]
 
     @classmethod
-    def learn(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         return cls(LABELS)
 
     def check(self, examples: Sequence[Example]) -> None:
         pass  # any grade is allowed
 
-    def matched(self, examples: Sequence[Example], known: Sequence[str] = ()):
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
         return self, []
 
     def truth(self, example: Example) -> Judgement:
@@ -97,7 +102,7 @@ class Relevance(WholeTexts):
     def counted(self, example: Example) -> Iterable[str]:
         return [WORDS[self.truth(example).relevant]]
 
-    def raw(self, text, windows: Windows, logits: Sequence) -> float:
+    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> float:
         """Return the logit of the most relevant window: a document is relevant if a part of it is."""
         return float(np.max(logits))
 
@@ -115,37 +120,39 @@ class Relevance(WholeTexts):
         return binary_cross_entropy(logits, batch["labels"][..., None], label_weights)
 
     def predicted(self, raw: float, calibration: Calibration) -> float:
-        return float(likely(np.array(raw), calibration))
+        return float(relevance_probability(np.array(raw), calibration))
 
     def is_right(self, predicted: float, truth: Judgement) -> bool:
         return (predicted >= RELEVANT) == truth.relevant
 
-    def sums(self, predicted: Sequence[float], truth: Sequence[Judgement]) -> metrics.Sums:
-        metrics.check(predicted, truth)
+    def sums(self, predicted: Sequence[float], truth: Sequence[Judgement]) -> metrics.ScoreSums:
+        metrics.check_lengths(predicted, truth)
         scores: dict[str, dict[str, float]] = {}
         grades: dict[str, dict[str, float]] = {}
         for n, (score, judgement) in enumerate(zip(predicted, truth, strict=True)):
             scores.setdefault(judgement.query, {})[f"{n:09}"] = score
             grades.setdefault(judgement.query, {})[f"{n:09}"] = judgement.gain
-        return retrieval.ranking(
-            [retrieval.ranked(of_query) for of_query in scores.values()], [*grades.values()]
+        return retrieval.ranking_metrics(
+            [retrieval.sort_by_score(of_query) for of_query in scores.values()], [*grades.values()]
         )
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         logits = np.array(outcomes.raws, np.float64)
-        return fit(logits, relevant(outcomes), documents_of(outcomes.examples))
+        return fit_relevance_calibration(logits, true_relevance(outcomes), document_keys(outcomes.examples))
 
-    def view(self, outcomes: Outcomes) -> View:
-        logits, truth = np.array(outcomes.raws, np.float64), relevant(outcomes)
-        before, after = (likely(logits, calibration) for calibration in (NONE, outcomes.calibration))
-        return View(
+    def view(self, outcomes: Outcomes) -> ReportData:
+        logits, truth = np.array(outcomes.raws, np.float64), true_relevance(outcomes)
+        before, after = (
+            relevance_probability(logits, calibration) for calibration in (UNCALIBRATED, outcomes.calibration)
+        )
+        return ReportData(
             before, after, truth, after, truth,
-            curves={WORDS[1]: Curve(after, truth, int(truth.sum()))},
-            shown=self.show(outcomes, after, (after >= RELEVANT) == truth),
+            curves={WORDS[1]: PrecisionRecallCurve(after, truth, int(truth.sum()))},
+            shown=self.report_examples(outcomes, after, (after >= RELEVANT) == truth),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        rows = zip(outcomes.examples, relevant(outcomes).tolist(), outcomes.predicted, strict=True)
+        rows = zip(outcomes.examples, true_relevance(outcomes).tolist(), outcomes.predicted, strict=True)
         doubts = [(example, right, 1 - p if right else p) for example, right, p in rows]
         return [
             LabelError(example, WORDS[right], WORDS[not right], doubt, 1 - doubt)
@@ -167,38 +174,38 @@ class Relevance(WholeTexts):
     def probabilities(self, raw: float, calibration: Calibration) -> float:
         return self.predicted(raw, calibration)
 
-    def as_json(self, raw: float, calibration: Calibration, enough: float | None) -> dict[str, Any]:
+    def as_json(self, raw: float, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         probability = self.predicted(raw, calibration)
-        is_relevant = probability >= (RELEVANT if enough is None else enough)
+        is_relevant = probability >= (RELEVANT if min_confidence is None else min_confidence)
         return {"relevance": round(probability, 6), "relevant": is_relevant}
 
     def temperature(self, calibration: Calibration) -> str:
         return ""  # it is 1 / the slope of log odds, and means little without the offset
 
 
-def relevant(outcomes: Outcomes) -> np.ndarray:
+def true_relevance(outcomes: Outcomes) -> np.ndarray:
     return np.array([judgement.relevant for judgement in outcomes.truth])
 
 
-def likely(logits: np.ndarray, calibration: Calibration) -> np.ndarray:
+def relevance_probability(logits: np.ndarray, calibration: Calibration) -> np.ndarray:
     if calibration.temperatures:
         logits = logits / calibration.temperatures[0] + calibration.offset
     return sigmoid(logits)
 
 
-def fit(logits: np.ndarray, truth: np.ndarray, documents: Sequence[str]) -> Calibration:
+def fit_relevance_calibration(logits: np.ndarray, truth: np.ndarray, documents: Sequence[str]) -> Calibration:
     """Fit a calibration; `truth` [pairs] says whether each document is relevant."""
 
-    def unscaled(rows: Rows) -> Calibration:
+    def unscaled(rows: ExampleIndices) -> Calibration:
         return Calibration(Relevance.name, LABELS, (1.0,))
 
-    def scaled(rows: Rows) -> Calibration:
-        slope, offset = logistic(logits[rows], truth[rows])
+    def scaled(rows: ExampleIndices) -> Calibration:
+        slope, offset = fit_logistic(logits[rows], truth[rows])
         return replace(unscaled(rows), temperatures=(1 / slope,), offset=offset)
 
-    def judge(calibration: Calibration, rows: Rows) -> Judged:
-        before, after = (likely(logits[rows], c) for c in (NONE, calibration))
-        return Judged(before, after, truth[rows], after, truth[rows], rows)
+    def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
+        before, after = (relevance_probability(logits[rows], c) for c in (UNCALIBRATED, calibration))
+        return CalibratedPredictions(before, after, truth[rows], after, truth[rows], rows)
 
     return cross_fitted((unscaled, scaled), judge, documents)
 

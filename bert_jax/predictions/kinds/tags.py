@@ -9,25 +9,36 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.columns import EVIDENT, WORDS, Columns, Located, usual
+from bert_jax.data.examples.columns import (
+    AUTODETECT,
+    WORD_NAMES,
+    ExampleColumns,
+    LocatedRow,
+    find_usual_column,
+)
 from bert_jax.data.examples.example import Example, labels_of
-from bert_jax.data.examples.tags import read_tags, tags_in, tags_in_rows
-from bert_jax.data.examples.texts import texts_in_rows
+from bert_jax.data.examples.tags import iterate_tagged_words, parse_tagged_words, read_tags
+from bert_jax.data.examples.texts import parse_labelled_texts
 from bert_jax.hub.layout import Layout
-from bert_jax.losses.loss import Loss, cross_entropy, weigh
+from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.metrics import sums as metrics
-from bert_jax.metrics.sums import OUTSIDE, continues, mark_and_kind
-from bert_jax.predictions.calibration import NONE, Calibration
-from bert_jax.predictions.cross_fitting import Judged, Rows, cross_fitted, documents_of
-from bert_jax.predictions.fitting import temperature
-from bert_jax.predictions.kind import Kind, Outcomes, Windows, abstained, rounded
+from bert_jax.metrics.sums import OUTSIDE, continues_span, split_tag
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.cross_fitting import (
+    CalibratedPredictions,
+    ExampleIndices,
+    cross_fitted,
+    document_keys,
+)
+from bert_jax.predictions.fitting import fit_temperature
+from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import Curve, View, worst
+from bert_jax.predictions.view import PrecisionRecallCurve, ReportData, worst_curves
 from bert_jax.text import tables
-from bert_jax.text.tables import plain
+from bert_jax.text.tables import normalize_column
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.truncation import Reading
-from bert_jax.text.words import encode_words, most_central
+from bert_jax.text.truncation import EncodingOptions
+from bert_jax.text.words import choose_central_windows, encode_words
 
 # Marks that are a part of the word between two letters or digits, and between two digits.
 MARKS_OF_WORDS, MARKS_OF_NUMBERS = tuple(".-'’_@&+"), tuple(",:/")
@@ -43,7 +54,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class TokenLogits:
     """The tokens of a text that is not divided into words: their character spans, in order, and their logits."""
 
     text: str
@@ -72,38 +83,50 @@ class Tags(Kind):
         return True
 
     @classmethod
-    def read(cls, spec: str, columns: Columns = EVIDENT, most: int = 0) -> list[Example]:
+    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         return read_tags(spec, columns, most)
 
     @classmethod
-    def read_file(cls, source: str, columns: Columns, ending: str) -> Iterator[Example] | None:
+    def read_unlabelled_file(
+        cls, source: str, columns: ExampleColumns, ending: str
+    ) -> Iterator[Example] | None:
         # Files that are not tables are in CoNLL format.
-        return None if ending in (*tables.ENDINGS, "") else tags_in(source, columns, need_label=False)
+        return (
+            None
+            if ending in (*tables.TABLE_EXTENSIONS, "")
+            else iterate_tagged_words(source, columns, need_label=False)
+        )
 
     @classmethod
-    def read_rows(cls, rows: Iterable[Located], columns: Columns, first: Mapping) -> Iterator[Example]:
-        words = columns.of("the first row", first).text or usual("the first row", first, WORDS)
-        if plain(words) in WORDS or isinstance(first.get(words), list):
-            return tags_in_rows(rows, columns, need_label=False)
-        return texts_in_rows(rows, columns, need_label=False, pairs=False)
+    def read_unlabelled_rows(
+        cls, rows: Iterable[LocatedRow], columns: ExampleColumns, first: Mapping
+    ) -> Iterator[Example]:
+        words = columns.of("the first row", first).text or find_usual_column(
+            "the first row", first, WORD_NAMES
+        )
+        if normalize_column(words) in WORD_NAMES or isinstance(first.get(words), list):
+            return parse_tagged_words(rows, columns, need_label=False)
+        return parse_labelled_texts(rows, columns, need_label=False, pairs=False)
 
     def truth(self, example: Example) -> list[str]:
         return [self.names.get(tag, tag) for tag in labels_of(example)]
 
-    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: Reading) -> list[Windows]:
+    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
         overlap = reading.max_length // 4 if reading.overlap < 0 else reading.overlap
         if all(isinstance(text, str) for text in texts):
             whole = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
-            return [Windows(encodings) for encodings in whole]
+            return [TextWindows(encodings) for encodings in whole]
         parts = encode_words(tokenizer, texts, max_length=reading.max_length, overlap=overlap)
-        return [Windows([w.encoding for w in windows], [w.words for w in windows]) for windows in parts]
+        return [TextWindows([w.encoding for w in windows], [w.words for w in windows]) for windows in parts]
 
-    def raw(self, text, windows: Windows, logits: Sequence) -> np.ndarray | Pieces:
+    def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> np.ndarray | TokenLogits:
         if isinstance(text, str):
             offsets = ([(window.offsets[i], i) for i in window.spans[0]] for window in windows.encodings)
-            central = most_central(windows.encodings, offsets, itself=True)
+            central = choose_central_windows(windows.encodings, offsets, count_itself=True)
             scores = np.array([logits[n][position] for _, n, position in central])
-            return Pieces(text, [offset for offset, _, _ in central], scores.reshape(-1, len(self.labels)))
+            return TokenLogits(
+                text, [offset for offset, _, _ in central], scores.reshape(-1, len(self.labels))
+            )
         # A word without tokens is outside of every span.
         tags = np.zeros((len(text), len(self.labels)), np.float32)
         tags[:, self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0] = 1
@@ -112,7 +135,7 @@ class Tags(Kind):
                 tags[word] = scores[position]
         return tags
 
-    def values(self, example: Example, windows: Windows) -> list[dict[str, Any]]:
+    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         """Return the targets of each window: a word has its label and weight at its first token."""
         numbers, values = self.numbers(self.truth(example)), []
         for encoding, words in zip(windows.encodings, windows.extra, strict=True):
@@ -132,17 +155,19 @@ class Tags(Kind):
 
     def scores(self, logits, batch: dict) -> dict[str, Loss]:
         right = logits.argmax(-1) == batch["labels"]
-        return {"accuracy": weigh(right.astype(jnp.float32), batch["label_weights"])}
+        return {"accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
 
     def predicted(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
         return [self.labels[i] for i in raw.argmax(-1)]
 
-    def sums(self, predicted: Sequence, truth: Sequence) -> metrics.Sums:
-        return metrics.spans(predicted, truth)
+    def sums(self, predicted: Sequence, truth: Sequence) -> metrics.ScoreSums:
+        return metrics.tagged_spans(predicted, truth)
 
-    def by_name(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
-        counts = metrics.span_counts(predicted, truth)
-        return {name: metrics.shares(*three) | {"spans": three[2]} for name, three in counts.items()}
+    def score_breakdown(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
+        counts = metrics.count_spans(predicted, truth)
+        return {
+            name: metrics.precision_recall_f1(*three) | {"spans": three[2]} for name, three in counts.items()
+        }
 
     def numbers(self, tags: Sequence[str]) -> np.ndarray:
         number = {label: i for i, label in enumerate(self.labels)}
@@ -151,59 +176,62 @@ class Tags(Kind):
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         numbers = list(map(self.numbers, outcomes.truth))
 
-        def words(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        def words(rows: ExampleIndices) -> tuple[np.ndarray, np.ndarray]:
             logits, truth = ([side[row] for row in rows] for side in (outcomes.raws, numbers))
             return np.concatenate(logits), np.concatenate(truth)
 
-        def unscaled(rows: Rows) -> Calibration:
+        def unscaled(rows: ExampleIndices) -> Calibration:
             return Calibration(self.name, self.labels, (1.0,))
 
-        def scaled(rows: Rows) -> Calibration:
-            return replace(unscaled(rows), temperatures=(temperature(*words(rows)),))
+        def scaled(rows: ExampleIndices) -> Calibration:
+            return replace(unscaled(rows), temperatures=(fit_temperature(*words(rows)),))
 
-        def judge(calibration: Calibration, rows: Rows) -> Judged:
+        def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
             logits, truth = words(rows)
-            before, after = (c.probabilities(logits).max(-1) for c in (NONE, calibration))
+            before, after = (c.probabilities(logits).max(-1) for c in (UNCALIBRATED, calibration))
             texts = [([calibration.probabilities(outcomes.raws[row])], [outcomes.truth[row]]) for row in rows]
             spans = [self.judged_spans(*text) for text in texts]
             confidence, correct = map(np.concatenate, zip(*spans, strict=True))
             owners = np.repeat(rows, [len(scores) for scores, _ in spans])
-            return Judged(before, after, logits.argmax(-1) == truth, confidence, correct, owners)
+            return CalibratedPredictions(
+                before, after, logits.argmax(-1) == truth, confidence, correct, owners
+            )
 
-        return cross_fitted((unscaled, scaled), judge, documents_of(outcomes.examples))
+        return cross_fitted((unscaled, scaled), judge, document_keys(outcomes.examples))
 
     def judged_spans(self, likely: Sequence[np.ndarray], truth: Sequence) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability of each predicted span, and whether it is right."""
         judged = []
         for words, tags in zip(likely, truth, strict=True):
-            right, confidence = set(metrics.spans_of(tags)), words.max(-1)
-            for span in metrics.spans_of(self.predicted(words, NONE)):
+            right, confidence = set(metrics.extract_spans(tags)), words.max(-1)
+            for span in metrics.extract_spans(self.predicted(words, UNCALIBRATED)):
                 judged.append((float(confidence[span[1] : span[2]].mean()), span in right))
         scores, exact = np.array(judged).reshape(-1, 2).T
         return scores, exact > 0
 
-    def view(self, outcomes: Outcomes) -> View:
+    def view(self, outcomes: Outcomes) -> ReportData:
         likely = [outcomes.calibration.probabilities(raw) for raw in outcomes.raws]
         logits = np.concatenate(outcomes.raws)
         numbers = np.concatenate([self.numbers(tags) for tags in outcomes.truth])
         confidence, correct = self.judged_spans(likely, outcomes.truth)
-        counts = metrics.span_counts(outcomes.predicted, outcomes.truth)
+        counts = metrics.count_spans(outcomes.predicted, outcomes.truth)
         # In the same order as judged_spans.
-        kinds = np.array([kind for tags in outcomes.predicted for kind, *_ in metrics.spans_of(tags)])
+        kinds = np.array([kind for tags in outcomes.predicted for kind, *_ in metrics.extract_spans(tags)])
         curves = {
-            k: Curve(confidence[kinds == k], correct[kinds == k], true) for k, (_, _, true) in counts.items()
+            k: PrecisionRecallCurve(confidence[kinds == k], correct[kinds == k], true)
+            for k, (_, _, true) in counts.items()
         }
-        together = Curve(confidence, correct, sum(true for *_, true in counts.values()))
+        together = PrecisionRecallCurve(confidence, correct, sum(true for *_, true in counts.values()))
         tags = list(zip(outcomes.truth, outcomes.predicted, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
-        return View(
-            NONE.probabilities(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
+        return ReportData(
+            UNCALIBRATED.probabilities(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
             confidence, correct,
-            curves=worst(curves) | {"all together": together},
+            curves=worst_curves(curves) | {"all together": together},
             counts=counts,
             pairs=[pair for sides in tags for pair in zip(*sides, strict=True)],
-            shown=self.show(outcomes, least, [t == p for t, p in tags]),
+            shown=self.report_examples(outcomes, least, [t == p for t, p in tags]),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
@@ -225,42 +253,47 @@ class Tags(Kind):
     def words(self, prediction: Sequence[str], example: Example) -> str:
         return bracketed(example.text, prediction)
 
-    def result(self, raw: Pieces, calibration: Calibration) -> tuple[list[Span], float]:
-        spans = joined(raw.text, words_of(raw, calibration.probabilities(raw.logits)), self.labels)
+    def result(self, raw: TokenLogits, calibration: Calibration) -> tuple[list[Span], float]:
+        spans = join_spans(raw.text, join_tokens(raw, calibration.probabilities(raw.logits)), self.labels)
         return spans, min((span.score for span in spans), default=1.0)
 
-    def confidence(self, raw: np.ndarray | Pieces, calibration: Calibration) -> float:
+    def confidence(self, raw: np.ndarray | TokenLogits, calibration: Calibration) -> float:
         """Return the probability of the most doubtful word."""
         return float(self.word_confidences(raw, calibration).min(initial=1))
 
-    def doubt(self, raw: np.ndarray | Pieces, calibration: Calibration) -> float:
+    def doubt(self, raw: np.ndarray | TokenLogits, calibration: Calibration) -> float:
         """Return the mean doubt of the words."""
         confidence = self.word_confidences(raw, calibration)
         return float(1 - confidence.mean()) if len(confidence) else 0.0
 
-    def word_confidences(self, raw: np.ndarray | Pieces, calibration: Calibration) -> np.ndarray:
-        logits = raw.logits if isinstance(raw, Pieces) else raw
+    def word_confidences(self, raw: np.ndarray | TokenLogits, calibration: Calibration) -> np.ndarray:
+        logits = raw.logits if isinstance(raw, TokenLogits) else raw
         return calibration.probabilities(logits).max(-1)
 
-    def as_json(self, raw, calibration: Calibration, enough: float | None) -> dict[str, Any]:
-        if isinstance(raw, Pieces):
+    def as_json(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+        if isinstance(raw, TokenLogits):
             spans, _ = self.result(raw, calibration)
-            return {"spans": [rounded(asdict(span)) | abstained(span.score, enough) for span in spans]}
-        if enough is not None:
+            return {
+                "spans": [
+                    round_floats(asdict(span)) | abstention_fields(span.score, min_confidence)
+                    for span in spans
+                ]
+            }
+        if min_confidence is not None:
             raise BertJaxError(
                 "--precision is about spans, and lists of words get a tag for each word instead; give texts"
             )
         return {"tags": self.predicted(raw, calibration)}
 
 
-def words_of(pieces: Pieces, likely: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
+def join_tokens(pieces: TokenLogits, likely: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
     """Join tokens to words (start, end, probabilities of the first token).
 
-    >>> pieces = Pieces("unlit 中文", [(0, 2), (2, 5), (6, 7), (7, 8)], np.zeros((4, 1)))
-    >>> [word[:2] for word in words_of(pieces, pieces.logits)]
+    >>> pieces = TokenLogits("unlit 中文", [(0, 2), (2, 5), (6, 7), (7, 8)], np.zeros((4, 1)))
+    >>> [word[:2] for word in join_tokens(pieces, pieces.logits)]
     [(0, 5), (6, 7), (7, 8)]
-    >>> pieces = Pieces("v 2.1.", [(0, 1), (2, 3), (3, 4), (4, 5), (5, 6)], np.zeros((5, 1)))
-    >>> [word[:2] for word in words_of(pieces, pieces.logits)]
+    >>> pieces = TokenLogits("v 2.1.", [(0, 1), (2, 3), (3, 4), (4, 5), (5, 6)], np.zeros((5, 1)))
+    >>> [word[:2] for word in join_tokens(pieces, pieces.logits)]
     [(0, 1), (2, 5), (5, 6)]
     """
     words: list[tuple[int, int, np.ndarray]] = []
@@ -278,13 +311,13 @@ def is_inside_word(text: str, index: int) -> bool:
     before, after = text[index - 1], text[index]
     if before.isalnum() and after.isalnum():
         return not (is_ideograph(before) or is_ideograph(after))
-    return is_within(text, index) or is_within(text, index - 1)
+    return joins_neighbours(text, index) or joins_neighbours(text, index - 1)
 
 
-def is_within(text: str, index: int) -> bool:
+def joins_neighbours(text: str, index: int) -> bool:
     """Return whether the mark at `index` joins its neighbours to one word, as in labelled lists of words.
 
-    >>> [is_within(text, 1) for text in ("2.1", "x-y", "x,y", "1,0", "x. ", "x.")]
+    >>> [joins_neighbours(text, 1) for text in ("2.1", "x-y", "x,y", "1,0", "x. ", "x.")]
     [True, True, False, True, False, False]
     """
     before, mark, after = (text[n : n + 1] for n in (index - 1, index, index + 1))
@@ -299,7 +332,7 @@ def is_ideograph(character: str) -> bool:
     return any(first <= character <= last for first, last in ranges)
 
 
-def joined(text: str, words: Sequence[tuple[int, int, np.ndarray]], labels: Sequence[str]) -> list[Span]:
+def join_spans(text: str, words: Sequence[tuple[int, int, np.ndarray]], labels: Sequence[str]) -> list[Span]:
     """Join words (start, end, probabilities) to the spans that their labels mark."""
     spans: list[tuple[str, int, int, list[float]]] = []
     if not words:
@@ -309,11 +342,11 @@ def joined(text: str, words: Sequence[tuple[int, int, np.ndarray]], labels: Sequ
     before = OUTSIDE
     for (start, end, _), label, score in zip(words, best, highest, strict=True):
         name = labels[label]
-        if continues(before, name):
+        if continues_span(before, name):
             kind, first, _, scores = spans.pop()
             spans.append((kind, first, end, [*scores, score]))
         elif name != OUTSIDE:
-            spans.append((mark_and_kind(name)[1], start, end, [score]))
+            spans.append((split_tag(name)[1], start, end, [score]))
         before = name
     return [Span(kind, text[a:b], a, b, sum(s) / len(s)) for kind, a, b, s in spans]
 
@@ -323,7 +356,7 @@ def bracketed(words: Sequence[str], tags: Sequence[str]) -> str:
     >>> bracketed(("Ada", "Lovelace", "lived"), ["B-PER", "I-PER", "O"])
     'PER: Ada Lovelace'
     """
-    spans = (f"{kind}: {' '.join(words[a:b])}" for kind, a, b in metrics.spans_of(tags))
+    spans = (f"{kind}: {' '.join(words[a:b])}" for kind, a, b in metrics.extract_spans(tags))
     return "; ".join(spans) or "none"
 
 

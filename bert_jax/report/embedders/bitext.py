@@ -7,13 +7,13 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
-from bert_jax.metrics.retrieval import DEPTH, nearest
-from bert_jax.metrics.sums import Sums
+from bert_jax.metrics.retrieval import DEPTH, search_exact
+from bert_jax.metrics.sums import ScoreSums
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.embedders.embedder_eval_config import Trial
-from bert_jax.report.embedders.embedder_results import duplicates
-from bert_jax.report.embedders.retrieval_results import Retrieved
-from bert_jax.report.embedders.search_results import Search
+from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
+from bert_jax.report.embedders.embedder_results import note_duplicates
+from bert_jax.report.embedders.retrieval_results import RetrievalResults
+from bert_jax.report.embedders.search_results import SearchResults
 
 FORWARD, BACKWARD = "forward", "backward"  # from the first texts to the second, and back
 PARTNER = "partner"
@@ -22,7 +22,7 @@ PARTNER = "partner"
 class Bitext:
     units = "pairs"
 
-    def __init__(self, trial: Trial, groups: Sequence[Group]):
+    def __init__(self, trial: EmbedderEvalConfig, groups: Sequence[Group]):
         self.what = f"{len(groups):,} pairs of texts of {trial.data}"
         self.places = [group.where for group in groups]
         self.first, self.second = ([group.texts[n] for group in groups] for n in range(2))
@@ -32,9 +32,9 @@ class Bitext:
                     f"{trial.data}: the {name} of its two texts has {len(distinct):,} values in {len(side):,} rows; if "
                     "they are labels, name their column with --label"
                 )
-        self.notes = duplicates([*zip(self.first, self.second, strict=True)], self.places, "pairs")
+        self.notes = note_duplicates([*zip(self.first, self.second, strict=True)], self.places, "pairs")
 
-    def measure(self, embedder) -> Retrieved:
+    def measure(self, embedder) -> RetrievalResults:
         first, notes = embedder.vectors(self.first, "first texts")
         second, more = embedder.vectors(self.second, "second texts")
         target = Translations(self.first, self.second)
@@ -43,9 +43,9 @@ class Bitext:
         back = Translations(self.second, self.first)
         backward = back.search(self.places, second, first, BACKWARD)
         searches = [forward, backward]
-        return Retrieved(
+        return RetrievalResults(
             embedder.name,
-            both(target.rows(forward), back.rows(backward)),
+            average_directions(target.rows(forward), back.rows(backward)),
             [*notes, *more],
             searches,
             cosines,
@@ -69,21 +69,23 @@ class Translations:
             known[text].append(n)
         self.of = [list(dict.fromkeys(known[text])) for text in texts]
 
-    def search(self, places: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str) -> Search:
-        ranked = nearest(vectors, others[self.kept], None)
+    def search(
+        self, places: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str
+    ) -> SearchResults:
+        ranked = search_exact(vectors, others[self.kept], None)
         shown = [f"{place}: {text}" for place, text in zip(places, self.texts, strict=True)]
-        return Search.of(shown, self.others, self.of, ranked, name)
+        return SearchResults.of(shown, self.others, self.of, ranked, name)
 
-    def rows(self, search: Search) -> np.ndarray:
+    def rows(self, search: SearchResults) -> np.ndarray:
         first = np.array([order[0] for order in search.order])
-        return matches(np.where(search.hits[:, 0], self.gold, first), self.gold)
+        return score_matches(np.where(search.hits[:, 0], self.gold, first), self.gold)
 
 
-def matches(chosen: np.ndarray, gold: np.ndarray) -> np.ndarray:
+def score_matches(chosen: np.ndarray, gold: np.ndarray) -> np.ndarray:
     """Return, for each text, whether its translation is nearest, and the translation's F1, which also falls if the
     translation is nearest to other texts. Their means are accuracy and weighted F1, as in mteb.
 
-    >>> matches(np.array([0, 0, 2]), np.array([0, 1, 2])).round(3).tolist()
+    >>> score_matches(np.array([0, 0, 2]), np.array([0, 1, 2])).round(3).tolist()
     [[1.0, 0.667], [0.0, 0.0], [1.0, 1.0]]
     """
     right, size = chosen == gold, gold.max() + 1
@@ -91,7 +93,7 @@ def matches(chosen: np.ndarray, gold: np.ndarray) -> np.ndarray:
     return np.stack([right, (2 * hits / (given + true))[gold]], 1)
 
 
-def both(forward: np.ndarray, backward: np.ndarray) -> Sums:
+def average_directions(forward: np.ndarray, backward: np.ndarray) -> ScoreSums:
     """Return accuracy and F1, averaged over both directions and for each direction."""
 
     def scores(sums):
@@ -107,4 +109,4 @@ def both(forward: np.ndarray, backward: np.ndarray) -> Sums:
             **of_each,
         }
 
-    return Sums(np.column_stack([forward, backward, np.ones(len(forward))]), scores)
+    return ScoreSums(np.column_stack([forward, backward, np.ones(len(forward))]), scores)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.metrics.retrieval import highest, order_of_equals
+from bert_jax.metrics.retrieval import rank_ties, top_k
 
 
 class BM25:
@@ -19,10 +19,10 @@ class BM25:
         def words(texts: Sequence[str]) -> list[list[str]]:
             return bm25s.tokenize(list(texts), return_ids=False, show_progress=False)
 
-        index, before = bm25s.BM25(), order_of_equals(ids)
+        index, before = bm25s.BM25(), rank_ties(ids)
         index.index(words(documents), show_progress=False)
         for query in words(queries):
             scores = index.get_scores(query) if query else np.zeros(len(documents), np.float32)
-            order = highest(scores, before)
+            order = top_k(scores, before)
             order = order[scores[order] > 0]
             yield order, scores[order]

@@ -14,25 +14,25 @@ from scipy.cluster.vq import kmeans, vq
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
 from bert_jax.metrics import sums as metrics
-from bert_jax.report.confusions import Confusions
-from bert_jax.report.embedders.embedder_eval_config import Trial
+from bert_jax.report.confusions import ConfusionMatrix
+from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import (
     SHOWN,
-    Examples,
-    Measured,
-    Picture,
-    duplicates,
-    lettered,
+    EmbedderResults,
+    ExampleTable,
+    ReportPicture,
+    note_duplicates,
+    picture_file_name,
 )
-from bert_jax.report.plots import MOST, confusion
+from bert_jax.report.plots import MAX_LABELS, plot_confusion
 
 STARTS = 10  # runs of k-means, of which the best is kept
 
 
-class Clusters:
+class ClusteringData:
     units = "texts"
 
-    def __init__(self, trial: Trial, groups: Sequence[Group]):
+    def __init__(self, trial: EmbedderEvalConfig, groups: Sequence[Group]):
         counts = Counter(group.alike for group in groups)
         if len(counts) == 1:
             raise BertJaxError(
@@ -48,16 +48,16 @@ class Clusters:
         self.labels = [label for label, _ in counts.most_common()]
         self.what = f"{len(groups):,} texts with {len(counts):,} labels of {trial.data}"
         texts, places = [group.texts[0] for group in groups], [group.where for group in groups]
-        self.notes = [*duplicates(texts, places, "texts"), *contradictions(groups)]
+        self.notes = [*note_duplicates(texts, places, "texts"), *note_contradictions(groups)]
 
-    def measure(self, embedder) -> "Clustered":
+    def measure(self, embedder) -> "ClusteringResults":
         vectors, notes = embedder.vectors([group.texts[0] for group in self.groups])
-        cluster, distance = clustered(vectors, len(self.labels))
-        sums = metrics.clusters(cluster.tolist(), [group.alike for group in self.groups])
-        return Clustered(embedder.name, sums, notes, self.groups, self.labels, cluster, distance)
+        cluster, distance = cluster_vectors(vectors, len(self.labels))
+        sums = metrics.clustering(cluster.tolist(), [group.alike for group in self.groups])
+        return ClusteringResults(embedder.name, sums, notes, self.groups, self.labels, cluster, distance)
 
 
-def contradictions(groups: Sequence[Group]) -> list[str]:
+def note_contradictions(groups: Sequence[Group]) -> list[str]:
     """Return a note on equal texts with different labels, if there are any."""
     first: dict[str, Group] = {}
     apart = [
@@ -74,14 +74,16 @@ def contradictions(groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def clustered(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def cluster_vectors(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return the cluster of each vector, and the vector's distance from its centroid."""
     rng = np.random.default_rng(seed)
-    middles, _ = min((kmeans(vectors, spread(vectors, count, rng)) for _ in range(STARTS)), key=itemgetter(1))
+    middles, _ = min(
+        (kmeans(vectors, choose_centroids(vectors, count, rng)) for _ in range(STARTS)), key=itemgetter(1)
+    )
     return vq(vectors, middles)
 
 
-def spread(vectors: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+def choose_centroids(vectors: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Choose the initial centroids from unit vectors by greedy k-means++: draw a few candidates, with probabilities
     proportional to the squared distance from the nearest chosen vector, and keep the candidate that leaves the smallest
     sum of these distances. (SciPy keeps the first candidate, which gives worse clusters, and recomputes all distances
@@ -106,7 +108,7 @@ def squared_distances(vectors: np.ndarray, chosen) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Clustered(Measured):
+class ClusteringResults(EmbedderResults):
     groups: Sequence[Group]
     labels: Sequence[str]  # the most frequent first
     cluster: np.ndarray
@@ -126,49 +128,49 @@ class Clustered(Measured):
         return np.array([g.alike == name for g, name in zip(self.groups, self.names, strict=True)])
 
     @cached_property
-    def confusions(self) -> Confusions:
+    def confusions(self) -> ConfusionMatrix:
         pairs = [(g.alike, name) for g, name in zip(self.groups, self.names, strict=True)]
-        return Confusions.of(pairs, self.labels)
+        return ConfusionMatrix.of(pairs, self.labels)
 
     @property
     def facts(self) -> dict[str, Any]:
         header = ("label", "cluster", "texts")
         return {"confusions": [dict(zip(header, x, strict=True)) for x in self.confusions.largest[:SHOWN]]}
 
-    def pictures(self, directory: Path, other: Self | None = None) -> list[Picture]:
+    def pictures(self, directory: Path, other: Self | None = None) -> list[ReportPicture]:
         drawn = []
         for letter, side in self.sides(other).items():
-            path = directory / lettered("clusters", letter)
-            counts, true, given = side.confusions.matrix(MOST)
-            file = confusion(path, counts, true, given, ("label", "cluster, by its most frequent label"))
+            path = directory / picture_file_name("clusters", letter)
+            counts, true, given = side.confusions.matrix(MAX_LABELS)
+            file = plot_confusion(path, counts, true, given, ("label", "cluster, by its most frequent label"))
             note = f"{side.right.mean():.1%} of the texts have the most frequent label of their cluster."
             title = f"Clusters {letter}".strip()
-            drawn.append(Picture(title, "texts of each label in each cluster", file, note))
+            drawn.append(ReportPicture(title, "texts of each label in each cluster", file, note))
         return drawn
 
     @property
-    def worst(self) -> Examples:
+    def worst_examples(self) -> ExampleTable:
         wrong = [n for n in np.argsort(self.distance, kind="stable").tolist() if not self.right[n]]
         rows = [
             (self.groups[n].texts[0], self.groups[n].alike, self.names[n], float(self.distance[n]),
              self.groups[n].where) for n in wrong[:SHOWN]
         ]  # fmt: skip
-        return Examples(
+        return ExampleTable(
             "Texts in clusters of another label",
             f"{len(wrong):,} of {len(self.right):,} texts; the nearest to the middle of their cluster first.",
             ("text", "label", "most frequent in its cluster", "distance from the middle", "where"),
             rows,
         )
 
-    def changes(self, other: Self) -> tuple[Examples, Examples]:
-        def shown(title: str, which: np.ndarray, distance: np.ndarray) -> Examples:
+    def changes(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
+        def shown(title: str, which: np.ndarray, distance: np.ndarray) -> ExampleTable:
             changed = [n for n in np.argsort(distance, kind="stable").tolist() if which[n]]
             rows = [
                 (self.groups[n].texts[0], self.groups[n].alike, self.names[n], other.names[n],
                  self.groups[n].where) for n in changed[:SHOWN]
             ]  # fmt: skip
             note = f"{len(changed):,} of {len(which):,} texts; the nearest to the middle of the wrong cluster first."
-            return Examples(
+            return ExampleTable(
                 title, note, ("text", "label", "most frequent in its cluster of A", "of B", "where"), rows
             )
 

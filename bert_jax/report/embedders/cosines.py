@@ -26,11 +26,15 @@ class Cosines:
         right = np.array([(q, d) for q, those in enumerate(relevant) for d in those])
         if len(right) > DRAWN:
             right = right[np.sort(rng.choice(len(right), DRAWN, replace=False))]
-        known = [set(those) for those in relevant]
+        matches_by_query = [set(those) for those in relevant]
         drawn = rng.integers((len(queries), len(documents)), size=(DRAWN, 2))
-        random = np.array([(q, d) for q, d in drawn.tolist() if d not in known[q]], int).reshape(-1, 2)
-        ours, theirs = ((queries[pairs[:, 0]] * documents[pairs[:, 1]]).sum(-1) for pairs in (right, random))
-        return cls(ours, theirs, noun)
+        random = np.array([(q, d) for q, d in drawn.tolist() if d not in matches_by_query[q]], int).reshape(
+            -1, 2
+        )
+        matching_cosines, random_cosines = (
+            (queries[pairs[:, 0]] * documents[pairs[:, 1]]).sum(-1) for pairs in (right, random)
+        )
+        return cls(matching_cosines, random_cosines, noun)
 
     @property
     def facts(self) -> dict[str, Any]:

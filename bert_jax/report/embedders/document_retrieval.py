@@ -1,22 +1,22 @@
 """Evaluate on queries and documents: a folder in BEIR's layout."""
 
-from bert_jax.data.examples.judged import read_judged
-from bert_jax.inference.embedder import DOCUMENTS, QUERIES
+from bert_jax.data.examples.judged import read_beir
+from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.metrics import retrieval
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.embedders.embedder_eval_config import Trial
-from bert_jax.report.embedders.embedder_results import duplicates
-from bert_jax.report.embedders.evaluated_embedder import Embedder
-from bert_jax.report.embedders.retrieval_results import Retrieved
-from bert_jax.report.embedders.search_results import Search
+from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
+from bert_jax.report.embedders.embedder_results import note_duplicates
+from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder
+from bert_jax.report.embedders.retrieval_results import RetrievalResults
+from bert_jax.report.embedders.search_results import SearchResults
 
 
-class Documents:
+class RetrievalData:
     units = "queries"
 
-    def __init__(self, trial: Trial):
-        judged = read_judged(trial.data, trial.split)
+    def __init__(self, trial: EmbedderEvalConfig):
+        judged = read_beir(trial.data, trial.split)
         # A query without a relevant document cannot be judged.
         self.relevant = {
             query: grades
@@ -26,16 +26,16 @@ class Documents:
         self.documents = judged.documents
         self.queries = {query: judged.queries[query] for query in self.relevant}
         self.what = f"{len(self.queries):,} queries and {len(self.documents):,} documents of {trial.data}"
-        self.notes = self.described()
+        self.notes = self.make_notes()
 
-    def described(self) -> list[str]:
+    def make_notes(self) -> list[str]:
         kept = {name: text for name, text in self.documents.items() if text.strip()}
-        notes = duplicates([*kept.values()], [*kept], "documents")
+        notes = note_duplicates([*kept.values()], [*kept], "documents")
         if empty := len(self.documents) - len(kept):
             notes.append(f"{empty:,} of {len(self.documents):,} documents are empty")
         return notes
 
-    def measure(self, embedder: Embedder | BM25) -> Retrieved:
+    def measure(self, embedder: EvaluatedEmbedder | BM25) -> RetrievalResults:
         ids, relevant = [*self.documents], [*self.relevant.values()]
         texts, notes, cosines = [*self.documents.values()], [], None
         place = {name: n for n, name in enumerate(ids)}
@@ -46,15 +46,17 @@ class Documents:
         if isinstance(embedder, BM25):
             ranked = embedder.nearest([*self.queries.values()], texts, ids)
         else:
-            documents, of_documents = embedder.vectors(texts, "documents", DOCUMENTS)
-            queries, of_queries = embedder.vectors([*self.queries.values()], "queries", QUERIES)
-            notes = [*of_documents, *of_queries]
+            documents, document_notes = embedder.vectors(texts, "documents", DOCUMENT_PROMPTS)
+            queries, query_notes = embedder.vectors([*self.queries.values()], "queries", QUERY_PROMPTS)
+            notes = [*document_notes, *query_notes]
             cosines = Cosines.of(queries, documents, right, "relevant document")
-            ranked = retrieval.nearest(queries, documents, ids)
+            ranked = retrieval.search_exact(queries, documents, ids)
         shown = [
             [f"{name}: {text}" for name, text in side.items()] for side in (self.queries, self.documents)
         ]
-        search = Search.of(shown[0], shown[1], right, ranked)
-        sums = retrieval.ranking([[ids[n] for n in best] for best in search.order], relevant)
-        quality = sums.scores_of(sums.rows)[retrieval.BEST]
-        return Retrieved(embedder.name, sums, notes, [search], cosines, [quality], retrieval.BEST)
+        search = SearchResults.of(shown[0], shown[1], right, ranked)
+        sums = retrieval.ranking_metrics([[ids[n] for n in best] for best in search.order], relevant)
+        quality = sums.compute_scores(sums.rows)[retrieval.MAIN_METRIC]
+        return RetrievalResults(
+            embedder.name, sums, notes, [search], cosines, [quality], retrieval.MAIN_METRIC
+        )

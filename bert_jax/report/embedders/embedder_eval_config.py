@@ -6,7 +6,7 @@ from bert_jax.data.examples.groups import GroupColumns
 
 
 @dataclass(frozen=True)
-class Trial:
+class EmbedderEvalConfig:
     data: str  # a folder in BEIR's layout, or a table
     split: str = ""  # split of a folder's relevance judgements
     columns: GroupColumns = GroupColumns()  # of a table

@@ -5,22 +5,22 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.metrics.sums import Sums
+from bert_jax.metrics.sums import ScoreSums
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.intervals import intervals
-from bert_jax.report.plots import ACCENT, INK, PALE, STROKES, above, drawn
+from bert_jax.report.intervals import bootstrap_intervals
+from bert_jax.report.plots import ACCENT, INK, PALE, STROKES, put_legend_above, save_plot
 
 TICKS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 BINS = 60
 COLUMNS = 12  # groups of scores, if there are more distinct scores than this
 
 
-def recall(path: Path, curves: Mapping[str, Sums], what: str) -> str:
+def plot_recall(path: Path, curves: Mapping[str, ScoreSums], what: str) -> str:
     """Plot the recall at each depth, from 1 on, with its 95 % interval."""
 
     def draw(axes):
         for (name, sums), (color, stroke) in zip(curves.items(), STROKES, strict=False):
-            curve = [*intervals(sums).values()]
+            curve = [*bootstrap_intervals(sums).values()]
             depths = np.arange(1, len(curve) + 1)
             low, high = ([getattr(point, edge) for point in curve] for edge in ("low", "high"))
             axes.fill_between(depths, low, high, color=color, alpha=0.15, linewidth=0)
@@ -35,12 +35,12 @@ def recall(path: Path, curves: Mapping[str, Sums], what: str) -> str:
         axes.set_ylabel(what, fontsize=9)
         axes.grid(color="0.9")
         axes.set_axisbelow(True)
-        above(axes, 1)
+        put_legend_above(axes, 1)
 
-    return drawn(path, (6, 4.2), draw)
+    return save_plot(path, (6, 4.2), draw)
 
 
-def cosines(path: Path, given: Cosines) -> str:
+def plot_cosines(path: Path, given: Cosines) -> str:
     every = np.concatenate([given.right, given.random])
     edges = np.linspace(every.min(), max(every.max(), every.min() + 1e-6), BINS + 1)
     sides = {f"{given.noun}s": (given.right, "#d95f02", "-"), "random ones": (given.random, ACCENT, "--")}
@@ -56,12 +56,12 @@ def cosines(path: Path, given: Cosines) -> str:
         axes.set_ylabel("share of the pairs", fontsize=9)
         axes.grid(color="0.9")
         axes.set_axisbelow(True)
-        above(axes, 2)
+        put_legend_above(axes, 2)
 
-    return drawn(path, (6, 3.4), draw)
+    return save_plot(path, (6, 3.4), draw)
 
 
-def by_score(path: Path, scores: np.ndarray, cosines: np.ndarray) -> str:
+def plot_cosines_by_score(path: Path, scores: np.ndarray, cosines: np.ndarray) -> str:
     """Plot each pair, and the quartiles of the cosines of pairs with about the same score."""
     values = np.unique(scores)
     if len(values) > COLUMNS:
@@ -82,6 +82,6 @@ def by_score(path: Path, scores: np.ndarray, cosines: np.ndarray) -> str:
         axes.set_ylabel("cosine", fontsize=9)
         axes.grid(color="0.9")
         axes.set_axisbelow(True)
-        above(axes, 3)
+        put_legend_above(axes, 3)
 
-    return drawn(path, (6, 4.2), draw)
+    return save_plot(path, (6, 4.2), draw)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from bert_jax.metrics.sums import Sums
-from bert_jax.report.prediction_page import ERRORS, cut, picture, table
+from bert_jax.metrics.sums import ScoreSums
+from bert_jax.report.prediction_page import MAX_ERRORS, image_link, markdown_table, shorten
 
-SHOWN = ERRORS  # at most this many rows in a table
+SHOWN = MAX_ERRORS  # at most this many rows in a table
 
 
 @dataclass(frozen=True)
-class Examples:
+class ExampleTable:
     """A few examples, as rows of a table."""
 
     title: str
@@ -23,19 +23,19 @@ class Examples:
 
     @property
     def lines(self) -> list[str]:
-        rows = table(self.header, self.rows) if self.rows else ["There are none."]
+        rows = markdown_table(self.header, self.rows) if self.rows else ["There are none."]
         return [f"## {self.title}", "", self.note, "", *rows, ""]
 
     @property
     def objects(self) -> list[dict[str, Any]]:
         return [
-            {name: cut(x) if isinstance(x, str) else x for name, x in zip(self.header, row, strict=True)}
+            {name: shorten(x) if isinstance(x, str) else x for name, x in zip(self.header, row, strict=True)}
             for row in self.rows
         ]
 
 
 @dataclass(frozen=True)
-class Picture:
+class ReportPicture:
     """A picture in a report, with its title and note."""
 
     title: str
@@ -49,15 +49,15 @@ class Picture:
             f"## {self.title}",
             "",
             *([self.note, ""] if self.note else []),
-            picture(self.what, self.file),
+            image_link(self.what, self.file),
             "",
         ]
 
 
 @dataclass(frozen=True)
-class Measured(ABC):
+class EmbedderResults(ABC):
     name: str  # of the embedder
-    sums: Sums
+    sums: ScoreSums
     notes: list[str]  # on how the embedder read the texts
 
     @property
@@ -66,7 +66,7 @@ class Measured(ABC):
         """The facts that --json adds to the scores."""
 
     @abstractmethod
-    def pictures(self, directory: Path, other: Self | None = None) -> list[Picture]:
+    def pictures(self, directory: Path, other: Self | None = None) -> list[ReportPicture]:
         """Draw the pictures of one embedder, or of two on the same data."""
 
     def sides(self, other: Self | None) -> dict[str, Self]:
@@ -75,37 +75,37 @@ class Measured(ABC):
 
     @property
     @abstractmethod
-    def worst(self) -> Examples:
+    def worst_examples(self) -> ExampleTable:
         """The examples that are most clearly wrong."""
 
     @abstractmethod
-    def changes(self, other: Self) -> tuple[Examples, Examples]:
+    def changes(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
         """Return the examples on which `other` is better than this embedder, and those on which it is worse."""
 
 
-class Data(Protocol):
+class EvaluationData(Protocol):
     """Evaluation data of one kind, already read."""
 
     what: str  # a description of the data for the user
     units: str  # the units that are resampled for intervals
     notes: list[str]
 
-    def measure(self, embedder) -> Measured: ...
+    def measure(self, embedder) -> EmbedderResults: ...
 
 
-def lettered(name: str, letter: str) -> str:
+def picture_file_name(name: str, letter: str) -> str:
     """Return the file name of a picture.
 
-    >>> lettered("cosines", "A"), lettered("cosines", "")
+    >>> picture_file_name("cosines", "A"), picture_file_name("cosines", "")
     ('cosines_a.png', 'cosines.png')
     """
     return f"{name}_{letter.lower()}.png" if letter else f"{name}.png"
 
 
-def duplicates(items: Sequence[Hashable], places: Sequence[str], noun: str) -> list[str]:
+def note_duplicates(items: Sequence[Hashable], places: Sequence[str], noun: str) -> list[str]:
     """Return a note on duplicate items, if there are any.
 
-    >>> duplicates(["a", "b", "a"], ["row 1", "row 2", "row 3"], "texts")
+    >>> note_duplicates(["a", "b", "a"], ["row 1", "row 2", "row 3"], "texts")
     ['1 of 3 texts is a duplicate of an earlier one (row 3 repeats row 1)']
     """
     first: dict[Hashable, int] = {}

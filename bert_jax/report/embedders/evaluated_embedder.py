@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.inference.embedder import embedding, reading_of, usual_prompt
+from bert_jax.inference.embedder import embedder_reading, find_prompt_name, make_embed_function
 from bert_jax.inference.model import load
-from bert_jax.inference.streaming import results
-from bert_jax.report.embedders.embedder_eval_config import Trial
-from bert_jax.text.truncation import Truncated
+from bert_jax.inference.streaming import map_texts
+from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
+from bert_jax.text.truncation import TruncationCounter
 
 
-class Embedder:
-    def __init__(self, directory, trial: Trial):
+class EvaluatedEmbedder:
+    def __init__(self, directory, trial: EmbedderEvalConfig):
         self.name, self.trial = str(directory), trial
         self.model = load(directory)
 
@@ -20,15 +20,15 @@ class Embedder:
         self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
     ) -> tuple[np.ndarray, list[str]]:
         """Return unit vectors, with the first of these prompts that the model has, and notes for the user."""
-        truncated = Truncated(reading_of(self.model, self.trial.long).max_length)
-        of_chunk = embedding(
+        truncated = TruncationCounter(embedder_reading(self.model, self.trial.long).max_length)
+        of_chunk = make_embed_function(
             self.model,
-            prompt=usual_prompt(self.model.embedder, prompts),
+            prompt=find_prompt_name(self.model.embedder, prompts),
             normalize=True,
             dimensions=self.trial.dimensions,
             long=self.trial.long,
             truncated=truncated,
         )
-        vectors = np.stack(results(list(texts), of_chunk))
+        vectors = np.stack(map_texts(list(texts), of_chunk))
         notice = truncated.notice("--long windows reads all of them", noun)
         return vectors, [notice] if notice else []

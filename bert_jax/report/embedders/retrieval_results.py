@@ -9,13 +9,19 @@ import numpy as np
 
 from bert_jax.report.embedders import embedder_plots
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.embedders.embedder_results import SHOWN, Examples, Measured, Picture, lettered
-from bert_jax.report.embedders.search_results import Search
+from bert_jax.report.embedders.embedder_results import (
+    SHOWN,
+    EmbedderResults,
+    ExampleTable,
+    ReportPicture,
+    picture_file_name,
+)
+from bert_jax.report.embedders.search_results import SearchResults
 
 
 @dataclass(frozen=True)
-class Retrieved(Measured):
-    searches: Sequence[Search]
+class RetrievalResults(EmbedderResults):
+    searches: Sequence[SearchResults]
     cosines: Cosines | None  # None for BM25, which has no vectors
     quality: Sequence[np.ndarray]  # for each search, the quality of each query; higher is better
     measure: str  # the name of the quality measure
@@ -27,7 +33,7 @@ class Retrieved(Measured):
         cosines = {"cosines": self.cosines.facts} if self.cosines else {}
         return {"recall_by_depth": recall if len(recall) > 1 else recall[self.searches[0].name], **cosines}
 
-    def pictures(self, directory: Path, other: Self | None = None) -> list[Picture]:
+    def pictures(self, directory: Path, other: Self | None = None) -> list[ReportPicture]:
         sides = self.sides(other)
         curves = {
             ", ".join(filter(None, (letter, letter and Path(side.name).name, search.name))): search.recall
@@ -35,17 +41,19 @@ class Retrieved(Measured):
             for search in side.searches
         }
         what = f"recall: share of the {self.noun}s found"
-        file = embedder_plots.recall(directory / "recall.png", curves, what)
-        drawn = [Picture("Recall by depth", what, file)]
+        file = embedder_plots.plot_recall(directory / "recall.png", curves, what)
+        drawn = [ReportPicture("Recall by depth", what, file)]
         for letter, side in sides.items():
             if side.cosines:
-                file = embedder_plots.cosines(directory / lettered("cosines", letter), side.cosines)
+                file = embedder_plots.plot_cosines(
+                    directory / picture_file_name("cosines", letter), side.cosines
+                )
                 title, what = f"Cosines {letter}".strip(), f"cosines of {self.noun}s and of random ones"
-                drawn.append(Picture(title, what, file, side.cosines.in_words))
+                drawn.append(ReportPicture(title, what, file, side.cosines.in_words))
         return drawn
 
     @property
-    def worst(self) -> Examples:
+    def worst_examples(self) -> ExampleTable:
         """The queries of lowest quality; ties: the worst place of a relevant text first, then the highest top score."""
         keys = [
             (value, -place, -search.highest[q], s, q)
@@ -56,7 +64,7 @@ class Retrieved(Measured):
         for value, _, _, s, q in sorted(keys)[:SHOWN]:
             search = self.searches[s]
             rows.append((search.queries[q], search.right(q), search.place(q), search.first(q), value))
-        return Examples(
+        return ExampleTable(
             "Worst queries",
             f"The {len(rows)} of {len(keys):,} queries with the lowest {self.measure}; ties: the lowest-ranked "
             f"{self.noun} first.",
@@ -64,14 +72,14 @@ class Retrieved(Measured):
             rows,
         )
 
-    def changes(self, other: Self) -> tuple[Examples, Examples]:
+    def changes(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
         keys = [
             (after - before, s, q)
             for s, sides in enumerate(zip(self.quality, other.quality, strict=True))
             for q, (before, after) in enumerate(zip(*(side.tolist() for side in sides), strict=True))
         ]
 
-        def shown(title: str, sign: int) -> Examples:
+        def shown(title: str, sign: int) -> ExampleTable:
             changed = sorted((-sign * gap, s, q) for gap, s, q in keys if sign * gap > 0)
             rows = []
             for _, s, q in changed[:SHOWN]:
@@ -99,6 +107,6 @@ class Retrieved(Measured):
                 "ranked first by A",
                 "ranked first by B",
             )
-            return Examples(title, note, header, rows)
+            return ExampleTable(title, note, header, rows)
 
         return shown("Better with B", 1), shown("Worse with B", -1)

@@ -10,40 +10,43 @@ import numpy as np
 
 from bert_jax.data.examples.groups import Group
 from bert_jax.metrics import sums as metrics
-from bert_jax.metrics.sums import Sums, ranks
+from bert_jax.metrics.sums import ScoreSums, average_ranks
 from bert_jax.report.embedders import embedder_plots
-from bert_jax.report.embedders.embedder_eval_config import Trial
+from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import (
     SHOWN,
-    Examples,
-    Measured,
-    Picture,
-    duplicates,
-    lettered,
+    EmbedderResults,
+    ExampleTable,
+    ReportPicture,
+    note_duplicates,
+    picture_file_name,
 )
 
 
-class Pairs:
+class ScoredPairsData:
     units = "pairs"
 
-    def __init__(self, trial: Trial, groups: Sequence[Group]):
+    def __init__(self, trial: EmbedderEvalConfig, groups: Sequence[Group]):
         self.groups = groups
         self.what = f"{len(groups):,} pairs of {trial.data}"
-        self.notes = duplicates([group.texts for group in groups], [group.where for group in groups], "pairs")
+        self.notes = note_duplicates(
+            [group.texts for group in groups], [group.where for group in groups], "pairs"
+        )
 
-    def measure(self, embedder) -> "Correlated":
+    def measure(self, embedder) -> "CorrelationResults":
         first, notes = embedder.vectors([group.texts[0] for group in self.groups], "first texts")
         second, more = embedder.vectors([group.texts[1] for group in self.groups], "second texts")
         cosines, scores = (first * second).sum(-1), np.array([group.scores[0] for group in self.groups])
-        sums = metrics.numbers(cosines.tolist(), scores.tolist())
-        correlations = Sums(
-            sums.rows, lambda rows: {name: sums.scores_of(rows)[name] for name in ("spearman", "pearson")}
+        sums = metrics.regression(cosines.tolist(), scores.tolist())
+        correlations = ScoreSums(
+            sums.rows,
+            lambda rows: {name: sums.compute_scores(rows)[name] for name in ("spearman", "pearson")},
         )
-        return Correlated(embedder.name, correlations, [*notes, *more], self.groups, scores, cosines)
+        return CorrelationResults(embedder.name, correlations, [*notes, *more], self.groups, scores, cosines)
 
 
 @dataclass(frozen=True)
-class Correlated(Measured):
+class CorrelationResults(EmbedderResults):
     groups: Sequence[Group]
     scores: np.ndarray
     cosines: np.ndarray
@@ -51,27 +54,29 @@ class Correlated(Measured):
     @cached_property
     def apart(self) -> np.ndarray:
         """How far the rank of each pair's cosine is above the rank of its score, as a share of all pairs."""
-        return (ranks(self.cosines) - ranks(self.scores)) / len(self.scores)
+        return (average_ranks(self.cosines) - average_ranks(self.scores)) / len(self.scores)
 
     @property
     def facts(self) -> dict[str, Any]:
         return {"cosines": [round(x, 6) for x in self.cosines.tolist()]}  # in the order of the rows
 
-    def pictures(self, directory: Path, other: Self | None = None) -> list[Picture]:
+    def pictures(self, directory: Path, other: Self | None = None) -> list[ReportPicture]:
         drawn = []
         for letter, side in self.sides(other).items():
-            file = embedder_plots.by_score(directory / lettered("cosines", letter), side.scores, side.cosines)
-            drawn.append(Picture(f"Cosines {letter}".strip(), "cosine of each pair by its score", file))
+            file = embedder_plots.plot_cosines_by_score(
+                directory / picture_file_name("cosines", letter), side.scores, side.cosines
+            )
+            drawn.append(ReportPicture(f"Cosines {letter}".strip(), "cosine of each pair by its score", file))
         return drawn
 
     @property
-    def worst(self) -> Examples:
+    def worst_examples(self) -> ExampleTable:
         rows = [
             (*g.texts, g.scores[0], float(self.cosines[n]), f"{self.apart[n]:+.0%}", g.where)
             for n in np.argsort(-np.abs(self.apart), kind="stable")[:SHOWN].tolist()
             for g in [self.groups[n]]
         ]
-        return Examples(
+        return ExampleTable(
             "Worst pairs",
             "The pairs whose place by cosine is farthest from their place by score, as a share of all pairs; +: too "
             "similar.",
@@ -79,10 +84,10 @@ class Correlated(Measured):
             rows,
         )
 
-    def changes(self, other: Self) -> tuple[Examples, Examples]:
+    def changes(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
         gain = np.abs(self.apart) - np.abs(other.apart)
 
-        def shown(title: str, gain: np.ndarray, where: str) -> Examples:
+        def shown(title: str, gain: np.ndarray, where: str) -> ExampleTable:
             changed = [n for n in np.argsort(-gain, kind="stable").tolist() if gain[n] > 0]
             rows = [
                 (*g.texts, g.scores[0], float(self.cosines[n]), float(other.cosines[n]),
@@ -92,6 +97,6 @@ class Correlated(Measured):
             note = f"{len(changed):,} of {len(gain):,} pairs are placed {where} their score; the largest changes first."
             header = ("first text", "second text", "score", "cosine of A", "cosine of B", "places apart in A",
                       "places apart in B", "where")  # fmt: skip
-            return Examples(title, note, header, rows)
+            return ExampleTable(title, note, header, rows)
 
         return shown("Better with B", gain, "nearer to"), shown("Worse with B", -gain, "farther from")

@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 
 from bert_jax.metrics.retrieval import DEPTH
-from bert_jax.metrics.sums import Sums
+from bert_jax.metrics.sums import ScoreSums
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchResults:
     queries: Sequence[str]  # as shown to the user
     documents: Sequence[str]
     relevant: Sequence[Sequence[int]]  # documents relevant to each query, the most relevant first
@@ -21,10 +21,10 @@ class Search:
 
     @classmethod
     def of(
-        cls, queries, documents, relevant, ranked: Iterable[tuple[np.ndarray, np.ndarray]], name=""
-    ) -> "Search":
+        cls, queries, documents, relevant, rankings: Iterable[tuple[np.ndarray, np.ndarray]], name=""
+    ) -> "SearchResults":
         """Build a search from `ranked`, which has the form of retrieval.nearest's results."""
-        order, scores = zip(*ranked, strict=True)
+        order, scores = zip(*rankings, strict=True)
         highest = [float(row[0]) if len(row) else 0.0 for row in scores]
         return cls(queries, documents, relevant, order, highest, name)
 
@@ -42,11 +42,11 @@ class Search:
         return np.where(self.hits.any(1), self.hits.argmax(1) + 1, DEPTH + 1)
 
     @property
-    def recall(self) -> Sums:
+    def recall(self) -> ScoreSums:
         """The recall at each depth."""
         counts = np.array([len(relevant) for relevant in self.relevant])
         rows = np.column_stack([self.hits.cumsum(1) / counts[:, None], np.ones(len(counts))])
-        return Sums(rows, lambda sums: {str(k + 1): sums[..., k] / sums[..., -1] for k in range(DEPTH)})
+        return ScoreSums(rows, lambda sums: {str(k + 1): sums[..., k] / sums[..., -1] for k in range(DEPTH)})
 
     def right(self, query: int) -> str:
         """Return the first relevant document found, or the most relevant one if none was found."""

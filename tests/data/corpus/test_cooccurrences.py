@@ -12,9 +12,9 @@ from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import cooccurrences
 from bert_jax.data.corpus.directory import Corpus
-from bert_jax.data.corpus.prepare import prepare
-from bert_jax.runs.run import beginning
-from bert_jax.text.readers import Source
+from bert_jax.data.corpus.prepare import prepare_corpus
+from bert_jax.runs.run import make_params_loader
+from bert_jax.text.readers import TextSource
 from tests.support.made_up_language import IDS, WORDS, join_documents, save_tokenizer
 from tests.support.project import ROOT
 
@@ -32,8 +32,8 @@ def folder(tmp_path_factory):
     ]
     (place / "text.txt").write_text(join_documents(documents))
     vocabulary = save_tokenizer(place / "vocabulary")
-    prepare(
-        Source([place / "text.txt"], "sentences"), vocabulary, place / "corpus", heldout=0.05, processes=1
+    prepare_corpus(
+        TextSource([place / "text.txt"], "sentences"), vocabulary, place / "corpus", heldout=0.05, processes=1
     )
     return place / "corpus"
 
@@ -65,12 +65,14 @@ def test_counts_and_information_are_those_of_the_definition(monkeypatch):
     totals = expected.sum(1)
     flattened = totals**0.75 / (totals**0.75).sum()
     positive = np.maximum(np.log(expected / totals[:, None] / flattened), 0)
-    np.testing.assert_allclose(cooccurrences.information(counts).toarray(), positive, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        cooccurrences.pointwise_mutual_information(counts).toarray(), positive, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_entries_that_stand_together_are_near(corpus):
     entries = corpus.tokenizer.size
-    vectors, logs = cooccurrences.read_off([corpus], entries, 16)
+    vectors, logs = cooccurrences.cooccurrence_embeddings([corpus], entries, 16)
     one, other = ([IDS[word] for word in topic] for topic in TOPICS)
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     assert (unit[one] @ unit[one].T).mean() > (unit[one] @ unit[other].T).mean() + 0.3
@@ -79,9 +81,9 @@ def test_entries_that_stand_together_are_near(corpus):
     assert not vectors[[n for n in range(entries) if seen[n] < cooccurrences.FEWEST]].any()
     assert logs.mean() == pytest.approx(0, abs=1e-6)
     assert logs[one[0]] - logs[0] == pytest.approx(math.log(seen[one[0]] + 1), rel=1e-5)
-    again, _ = cooccurrences.read_off([corpus], entries, 16)
+    again, _ = cooccurrences.cooccurrence_embeddings([corpus], entries, 16)
     np.testing.assert_array_equal(vectors, again)
-    wide, _ = cooccurrences.read_off([corpus], entries, entries + 3)
+    wide, _ = cooccurrences.cooccurrence_embeddings([corpus], entries, entries + 3)
     assert wide.shape == (entries, entries + 3) and np.isfinite(wide).all()
 
 
@@ -89,7 +91,7 @@ def test_large_corpora_are_read_in_proportion(corpus, monkeypatch):
     whole = len(corpus.train.tokens)
     half = replace_tokens(corpus, whole // 2)
     monkeypatch.setattr(cooccurrences, "MOST", whole // 4)
-    lengths = [len(cooccurrences.first_tokens(part, [corpus, half])) for part in (corpus, half)]
+    lengths = [len(cooccurrences.leading_tokens(part, [corpus, half])) for part in (corpus, half)]
     assert lengths == pytest.approx([whole // 6, whole // 12], abs=1)
 
 
@@ -102,13 +104,13 @@ def replace_tokens(corpus, count):
 
 @pytest.mark.parametrize("spec", [PRETRAIN, ELECTRA])
 def test_a_run_begins_with_them(folder, corpus, spec):
-    module, config = tasks.load(spec, settings(folder))
+    module, config = tasks.load_config(spec, settings(folder))
     task, data, config = module.open(config)
-    begun = task.models(beginning(task, data, config)())
-    random = task.models(jax.jit(task.init)(jax.random.key(config.seed, impl="threefry2x32")))
+    begun = task.split_params(make_params_loader(task, data, config)())
+    random = task.split_params(jax.jit(task.init)(jax.random.key(config.seed, impl="threefry2x32")))
     name = "generator" if spec == ELECTRA else ""
     table, other = (models[name]["encoder"]["embeddings"]["words"] for models in (begun, random))
-    vectors, logs = cooccurrences.read_off([corpus], corpus.tokenizer.size, table.shape[1])
+    vectors, logs = cooccurrences.cooccurrence_embeddings([corpus], corpus.tokenizer.size, table.shape[1])
     known = vectors.any(1)
     np.testing.assert_array_equal(table[known], vectors[known])
     np.testing.assert_array_equal(table[~known], other[~known])
@@ -121,8 +123,8 @@ def test_a_run_begins_with_them(folder, corpus, spec):
 
 def test_several_processes_are_refused(folder, monkeypatch):
     """Singular vectors of two machines differ in their last digits."""
-    module, config = tasks.load(PRETRAIN, settings(folder))
+    module, config = tasks.load_config(PRETRAIN, settings(folder))
     task, data, config = module.open(config)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(BertJaxError, match="--config.steps=0"):
-        beginning(task, data, config)()
+        make_params_loader(task, data, config)()

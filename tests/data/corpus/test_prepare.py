@@ -21,10 +21,10 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import chunks, duplicates
 from bert_jax.data.corpus.directory import Corpus
-from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import LONGEST_LINE, Source
-from bert_jax.text.sentences import sentences
+from bert_jax.text.readers import LONGEST_LINE, TextSource
+from bert_jax.text.sentences import split_sentences
 from tests.support.cases import long_except
 from tests.support.made_up_language import join_documents, random_documents, save_tokenizer, token_ids
 
@@ -80,7 +80,9 @@ def arrays(directory, part="train"):
 @pytest.mark.parametrize("kind", INPUTS)
 def test_every_kind_of_input_gives_the_same_corpus(kind, vocabulary, tmp_path):
     write, layout = INPUTS[kind]
-    prepare(Source([write(tmp_path)], layout), vocabulary, tmp_path / "corpus", heldout=0, processes=1)
+    prepare_corpus(
+        TextSource([write(tmp_path)], layout), vocabulary, tmp_path / "corpus", heldout=0, processes=1
+    )
     found = arrays(tmp_path / "corpus")
     sentences = [token_ids(sentence) for document in DOCUMENTS for sentence in document]
     assert found["tokens"].dtype == np.uint16
@@ -93,7 +95,7 @@ def test_many_inputs_at_once_and_hard_wrapped_paragraphs(vocabulary, tmp_path):
     (tmp_path / "a.txt").write_text("w1 w2\nw3. W4 w5\n\nw6 w7\n")
     (tmp_path / "b.txt").write_text("w8 w9\nw10\n")
     inputs = [str(tmp_path / "[ab].txt"), str(tmp_path / "a.txt")]
-    prepare(Source(inputs, "file"), vocabulary, tmp_path / "corpus", heldout=0, processes=1)
+    prepare_corpus(TextSource(inputs, "file"), vocabulary, tmp_path / "corpus", heldout=0, processes=1)
     tokenizer, found = Corpus(tmp_path / "corpus").tokenizer, arrays(tmp_path / "corpus")
     sentences = np.split(found["tokens"], found["sentences"][1:-1].astype(int))
     texts = ("w1 w2 w3.", "W4 w5", "w6 w7", "w8 w9", "w10")
@@ -104,7 +106,7 @@ def test_many_inputs_at_once_and_hard_wrapped_paragraphs(vocabulary, tmp_path):
 def test_sentences_with_wide_spaces():
     """sentencex panics on them, and takes the worker along."""
     text = "So W\xa0.D. Harrigan did. So\u2003did A\u3000. Another."
-    assert "".join(sentences(text, "blank", "en")).replace(" ", "") == "".join(text.split())
+    assert "".join(split_sentences(text, "blank", "en")).replace(" ", "") == "".join(text.split())
 
 
 @pytest.mark.slow
@@ -132,8 +134,8 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
     MadeUp(data_dir=tmp_path / "tfds", config="plain").download_and_prepare()
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
-    made = prepare(
-        Source(["tfds:made_up/plain:train"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1
+    made = prepare_corpus(
+        TextSource(["tfds:made_up/plain:train"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1
     )
     assert made["counts"]["train"]["documents"] == len(DOCUMENTS)
     wanted = sorted(token_ids(sentence) for document in DOCUMENTS for sentence in document)
@@ -147,9 +149,9 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
         ("tfds:no_such_set:train", "cannot be read"),
     ):
         with pytest.raises(BertJaxError, match=complaint):
-            list(Source([name]).documents())
+            list(TextSource([name]).documents())
     with pytest.raises(BertJaxError, match='"body"'):
-        list(Source(["tfds:made_up/plain:train"], column="body").documents())
+        list(TextSource(["tfds:made_up/plain:train"], column="body").documents())
 
 
 def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypatch):
@@ -157,9 +159,9 @@ def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypa
     monkeypatch.setattr(chunks, "CHUNK", 2000)
     texts = [*TEXTS, TEXTS[3], f"  {TEXTS[5]}\n", TEXTS[3], TEXTS[7] + "\nw1"]
     (tmp_path / "x.txt").write_text("\n\n".join(texts))
-    counts = prepare(Source([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1)[
-        "counts"
-    ]
+    counts = prepare_corpus(
+        TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1
+    )["counts"]
     assert counts["duplicate_documents"] == 3 and counts["train"]["documents"] == len(TEXTS) + 1
     lines = [line.strip() for text in texts for line in text.strip().split("\n")]
     assert (counts["lines"], counts["repeated_lines"]) == (len(lines), len(lines) - len(set(lines)))
@@ -170,8 +172,8 @@ def test_documents_are_held_out_whole_and_by_their_text(vocabulary, tmp_path):
     held = []
     for name, texts in (("a", TEXTS), ("b", TEXTS[::-1])):
         (tmp_path / f"{name}.txt").write_text("\n\n".join(texts))
-        made = prepare(
-            Source([tmp_path / f"{name}.txt"]), vocabulary, tmp_path / name, heldout=0.1, processes=1
+        made = prepare_corpus(
+            TextSource([tmp_path / f"{name}.txt"]), vocabulary, tmp_path / name, heldout=0.1, processes=1
         )
         assert [made["counts"][part]["documents"] for part in ("train", "heldout")] == [36, 4]
         found = arrays(tmp_path / name, "heldout")
@@ -239,7 +241,7 @@ def test_bad_input_is_one_clear_line(kind, vocabulary, tmp_path, capsys):
 
 def test_missing_column_of_parquet_and_existing_output(vocabulary, tmp_path, capsys):
     flags = ["--input", write_parquet(tmp_path), "--tokenizer", vocabulary, "--output", tmp_path / "out"]
-    assert [*Source([str(write_parquet(tmp_path))], column="TEXT").documents()] == [*TEXTS]
+    assert [*TextSource([str(write_parquet(tmp_path))], column="TEXT").documents()] == [*TEXTS]
     assert run(*flags, "--column", "txt") == 1
     assert 'did you mean "text"' in capsys.readouterr().err
     assert run(*flags) == 0
@@ -289,7 +291,7 @@ def damage(corpus: Path, kind: str) -> str:
 )
 def test_a_damaged_corpus_is_refused(kind, vocabulary, tmp_path):
     (tmp_path / "x.txt").write_text(PLAIN)
-    prepare(Source([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", processes=1)
+    prepare_corpus(TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", processes=1)
     Corpus(tmp_path / "corpus")  # its hashes are found right once before
     complaint = damage(tmp_path / "corpus", kind)
     with pytest.raises(BertJaxError, match=complaint):
@@ -301,7 +303,7 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
     from bert_jax.text.host_tensorflow import tf
 
     (tmp_path / "x.txt").write_text(PLAIN)
-    made = prepare(Source([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", processes=1)
+    made = prepare_corpus(TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", processes=1)
     for name in ["manifest.json", *made["files"]]:
         tf.io.gfile.makedirs(os.path.dirname(f"ram://bucket/{name}"))
         tf.io.gfile.copy(str(tmp_path / "corpus" / name), f"ram://bucket/{name}")
@@ -327,8 +329,10 @@ def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
 
 def test_a_chunk_is_on_the_disk_before_it_has_its_name(vocabulary, tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(chunks, "sync", lambda path: calls.append((path.name, path.stat().st_size > 0)))
-    recipe = chunks.Recipe(str(vocabulary), "", False, "blank", "en")
+    monkeypatch.setattr(
+        chunks, "sync_to_disk", lambda path: calls.append((path.name, path.stat().st_size > 0))
+    )
+    recipe = chunks.ChunkSettings(str(vocabulary), "", False, "blank", "en")
     path = tmp_path / "a.npz"
     monkeypatch.setattr(os, "replace", lambda old, new: calls.append((old.name, new.name)))
     chunks.make_chunk(TEXTS[:2], path, recipe, open_tokenizer(vocabulary))
@@ -339,7 +343,7 @@ CHILD = """
 import resource, sys
 import bert_jax.data.corpus.prepare as p
 from bert_jax.data.corpus import chunks
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import TextSource
 if __name__ == "__main__":
     chunks.CHUNK = 20_000
     if len(sys.argv) > 4:

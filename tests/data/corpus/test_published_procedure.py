@@ -12,9 +12,9 @@ import pytest
 from bert_jax.data.corpus import masking, pairs
 from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.directory import Corpus
-from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.stream import Stream
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import TextSource
 from tests.support.cases import long_except
 from tests.support.made_up_language import (
     ENTRIES,
@@ -36,7 +36,7 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("published")
     (root / "text.txt").write_text(join_documents(random_documents(DOCUMENTS, seed=1)))
     vocabulary = save_tokenizer(root / "vocabulary")
-    prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0)
+    prepare_corpus(TextSource([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0)
     return root / "corpus"
 
 

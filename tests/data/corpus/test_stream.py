@@ -11,12 +11,12 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.config import DataConfig
-from bert_jax.data.corpus.directory import PARTS, Corpus
+from bert_jax.data.corpus.directory import SPLITS, Corpus
 from bert_jax.data.corpus.masking import Masking
 from bert_jax.data.corpus.mixture import BLOCK, Mixture
-from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.stream import Stream
-from bert_jax.text.readers import Source
+from bert_jax.text.readers import TextSource
 from bert_jax.text.tokenizer import Special
 from tests.support.cases import long_except
 from tests.support.made_up_language import (
@@ -37,7 +37,7 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("stream")
     (root / "text.txt").write_text(join_documents(random_documents(600, seed=5)))
     vocabulary = save_tokenizer(root / "vocabulary")
-    prepare(Source([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05)
+    prepare_corpus(TextSource([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05)
     return root / "corpus"
 
 
@@ -97,7 +97,7 @@ def test_bytes_are_those_of_before(corpus):
     arrays = [
         path
         for path in sorted(corpus.rglob("*.npy"))
-        if path.parts[-2] in PARTS and "plans" not in path.parts
+        if path.parts[-2] in SPLITS and "plans" not in path.parts
     ]
     content = hashlib.sha256(b"".join(path.read_bytes() for path in arrays)).hexdigest()[:16]
     assert (len(arrays), content) == (6, "8cd0ca8cec84cb05")
@@ -249,7 +249,7 @@ def test_word_groups_are_taken_as_the_published_loop_takes_them():
     found = masker._groups(
         tf.constant(group, tf.int32), tf.ones((64, 64), tf.bool), tf.constant(wanted), tf.constant(keys)
     )
-    order = masking.hashes(tf.constant(keys), masking.ORDER + np.arange(64)).numpy()
+    order = masking.hash_integers(tf.constant(keys), masking.ORDER + np.arange(64)).numpy()
     for i in range(64):
         groups = [np.flatnonzero(group[i] == g).tolist() for g in range(group[i].max() + 1)]
         expected = choose_groups(groups, np.argsort(order[i, : len(groups)]).tolist(), wanted[i])
@@ -332,7 +332,9 @@ def test_mixture_counts_are_closed_form():
 def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
     (tmp_path / "small.txt").write_text(join_documents(random_documents(60, seed=6)))
     vocabulary = save_tokenizer(tmp_path / "vocabulary")
-    prepare(Source([tmp_path / "small.txt"], "sentences"), vocabulary, tmp_path / "small", heldout=0)
+    prepare_corpus(
+        TextSource([tmp_path / "small.txt"], "sentences"), vocabulary, tmp_path / "small", heldout=0
+    )
 
     def share(**changes):
         both = DataConfig(
@@ -353,7 +355,7 @@ def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
 def test_another_tokenizers_corpus_is_refused(corpus, tmp_path):
     (tmp_path / "text.txt").write_text(join_documents(random_documents(60, seed=6)))
     other = save_tokenizer(tmp_path / "vocabulary", [*ENTRIES, "more"])
-    prepare(Source([tmp_path / "text.txt"], "sentences"), other, tmp_path / "other", heldout=0)
+    prepare_corpus(TextSource([tmp_path / "text.txt"], "sentences"), other, tmp_path / "other", heldout=0)
     with pytest.raises(BertJaxError, match="tokenizer"):
         Stream(DataConfig(corpora=(str(corpus), str(tmp_path / "other"))), 0, 10)
 

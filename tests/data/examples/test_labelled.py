@@ -14,17 +14,17 @@ from pyarrow import parquet
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples import glue, texts
-from bert_jax.data.examples.columns import EVIDENT, Columns, known_labels
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_labels
 from bert_jax.data.examples.example import Example, check_labels, label_names
 from bert_jax.data.examples.groups import GroupColumns, read_unpaired
 from bert_jax.data.examples.questions import read_questions
-from bert_jax.data.examples.split import split
+from bert_jax.data.examples.split import train_validation_split
 from bert_jax.data.examples.tags import read_tags
 from bert_jax.predictions.kind import KINDS
 
 
-def read_texts(spec, columns=EVIDENT, kind="classes", most=0, need_label=True):
-    return texts.read_texts(spec, columns, KINDS[kind].cells, most, need_label)
+def read_texts(spec, columns=AUTODETECT, kind="classes", most=0, need_label=True):
+    return texts.read_labelled_texts(spec, columns, KINDS[kind].label_format, most, need_label)
 
 
 def written(tmp_path, name: str, content) -> str:
@@ -47,14 +47,14 @@ def test_columns_by_name_by_number_and_evident(tmp_path):
         Example("good", "yes", f"{csv} row 2"),
         Example("bad", "no", f"{csv} row 3"),
     ]
-    pairs = read_texts(csv, Columns(text="text", pair="second", id="key"))
+    pairs = read_texts(csv, ExampleColumns(text="text", pair="second", id="key"))
     assert pairs[0] == Example(("good", "very"), "yes", f"{csv} row 2", "7")
     tsv = written(tmp_path, "a.txt", "\ufeff1\tx\tA dog.\tThe dog.\n")
-    assert seen(read_texts(tsv, Columns("2", "3", "0"))) == [(("A dog.", "The dog."), "1")]
+    assert seen(read_texts(tsv, ExampleColumns("2", "3", "0"))) == [(("A dog.", "The dog."), "1")]
     row = {"premise": "a", "hypothesis": "b", "text": "c", "label": 2.0}
     evident = written(tmp_path, "a.jsonl", [row])
     assert seen(read_texts(evident)) == [(("a", "b"), "2")]
-    assert seen(read_texts(evident, Columns(pair="premise"))) == [(("c", "a"), "2")]
+    assert seen(read_texts(evident, ExampleColumns(pair="premise"))) == [(("c", "a"), "2")]
 
 
 def test_labels_of_every_kind(tmp_path):
@@ -67,7 +67,7 @@ def test_labels_of_every_kind(tmp_path):
     csv = written(tmp_path, "a.csv", 'text,label\na,"joy, fear"\nb,\n')
     assert [e.label for e in read_texts(csv, kind="labels")] == [("joy", "fear"), ()]
     csv = written(tmp_path, "a.csv", "text,label\na,joy|fear\n")
-    assert read_texts(csv, Columns(separator="|"), "labels")[0].label == ("joy", "fear")
+    assert read_texts(csv, ExampleColumns(separator="|"), "labels")[0].label == ("joy", "fear")
     csv = written(tmp_path, "a.csv", "text,score\na,4.25\nb,-3\n")
     assert [e.label for e in read_texts(csv, kind="number")] == [4.25, -3.0]
 
@@ -88,8 +88,8 @@ def test_fewer_examples_are_a_sample_of_the_whole_file(tmp_path):
 def test_case_and_outer_spaces_of_a_column_do_not_matter(tmp_path):
     csv = written(tmp_path, "a.csv", "ID,Text, LABEL\n7,good,yes\n")
     expected = [Example("good", "yes", f"{csv} row 2", "7")]
-    assert read_texts(csv, Columns(id="id")) == expected
-    assert read_texts(csv, Columns(text="TEXT", label="Label", id="Id")) == expected
+    assert read_texts(csv, ExampleColumns(id="id")) == expected
+    assert read_texts(csv, ExampleColumns(text="TEXT", label="Label", id="Id")) == expected
     words = written(tmp_path, "b.csv", "Tokens,NER\nAnn sleeps,I-PER O\n")
     assert seen(read_tags(words)) == [(("Ann", "sleeps"), ("I-PER", "O"))]
     asked = written(
@@ -98,9 +98,9 @@ def test_case_and_outer_spaces_of_a_column_do_not_matter(tmp_path):
     assert read_questions(asked) == [Example(("Who?", PASSAGE), ((14, "Ann"),), f"{asked} row 2", "5", "T")]
     # Of two that differ by it alone, the one that is written so is meant.
     both = written(tmp_path, "d.csv", "text,Text,label\na,b,1\n")
-    assert [read_texts(both, Columns(text=name))[0].text for name in ("text", "Text")] == ["a", "b"]
+    assert [read_texts(both, ExampleColumns(text=name))[0].text for name in ("text", "Text")] == ["a", "b"]
     with pytest.raises(BertJaxError, match='row 2.*"TEXT".*"text".*"Text"'):
-        read_texts(both, Columns(text="TEXT"))
+        read_texts(both, ExampleColumns(text="TEXT"))
 
 
 def test_names_of_classes_are_known_in_whatever_case_their_column_is(tmp_path):
@@ -109,7 +109,7 @@ def test_names_of_classes_are_known_in_whatever_case_their_column_is(tmp_path):
     table = table.replace_schema_metadata({"huggingface": json.dumps({"info": features})})
     parquet.write_table(table, spec := str(tmp_path / "a.parquet"))
     assert seen(read_texts(spec)) == [("a", "awake")]
-    assert known_labels(spec) == known_labels(spec, Columns(label="LABEL")) == ("zzz", "awake")
+    assert source_labels(spec) == source_labels(spec, ExampleColumns(label="LABEL")) == ("zzz", "awake")
 
 
 def test_a_second_text_is_read_by_its_usual_names(tmp_path):
@@ -130,17 +130,17 @@ def test_a_second_text_is_read_by_its_usual_names(tmp_path):
         with pytest.warns(
             match=f'column "{second}" is ignored; if it holds a second text, name it with --pair'
         ):
-            assert seen(read_texts(csv, Columns(text=first))) == [("a", "yes")]
+            assert seen(read_texts(csv, ExampleColumns(text=first))) == [("a", "yes")]
 
 
 def test_columns_that_are_named_are_read_without_a_word(tmp_path):
     csv = written(tmp_path, "a.csv", "label,text,pair\nyes,a,b\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert seen(read_texts(csv, Columns(text="text", pair="pair"))) == [(("a", "b"), "yes")]
+        assert seen(read_texts(csv, ExampleColumns(text="text", pair="pair"))) == [(("a", "b"), "yes")]
         assert seen(read_texts(written(tmp_path, "b.csv", "label,text,n\nyes,a,b\n"))) == [("a", "yes")]
         nli = written(tmp_path, "c.csv", "premise,hypothesis,label\na,b,yes\n")
-        assert seen(read_texts(nli, Columns(text="Hypothesis"))) == [("b", "yes")]
+        assert seen(read_texts(nli, ExampleColumns(text="Hypothesis"))) == [("b", "yes")]
 
 
 @pytest.mark.parametrize(
@@ -157,13 +157,13 @@ def test_columns_that_are_named_are_read_without_a_word(tmp_path):
 )  # fmt: skip
 def test_all_missing_columns_are_told_at_once(tmp_path, read, header, columns, complaint):
     with pytest.raises(BertJaxError, match="a.csv:? .*" + complaint):
-        read(written(tmp_path, "a.csv", f"{header}\na,b\n"), Columns(**columns))
+        read(written(tmp_path, "a.csv", f"{header}\na,b\n"), ExampleColumns(**columns))
 
 
 GOOD = {"text": "a", "label": 1}
 BAD = [{"text": " ", "label": 1}, {"text": "b", "label": None}, {"label": 1}, {"text": "c", "label": float("nan")},
        {"text": 5, "label": 1}]  # fmt: skip
-SKIPPING = replace(EVIDENT, skip_bad=True)
+SKIPPING = replace(AUTODETECT, skip_bad=True)
 
 
 def test_bad_rows_are_counted_where_the_first_is_refused(tmp_path):
@@ -268,7 +268,7 @@ ROW = '{"text": "a", "label": 1}\n'
 def test_wrong_texts_are_told_in_one_line(tmp_path, name, content, columns, kind, complaint):
     spec = written(tmp_path, name, content)
     with pytest.raises(BertJaxError, match=complaint) as raised:
-        read_texts(spec, Columns(**columns), kind)
+        read_texts(spec, ExampleColumns(**columns), kind)
     assert "\n" not in str(raised.value)
 
 
@@ -278,7 +278,7 @@ def test_wrong_texts_are_told_in_one_line(tmp_path, name, content, columns, kind
 def test_glue_files(tmp_path):
     cola = written(tmp_path, "CoLA/train.tsv", 'gj04\t1\t\tThey "sang.\ngj04\t0\t*\tSang they.\n')
     assert seen(read_texts(cola)) == [('They "sang.', "acceptable"), ("Sang they.", "unacceptable")]
-    assert known_labels(cola) == ("unacceptable", "acceptable")
+    assert source_labels(cola) == ("unacceptable", "acceptable")
     test = written(tmp_path, "CoLA/test.tsv", "index\tsentence\n0\tThey sing.\n")
     assert seen(read_texts(test, need_label=False)) == [("They sing.", None)]
     header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
@@ -298,8 +298,8 @@ def test_glue_files(tmp_path):
 
 
 def test_glue_is_nine_tasks():
-    assert len(glue.TASKS) == 9
-    assert Counter(len(task.labels) for task in glue.TASKS.values()) == {2: 7, 3: 1, 0: 1}
+    assert len(glue.GLUE_TASKS) == 9
+    assert Counter(len(task.labels) for task in glue.GLUE_TASKS.values()) == {2: 7, 3: 1, 0: 1}
 
 
 @pytest.mark.slow
@@ -344,15 +344,15 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
     spec = "tfds:made_up_labels:train"
-    found = read_texts(spec, Columns("text"), need_label=False)
+    found = read_texts(spec, ExampleColumns("text"), need_label=False)
     assert sorted((e.text, e.label or "") for e in found) == [("Yes", ""), ("Zoë sleeps", "zzz")]
-    assert known_labels(spec) == ("zzz", "awake") == label_names(found, known_labels(spec))
-    assert sorted(e.label for e in read_texts(spec, Columns("text", label="score"), "number")) == [
+    assert source_labels(spec) == ("zzz", "awake") == label_names(found, source_labels(spec))
+    assert sorted(e.label for e in read_texts(spec, ExampleColumns("text", label="score"), "number")) == [
         -0.5,
         1.5,
     ]
     assert sorted(seen(read_tags(spec))) == [(("Yes",), ("O",)), (("Zoë", "sleeps"), ("I-PER", "O"))]
-    asked = read_questions(spec, Columns(pair="text"))
+    asked = read_questions(spec, ExampleColumns(pair="text"))
     assert sorted(e.label for e in asked) == [(), ((4, "sleeps"),)]
 
 
@@ -567,31 +567,31 @@ def test_names_and_unknown_labels():
 
 def test_a_split_keeps_documents_and_labels_apart():
     labels = ["rare" if i % 50 == 0 else "often" for i in range(1000)]
-    train, held = split(examples(labels), 0.1, seed=1)
+    train, held = train_validation_split(examples(labels), 0.1, seed=1)
     assert Counter(e.label for e in held) == {"often": 98, "rare": 2}
     assert sorted(e.where for e in train + held) == sorted(e.where for e in examples(labels))
-    assert (train, held) == split(examples(labels), 0.1, seed=1)
-    other = split(examples(labels), 0.1, seed=2)[1]
+    assert (train, held) == train_validation_split(examples(labels), 0.1, seed=1)
+    other = train_validation_split(examples(labels), 0.1, seed=2)[1]
     assert len(other) == 100 and len({e.text for e in other} & {e.text for e in held}) < 50
 
-    train, held = split(examples(labels, document=lambda i: f"document {int(i**0.5)}"), 0.2)
+    train, held = train_validation_split(examples(labels, document=lambda i: f"document {int(i**0.5)}"), 0.2)
     assert not {e.document for e in train} & {e.document for e in held}
     assert 150 < len(held) < 250
 
     twice = examples(["a", "b"] * 50) + examples(["a", "b"] * 50)
-    train, held = split(twice, 0.2)
+    train, held = train_validation_split(twice, 0.2)
     assert len(held) == 40 and not {e.text for e in train} & {e.text for e in held}
 
-    train, held = split(examples([float(37 * i % 100) for i in range(100)]), 0.1)
+    train, held = train_validation_split(examples([float(37 * i % 100) for i in range(100)]), 0.1)
     assert [int(label // 10) for label in sorted(e.label for e in held)] == list(range(10))
-    assert split(examples(labels), 0)[1] == []
+    assert train_validation_split(examples(labels), 0)[1] == []
     # A run that goes on is judged by the examples that it began with.
     mixed = [
         Example(f"text {i}", "rare" if i % 7 == 0 else "often", "", "", f"d{i // 3}" * (i % 2))
         for i in range(200)
     ]
-    held = repr([e.text for e in split(mixed, 0.2, 3)[1]])
+    held = repr([e.text for e in train_validation_split(mixed, 0.2, 3)[1]])
     assert hashlib.sha256(held.encode()).hexdigest()[:16] == "2c452e153b899bc3"
     for few, share in ((examples(labels, document=lambda i: "one"), 0.2), (examples(labels)[:3], 0.1)):
         with pytest.raises(BertJaxError, match="cannot be split"):
-            split(few, share)
+            train_validation_split(few, share)

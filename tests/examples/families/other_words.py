@@ -1,18 +1,18 @@
 """A family whose parameters and keys have other names, and absent keys other values."""
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import Part, fused_qkv, heads_out, layer_norm, linear
+from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
 
 
 def encoder(config):
     ours, theirs = "encoder/layers/", "stack.{i}."
     return [
-        Part("encoder/embeddings/words", ("tokens.table",), per_entry=True),
-        Part("encoder/embeddings/positions", ("places.table",), per_position=True),
-        Part("encoder/embeddings/token_types", ("kinds.table",)),
+        ParameterMapping("encoder/embeddings/words", ("tokens.table",), per_entry=True),
+        ParameterMapping("encoder/embeddings/positions", ("places.table",), per_position=True),
+        ParameterMapping("encoder/embeddings/token_types", ("kinds.table",)),
         *layer_norm("encoder/embeddings/norm", "first_norm"),
         *fused_qkv(config, ours + "attention/qkv", [f"{theirs}{name}_lin" for name in "qkv"]),
-        *heads_out(config, ours + "attention/out", theirs + "out_lin"),
+        *attention_output(config, ours + "attention/out", theirs + "out_lin"),
         *layer_norm(ours + "attention_norm", theirs + "norm1"),
         *linear(ours + "feed_forward/in", theirs + "lin1"),
         *linear(ours + "feed_forward/out", theirs + "lin2"),
@@ -45,7 +45,7 @@ FAMILY = Family(
         "mlm": [
             *linear("mlm/transform", "vocab_transform"),
             *layer_norm("mlm/norm", "vocab_norm"),
-            Part("mlm/bias", ("vocab_bias",), per_entry=True),
+            ParameterMapping("mlm/bias", ("vocab_bias",), per_entry=True),
         ],
         "classify": [*linear("pooler/dense", "pre_classifier"), *linear("classify/dense", "classifier")],
         "tag": linear("tag/dense", "classifier"),

@@ -7,32 +7,34 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.examples.arrange import Target
-from bert_jax.data.examples.cells import LabelCells, number_in
+from bert_jax.data.examples.cells import LabelFormat, parse_number_cell
 from bert_jax.data.examples.example import Example
 from bert_jax.losses.loss import squared_error
-from bert_jax.metrics.sums import Sums, counts
-from bert_jax.predictions.calibration import NONE, Calibration
-from bert_jax.predictions.cross_fitting import Judged, cross_fitted, documents_of
-from bert_jax.predictions.fitting import logistic
-from bert_jax.predictions.kind import Outcomes, abstained
-from bert_jax.predictions.view import Curve, View
-from bert_jax.predictions.whole_texts import WholeTexts
+from bert_jax.metrics.sums import ScoreSums, count_items
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_keys
+from bert_jax.predictions.fitting import fit_logistic
+from bert_jax.predictions.kind import Outcomes, abstention_fields
+from bert_jax.predictions.view import PrecisionRecallCurve, ReportData
+from bert_jax.predictions.whole_texts import WholeTextKind
 
 
 @dataclass(frozen=True)
-class Stars(WholeTexts):
+class Stars(WholeTextKind):
     name = "stars"
     best = "exact"
-    cells = LabelCells("stars", lambda separator: lambda place, value: int(number_in(place, value)))
+    label_format = LabelFormat(
+        "stars", lambda separator: lambda place, value: int(parse_number_cell(place, value))
+    )
 
     @classmethod
-    def learn(cls, train, known=()):
+    def from_examples(cls, train, known=()):
         return cls(("STARS",))
 
     def check(self, examples):
         assert all(1 <= example.label <= 5 for example in examples)
 
-    def matched(self, examples, known=()):
+    def match_labels(self, examples, known=()):
         return self, []
 
     def truth(self, example: Example) -> int:
@@ -53,10 +55,10 @@ class Stars(WholeTexts):
     def predicted(self, raw, calibration: Calibration) -> int:
         return int(np.clip(round(3 + float(raw[0])), 1, 5))
 
-    def sums(self, predicted, truth) -> Sums:
+    def sums(self, predicted, truth) -> ScoreSums:
         apart = np.abs(np.array(predicted, float) - truth)
         rows = np.stack([apart == 0, apart <= 1, np.ones(len(apart))], 1).astype(float)
-        return Sums(
+        return ScoreSums(
             rows, lambda sums: {n: sums[..., i] / sums[..., 2] for i, n in enumerate(("exact", "near"))}
         )
 
@@ -68,30 +70,33 @@ class Stars(WholeTexts):
         return 1 / (1 + np.exp(-(odds / temperature + calibration.offset)))
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        right, before = np.equal(outcomes.predicted, outcomes.truth), self.confidence(outcomes.raws, NONE)
+        right, before = (
+            np.equal(outcomes.predicted, outcomes.truth),
+            self.confidence(outcomes.raws, UNCALIBRATED),
+        )
 
         def fitted(rows) -> Calibration:
-            slope, offset = logistic(np.log(before / (1 - before))[rows], right[rows])
+            slope, offset = fit_logistic(np.log(before / (1 - before))[rows], right[rows])
             return Calibration(self.name, (), (1 / slope,), offset=offset)
 
-        def judge(calibration, rows) -> Judged:
+        def judge(calibration, rows) -> CalibratedPredictions:
             after = self.confidence(outcomes.raws, calibration)[rows]
-            return Judged(before[rows], after, right[rows], after, right[rows], rows)
+            return CalibratedPredictions(before[rows], after, right[rows], after, right[rows], rows)
 
-        return cross_fitted([fitted], judge, documents_of(outcomes.examples))
+        return cross_fitted([fitted], judge, document_keys(outcomes.examples))
 
     def words(self, prediction, example) -> str:
         return f"{prediction} stars"
 
-    def view(self, outcomes: Outcomes) -> View:
-        before, after = (self.confidence(outcomes.raws, c) for c in (NONE, outcomes.calibration))
+    def view(self, outcomes: Outcomes) -> ReportData:
+        before, after = (self.confidence(outcomes.raws, c) for c in (UNCALIBRATED, outcomes.calibration))
         right, sides = np.equal(outcomes.predicted, outcomes.truth), (outcomes.predicted, outcomes.truth)
-        return View(
+        return ReportData(
             before, after, right, after, right,
-            curves={"texts": Curve(after, right, len(right))},
-            counts=counts(*([[star] for star in side] for side in sides)),
+            curves={"texts": PrecisionRecallCurve(after, right, len(right))},
+            counts=count_items(*([[star] for star in side] for side in sides)),
             pairs=[(str(t), str(p)) for p, t in zip(*sides, strict=True)],
-            shown=self.show(outcomes, after, right),
+            shown=self.report_examples(outcomes, after, right),
         )  # fmt: skip
 
     def result(self, raw, calibration):
@@ -99,7 +104,7 @@ class Stars(WholeTexts):
 
     def as_json(self, raw, calibration, enough):
         stars, score = self.result(raw, calibration)
-        return {"stars": stars, "score": score} | abstained(score, enough)
+        return {"stars": stars, "score": score} | abstention_fields(score, enough)
 
 
 KIND = Stars

@@ -109,11 +109,11 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     expected = decoded_by_torch(theirs, table, batch)
     assert_close(logits, expected, batch["attention_mask"])
     (expected * torch.from_numpy(target)).sum().backward()
-    ours = model.layout.published_tensors(gradients)
+    ours = model.layout.to_hf_tensors(gradients)
     of_places = ours.pop("deberta.embeddings.position_embeddings.weight")
     np.testing.assert_allclose(of_places, table.grad, atol=1e-4 * float(table.grad.abs().max()))
     assert_gradients_close(ours, theirs)
-    unrolled = programs.head_logits(model.config, "mlm", 0)(model.rounded, read)
+    unrolled = programs.head_logits(model.config, "mlm", 0)(model.rounded_params, read)
     assert_close(unrolled, expected, batch["attention_mask"])
 
     model.save(tmp_path / "ours")
@@ -148,7 +148,7 @@ def test_a_published_file_opens_and_says_what_it_leaves_aside(tmp_path):
     )
     model = bert_jax.load(tmp_path, tokenizer=False)
     assert model.layout.heads == ("mlm",) and model.config.positions == "decoder"
-    left = model_info.collect(tmp_path)["unread"]
+    left = model_info.collect_model_facts(tmp_path)["unread"]
     assert left == ["deberta.embeddings.position_ids", "mask_predictions.dense.weight"]
     # Without the masked LM, what is left of it is no one's.
     for name in [name for name in halves if name.startswith("lm_predictions.lm_head.dense")]:

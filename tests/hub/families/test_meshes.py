@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.tasks.pretrain import Pretraining
-from bert_jax.training.feed import placed
+from bert_jax.tasks.pretrain import PretrainTask
+from bert_jax.training.feed import place_batches
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import constants_of, initial_state
+from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.processes import run_on_eight_devices
@@ -30,12 +30,12 @@ MESHES = {
 def losses_of(name: str, devices: int, changes: dict) -> list[float]:
     task, config = tiny_pretraining(STEPS, **changes)
     vocabulary = {"vocab_size": config.model.vocab_size}
-    task = Pretraining(family_layout(name, FAMILY_CONFIGS[name] | vocabulary, ("mlm",)), task.data)
+    task = PretrainTask(family_layout(name, FAMILY_CONFIGS[name] | vocabulary, ("mlm",)), task.data)
     assert task.layout.config.dropout > 0 or name in ("albert", "modernbert", "nomic_bert")
     mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()
-    state, constants = initial_state(task, config, mesh), constants_of(task, config, mesh)
+    state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
     step, losses = make_step(task, config, mesh), []
-    for batch in placed(data.batches(0, STEPS, 0, 1), mesh, data.batch):
+    for batch in place_batches(data.batches(0, STEPS, 0, 1), mesh, data.batch):
         state, measured = step(state, batch, constants)
         losses.append(float(measured["losses"]["mlm_loss"].mean))
     return losses

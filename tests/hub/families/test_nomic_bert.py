@@ -7,10 +7,10 @@ import pytest
 from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file, save_file
 
-from bert_jax.hub.families import FAMILIES, sized
+from bert_jax.hub.families import FAMILIES, resolve_size
 from bert_jax.inference.model import load
 from bert_jax.models.config import RotaryConfig
-from bert_jax.report.model_info import collect
+from bert_jax.report.model_info import collect_model_facts
 from tests.support.seeded_arrays import seeded_tensors
 
 # As nomic-embed-text and nomic-bert-2048 are published, in small.
@@ -87,7 +87,7 @@ def test_published_files_compute_what_transformers_computes_of_them(tmp_path):
     publish(tmp_path / "old", mlm=False)
     model = load(tmp_path / "old", tokenizer=False)
     # Its config class reads none of the old keys.
-    config = transformers.NomicBertConfig(**model.layout.published_config())
+    config = transformers.NomicBertConfig(**model.layout.to_hf_config())
     theirs = transformers.NomicBertModel.from_pretrained(tmp_path / "old", config=config).eval()
     tokens = np.random.RandomState(0).randint(1, 64, (2, 9))
     batch = {
@@ -110,9 +110,13 @@ def test_a_scaled_rotation_is_read_up_to_the_positions_it_was_trained_for(tmp_pa
 def test_a_head_that_transformers_lacks_is_pointed_out(tmp_path):
     publish(tmp_path / "old", False)
     load(tmp_path / "old", head="answer", tokenizer=False).save(tmp_path / "new")
-    assert "transformers has no NomicBertForQuestionAnswering" in " ".join(collect(tmp_path / "new")["odd"])
+    assert "transformers has no NomicBertForQuestionAnswering" in " ".join(
+        collect_model_facts(tmp_path / "new")["odd"]
+    )
 
 
 def test_no_other_family_has_its_layers():
-    _, config = sized("nomic-bert-base")
-    assert not FAMILIES["nomic_bert"].differing(config) and FAMILIES["bert"].differing(config)
+    _, config = resolve_size("nomic-bert-base")
+    assert not FAMILIES["nomic_bert"].unsupported_settings(config) and FAMILIES["bert"].unsupported_settings(
+        config
+    )

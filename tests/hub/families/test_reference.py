@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from bert_jax.hub.families import FAMILIES, sized
+from bert_jax.hub.families import FAMILIES, resolve_size
 from bert_jax.hub.layout import Layout
-from bert_jax.models.config import NearConfig, RotaryConfig
+from bert_jax.models.config import LocalAttentionConfig, RotaryConfig
 from bert_jax.text.directory import open_tokenizer
 from tests.bench.tokenizers import compare, transformers_on
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS
@@ -145,7 +145,7 @@ PARAMETERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("size", PARAMETERS)
 def test_a_published_size_has_as_many_parameters_as_its_files(size):
-    name, config = sized(size)
+    name, config = resolve_size(size)
     vocabulary, parameters = PARAMETERS[size]
     shapes = Layout(config.replace(vocab_size=vocabulary), FAMILIES[name], pooler=False).shapes()
     assert sum(map(math.prod, shapes.values())) == parameters
@@ -167,15 +167,18 @@ FACTS = {
 
 @pytest.mark.parametrize("size", FACTS)
 def test_a_published_size_is_that_of_its_file(size):
-    _, config = sized(size)
+    _, config = resolve_size(size)
     assert {name: getattr(config, name) for name in FACTS[size]} == FACTS[size]
 
 
 def test_published_sizes_have_their_relative_terms():
-    assert sized("mpnet-base")[1].relative.buckets == 32
-    assert sized("deberta-v3-xsmall")[1].relative.span == 256
-    assert not sized("deberta-base")[1].relative.key_bias and sized("deberta-base")[1].relative.span == 512
-    assert sized("deberta-v2-xlarge")[1].convolution.width == 3
+    assert resolve_size("mpnet-base")[1].relative.buckets == 32
+    assert resolve_size("deberta-v3-xsmall")[1].relative.span == 256
+    assert (
+        not resolve_size("deberta-base")[1].relative.key_bias
+        and resolve_size("deberta-base")[1].relative.span == 512
+    )
+    assert resolve_size("deberta-v2-xlarge")[1].convolution.width == 3
 
 
 # What keys mean that a config.json leaves out: of ALBERT those of xxlarge, of ELECTRA those of small.
@@ -185,7 +188,7 @@ ABSENT = {
         "vocab_size": 30000,
     },
     "electra": {"embedding_size": 128, "hidden_size": 256, "layers": 12, "heads": 4, "feed_forward": 1024},
-    "modernbert": {"near": NearConfig(64, 3), "rotary": RotaryConfig(160_000.0, 10_000.0)},
+    "modernbert": {"near": LocalAttentionConfig(64, 3), "rotary": RotaryConfig(160_000.0, 10_000.0)},
 }  # fmt: skip
 PRESENT = [
     ("electra", {"hidden_size": 128}, {"embedding_size": 0}),
@@ -207,7 +210,7 @@ def test_keys_and_their_absence_mean_what_they_mean_in_the_family(name, publishe
 
 def test_absent_keys_of_modernbert_are_those_of_its_base():
     config = FAMILIES["modernbert"].read_config({}, "config.json")
-    assert config == sized("modernbert-base")[1].replace(vocab_size=50368)
+    assert config == resolve_size("modernbert-base")[1].replace(vocab_size=50368)
 
 
 @pytest.mark.slow
@@ -227,15 +230,15 @@ META = ("distilbert", "electra", "albert", "modernbert", "nomic_bert")
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [size for name in META for size in FAMILIES[name].sizes])
 def test_a_published_size_has_the_parameters_of_transformers(size):
-    name, config = sized(size)
+    name, config = resolve_size(size)
     layout = Layout(config, FAMILIES[name], ("mlm",), pooler=False)
     shapes = layout.shapes()
     ours = {}
     for part in layout.parts(prefixed=True):
-        of_layer = part.shapes(shapes[part.ours])
+        of_layer = part.shapes(shapes[part.path])
         names = part.published(layout.config.groups)
         ours |= {name: of_layer[i % len(of_layer)] for i, name in enumerate(names)}
     with torch.device("meta"):
-        config = transformers.AutoConfig.for_model(**layout.published_config())
+        config = transformers.AutoConfig.for_model(**layout.to_hf_config())
         model = transformers.AutoModelForMaskedLM.from_config(config)
     assert ours == {name: tuple(p.shape) for name, p in model.named_parameters()}

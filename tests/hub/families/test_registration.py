@@ -33,7 +33,7 @@ def write(path, layout):
     random = np.random.RandomState(0)
     flat = {name: random.standard_normal(shape).astype(np.float32) for name, shape in layout.shapes().items()}
     params = unflatten_dict(flat, sep="/")
-    hub.save(path, layout, params)
+    hub.save_model(path, layout, params)
     return params
 
 

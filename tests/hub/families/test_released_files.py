@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.models.config import NearConfig, RotaryConfig
+from bert_jax.models.config import LocalAttentionConfig, RotaryConfig
 from bert_jax.report import model_info
 from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, add_tensors, write_released
@@ -96,7 +96,7 @@ RELEASED = {
     "ELECTRA with both heads": Release("electra", ("mlm", "replaced"), {}),
     "ModernBERT": Release(
         "modernbert", ("mlm",), MODERNBERT | {"architectures": ["ModernBertForMaskedLM"]}, {"decoder.weight": words},
-        facts={"near": NearConfig(4, 2), "rotary": RotaryConfig(1600.0, 100.0), "max_positions": 8192},
+        facts={"near": LocalAttentionConfig(4, 2), "rotary": RotaryConfig(1600.0, 100.0), "max_positions": 8192},
         absent="encoder/layers/attention_norm/scale",
     ),
     "mBERT": Release(
@@ -158,10 +158,10 @@ def test_a_released_directory_opens_and_is_the_same_model_saved_again(name, tmp_
     assert {field: getattr(model.config, field) for field in release.facts} == release.facts
     ours, written = (flatten_dict(tree, sep="/") for tree in (model.params, params))
     assert trees_equal(ours | {release.absent: 0}, written | {release.absent: 0})
-    info = model_info.collect(tmp_path)
+    info = model_info.collect_model_facts(tmp_path)
     assert info["unread"] == sorted(release.extra)
     assert not [note for note in info["odd"] if "tokenizer" not in note]
-    assert all(name in model_info.describe(tmp_path) for name in sorted(release.extra)[:1])
+    assert all(name in model_info.describe_model(tmp_path) for name in sorted(release.extra)[:1])
     model.save(tmp_path / "again")
     again = bert_jax.load(tmp_path / "again", tokenizer=False)
     assert again.config == model.config and trees_equal(again.params, model.params)
@@ -194,7 +194,7 @@ def test_what_an_electra_is_fine_tuned_to_has_its_pooler(tmp_path):
     write(tmp_path, RELEASED["ELECTRA's discriminator"])
     model = bert_jax.load(tmp_path, tokenizer=False)
     with pytest.raises(BertJaxError, match="ElectraForMaskedLM"):
-        model.need(("mlm",), "fill_mask")
+        model.require_head(("mlm",), "fill_mask")
     classifier = bert_jax.load(tmp_path, head="classify", labels=["a", "b"], tokenizer=False)
     assert classifier.config.pooler.activation == "gelu" and classifier.config.pooler.dropout
     classifier.save(tmp_path / "classifier")

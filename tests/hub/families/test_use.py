@@ -14,12 +14,12 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.data.examples.epochs import shuffled
 from bert_jax.hub import directory as hub
-from bert_jax.tasks import load as load_task
+from bert_jax.tasks import load_config as load_task
 from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.log import read
+from bert_jax.training.log import read_metrics
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import fresh_params
+from bert_jax.training.state import init_random_params
 from bert_jax.training.task import Task
 from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, family_layout
@@ -78,12 +78,12 @@ def directory(tmp_path_factory):
         layout = family_layout(name, published, (head,), ("bad", "good") if head == "classify" else ())
         if layout.config.block == "disentangled":  # with the table that only the mask decoder reads
             layout = replace(layout, config=layout.config.replace(positions="decoder"))
-        params = jax.jit(lambda: fresh_params(Task(layout), RunConfig()))()
+        params = jax.jit(lambda: init_random_params(Task(layout), RunConfig()))()
         # Farther apart than initial values, which would take hundreds of steps to learn from.
         params = jax.tree_util.tree_map_with_path(
             lambda path, x: x * 5 if path[-1].key in ("kernel", "words") else x, params
         )
-        hub.save(root / "model", layout, jax.device_get(params), tokenizer)
+        hub.save_model(root / "model", layout, jax.device_get(params), tokenizer)
         return root / "model"
 
     return written
@@ -124,7 +124,11 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
         "model.head_dropout": 0,
     }  # fmt: skip
     finetune("classify", model, tmp_path / "run", **settings)
-    ours = [line["classify_loss"] for line in read(tmp_path / "run/metrics.jsonl") if line["kind"] == "train"]
+    ours = [
+        line["classify_loss"]
+        for line in read_metrics(tmp_path / "run/metrics.jsonl")
+        if line["kind"] == "train"
+    ]
 
     values = json.loads((tmp_path / "run/run.json").read_text())["config"]
     overrides = [

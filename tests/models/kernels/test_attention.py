@@ -12,9 +12,15 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.context import Context
-from bert_jax.models.dropout import drop
+from bert_jax.models.dropout import apply_dropout
 from bert_jax.models.kernels import attention, short_attention
-from bert_jax.models.kernels.attention import KERNELS, Request, allowed, attend, choose
+from bert_jax.models.kernels.attention import (
+    KERNELS,
+    AttentionRequest,
+    attend,
+    choose_kernel,
+    make_attention_mask,
+)
 from tests.support.cases import long_except
 
 L, H, K = 256, 2, 64
@@ -61,7 +67,7 @@ def test_xla_is_the_definition(packed, window):
 
 def test_mask_as_a_picture():
     segment_ids = jnp.array([[1, 1, 2, 2, 2, 0]])
-    grid = allowed(segment_ids > 0, segment_ids, 1)[0, 0].astype(int)
+    grid = make_attention_mask(segment_ids > 0, segment_ids, 1)[0, 0].astype(int)
     assert ["".join(map(str, row)) for row in np.asarray(grid)] == [
         "110000",
         "110000",
@@ -90,17 +96,17 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
     attention_mask = MASK if segment_ids is None else (segment_ids > 0).astype(jnp.int32)
     context = Context(attention_mask, segment_ids)
     seeds = jax.random.bits(jax.random.key(0), (3, H), jnp.uint32)
-    request = Request("tpu", L, H, K, "float32", window=window, dropout=rate)
+    request = AttentionRequest("tpu", L, H, K, "float32", window=window, dropout=rate)
 
     def ours(qkv):
-        return attention.short(qkv, context, request, seeds, interpret=True)
+        return attention.run_short(qkv, context, request, seeds, interpret=True)
 
     def plain(qkv):
         q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
-        allow = allowed(attention_mask, segment_ids, window)
+        allow = make_attention_mask(attention_mask, segment_ids, window)
         scores = jnp.einsum("blhk,bmhk->bhlm", q * K**-0.5, k)
         weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
-        survives = jax.vmap(jax.vmap(lambda seed: short_attention.keep_mask(L, seed[None, None], rate)))(
+        survives = jax.vmap(jax.vmap(lambda seed: short_attention.hash_keep_mask(L, seed[None, None], rate)))(
             seeds
         )
         weights = jnp.where(survives, weights / (1 - rate), 0)
@@ -116,7 +122,9 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
 
 @pytest.mark.slow
 def test_short_s_draws_are_fair_and_of_each_seed_its_own():
-    first, second = (short_attention.keep_mask(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2))
+    first, second = (
+        short_attention.hash_keep_mask(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2)
+    )
     for drawn in (first, second, first.reshape(2, -1)[0], first[:, :8], first[:8]):
         assert float(drawn.mean()) == pytest.approx(0.9, abs=0.012)
     assert float((first & second).mean()) == pytest.approx(0.81, abs=0.01)
@@ -130,16 +138,16 @@ def test_splash_equals_xla_forward_and_gradient(case):
     segment_ids, window = CASES[case]
     attention_mask = MASK if segment_ids is None else (segment_ids > 0).astype(jnp.int32)
     real, target = (attention_mask > 0)[:, :, None], TARGET.reshape(3, L, H * K)
-    request = Request("tpu", L, H, K, "float32", window=window, dropout=0.0)
+    request = AttentionRequest("tpu", L, H, K, "float32", window=window, dropout=0.0)
 
     def total(run, qkv):
         out = run(qkv, Context(attention_mask, segment_ids), request, None)
         return (jnp.where(real, out, 0) * target).sum(), out
 
-    splash = functools.partial(attention.splash, interpret=True)
+    splash = functools.partial(attention.run_splash, interpret=True)
     results = [
         jax.jit(jax.value_and_grad(functools.partial(total, run), has_aux=True))(QKV)
-        for run in (splash, attention.xla)
+        for run in (splash, attention.run_xla)
     ]
     ((_, ours), our_gradient), ((_, theirs), their_gradient) = results
     np.testing.assert_allclose(jnp.where(real, ours, 0), jnp.where(real, theirs, 0), atol=1e-5)
@@ -160,18 +168,18 @@ def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
 @pytest.mark.slow
 def test_dropout_follows_the_rows_and_not_the_batch_they_are_in():
     x, key, rows = jnp.ones((6, 40)), jax.random.key(0), jnp.arange(6)
-    whole = drop(x, 0.3, key, rows)
-    assert (drop(x[2:4], 0.3, key, rows[2:4]) == whole[2:4]).all()
+    whole = apply_dropout(x, 0.3, key, rows)
+    assert (apply_dropout(x[2:4], 0.3, key, rows[2:4]) == whole[2:4]).all()
     assert (whole[0] != whole[1]).any()
-    assert float((drop(jnp.ones((100, 100)), 0.3, key, jnp.arange(100)) == 0).mean()) == pytest.approx(
-        0.3, abs=0.02
-    )
+    assert float(
+        (apply_dropout(jnp.ones((100, 100)), 0.3, key, jnp.arange(100)) == 0).mean()
+    ) == pytest.approx(0.3, abs=0.02)
 
 
 @pytest.mark.slow
 def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     x = jnp.ones((100, 100))
-    dropped = drop(x, 0.3, jax.random.key(0))
+    dropped = apply_dropout(x, 0.3, jax.random.key(0))
     assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
     assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
     first, second = (
@@ -181,7 +189,7 @@ def test_dropout_keeps_the_expectation_and_zeroes_its_share():
     assert (first != second).any()
 
 
-TPU = Request("tpu", 512, 12, 64, "bfloat16", window=None, dropout=0.0)
+TPU = AttentionRequest("tpu", 512, 12, 64, "bfloat16", window=None, dropout=0.0)
 GPU = replace(TPU, platform="gpu")
 
 
@@ -204,18 +212,18 @@ GPU = replace(TPU, platform="gpu")
 )
 def test_what_a_kernel_cannot_do_it_refuses_and_auto_falls_back(kernel, request_, message):
     with pytest.raises(BertJaxError) as error:
-        choose(kernel, request_)
+        choose_kernel(kernel, request_)
     assert message in str(error.value)
-    assert choose("auto", request_) != kernel
+    assert choose_kernel("auto", request_) != kernel
 
 
 def test_auto_takes_the_kernel_of_the_platform():
-    assert choose("auto", TPU) == choose("auto", replace(TPU, dropout=0.1)) == "short"
-    assert choose("auto", replace(TPU, length=1024)) == "splash"
-    assert choose("auto", replace(TPU, length=1024, dropout=0.1)) == "xla"
-    assert choose("auto", GPU) == "cudnn"
-    assert choose("auto", replace(GPU, dtype="float32")) == "xla"
-    assert choose("auto", replace(TPU, platform="cpu")) == "xla"
+    assert choose_kernel("auto", TPU) == choose_kernel("auto", replace(TPU, dropout=0.1)) == "short"
+    assert choose_kernel("auto", replace(TPU, length=1024)) == "splash"
+    assert choose_kernel("auto", replace(TPU, length=1024, dropout=0.1)) == "xla"
+    assert choose_kernel("auto", GPU) == "cudnn"
+    assert choose_kernel("auto", replace(GPU, dtype="float32")) == "xla"
+    assert choose_kernel("auto", replace(TPU, platform="cpu")) == "xla"
     assert set(KERNELS) == {"short", "splash", "cudnn", "banded", "xla"}
 
 

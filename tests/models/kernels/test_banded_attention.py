@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from bert_jax.models import rotary
-from bert_jax.models.config import EncoderConfig, NearConfig, RotaryConfig
+from bert_jax.models.config import EncoderConfig, LocalAttentionConfig, RotaryConfig
 from bert_jax.models.context import Context
-from bert_jax.models.encoder import Encoder, dummy_batch, stack, unroll
+from bert_jax.models.encoder import Encoder, dummy_batch, stack_layers, unroll_layers
 from bert_jax.models.kernels import attention, banded_attention
-from bert_jax.models.kernels.attention import attend, attend_near_or_far, choose
+from bert_jax.models.kernels.attention import attend, attend_locally_or_globally, choose_kernel
 from tests.support.cases import long_except
 from tests.support.gradients import assert_gradients_equal
 
@@ -67,7 +67,7 @@ def test_bands_equal_all_scores_at_once(name, window):
 def test_a_sort_known_at_run_time_equals_one_known_before(near, window, monkeypatch):
     monkeypatch.setattr(banded_attention, "LEAST", 8)
     context = CONTEXTS["packed"]
-    run = partial(attend_near_or_far, context=context, window=window, heads=H)
+    run = partial(attend_locally_or_globally, context=context, window=window, heads=H)
     expected = gradient(partial(run, near=near), context)
     traced = gradient(lambda qkv: run(qkv, near=jnp.asarray(near)), context)
     for a, b in zip(traced, expected, strict=True):
@@ -78,9 +78,9 @@ def test_a_sort_known_at_run_time_equals_one_known_before(near, window, monkeypa
 
 def test_auto_takes_bands_where_rows_are_many_times_the_window():
     request = attention.request_of(jnp.zeros((1, 8192, 3, 16)), Context(None), 2, 64, 0.0)
-    assert choose("auto", request) == "banded"
+    assert choose_kernel("auto", request) == "banded"
     short = attention.request_of(jnp.zeros((1, 512, 3, 16)), Context(None), 2, 64, 0.0)
-    assert choose("auto", short) == "xla"
+    assert choose_kernel("auto", short) == "xla"
 
 
 def temporaries(length: int, window: int | None) -> int:
@@ -107,9 +107,9 @@ def test_memory_of_near_attention_grows_with_the_length():
 @pytest.mark.slow
 def test_rotary_products_depend_on_the_distance_alone():
     config = EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(1000.0))
-    table = rotary.tables(config, 40)[0]
+    table = rotary.rotary_tables(config, 40)[0]
     same = jnp.broadcast_to(QKV[:1, :1], (1, 40, 3, H * K))
-    q, k, v = (part[0] for part in attention.split_parts(rotary.rotate(same, table), K))
+    q, k, v = (part[0] for part in attention.split_qkv(rotary.rotate(same, table), K))
     np.testing.assert_array_equal(v, same[0, :, 2].reshape(40, H, K))
     scores = np.einsum("lhk,mhk->hlm", q, k)
     np.testing.assert_allclose(scores[:, 3, 1:20], scores[:, 13, 11:30], atol=1e-5)
@@ -124,7 +124,7 @@ def test_rotary_products_depend_on_the_distance_alone():
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", [rotary.turn_pairs, rotary.turn_side_by_side])
 def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeypatch):
-    table = rotary.tables(EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(50.0)), L)[0]
+    table = rotary.rotary_tables(EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(50.0)), L)[0]
 
     def plain(qkv):
         heads = qkv.reshape(3, L, 3, H, K)
@@ -144,7 +144,7 @@ def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeyp
 NEAR_AND_FAR = EncoderConfig(
     vocab_size=50, hidden_size=16, layers=5, heads=2, feed_forward=24, max_positions=64, dropout=0.0,
     attention_dropout=0.0, block="near_and_far", gated=True, bias=False, norm_bias=False,
-    rotary=RotaryConfig(160.0, 10.0), near=NearConfig(4, 3),
+    rotary=RotaryConfig(160.0, 10.0), near=LocalAttentionConfig(4, 3),
 )  # fmt: skip
 
 
@@ -167,13 +167,13 @@ def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
 
     grad = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
     (_, scanned), gradients = grad(params, False)
-    (_, expected), of_unrolled = grad(unroll(params), True)
+    (_, expected), of_unrolled = grad(unroll_layers(params), True)
     np.testing.assert_allclose(
         scanned[batch["attention_mask"] > 0], expected[batch["attention_mask"] > 0], atol=2e-5
     )
-    assert_gradients_equal(gradients, stack(of_unrolled))
+    assert_gradients_equal(gradients, stack_layers(of_unrolled))
     assert (gradients["layers"]["attention_norm"]["scale"][0] == 0).all(), "nothing reads the first layer's"
-    every_layer_far = Encoder(c.replace(near=NearConfig()))
+    every_layer_far = Encoder(c.replace(near=LocalAttentionConfig()))
     assert float(jnp.abs(every_layer_far.apply({"params": params}, batch) - scanned).max()) > 0.01
 
 
@@ -181,7 +181,7 @@ COMPILE_FOR_TPU = """
 import jax, jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from bert_jax.models.kernels.attention import attend_near_or_far
+from bert_jax.models.kernels.attention import attend_locally_or_globally
 from bert_jax.models.context import Context
 from bert_jax.models.mesh import AXES, ROWS
 devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]

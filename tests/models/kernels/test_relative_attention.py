@@ -16,8 +16,8 @@ from bert_jax.models import relative
 from bert_jax.models.config import EncoderConfig, RelativeConfig
 from bert_jax.models.context import Context
 from bert_jax.models.kernels import attention, relative_attention, short_attention
-from bert_jax.models.kernels.attention import KERNELS, Request, attend, choose
-from bert_jax.models.relative import Relative, columns, row_of_distances
+from bert_jax.models.kernels.attention import KERNELS, AttentionRequest, attend, choose_kernel
+from bert_jax.models.relative import RelativeTerms, distance_columns, row_of_distances
 from tests.support.gradients import assert_gradients_equal
 
 L, H, K = 11, 2, 3
@@ -33,10 +33,10 @@ TABLES = {name: RANDOM.standard_normal((12, H, K)).astype(np.float32) for name i
 BIAS = RANDOM.standard_normal((H, 2 * L - 1)).astype(np.float32)
 
 
-def terms(names, tables=TABLES, bias=BIAS) -> Relative:
+def terms(names, tables=TABLES, bias=BIAS) -> RelativeTerms:
     if "bias" in names:
-        return Relative(bias=bias)
-    return Relative(rows=jnp.asarray(ROWS), **{name: tables[name] for name in names})
+        return RelativeTerms(bias=bias)
+    return RelativeTerms(rows=jnp.asarray(ROWS), **{name: tables[name] for name in names})
 
 
 def by_hand(names, segment_ids):
@@ -76,11 +76,11 @@ def test_attention_adds_what_distances_say(names, packed):
 
 
 def plain(states, table, rows, dtype):
-    return jnp.einsum("blhk,lmhk->bhlm", states, table[rows[columns(L)]])
+    return jnp.einsum("blhk,lmhk->bhlm", states, table[rows[distance_columns(L)]])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [relative.by_gathering, relative.by_selection])
+@pytest.mark.parametrize("way", [relative.multiply_and_gather, relative.multiply_and_select])
 def test_both_ways_to_read_tables_are_the_definition_forward_and_gradient(way):
     states, table = QKV[:, :, 0].reshape(3, L, H, K), TABLES["keys"]
     target = RANDOM.standard_normal((3, H, L, L)).astype(np.float32)
@@ -113,23 +113,23 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
     values["bias"] = random.standard_normal((H, 2 * L - 1)).astype(np.float32)
     values = {name: values[name] for name in names}
     seeds = jax.random.bits(jax.random.key(0), (3, H), jnp.uint32)
-    request = Request("tpu", L, H, K, "float32", window, rate, relative=True)
+    request = AttentionRequest("tpu", L, H, K, "float32", window, rate, relative=True)
 
     def context_of(values):
-        return Context(attention_mask, segment_ids, relative=Relative(rows=rows, **values))
+        return Context(attention_mask, segment_ids, relative=RelativeTerms(rows=rows, **values))
 
     def ours(qkv, values):
-        return attention.short(qkv, context_of(values), request, seeds, interpret=True)
+        return attention.run_short(qkv, context_of(values), request, seeds, interpret=True)
 
     def plain(qkv, values):
         context = context_of(values)
         q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
         scale = attention.scale_of(K, context.relative)
         scores = jnp.einsum("blhk,bmhk->bhlm", q * scale, k)
-        scores += relative.scores(context.relative, q * scale, k, scale, "float32")
-        allow = attention.allowed(attention_mask, segment_ids, window)
+        scores += relative.relative_scores(context.relative, q * scale, k, scale, "float32")
+        allow = attention.make_attention_mask(attention_mask, segment_ids, window)
         weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
-        keep = jax.vmap(jax.vmap(lambda seed: short_attention.keep_mask(L, seed[None, None], rate)))
+        keep = jax.vmap(jax.vmap(lambda seed: short_attention.hash_keep_mask(L, seed[None, None], rate)))
         weights = jnp.where(keep(seeds), weights / (1 - rate), 0) if rate else weights
         out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
         return jnp.where(attention.masked_segment_ids(context)[..., None] > 0, out, 0)
@@ -170,7 +170,7 @@ def test_rows_are_flipped_block_by_block():
 
 
 def test_the_gradient_of_a_bias_is_summed_over_the_scores_that_it_reached():
-    _, backward = jax.vjp(relative.by_distance, BIAS)
+    _, backward = jax.vjp(relative.expand_distances, BIAS)
     (gradient,) = backward(jnp.ones((H, L, L)))
     np.testing.assert_array_equal(gradient[0], L - np.abs(np.arange(1 - L, L)))
 
@@ -186,11 +186,11 @@ def test_rows_of_distances_are_those_of_transformers(length):
         theirs = v2.build_relative_position(states, states, buckets, farthest if buckets else -1)[0].numpy()
         span = buckets or farthest
         ours = row_of_distances(RelativeConfig(("keys",), buckets, farthest), length)
-        np.testing.assert_array_equal(ours[columns(length)], np.clip(theirs + span, 0, 2 * span - 1))
+        np.testing.assert_array_equal(ours[distance_columns(length)], np.clip(theirs + span, 0, 2 * span - 1))
     distances = torch.arange(length)[None] - torch.arange(length)[:, None]
     ours = row_of_distances(RelativeConfig(("bias",), 32, 128), length)
     theirs = mpnet.MPNetEncoder.relative_position_bucket(distances).numpy()
-    np.testing.assert_array_equal(ours[columns(length)], theirs)
+    np.testing.assert_array_equal(ours[distance_columns(length)], theirs)
 
 
 COMPILE_FOR_TPU = """
@@ -200,7 +200,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from bert_jax.models.kernels.attention import attend
 from bert_jax.models.context import Context
 from bert_jax.models.mesh import AXES, ROWS
-from bert_jax.models.relative import Relative
+from bert_jax.models.relative import RelativeTerms
 from bert_jax.pod import program
 B, L, H, K = 8, 512, 12, 64
 devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]
@@ -244,10 +244,10 @@ def test_the_kernel_compiles_for_a_tpu_and_moves_little_more_than_without_terms(
 
 def test_kernels_without_relative_terms_say_so():
     for name, platform in (("splash", "tpu"), ("cudnn", "gpu")):
-        request = Request(platform, 1024, 12, 64, "bfloat16", None, 0.0, relative=True)
+        request = AttentionRequest(platform, 1024, 12, 64, "bfloat16", None, 0.0, relative=True)
         assert KERNELS[name].refusal(request) == "has no relative terms"
-        assert choose("auto", request) == "xla"
-    assert choose("auto", replace(request, platform="tpu", length=512)) == "short"
+        assert choose_kernel("auto", request) == "xla"
+    assert choose_kernel("auto", replace(request, platform="tpu", length=512)) == "short"
 
 
 @pytest.mark.parametrize(
