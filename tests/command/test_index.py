@@ -1,8 +1,7 @@
-"""The verbs index and search: documents of every kind, good and hostile, passages, and models that fit."""
+"""The verbs index and search: what an index holds, what it leaves out and says so, and models that fit."""
 
 import json
 import os
-import random
 import shutil
 
 import numpy as np
@@ -11,135 +10,9 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search.documents import Document, DocumentColumns, DocumentSource
 from bert_jax.search.index_manifest import IndexManifest
-from bert_jax.search.passages import PassageCutter, TokenizerCounter, WordCounter
-from bert_jax.text.wordpiece import WordPiece
-from tests.support.small_models import SMALL_VOCABULARY, write_model
-
-
-def documents(*inputs, **columns) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """{id: (title, text)}, and what was left out."""
-    source = DocumentSource([str(path) for path in inputs], DocumentColumns(**columns))
-    return {one.id: (one.title, one.text) for one in source.documents()}, list(source.notes())
-
-
-def test_documents_of_every_kind(tmp_path):
-    folder = tmp_path / "docs"
-    (folder / "deep").mkdir(parents=True)
-    files = {
-        "a.txt": "\ufeffThe cat sat.".encode(),
-        "deep/b.MD": b"---\nlang: en\n---\n# Cats\n",
-        "deep/new\nline.txt": b"x",
-        "c.html": b"<html><head><title>A &amp;\n B</title><script>if (a<b) {}</script></head><p>One<br>two<!-- <p>no",
-        "rows.jsonl": b'{"_id": 7, "title": null, "text": "seven"}\n\n{"_id": "8", "title": "Eight", "text": ""}\n'
-        b'{"_id": "9", "text": "half \\ud83d of one"}\n',
-        "MORE.JSONL": b'{"_id": "10", "text": "ten \\ud83d"}\n',
-        "rows.csv": b'Text,stars\n"one, two",1\nthree,2\n',
-        "broken.txt": b"caf\xe9 \xff",
-        "zero.txt": b"",
-        "blank.md": b" \n\t",
-        "utf16.txt": "text".encode("utf-16"),
-        "x.pdf": b"%PDF",
-        "noending": b"",
-    }
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    read, notes = documents(folder)
-    assert read == {
-        "a.txt": ("", "The cat sat."),
-        "deep/b.MD": ("", "Cats"),
-        "deep/new\nline.txt": ("", "x"),
-        "c.html": ("A & B", "One\ntwo"),
-        "7": ("", "seven"),
-        "8": ("", "Eight"),
-        "9": ("", "half \ufffd of one"),
-        "10": ("", "ten \ufffd"),
-        "rows.csv:2": ("", "one, two"),
-        "rows.csv:3": ("", "three"),
-        "broken.txt": ("", "caf\ufffd \ufffd"),
-    }
-    assert notes == [
-        f"2 documents without text left out ({folder}/blank.md and others)",
-        "files of other kinds are left out: no ending (1), .pdf (1)",
-        f"1 file ({folder}/utf16.txt) with NUL bytes left out: binary or UTF-16, not UTF-8 text",
-        f"3 files ({folder}/MORE.JSONL and others) not entirely UTF-8; invalid characters are read as U+FFFD",
-    ]
-    (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "T", "text": "t"}\n')
-    assert documents(folder)[0] == {"d": ("T", "t")}  # BEIR's layout
-    assert documents(folder / "rows.csv", text="TEXT", id="stars")[0].keys() == {"1", "2"}
-
-
-def test_a_file_that_is_named_twice_is_read_once(tmp_path):
-    (tmp_path / "docs/deep").mkdir(parents=True)
-    for name in ("a.txt", "deep/b.txt"):
-        (tmp_path / "docs" / name).write_text("The cat sat.")
-    docs = str(tmp_path / "docs")
-    source = DocumentSource([docs, f"{docs}/a.txt", f"{docs}/deep/*", docs])
-    assert [document.id for document in source.documents()] == ["a.txt", "deep/b.txt"]
-
-
-def test_the_index_that_pandas_writes_is_no_title(tmp_path):
-    (tmp_path / "a.csv").write_text(",text\n7,one\n")
-    assert documents(tmp_path / "a.csv") == ({"a.csv:2": ("", "one")}, [])
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        (
-            "a.jsonl",
-            '{"id": 1, "text": "a"}\n{"id": 1, "text": "b"}\n',
-            'row 2.*"1".*a.jsonl.*row 1',
-        ),
-        ("a.jsonl", '{"id": 1}\n', "row 1.*columns: id"),
-        ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', 'row 2.*"text"'),
-        ("a.jsonl", "{", "row 1.*JSON"),
-        ("a.parquet", "PAR1", "parquet"),
-        ("a.txt.gz", "text", "a.txt"),
-        ("a.exe", "", "unknown.*.txt"),
-    ],
-)
-def test_what_cannot_be_read_is_one_line(name, content, message, tmp_path, capsys):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(BertJaxError, match=message):
-        documents(tmp_path / name)
-    assert main(["index", str(tmp_path / name), "--output", str(tmp_path / "index")]) == 1
-    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("bert-jax index: ")
-
-
-@pytest.mark.parametrize("room", [12, 40])
-def test_passages_cover_a_document_in_whole_sentences(room):
-    words = [
-        word.capitalize() if n % 3 else word
-        for n, word in enumerate(SMALL_VOCABULARY[5:8] + SMALL_VOCABULARY[9:11])
-    ]
-    tokens, rng = TokenizerCounter(WordPiece.from_vocabulary(SMALL_VOCABULARY), False), random.Random(0)
-    odd = ["\u00a0", "\u2003", "\n", "\n\n", "x" * 300, "\u4e2d\u6587", "\U0001f600", "!", "mat" * 50]
-    for ruler in (tokens, WordCounter()):
-        for size in (1, 5, 50, 400):
-            text = "".join(rng.choice(words) + rng.choice([" ", " ", ". ", *odd]) for _ in range(size))
-            (cut,) = PassageCutter(ruler, room, room // 4)([Document("a", "the cat", text)])
-            end = 0
-            for start, stop in cut.spans:
-                assert not text[end:start].strip(), "left out"
-                assert stop > end and text[start:stop] == text[start:stop].strip()
-                end = stop
-            assert not text[end:].strip() and cut.texts == [text[start:stop] for start, stop in cut.spans]
-            assert max(map(len, cut.texts)) <= 16 * room
-            assert max(ruler.count(cut.texts)) <= room
-    text = "The cat sat. " * 30
-    (cut,) = PassageCutter(WordCounter(), 14, 7)([Document("a", "", text)])
-    assert cut.spans[:3] == [(0, 51), (26, 77), (52, 103)]  # four sentences, of which two are shared
-    with pytest.raises(BertJaxError, match="--passage-tokens"):
-        PassageCutter(WordCounter(), 7, 0)
-
-
-def test_a_document_of_any_size_is_cut_in_linear_time():
-    cutter = PassageCutter(WordCounter(), 200, 25)
-    for text in ("The cat sat on the mat. " * 40_000, "cat " * 250_000, "x" * 1_000_000):
-        (cut,) = cutter([Document("a", "", text)])
-        assert 100 < len(cut.spans) < 10_000
+from tests.search.test_documents import documents
+from tests.support.small_models import write_model
 
 
 @pytest.fixture(scope="module")

@@ -175,7 +175,7 @@ def smaller(words: list[str]) -> list[str]:
 def run(words: list[str], capfd) -> None:
     program, *arguments = words
     if program == "bert-jax" and arguments[0] in ("preflight", "bench"):
-        parsed(arguments)  # tests/pod/test_preflight.py compiles for a slice, tests/test_bench*.py measure
+        parsed(arguments)  # tests/pod compiles for a slice, tests/command/test_bench*.py measure
     elif words[:3] == ["python", "-m", "tests.bench"]:
         make_parser().parse_args(words[3:])  # the tests in tests/bench run some of them
     elif program == "bert-jax":

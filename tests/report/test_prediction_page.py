@@ -1,4 +1,4 @@
-"""Reports: intervals against simulations and against the metrics themselves, facts of data, pages, comparisons."""
+"""Pages of predictions: facts of the data, confusions, pictures, comparisons."""
 
 import json
 import re
@@ -15,14 +15,12 @@ from bert_jax.data.examples.example import Example
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration, CoverageLevel
 from bert_jax.predictions.kind import KINDS, Outcomes
-from bert_jax.predictions.kinds.answers import Answer
 from bert_jax.predictions.view import PrecisionRecallCurve, worst_curves
 from bert_jax.report.compare import compare_models
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import collect_data_facts, find_contradictions
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, evaluate_model
 from bert_jax.report.finish_run import FinishedRun
-from bert_jax.report.intervals import RESAMPLES, bootstrap_intervals, difference_intervals
 from bert_jax.report.prediction_page import (
     ReportContext,
     contradiction_lines,
@@ -31,130 +29,10 @@ from bert_jax.report.prediction_page import (
 )
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.task import FinishInputs
+from tests.report.test_intervals import of_many_classes
+from tests.support.made_up_outcomes import make_outcomes
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, write_model
 from tests.support.tables import write_jsonl
-
-
-def made(kind: str, count: int = 60, seed: int = 0, skill: float = 2.0) -> Outcomes:
-    """Outcomes of a model that is right more often than not."""
-    rng, labels = np.random.default_rng(seed), ("O", "B-X", "I-X")
-    texts = [f"text {i}" for i in range(count)]
-    match kind:
-        case "classes":
-            numbers = rng.integers(0, 3, count)
-            raws = [rng.normal(0, 1, 3) + skill * np.eye(3)[n] for n in numbers]
-            truth = [labels[n] for n in numbers]
-        case "labels":
-            several = (rng.random((count, 3)) < 0.4).astype(int)
-            raws = [rng.normal(0, 1, 3) + skill * (2 * row - 1) for row in several]
-            truth = [tuple(labels[n] for n in np.flatnonzero(row)) for row in several]
-        case "tags":
-            tags = [rng.integers(0, 3, rng.integers(1, 9)) for _ in range(count)]
-            raws = [rng.normal(0, 1, (len(t), 3)) + skill * np.eye(3)[t] for t in tags]
-            texts, truth = [("w",) * len(t) for t in tags], [tuple(labels[n] for n in t) for t in tags]
-        case "answers" | "all answered":
-            none = rng.random(count) < 0.4 * (kind == "answers")
-            truth = [() if n else ((0, "the cat sat"), (9, "a mat")) for n in none]
-            words = rng.choice(["cat", "cat sat", "the mat", "dog"], count)
-            gaps = rng.normal(0, 1, count) + np.where(none, 1, -1) if kind == "answers" else [-np.inf] * count
-            raws = [
-                (Answer(str(w), 0, 1, float(p)), float(g))
-                for w, p, g in zip(words, rng.random(count), gaps, strict=True)
-            ]
-            kind, texts = "answers", [("question", "passage")] * count
-        case "number":
-            truth = rng.normal(0, 1, count).tolist()
-            raws = [np.array([t + rng.normal()]) for t in truth]
-    examples = [
-        Example(text, label, f"row {i}") for i, (text, label) in enumerate(zip(texts, truth, strict=True))
-    ]
-    return Outcomes(KINDS[kind](() if kind in ("answers", "number") else labels), examples, raws)
-
-
-@pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "all answered", "number"])
-def test_the_scores_of_sums_are_the_metrics(kind):
-    given = made(kind)
-    found, expected = bootstrap_intervals(given.sums), given.sums.scores
-    assert {name: one.value for name, one in found.items()} == pytest.approx(expected)
-    assert all(one.low < one.value < one.high for one in found.values())
-    same = difference_intervals(given.sums, given.sums)
-    assert {(one.value, one.low, one.high) for one in same.values()} == {(0, 0, 0)}
-    if kind != "number":
-        return
-    # Of rank correlations, too, what a resample gives is nearly what ranking it anew gives.
-    rng, again = np.random.default_rng(5), []
-    for _ in range(400):
-        i = rng.integers(0, 60, 60)
-        x, y = (np.argsort(np.argsort(np.array(v)[i] + 1e-9 * i)) for v in (given.predicted, given.truth))
-        again.append(np.corrcoef(x, y)[0, 1])
-    assert np.std(again) == pytest.approx((found["spearman"].high - found["spearman"].low) / 3.92, rel=0.25)
-
-
-def of_many_classes(count: int, classes: int = 60, seed: int = 0) -> Outcomes:
-    rng, labels = np.random.default_rng(seed), tuple(map(str, range(classes)))
-    numbers = rng.integers(0, classes, count)
-    raws = list(rng.normal(0, 1, (count, classes)) + 3 * np.eye(classes)[numbers])
-    examples = [Example(f"text {i}", labels[n], f"row {i}") for i, n in enumerate(numbers)]
-    return Outcomes(KINDS["classes"](labels), examples, raws)
-
-
-def part(given: Outcomes, kept: slice) -> Outcomes:
-    return Outcomes(given.kind, given.examples[kept], given.raws[kept])
-
-
-@pytest.mark.slow
-def test_the_interval_of_f1_macro_holds_the_true_score_of_many_classes(monkeypatch):
-    monkeypatch.setattr("bert_jax.report.intervals.RESAMPLES", 300)
-    whole = of_many_classes(15_000)
-    truth = whole.sums.scores["f1_macro"]
-    found = [
-        bootstrap_intervals(part(whole, slice(240 * n, 240 * (n + 1))).sums, seed=n)["f1_macro"]
-        for n in range(30)
-    ]
-    # The quantiles of the resamples alone hold it in about half of them.
-    assert sum(one.low <= truth <= one.high for one in found) >= 26
-    biased, corrected = (
-        np.mean(side) for side in zip(*((x.value, (x.low + x.high) / 2) for x in found), strict=True)
-    )
-    assert truth - biased > 0.01 and abs(truth - corrected) < (truth - biased) / 2
-
-
-def test_the_interval_of_a_share_is_that_of_its_binomial():
-    given = made("classes", 400)
-    found = bootstrap_intervals(given.sums)["accuracy"]
-    error = (found.value * (1 - found.value) / 400) ** 0.5
-    edges = found.value - 1.96 * error, found.value + 1.96 * error
-    assert (found.low, found.high) == pytest.approx(edges, abs=1 / 400)  # to one example
-    sure = bootstrap_intervals(made("classes", 50, skill=20).sums)["accuracy"]
-    # With this many errors or more, 50 of 50 are right in 2.5 % of all cases.
-    assert (sure.value, sure.high) == (1, 1) and sure.low == pytest.approx(0.025 ** (1 / 50), abs=0.01)
-    right = next(n for n in range(400) if given.predicted[n] == given.truth[n])
-    alone = bootstrap_intervals(part(given, slice(right, right + 1)).sums)["accuracy"]
-    assert alone.low < 0.25 and alone.value == alone.high == 1
-    same = difference_intervals(given.sums, given.sums)["accuracy"]
-    assert (same.low, same.high) == (0, 0)
-
-
-@pytest.mark.slow
-def test_intervals_hold_the_true_score_as_often_as_they_say():
-    whole, held = made("classes", 30_000, seed=7, skill=1.0), {"accuracy": 0, "f1_macro": 0, "matthews": 0}
-    truth = whole.sums.scores
-    for n in range(150):
-        found = bootstrap_intervals(part(whole, slice(200 * n, 200 * (n + 1))).sums, seed=n)
-        for name in held:
-            held[name] += found[name].low <= truth[name] <= found[name].high
-    for name, count in held.items():
-        assert 0.89 <= count / 150 <= 0.99, name  # 0.95, and four standard errors of 150 draws
-    assert RESAMPLES >= 1000
-
-
-def test_a_pair_of_models_is_judged_on_the_same_resamples():
-    a, b = made("classes", 400), made("classes", 400)
-    for i in range(0, 400, 40):  # ten that b has right and a may not
-        b.raws[i] = 9 * np.eye(3)[b.kind.labels.index(b.truth[i])]
-    apart, alone = difference_intervals(a.sums, b.sums)["accuracy"], bootstrap_intervals(a.sums)["accuracy"]
-    assert apart.value == pytest.approx(b.sums.scores["accuracy"] - a.sums.scores["accuracy"])
-    assert apart.low >= 0 and apart.high - apart.low < (alone.high - alone.low) / 2
 
 
 def test_what_stands_twice_is_counted():
@@ -187,7 +65,7 @@ def test_duplicates_with_different_labels_are_listed():
 
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "number"])
 def test_flipped_labels_are_the_most_probable_errors(kind):
-    given, rng = made(kind, 200, skill=3.0), np.random.default_rng(1)
+    given, rng = make_outcomes(kind, 200, skill=3.0), np.random.default_rng(1)
     flipped = {f"row {i}" for i in rng.permutation(200)[:10]}
 
     def other(label):
@@ -277,7 +155,7 @@ def model(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "number"])
 def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path):
-    given = made(kind)
+    given = make_outcomes(kind)
     if kind == "labels":  # a rare one
         given.examples[:] = [
             replace(e, label=tuple(x for x in e.label if n < 3 or x != "O"))

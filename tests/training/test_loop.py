@@ -1,27 +1,22 @@
-"""The loop and its checkpoints, in this process and on made-up rows: what goes wrong is said, and nothing is lost."""
+"""The loop, in this process and on made-up rows: what goes wrong is said, and nothing is lost."""
 
 import dataclasses
 import errno
 import fcntl
 import io
 import json
-import resource
-import shutil
 import sys
 import threading
 import time
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.command.export import export_checkpoint
 from bert_jax.core.errors import BertJaxError, NonFiniteError
-from bert_jax.inference import model as api
 from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.training import checkpoint_manifest
-from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import MetricsLog, read_metrics
 from bert_jax.training.loop import TrainingLoop, train
@@ -32,146 +27,9 @@ from bert_jax.training.step_timer import StepTimer
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import HELDOUT, Batches, tiny_pretraining
+from tests.support.tiny_runs import continue_run, metric_lines
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run of 20 steps with checkpoints at 5, 10, 15 and 20."""
-    workdir = tmp_path_factory.mktemp("loop") / "run"
-    task, config = tiny_pretraining(checkpoint_keep=9)
-    assert train(task, Batches(), config, workdir)
-    return workdir
-
-
-@pytest.fixture
-def copied(whole, tmp_path):
-    return shutil.copytree(whole, tmp_path / "run")
-
-
-def lines(workdir):
-    return [
-        {name: value for name, value in line.items() if name != "time"}
-        for line in read_metrics(workdir / "metrics.jsonl")
-    ]
-
-
-def again(workdir, capsys, **changes) -> str:
-    """Goes on with the run and returns what it said."""
-    task, config = tiny_pretraining(checkpoint_keep=9, **changes)
-    train(task, Batches(), config, workdir)
-    said = capsys.readouterr()
-    return said.out + said.err
-
-
-def assert_same(one, other):
-    assert lines(one) == lines(other)
-    ours, theirs = checkpoint_arrays(one / "checkpoints/20"), checkpoint_arrays(other / "checkpoints/20")
-    assert ours.keys() == theirs.keys()
-    for name, value in ours.items():
-        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
-
-
-def flip(path, where=0.5):
-    content = bytearray(path.read_bytes())
-    content[int(where * len(content))] ^= 4
-    path.write_bytes(content)
-
-
-def largest(directory):
-    return max(
-        (path for path in directory.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size
-    )
-
-
-DAMAGE = {
-    "a flipped bit": (lambda step: flip(largest(step)), "is damaged: its hash differs"),
-    "a truncated file": (lambda step: largest(step).write_bytes(b"short"), "has 5 bytes instead of"),
-    "no commit marker of orbax": (
-        lambda step: (step / "_CHECKPOINT_METADATA").unlink(),
-        "it lacks its file _CHECKPOINT_METADATA",
-    ),
-    "no manifest": (lambda step: (step / "manifest.json").unlink(), "it was never committed"),
-    "a flipped bit in the manifest": (
-        lambda step: flip(step / "manifest.json"),
-        "its manifest.json is damaged",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_used(kind, whole, copied, capsys):
-    damage, said = DAMAGE[kind]
-    damage(copied / "checkpoints/20")
-    output = again(copied, capsys)
-    assert f"the checkpoint of step 20 cannot be used: {said}" in output or said in output
-    assert "resuming at step 15\n" in output
-    assert_same(whole, copied)
-    assert (copied / "checkpoints/20.damaged").is_dir(), "nothing is thrown away"
-
-
-def test_orbax_alone_would_take_a_flipped_bit(copied):
-    """The reason for the manifest; when this fails, orbax looks itself. It notices bits of its own alone."""
-    checkpoint = copied / "checkpoints/20"
-    before, taken = checkpoint_arrays(checkpoint), 0
-    for where in (0.4, 0.5, 0.6, 0.7):
-        flip(largest(checkpoint), where)
-        with suppress(Exception):
-            after = checkpoint_arrays(checkpoint)
-            taken += any((after[name] != value).any() for name, value in before.items())
-        flip(largest(checkpoint), where)
-    assert taken
-
-
-def test_a_finished_run_started_again_changes_nothing(whole, copied, capsys):
-    said = again(copied, capsys)
-    assert "already finished, at step 20" in said and "resuming" not in said
-    assert lines(copied) == lines(whole)
-    assert [line["step"] for line in lines(copied) if line["kind"] == "heldout"] == [10, 20]
-
-
-def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
-    _, config = tiny_pretraining(
-        checkpoint_keep=2, checkpoint_keep_every=20, checkpoint_best_metric="mlm_loss"
-    )
-    checkpoints = Checkpoints(tmp_path, config.checkpoints)
-    for step, loss in zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True):
-        checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": {"mlm_loss": loss}})
-    checkpoints.finish()
-    assert checkpoints.steps() == [10, 20, 40, 45]
-    assert checkpoints.best() == 10
-
-
-def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
-    task, config = tiny_pretraining(checkpoint_keep=9, checkpoint_best_metric="accuracy")
-    checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
-    run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None, None)
-    for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
-        run.step, run.heldout = step, {"accuracy": accuracy, "classify_loss": loss}
-        run.record_evaluation()
-        checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": run.heldout})
-    checkpoints.finish()
-    assert checkpoints.best() == run.best_step() == 4
-
-
-def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monkeypatch, capsys):
-    accuracies = {5: 0.7, 10: 0.9, 15: 0.8, 20: 0.6}
-
-    def measure(run, few=False):
-        if run.step == 20:
-            shutil.rmtree(tmp_path / "checkpoints/10")
-        return {"accuracy": accuracies.get(run.step, 0.0)}
-
-    monkeypatch.setattr(TrainingLoop, "compute_metrics", measure)
-    task, config = tiny_pretraining(
-        log_evaluate_every=5, checkpoint_keep=9, checkpoint_best_metric="accuracy"
-    )
-    assert train(task, Batches(), config, tmp_path)
-    said = "".join(capsys.readouterr())
-    assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
-    assert read_kept_metrics(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15
-    assert (tmp_path / "model/model.safetensors").is_file()
 
 
 def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, capsys):
@@ -182,7 +40,7 @@ def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, c
 
     task, config = tiny_pretraining()
     train(task, Batches(plant=plant), config, tmp_path)
-    found = lines(tmp_path)
+    found = metric_lines(tmp_path)
     assert [line for line in found if line["kind"] == "discarded"] == [
         {"step": 8, "kind": "discarded", "batch": 7, "in_a_row": 1}
     ]
@@ -215,7 +73,7 @@ def test_a_discarded_update_leaves_the_state_as_it_was():
     assert (good.discarded, good.bad) == (1, 0)
 
 
-def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_path, whole):
+def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_path, finished_run):
     def plant(step, batch):
         if 10 <= step < HELDOUT:
             batch["label_weights"][:] = np.inf
@@ -226,7 +84,10 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
         NonFiniteError, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
     ):
         train(task, Batches(plant=plant), config, tmp_path)
-    kept, good = checkpoint_arrays(tmp_path / "checkpoints/14"), checkpoint_arrays(whole / "checkpoints/10")
+    kept, good = (
+        checkpoint_arrays(tmp_path / "checkpoints/14"),
+        checkpoint_arrays(finished_run / "checkpoints/10"),
+    )
     for name, value in good.items():
         if "params" in name or "optimizer" in name:
             np.testing.assert_array_equal(kept[name], value, err_msg=name)
@@ -242,7 +103,7 @@ def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
         run.write_line(measured, step)
         run.window.add(measured)
     run.log.close()
-    empty, whole = lines(tmp_path)
+    empty, whole = metric_lines(tmp_path)
     names = ("loss", "mlm_loss", "mlm_accuracy", "discarded")
     assert [empty[name] for name in names] == [None, None, None, 2]
     assert [whole[name] for name in names] == [3.0, 3.0, 0.5, 2]
@@ -263,7 +124,9 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
         "validation batch 1 (counted from 0): mlm_loss is nan at step 10; look at its examples; if they are good, "
         "start again with a lower --config.optimizer.learning_rate"
     )
-    assert not [line for line in lines(tmp_path) if line["kind"] == "heldout"], "nothing is chosen by it"
+    assert not [line for line in metric_lines(tmp_path) if line["kind"] == "heldout"], (
+        "nothing is chosen by it"
+    )
 
 
 @pytest.mark.parametrize(("number", "ends"), [(errno.EIO, False), (errno.ENOSPC, True)])
@@ -281,35 +144,35 @@ def test_a_run_outlives_its_terminal_until_it_is_told(tmp_path, monkeypatch, num
     assert [line["loss"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [2.0]
 
 
-def test_a_run_does_not_go_on_with_other_settings(copied, capsys):
+def test_a_run_does_not_go_on_with_other_settings(copied_run, capsys):
     with pytest.raises(BertJaxError) as error:
-        again(copied, capsys, learning_rate=5e-3, warmup_steps=6)
+        continue_run(copied_run, capsys, learning_rate=5e-3, warmup_steps=6)
     assert (
         "was started with other settings: optimizer.learning_rate was 0.003 and is 0.005; "
         "optimizer.warmup_steps was 5 and is 6" in str(error.value)
     )
-    assert "finished, at step 20" in again(copied, capsys, log_every=7, gradient_accumulation_steps=2), (
-        "these may change"
-    )
+    assert "finished, at step 20" in continue_run(
+        copied_run, capsys, log_every=7, gradient_accumulation_steps=2
+    ), "these may change"
 
 
-def test_a_run_of_another_version_is_refused_with_the_way_out(copied, capsys):
-    path = copied / "run.json"
+def test_a_run_of_another_version_is_refused_with_the_way_out(copied_run, capsys):
+    path = copied_run / "run.json"
     content = json.loads(path.read_text())
     del content["version"]
     path.write_text(json.dumps(content))
     with pytest.raises(BertJaxError, match="run.json"):
-        again(copied, capsys)
+        continue_run(copied_run, capsys)
 
 
-def test_a_run_does_not_go_on_with_other_data(copied):
+def test_a_run_does_not_go_on_with_other_data(copied_run):
     class Others(Batches):
         def identity(self):
             return {"rows": "others"}
 
     task, config = tiny_pretraining(checkpoint_keep=9)
     with pytest.raises(BertJaxError, match="was started with other data: rows was made up and is others"):
-        train(task, Others(), config, copied)
+        train(task, Others(), config, copied_run)
 
 
 def test_a_workdir_that_cannot_be_written_to(tmp_path):
@@ -364,21 +227,6 @@ def test_a_directory_whose_file_system_has_no_locks_is_written_to(tmp_path, monk
         workdir.claim()
 
 
-def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
-    _, config = tiny_pretraining()
-    checkpoints = Checkpoints(tmp_path, config.checkpoints)
-    for step in (5, 10):
-        (tmp_path / str(step)).mkdir()
-        checkpoint_manifest.write_checkpoint_manifest(tmp_path / str(step), {})
-    (tmp_path / "10" / "manifest.json").write_text("{}")
-    with pytest.raises(BertJaxError, match="manifest.json"):
-        checkpoints.check(10)
-    shutil.rmtree(tmp_path / "5")
-    for step, said in ((10, "json is damaged; there is no other checkpoint"), (5, "of step 5; known: 10")):
-        with pytest.raises(BertJaxError, match=f"{said}$"):
-            checkpoints.check(step)
-
-
 def test_a_seed_beyond_32_bits_is_read_as_the_generator_reads_it():
     task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)
@@ -400,65 +248,25 @@ def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):
     assert {(2, "train/loss"), (20, "heldout/mlm_accuracy"), (18, "train/tokens_per_second")} <= found
 
 
-def test_a_model_of_any_checkpoint_is_exported(whole, tmp_path):
-    assert export_checkpoint(whole, tmp_path / "newest") == 20
-    assert export_checkpoint(whole, tmp_path / "older", 10) == 10
-    newest, older, result = (
-        api.load(path).params for path in (tmp_path / "newest", tmp_path / "older", whole / "model")
-    )
-    for name, value in checkpoint_arrays(whole / "checkpoints/10").items():
-        if "words" in name and "params" in name:
-            np.testing.assert_array_equal(older["encoder"]["embeddings"]["words"], value)
-    jax.tree.map(np.testing.assert_array_equal, newest, result)
-    with pytest.raises(BertJaxError, match="has no checkpoint of step 11; known: 5, 10, 15, 20"):
-        export_checkpoint(whole, tmp_path / "none", 11)
-
-
-def test_going_on_from_a_model_directory(whole, tmp_path, capsys):
-    begun = json.loads((whole / "model/config.json").read_text())
+def test_going_on_from_a_model_directory(finished_run, tmp_path, capsys):
+    begun = json.loads((finished_run / "model/config.json").read_text())
     assert begun["architectures"] == ["BertForPreTraining"]
     from bert_jax.training import warm_start
 
     task, config = tiny_pretraining()
-    warm_start.adopt_saved_layout(str(whole / "model"), task.layout, Batches().tokenizer)
-    params, missing = warm_start.read_initial_params(str(whole / "model"), task, seed=0)
+    warm_start.adopt_saved_layout(str(finished_run / "model"), task.layout, Batches().tokenizer)
+    params, missing = warm_start.read_initial_params(str(finished_run / "model"), task, seed=0)
     assert not missing
-    task, config = tiny_pretraining(steps=12, init=str(whole / "model"), first_step=8)
+    task, config = tiny_pretraining(steps=12, init=str(finished_run / "model"), first_step=8)
     train(task, Batches(), config, tmp_path / "kept", lambda: params)
-    first = lines(tmp_path / "kept")[0]
+    first = metric_lines(tmp_path / "kept")[0]
     assert first["step"] == 9, "the schedule goes on where the run before it stood"
-    assert first["mlm_loss"] < lines(whole)[2]["mlm_loss"]
+    assert first["mlm_loss"] < metric_lines(finished_run)[2]["mlm_loss"]
     with pytest.raises(BertJaxError, match="--config.first_step=0"):
         tiny_pretraining(init="somewhere")
     other, _ = tiny_pretraining(layers=2)
     with pytest.raises(BertJaxError, match="--config.model.layers=1"):
-        warm_start.adopt_saved_layout(str(whole / "model"), other.layout, Batches().tokenizer)
-
-
-def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(whole, tmp_path, capsys):
-    """A limit on the size of files stands in for the disk's end."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def plant(step, batch):
-        if step == 12:
-            while not (tmp_path / "checkpoints/10/manifest.json").exists():
-                time.sleep(0.01)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
-        return batch
-
-    task, config = tiny_pretraining(checkpoint_keep=9)
-    try:
-        with pytest.raises(
-            BertJaxError, match="the last checkpoint could not be written .* make room there and start"
-        ):
-            train(task, Batches(plant=plant), config, tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    said = capsys.readouterr().err
-    assert "the checkpoint of step 15 could not be written" in said
-    assert "the run goes on and tries again in 5 steps, older checkpoints stay" in said
-    assert "resuming at step 10\n" in again(tmp_path, capsys)
-    assert_same(whole, tmp_path)
+        warm_start.adopt_saved_layout(str(finished_run / "model"), other.layout, Batches().tokenizer)
 
 
 def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluations(monkeypatch):

@@ -1,0 +1,97 @@
+"""Documents of every kind of file, good and hostile."""
+
+import pytest
+
+from bert_jax.command.main import main
+from bert_jax.core.errors import BertJaxError
+from bert_jax.search.documents import DocumentColumns, DocumentSource
+
+
+def documents(*inputs, **columns) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """{id: (title, text)}, and what was left out."""
+    source = DocumentSource([str(path) for path in inputs], DocumentColumns(**columns))
+    return {one.id: (one.title, one.text) for one in source.documents()}, list(source.notes())
+
+
+def test_documents_of_every_kind(tmp_path):
+    folder = tmp_path / "docs"
+    (folder / "deep").mkdir(parents=True)
+    files = {
+        "a.txt": "\ufeffThe cat sat.".encode(),
+        "deep/b.MD": b"---\nlang: en\n---\n# Cats\n",
+        "deep/new\nline.txt": b"x",
+        "c.html": b"<html><head><title>A &amp;\n B</title><script>if (a<b) {}</script></head><p>One<br>two<!-- <p>no",
+        "rows.jsonl": b'{"_id": 7, "title": null, "text": "seven"}\n\n{"_id": "8", "title": "Eight", "text": ""}\n'
+        b'{"_id": "9", "text": "half \\ud83d of one"}\n',
+        "MORE.JSONL": b'{"_id": "10", "text": "ten \\ud83d"}\n',
+        "rows.csv": b'Text,stars\n"one, two",1\nthree,2\n',
+        "broken.txt": b"caf\xe9 \xff",
+        "zero.txt": b"",
+        "blank.md": b" \n\t",
+        "utf16.txt": "text".encode("utf-16"),
+        "x.pdf": b"%PDF",
+        "noending": b"",
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    read, notes = documents(folder)
+    assert read == {
+        "a.txt": ("", "The cat sat."),
+        "deep/b.MD": ("", "Cats"),
+        "deep/new\nline.txt": ("", "x"),
+        "c.html": ("A & B", "One\ntwo"),
+        "7": ("", "seven"),
+        "8": ("", "Eight"),
+        "9": ("", "half \ufffd of one"),
+        "10": ("", "ten \ufffd"),
+        "rows.csv:2": ("", "one, two"),
+        "rows.csv:3": ("", "three"),
+        "broken.txt": ("", "caf\ufffd \ufffd"),
+    }
+    assert notes == [
+        f"2 documents without text left out ({folder}/blank.md and others)",
+        "files of other kinds are left out: no ending (1), .pdf (1)",
+        f"1 file ({folder}/utf16.txt) with NUL bytes left out: binary or UTF-16, not UTF-8 text",
+        f"3 files ({folder}/MORE.JSONL and others) not entirely UTF-8; invalid characters are read as U+FFFD",
+    ]
+    (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "T", "text": "t"}\n')
+    assert documents(folder)[0] == {"d": ("T", "t")}  # BEIR's layout
+    assert documents(folder / "rows.csv", text="TEXT", id="stars")[0].keys() == {"1", "2"}
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path):
+    (tmp_path / "docs/deep").mkdir(parents=True)
+    for name in ("a.txt", "deep/b.txt"):
+        (tmp_path / "docs" / name).write_text("The cat sat.")
+    docs = str(tmp_path / "docs")
+    source = DocumentSource([docs, f"{docs}/a.txt", f"{docs}/deep/*", docs])
+    assert [document.id for document in source.documents()] == ["a.txt", "deep/b.txt"]
+
+
+def test_the_index_that_pandas_writes_is_no_title(tmp_path):
+    (tmp_path / "a.csv").write_text(",text\n7,one\n")
+    assert documents(tmp_path / "a.csv") == ({"a.csv:2": ("", "one")}, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.jsonl",
+            '{"id": 1, "text": "a"}\n{"id": 1, "text": "b"}\n',
+            'row 2.*"1".*a.jsonl.*row 1',
+        ),
+        ("a.jsonl", '{"id": 1}\n', "row 1.*columns: id"),
+        ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', 'row 2.*"text"'),
+        ("a.jsonl", "{", "row 1.*JSON"),
+        ("a.parquet", "PAR1", "parquet"),
+        ("a.txt.gz", "text", "a.txt"),
+        ("a.exe", "", "unknown.*.txt"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(name, content, message, tmp_path, capsys):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(BertJaxError, match=message):
+        documents(tmp_path / name)
+    assert main(["index", str(tmp_path / name), "--output", str(tmp_path / "index")]) == 1
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("bert-jax index: ")

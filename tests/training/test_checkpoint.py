@@ -1,0 +1,168 @@
+"""Checkpoints: a damaged one is said, and those that are kept are the right ones."""
+
+import resource
+import shutil
+import time
+from contextlib import suppress
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.command.export import export_checkpoint
+from bert_jax.core.errors import BertJaxError
+from bert_jax.inference import model as api
+from bert_jax.training import checkpoint_manifest
+from bert_jax.training.best_evaluation import read_kept_metrics
+from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.loop import TrainingLoop, train
+from bert_jax.training.workdir import Workdir
+from tests.support.pretraining_runs import checkpoint_arrays
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
+from tests.support.tiny_runs import assert_same_run, continue_run, flip_bit, largest_file, metric_lines
+
+pytestmark = pytest.mark.slow
+
+
+DAMAGE = {
+    "a flipped bit": (lambda step: flip_bit(largest_file(step)), "is damaged: its hash differs"),
+    "a truncated file": (lambda step: largest_file(step).write_bytes(b"short"), "has 5 bytes instead of"),
+    "no commit marker of orbax": (
+        lambda step: (step / "_CHECKPOINT_METADATA").unlink(),
+        "it lacks its file _CHECKPOINT_METADATA",
+    ),
+    "no manifest": (lambda step: (step / "manifest.json").unlink(), "it was never committed"),
+    "a flipped bit in the manifest": (
+        lambda step: flip_bit(step / "manifest.json"),
+        "its manifest.json is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_used(kind, finished_run, copied_run, capsys):
+    damage, said = DAMAGE[kind]
+    damage(copied_run / "checkpoints/20")
+    output = continue_run(copied_run, capsys)
+    assert f"the checkpoint of step 20 cannot be used: {said}" in output or said in output
+    assert "resuming at step 15\n" in output
+    assert_same_run(finished_run, copied_run)
+    assert (copied_run / "checkpoints/20.damaged").is_dir(), "nothing is thrown away"
+
+
+def test_orbax_alone_would_take_a_flipped_bit(copied_run):
+    """The reason for the manifest; when this fails, orbax looks itself. It notices bits of its own alone."""
+    checkpoint = copied_run / "checkpoints/20"
+    before, taken = checkpoint_arrays(checkpoint), 0
+    for where in (0.4, 0.5, 0.6, 0.7):
+        flip_bit(largest_file(checkpoint), where)
+        with suppress(Exception):
+            after = checkpoint_arrays(checkpoint)
+            taken += any((after[name] != value).any() for name, value in before.items())
+        flip_bit(largest_file(checkpoint), where)
+    assert taken
+
+
+def test_a_finished_run_started_again_changes_nothing(finished_run, copied_run, capsys):
+    said = continue_run(copied_run, capsys)
+    assert "already finished, at step 20" in said and "resuming" not in said
+    assert metric_lines(copied_run) == metric_lines(finished_run)
+    assert [line["step"] for line in metric_lines(copied_run) if line["kind"] == "heldout"] == [10, 20]
+
+
+def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
+    _, config = tiny_pretraining(
+        checkpoint_keep=2, checkpoint_keep_every=20, checkpoint_best_metric="mlm_loss"
+    )
+    checkpoints = Checkpoints(tmp_path, config.checkpoints)
+    for step, loss in zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True):
+        checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": {"mlm_loss": loss}})
+    checkpoints.finish()
+    assert checkpoints.steps() == [10, 20, 40, 45]
+    assert checkpoints.best() == 10
+
+
+def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
+    task, config = tiny_pretraining(checkpoint_keep=9, checkpoint_best_metric="accuracy")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
+    run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None, None)
+    for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
+        run.step, run.heldout = step, {"accuracy": accuracy, "classify_loss": loss}
+        run.record_evaluation()
+        checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": run.heldout})
+    checkpoints.finish()
+    assert checkpoints.best() == run.best_step() == 4
+
+
+def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monkeypatch, capsys):
+    accuracies = {5: 0.7, 10: 0.9, 15: 0.8, 20: 0.6}
+
+    def measure(run, few=False):
+        if run.step == 20:
+            shutil.rmtree(tmp_path / "checkpoints/10")
+        return {"accuracy": accuracies.get(run.step, 0.0)}
+
+    monkeypatch.setattr(TrainingLoop, "compute_metrics", measure)
+    task, config = tiny_pretraining(
+        log_evaluate_every=5, checkpoint_keep=9, checkpoint_best_metric="accuracy"
+    )
+    assert train(task, Batches(), config, tmp_path)
+    said = "".join(capsys.readouterr())
+    assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
+    assert read_kept_metrics(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15
+    assert (tmp_path / "model/model.safetensors").is_file()
+
+
+def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
+    _, config = tiny_pretraining()
+    checkpoints = Checkpoints(tmp_path, config.checkpoints)
+    for step in (5, 10):
+        (tmp_path / str(step)).mkdir()
+        checkpoint_manifest.write_checkpoint_manifest(tmp_path / str(step), {})
+    (tmp_path / "10" / "manifest.json").write_text("{}")
+    with pytest.raises(BertJaxError, match="manifest.json"):
+        checkpoints.check(10)
+    shutil.rmtree(tmp_path / "5")
+    for step, said in ((10, "json is damaged; there is no other checkpoint"), (5, "of step 5; known: 10")):
+        with pytest.raises(BertJaxError, match=f"{said}$"):
+            checkpoints.check(step)
+
+
+def test_a_model_of_any_checkpoint_is_exported(finished_run, tmp_path):
+    assert export_checkpoint(finished_run, tmp_path / "newest") == 20
+    assert export_checkpoint(finished_run, tmp_path / "older", 10) == 10
+    newest, older, result = (
+        api.load(path).params for path in (tmp_path / "newest", tmp_path / "older", finished_run / "model")
+    )
+    for name, value in checkpoint_arrays(finished_run / "checkpoints/10").items():
+        if "words" in name and "params" in name:
+            np.testing.assert_array_equal(older["encoder"]["embeddings"]["words"], value)
+    jax.tree.map(np.testing.assert_array_equal, newest, result)
+    with pytest.raises(BertJaxError, match="has no checkpoint of step 11; known: 5, 10, 15, 20"):
+        export_checkpoint(finished_run, tmp_path / "none", 11)
+
+
+def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(finished_run, tmp_path, capsys):
+    """A limit on the size of files stands in for the disk's end."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def plant(step, batch):
+        if step == 12:
+            while not (tmp_path / "checkpoints/10/manifest.json").exists():
+                time.sleep(0.01)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
+        return batch
+
+    task, config = tiny_pretraining(checkpoint_keep=9)
+    try:
+        with pytest.raises(
+            BertJaxError, match="the last checkpoint could not be written .* make room there and start"
+        ):
+            train(task, Batches(plant=plant), config, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = capsys.readouterr().err
+    assert "the checkpoint of step 15 could not be written" in said
+    assert "the run goes on and tries again in 5 steps, older checkpoints stay" in said
+    assert "resuming at step 10\n" in continue_run(tmp_path, capsys)
+    assert_same_run(finished_run, tmp_path)
