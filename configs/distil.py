@@ -4,9 +4,9 @@
         --config.data.train=texts.csv
 
 `classifier` teaches the predictions of a fine-tuned classifier for the texts of a table, with or without labels. The
-student is initialised with half of the teacher's layers (--config.model.layers=N for another number), or from
---config.init=DIR. If there are labels, scores are measured against them, and --config.labels_weight is their weight in
-training (by default 0); if there are none, scores measure agreement with the teacher.
+student is initialised with half of the teacher's layers (--config.model.num_hidden_layers=N for another number), or
+from --config.init=DIR. If there are labels, scores are measured against them, and --config.labels_weight is their
+weight in training (by default 0); if there are none, scores measure agreement with the teacher.
 
 `distilbert` learns from a corpus (--config.data.corpora=corpus), which must be prepared with the teacher's tokenizer:
 
@@ -66,7 +66,7 @@ def minilm(config: ConfigDict) -> None:
     """MiniLMv2's recipe: 6 layers of 384."""
     of_corpora(config, "minilm")
     config.steps = 400_000
-    config.model = ConfigDict({"layers": 6, "hidden_size": 384})
+    config.model = ConfigDict({"num_hidden_layers": 6, "hidden_size": 384})
     config.data = ConfigDict({"batch_size": 256, "lengths": (512,), "shares": (1.0,)})
     config.optimizer = ConfigDict({"learning_rate": 6e-4, "warmup_steps": 4_000})
 
@@ -75,7 +75,7 @@ def tinybert(config: ConfigDict) -> None:
     """TinyBERT's recipe of general distillation: 4 layers of 312, three passes over Wikipedia in short rows."""
     of_corpora(config, "tinybert")
     config.steps = 300_000
-    config.model = ConfigDict({"layers": 4, "hidden_size": 312, "feed_forward": 1200})
+    config.model = ConfigDict({"num_hidden_layers": 4, "hidden_size": 312, "intermediate_size": 1200})
     config.data = ConfigDict({"batch_size": 256, "lengths": (128,), "shares": (1.0,)})
     config.optimizer = ConfigDict({"learning_rate": 5e-5, "warmup_steps": 0.1})
 
@@ -84,8 +84,8 @@ def laptop(config: ConfigDict) -> None:
     """For a small machine: 2 layers of 192 learn embeddings and hidden states of short rows, no masks, no dropout."""
     tinybert(config)
     config.steps = 2_000
-    config.model.update({"layers": 2, "hidden_size": 192, "feed_forward": 768})
-    config.model.update({"dropout": 0.0, "attention_dropout": 0.0})
+    config.model.update({"num_hidden_layers": 2, "hidden_size": 192, "intermediate_size": 768})
+    config.model.update({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
     config.data.update({"batch_size": 32, "lengths": (64,), "plans": 1, "masked": 0.0, "replaced": 0.0})
     config.loss = ConfigDict({"scores": 0.0})
     config.optimizer = ConfigDict({"learning_rate": 2e-3, "warmup_steps": 100})

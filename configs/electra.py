@@ -39,7 +39,8 @@ def get_config(names: str = "small") -> ConfigDict:
     config.family = family or "electra"
     if not family:
         model = model.replace(embedding_size=0 if model.hidden_size == 128 else 128)
-    shape = {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
+    sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    shape = {name: getattr(model, name) for name in sizes}
     config.model = ConfigDict(shape | model.settings)
     # Unlike in BERT, no target becomes a random token.
     config.data = ConfigDict({"examples": "full_sentences", "shares": (1.0,), "replaced": 0.0})
@@ -61,7 +62,7 @@ def names() -> dict[str, str]:
     sizes = {}
     for name, of_family in SIZES.items():
         _, model = resolve_size(of_family)
-        sizes[name] = f"discriminator with {model.layers} layers of {model.hidden_size}"
+        sizes[name] = f"discriminator with {model.num_hidden_layers} layers of {model.hidden_size}"
     return sizes | {f"SIZE,{name}": (recipe.__doc__ or "").rstrip(".") for name, recipe in RECIPES.items()}
 
 

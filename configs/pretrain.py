@@ -32,7 +32,8 @@ def get_config(names: str = "base") -> ConfigDict:
     # 40 passes over Wikipedia and books; in 2018 this took 4 days, on 16 TPU chips for base and on 64 for large.
     config.steps = 1_000_000
     # Other defaults are in training/run_config.py: Adam at 1e-4 after 10,000 steps of warm-up, linear decay.
-    shape = {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
+    sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    shape = {name: getattr(model, name) for name in sizes}
     config.model = ConfigDict(shape | model.settings)
     config.data = ConfigDict(
         {
@@ -60,7 +61,9 @@ def get_config(names: str = "base") -> ConfigDict:
 
 def names() -> dict[str, str]:
     models = {size: resolve_size(size)[1] for size in (*BERT_SIZES, *sizes_of_families())}
-    sizes = {size: f"{model.layers} layers of {model.hidden_size}" for size, model in models.items()}
+    sizes = {
+        size: f"{model.num_hidden_layers} layers of {model.hidden_size}" for size, model in models.items()
+    }
     return sizes | {f"SIZE,{name}": (recipe.__doc__ or "").rstrip(".") for name, recipe in RECIPES.items()}
 
 
@@ -163,7 +166,7 @@ def laptop(config: ConfigDict) -> None:
     """For a small machine: short rows, no sentence pairs, 40% masked, no dropout, embeddings from co-occurrences."""
     config.steps = 2_000
     config.embeddings = "cooccurrences"
-    config.model.update({"dropout": 0.0, "attention_dropout": 0.0})
+    config.model.update({"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
     config.data.update({"batch_size": 64, "lengths": (64,), "shares": (1.0,), "plans": 1, "rate": 0.4})
     if config.data.examples == "next_sentence":
         config.data.examples = "full_sentences"

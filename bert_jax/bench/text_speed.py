@@ -36,7 +36,7 @@ class TextWorkload:
         if self.verb == "predict":
             model.require_head(WholeTextKind.heads, "bench predict")
         texts = sample_texts(self.source, self.count)
-        encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
+        encodings = model.tokenizer.encode(texts, max_length=model.config.max_position_embeddings)
         return model, texts, np.array([len(encoding.input_ids) for encoding in encodings])
 
     def function(self, model) -> Callable[[Sequence[str]], object]:

@@ -227,7 +227,8 @@ class Adaptation:
         encoder = self.config
         self.train("language", {"task": "pretrain", "model": encoder.settings}, self.settings.model, f"steps={steps}",
                    f"data.corpora={corpus}", "data.examples=full_sentences", "data.shares=(1.0,)", "data.batch_size=32",
-                   f"data.lengths=({min(CORPUS_ROWS, encoder.max_positions)},)", "optimizer.learning_rate=5e-5",
+                   f"data.lengths=({min(CORPUS_ROWS, encoder.max_position_embeddings)},)",
+                   "optimizer.learning_rate=5e-5",
                    "first_step=0", f"optimizer.warmup_steps={steps // 10}", f"log.evaluate_every={max(steps // 4, 1)}",
                    f"checkpoints.every={max(steps // 4, 1)}")  # fmt: skip
         return str(self.path / "language/model")
@@ -239,7 +240,7 @@ class Adaptation:
 
     def reranker(self, embedder: str) -> str:
         self.mine(CANDIDATES, embedder, QUERIES, margin=0.0)
-        longest = min(self.longest + QUERY_ROOM, self.config.max_positions)
+        longest = min(self.longest + QUERY_ROOM, self.config.max_position_embeddings)
         return self.train("reranker", {"task": "rerank"}, self.settings.model, f"data.train={self.path / CANDIDATES}",
                           f"data.documents={CONTRASTED}", f"data.max_length={longest}", "report=False",
                           *self.learning())  # fmt: skip
@@ -256,7 +257,7 @@ class Adaptation:
 
     @property
     def longest(self) -> int:
-        return min(self.settings.passage_tokens, self.config.max_positions)
+        return min(self.settings.passage_tokens, self.config.max_position_embeddings)
 
     def learning(self, epochs: float = 0.0, rate: float = 0.0) -> list[str]:
         """Return the settings of epochs, learning rate and microbatches.

@@ -41,7 +41,7 @@ def rerank(args):
     lists = read_candidates(args.input, CandidateColumns(names, skip_bad=args.skip_bad))
     model = load(args.model)
     check_cross_encoder(model, args.model)
-    truncated = TruncationCounter(model.config.max_positions)
+    truncated = TruncationCounter(model.config.max_position_embeddings)
     with open_output(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
         for candidates in lists:
             ranked = model.rank(

@@ -25,7 +25,7 @@ def make_batch_config(
         max(config.steps, 1),
         config.seed,
         encoder.hidden_size,
-        encoder.layers,
+        encoder.num_hidden_layers,
         longest,
         # A TPU's lanes, and its attention kernel, take multiples of 128 tokens.
         multiple=128 if backend == "tpu" else 8,

@@ -57,8 +57,8 @@ class InitEncoderConfig:
     )
     # activations that the backward pass recomputes, to save memory: only norms, all but matrix products, or all
     remat: Literal["none", "dots", "full"] = "none"
-    dropout: Dropout = -1.0  # dropout of hidden states; -1: that of `init`
-    attention_dropout: Dropout = -1.0  # dropout of attention probabilities; -1: that of `init`
+    hidden_dropout_prob: Dropout = -1.0  # dropout of hidden states; -1: that of `init`
+    attention_probs_dropout_prob: Dropout = -1.0  # dropout of attention probabilities; -1: that of `init`
 
     def __post_init__(self):
         check_ranges(self, "model.")
@@ -69,12 +69,15 @@ class InitEncoderConfig:
 
     def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
         """Return the encoder with the config's dropout rates; refuse one that cannot read texts of `longest` tokens."""
-        if encoder.max_positions < longest:
+        if encoder.max_position_embeddings < longest:
             raise BertJaxError(
-                f"data.max_length is {longest}, but {init} reads at most {encoder.max_positions} tokens; set "
-                f"--config.data.max_length={encoder.max_positions}"
+                f"data.max_length is {longest}, but {init} reads at most {encoder.max_position_embeddings} tokens; set "
+                f"--config.data.max_length={encoder.max_position_embeddings}"
             )
-        rates = {name: getattr(self, name, -1) for name in ("dropout", "attention_dropout", "head_dropout")}
+        rates = {
+            name: getattr(self, name, -1)
+            for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "head_dropout")
+        }
         return encoder.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
 
 

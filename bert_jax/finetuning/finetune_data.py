@@ -173,7 +173,7 @@ def encode_windows(
     truncated = TruncationCounter(data.max_length)
     truncated.count(text.encodings[0] for text in windows)
     advice = "set --config.data.long=windows to read all of them, or raise data.max_length"
-    longest = task.layout.config.max_positions  # what the trained model can read
+    longest = task.layout.config.max_position_embeddings  # what the trained model can read
     if longest > data.max_length and what == "training":
         advice += f"; predict and evaluate read up to {longest:,} tokens"
     if notice := truncated.notice(advice, f"{what} examples"):

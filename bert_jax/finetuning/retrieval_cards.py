@@ -58,7 +58,7 @@ def cross_encoder_card(
 ) -> ModelCard:
     """Return the card of a cross-encoder; `counts` are the numbers of training, validation and calibration queries."""
     train, heldout, calibration = counts
-    most = task.layout.config.max_positions
+    most = task.layout.config.max_position_embeddings
     return ModelCard(
         library=LIBRARY,
         pipeline="text-ranking",

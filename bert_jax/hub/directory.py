@@ -332,7 +332,7 @@ def save_model(directory, layout: Layout, params: Mapping, tokenizer=None) -> No
     write_atomically(directory / "config.json", text + "\n")
     if tokenizer is not None:
         tokenizer.save(directory)
-        if not layout.config.segment_types:
+        if not layout.config.type_vocab_size:
             # Without segments, most classes of transformers refuse the token_type_ids of a default tokenizer.
             file = directory / "tokenizer_config.json"
             write_json(file, read_json(file) | {"model_input_names": ["input_ids", "attention_mask"]})

@@ -54,8 +54,8 @@ class Family:
     model_type: str
     class_name: str  # "Bert" in BertForMaskedLM
     prefix: str  # before the tensor names of encoder and pooler in models with a head
-    # Published key -> (our field, what an absent key means); None for head_dropout means the value of `dropout`.
-    fields: Mapping[str, tuple[str, Any]]
+    # Field -> what it is if its key is absent; None for head_dropout means the value of `hidden_dropout_prob`.
+    fields: Mapping[str, Any]
     # Our field -> its value in every model of the family, if it is not our default.
     constants: Mapping[str, Any]
     supported: Mapping[str, tuple]  # published key -> supported values; others are refused
@@ -63,6 +63,8 @@ class Family:
     pooler: list[ParameterMapping]
     # Head -> its parts, including its pooler if it has its own.
     heads: dict[str, list[ParameterMapping]]
+    # Field -> its key in config.json, if the key has another name.
+    keys: Mapping[str, str] = field(default_factory=dict)
     # Fields that depend on several published keys or on nested ones. `derived`: our field -> function from published
     # keys to its value. `derived_keys` returns the keys of all such fields. `size_of` and `supported` check the values.
     derived: Mapping[str, Callable[[dict], Any]] = field(default_factory=dict)
@@ -89,16 +91,12 @@ class Family:
 
     def unsupported_settings(self, config: EncoderConfig) -> list[str]:
         """List the settings that no config of the family can express, such as "block = pre_norm"."""
-        variable = (
-            {name for name, _ in self.fields.values()}
-            | set(self.derived)
-            | {*COMPUTATION_FIELDS, *TRAINING_FIELDS}
-        )
+        variable = {*self.fields, *self.derived, *COMPUTATION_FIELDS, *TRAINING_FIELDS}
         default = EncoderConfig()
         constant = [known.name for known in dataclasses.fields(EncoderConfig) if known.name not in variable]
         expected = {name: getattr(default, name) for name in constant} | dict(self.constants)
         actual = flattened({name: getattr(config, name) for name in expected})
-        sizes = [name for name, value in self.fields.values() if type(value) is int and value]
+        sizes = [name for name, value in self.fields.items() if type(value) is int and value]
         return [
             *(
                 f"{name} = {actual[name]}"
@@ -141,7 +139,11 @@ class Family:
         ]
 
     def head_mappings(self, head: str, config: EncoderConfig) -> list[ParameterMapping]:
-        return [part for part in self.heads[head] if not (part.path == "mlm/decoder" and config.tied_decoder)]
+        return [
+            part
+            for part in self.heads[head]
+            if not (part.path == "mlm/decoder" and config.tie_word_embeddings)
+        ]
 
     def has_own_pooler(self, head: str) -> bool:
         return any(part.path.startswith("pooler/") for part in self.heads[head])
@@ -165,21 +167,22 @@ class Family:
                 only = f", only {choices[0]!r}" if choices else ""
                 raise BertJaxError(f"{where}: {key} = {published[key]!r} is not supported{only}")
         values: dict[str, Any] = dict(self.constants)
-        for key, (name, default) in self.fields.items():
+        for name, default in self.fields.items():
+            key = self.keys.get(name, name)
             value = default if published.get(key) is None else published[key]
             if type(default) is int:
                 value = size_of(published, key, default, where)
             elif published.get(key) is not None:
                 value = fit_value(value, float if default is None else type(default), key, where)
-            if name == "activation":
+            if name == "hidden_act":
                 if value not in list(ACTIVATIONS):
                     hint = suggest_name(value, ACTIVATIONS)
                     raise BertJaxError(f'{where}: {key} = "{value}" is not supported; {hint}')
                 value = ACTIVATIONS[value]
             values[name] = value
-        values["max_positions"] -= self.position_offset
+        values["max_position_embeddings"] -= self.position_offset
         if values.get("head_dropout") is None:
-            values["head_dropout"] = values["dropout"]
+            values["head_dropout"] = values["hidden_dropout_prob"]
         try:
             values |= {name: read(published) for name, read in self.derived.items()}
             return EncoderConfig(**values, **computed)
@@ -189,13 +192,13 @@ class Family:
     def write_config(self, config: EncoderConfig, base: dict) -> dict:
         """Convert our config to the published keys; keys of `base` that we do not write stay as they are."""
         published = dict(self.explicit) | base
-        for key, (name, default) in self.fields.items():
-            value = value_of(config, name)
-            if name == "activation":
+        for name, default in self.fields.items():
+            key, value = self.keys.get(name, name), value_of(config, name)
+            if name == "hidden_act":
                 value = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == value)
-            elif name == "max_positions":
+            elif name == "max_position_embeddings":
                 value += self.position_offset
-            elif default is None and value == config.dropout and published.get(key) is None:
+            elif default is None and value == config.hidden_dropout_prob and published.get(key) is None:
                 continue  # head_dropout
             published[key] = value
         published |= self.derived_keys(config)

@@ -92,7 +92,7 @@ def masked_lm(
 
 def gated(config: EncoderConfig, path: str, tensors: list[str]) -> list[ParameterMapping]:
     """The activated part and the gate of a feed-forward, published separately or stacked in one tensor."""
-    D, F = config.hidden_size, config.feed_forward
+    D, F = config.hidden_size, config.intermediate_size
     weight = ParameterMapping(
         f"{path}/kernel",
         tuple(f"{name}.weight" for name in tensors),
@@ -110,7 +110,7 @@ def gated(config: EncoderConfig, path: str, tensors: list[str]) -> list[Paramete
 
 def fused_qkv(config: EncoderConfig, path: str, tensors: list[str]) -> list[ParameterMapping]:
     """Query, key and value, published separately or stacked in one tensor."""
-    D, H, K = config.hidden_size, config.heads, config.head_size
+    D, H, K = config.hidden_size, config.num_attention_heads, config.head_size
     parts = [
         ParameterMapping(
             f"{path}/kernel",
@@ -130,7 +130,7 @@ def fused_qkv(config: EncoderConfig, path: str, tensors: list[str]) -> list[Para
 
 def attention_output(config: EncoderConfig, path: str, tensor: str) -> list[ParameterMapping]:
     """The linear layer after attention; our kernel has separate axes for heads and head size."""
-    D, H, K = config.hidden_size, config.heads, config.head_size
+    D, H, K = config.hidden_size, config.num_attention_heads, config.head_size
     weight = ParameterMapping(
         f"{path}/kernel",
         (f"{tensor}.weight",),

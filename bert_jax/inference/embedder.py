@@ -82,7 +82,7 @@ def make_embed_function(
 
 def embedder_reading(model: Runner, long: str = "cut") -> EncodingOptions:
     """Return how the model reads texts to embed them."""
-    longest = model.config.max_positions
+    longest = model.config.max_position_embeddings
     return EncodingOptions(min(model.embedder.max_length or longest, longest), long)
 
 

@@ -24,7 +24,7 @@ def in_scope(model: Runner, texts):
     def read(raw, similarity: float) -> float:
         return float(model.scope.share(similarity))
 
-    uncounted = TruncationCounter(model.config.max_positions)
+    uncounted = TruncationCounter(model.config.max_position_embeddings)
     return model.outcomes(model.kind, texts, read, truncated=uncounted, scoped=True, gather=np.array)
 
 

@@ -25,7 +25,7 @@ def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None
     if layers is None:
         program, place = programs.last_hidden_states(model.config), None
     else:
-        chosen, place = parse_layers(layers, model.config.layers + 1)
+        chosen, place = parse_layers(layers, model.config.num_hidden_layers + 1)
         program = programs.layer_states(model.config, chosen)
 
     def read(encodings):
@@ -45,7 +45,7 @@ def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
     >>> model.attentions("the cat", layers=-1).sum(-1).round(3).tolist()[0]
     [1.0, 1.0, 1.0, 1.0]
     """
-    chosen, place = parse_layers(layers, model.config.layers)
+    chosen, place = parse_layers(layers, model.config.num_hidden_layers)
     program = programs.attention_weights(model.config, chosen)
 
     def read(encodings):

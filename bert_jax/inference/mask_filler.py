@@ -39,7 +39,7 @@ def fill_mask(model: Runner, texts, *, top: int = 5, steps: int = 0):
     """
     model.require_head(("mlm",), "fill_mask")
     check_number(top, "top", is_whole=True, allowed=Range(1, model.config.vocab_size))
-    check_number(steps, "steps", is_whole=True, allowed=Range(0, model.config.max_positions))
+    check_number(steps, "steps", is_whole=True, allowed=Range(0, model.config.max_position_embeddings))
 
     def fill_together(chunk):
         for completion in fill_in_passes(model, [use_mask_token(model, text) for text in chunk], steps):

@@ -26,7 +26,7 @@ def mask_token(model: Runner) -> str:
 
 
 def encode_overlapping_windows(model: Runner, texts) -> list[list[Encoding]]:
-    longest = model.config.max_positions
+    longest = model.config.max_position_embeddings
     return model.tokenizer.windows(texts, max_length=longest, overlap=(longest - 2) // 2)
 
 

@@ -104,7 +104,9 @@ class Model(Runner):
 
     def __repr__(self) -> str:
         c, heads = self.config, ", ".join(self.layout.heads) or "none"
-        shape = f"{c.layers} layers of {c.hidden_size}, heads: {heads}, computed in {c.computed_dtype}"
+        shape = (
+            f"{c.num_hidden_layers} layers of {c.hidden_size}, heads: {heads}, computed in {c.computed_dtype}"
+        )
         return f"<{self.layout.family.model_type}: {shape}>"
 
     hidden_states = hidden_states
@@ -146,7 +148,7 @@ class Model(Runner):
             scopes.save_detector(new, self.scope)
 
     def encode(self, texts):
-        """Return the `Encoding` of each text or pair, truncated to `config.max_positions` tokens, with a warning.
+        """Return the `Encoding` of each text or pair, truncated to the model's length with a warning.
 
         >>> model.tokenizer.tokens(model.encode("the cats").input_ids)
         ['[CLS]', 'the', 'cat', '##s', '[SEP]']

@@ -28,7 +28,7 @@ def predict_outcomes(
 ) -> Outcomes:
     """Return the model's outcomes for the examples; if `scoped`, with their similarities to the training texts."""
     kind, notes = model.kind.match_labels(examples, label_order)
-    truncated = TruncationCounter(model.config.max_positions)
+    truncated = TruncationCounter(model.config.max_position_embeddings)
     texts = [example.text for example in examples]
     similarities: list[float] = []
 

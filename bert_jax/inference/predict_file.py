@@ -177,7 +177,7 @@ def predict_examples(
     """Yield each example with its input row and the result of `read`; `scoped` is as in `Runner.outcomes`."""
     given, truncated = (
         PredictionInput(source, open_live_input() if source == "-" else None),
-        TruncationCounter(model.config.max_positions),
+        TruncationCounter(model.config.max_position_embeddings),
     )
     first, examples = peeked(given.examples(model.origin.complete_columns(columns), kind))
     if first is None:

@@ -69,7 +69,7 @@ def layer_states(config: EncoderConfig, layers: tuple[int, ...]):
 
     def run(params, batch):
         last, states = run_with_intermediates(config, STATES, params, batch)
-        states = [*jax.tree.leaves(states)[: config.layers], last]
+        states = [*jax.tree.leaves(states)[: config.num_hidden_layers], last]
         return jnp.stack([states[layer] for layer in layers], axis=1).astype("float32")
 
     return run
@@ -84,7 +84,7 @@ def attention_weights(config: EncoderConfig, layers: tuple[int, ...]):
         # The layers of a group share parameters and are called in sequence.
         of_groups = [jax.tree.leaves(kept[f"layers_{group}"]) for group in range(config.groups) if kept]
         weights = [leaf for leaves in of_groups for leaf in leaves]
-        if len(weights) != config.layers:
+        if len(weights) != config.num_hidden_layers:
             raise BertJaxError(f"the layers of block {config.block} keep no attention weights")
         return jnp.stack([weights[layer] for layer in layers], axis=1).astype("float32")
 

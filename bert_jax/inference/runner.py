@@ -91,7 +91,7 @@ class Runner:
     def reading(self, kind: Kind, long: str = "cut") -> EncodingOptions:
         """Return how the model reads texts for this kind of prediction."""
         apart = HEADS[self.require_head(kind.heads, kind.name)].compares
-        return EncodingOptions(self.config.max_positions, long, apart=apart)
+        return EncodingOptions(self.config.max_position_embeddings, long, apart=apart)
 
     def run(
         self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
@@ -116,7 +116,7 @@ class Runner:
                 outputs[i] = tuple(value[row] for value in values) if several else values[row]
 
         for rows, batch in make_batches(
-            encodings, self.config.max_positions, self.tokenizer.special.pad, beside
+            encodings, self.config.max_position_embeddings, self.tokenizer.special.pad, beside
         ):
             ahead.append((rows, program(self.rounded_params, batch)))
             if len(ahead) > 1:
@@ -176,10 +176,10 @@ class Runner:
         at_once: int = 0,
     ):
         """Return the results of `read` for each list of encodings; long texts are truncated, with a warning."""
-        truncated = TruncationCounter(self.config.max_positions)
+        truncated = TruncationCounter(self.config.max_position_embeddings)
 
         def encode_chunk(chunk):
-            encodings = self.tokenizer.encode(chunk, max_length=self.config.max_positions)
+            encodings = self.tokenizer.encode(chunk, max_length=self.config.max_position_embeddings)
             truncated.warn(encodings)
             return read(encodings)
 

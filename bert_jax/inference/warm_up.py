@@ -25,7 +25,7 @@ def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int =
     """
     from tqdm import tqdm
 
-    longest = model.config.max_positions
+    longest = model.config.max_position_embeddings
     if lengths is None:
         lengths = [length for length in allowed_lengths() if length < longest] + [longest]
     for length in lengths:

@@ -22,12 +22,12 @@ OwnRate = Annotated[float, Range(0, 1, below=True, beside=-1)]
 # Fields that say how the encoder is computed (COMPUTATION_FIELDS) or trained (TRAINING_FIELDS), not what it is.
 COMPUTATION_FIELDS = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
 TRAINING_FIELDS = (
-    "dropout",
-    "attention_dropout",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
     "head_dropout",
     "tag_dropout",
     "answer_dropout",
-    "init_stddev",
+    "initializer_range",
     "scaled_init",
 )
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
@@ -47,7 +47,7 @@ class RelativeConfig:
     # what distance adds to attention scores: bias (T5), or keys, queries or both (DeBERTa); (): nothing
     terms: tuple[str, ...] = ()
     buckets: int = 0  # groups of distances, wider ones for far tokens; 0: each distance is a group
-    farthest: int = 0  # the distance from which on all distances count as the same
+    max_distance: int = 0  # the distance from which on all distances count as the same
     shared: bool = False  # project distances with the weights of tokens
     normalized: bool = False  # LayerNorm of the distance embeddings before they are projected
     key_bias: bool = True  # a bias for the keys of tokens and distances
@@ -67,10 +67,10 @@ class RelativeConfig:
                 f"EncoderConfig.relative.buckets must be an even number of at least 4, not {self.buckets!r}"
             )
         nearest_far = self.buckets // 2 + 2
-        if self.farthest < nearest_far:
+        if self.max_distance < nearest_far:
             raise BertJaxError(
-                f"EncoderConfig.relative.farthest must be a whole number of at least {nearest_far}, "
-                f"not {self.farthest!r}"
+                f"EncoderConfig.relative.max_distance must be a whole number of at least {nearest_far}, "
+                f"not {self.max_distance!r}"
             )
 
     @property
@@ -80,7 +80,7 @@ class RelativeConfig:
     @property
     def span(self) -> int:
         """The number of distance embeddings for each side."""
-        return self.buckets or self.farthest
+        return self.buckets or self.max_distance
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class RotaryConfig:
     """
 
     theta: Theta = 0.0  # base of the rotary position embeddings; 0: none
-    near_theta: Theta = 0.0  # base in layers with local attention; 0: the same
+    local_theta: Theta = 0.0  # base in layers with local attention; 0: the same
 
     def __post_init__(self):
         check_ranges(self, "EncoderConfig.rotary.")
@@ -105,7 +105,7 @@ class LocalAttentionConfig:
     every: Positive = 1  # one layer in this many sees all tokens, beginning with the first
 
     def __post_init__(self):
-        check_ranges(self, "EncoderConfig.near.")
+        check_ranges(self, "EncoderConfig.local_attention.")
 
 
 @dataclass(frozen=True)
@@ -149,27 +149,27 @@ class EncoderConfig:
 
     vocab_size: Size = 30522  # number of tokens in the vocabulary
     hidden_size: Size = 768  # size of the hidden states
-    layers: Size = 12  # number of layers
-    heads: Size = 12  # number of attention heads
-    feed_forward: Size = 3072  # inner size of the feed-forward
-    max_positions: Size = 512  # longest text, in tokens
-    segment_types: SizeOrNone = 2  # number of segment types; 0: no segment embeddings
+    num_hidden_layers: Size = 12  # number of layers
+    num_attention_heads: Size = 12  # number of attention heads
+    intermediate_size: Size = 3072  # inner size of the feed-forward
+    max_position_embeddings: Size = 512  # longest text, in tokens
+    type_vocab_size: SizeOrNone = 2  # number of segment types; 0: no segment embeddings
     # size of the embeddings, which a dense layer projects to hidden_size; 0: hidden_size, without that layer
     embedding_size: SizeOrNone = 0
     # where position embeddings are added: to the word embeddings, nowhere, or in DeBERTa's enhanced mask decoder
     positions: Annotated[str, OneOf(("learned", "none", "decoder"))] = "learned"
     # activation of the feed-forward; gelu is the exact form, gelu_tanh the approximation
-    activation: Activation = "gelu"
+    hidden_act: Activation = "gelu"
     # activation of the masked-LM head; "": that of the feed-forward
     mlm_activation: Annotated[str, OneOf(("", *ACTIVATIONS))] = ""
-    norm_epsilon: Rate = 1e-12  # epsilon of LayerNorm, added to the variance
-    dropout: Rate = 0.1  # dropout of hidden states
-    attention_dropout: Rate = 0.1  # dropout of attention probabilities
+    layer_norm_eps: Rate = 1e-12  # epsilon of LayerNorm, added to the variance
+    hidden_dropout_prob: Rate = 0.1  # dropout of hidden states
+    attention_probs_dropout_prob: Rate = 0.1  # dropout of attention probabilities
     head_dropout: Rate = 0.1  # dropout before a classification head
     tag_dropout: OwnRate = -1.0  # dropout before a tagging head; -1: head_dropout
     answer_dropout: Rate = 0.0  # dropout before a question-answering head
-    init_stddev: Rate = 0.02  # standard deviation of the initial weights
-    tied_decoder: bool = True  # tie the masked-LM decoder to the word embeddings
+    initializer_range: Rate = 0.02  # standard deviation of the initial weights
+    tie_word_embeddings: bool = True  # tie the masked-LM decoder to the word embeddings
     block: Annotated[str, Registered(BLOCKS.names)] = "post_norm"  # kind of layer: the name of a block
     relative: RelativeConfig = RelativeConfig()
     bias: bool = True  # a bias in the dense layers of attention and feed-forward
@@ -182,7 +182,7 @@ class EncoderConfig:
     scaled_init: bool = False
     gated: bool = False  # a gated feed-forward: its activations are multiplied by a second projection
     rotary: RotaryConfig = RotaryConfig()
-    near: LocalAttentionConfig = LocalAttentionConfig()
+    local_attention: LocalAttentionConfig = LocalAttentionConfig()
     convolution: ConvolutionConfig = ConvolutionConfig()
     layer_groups: SizeOrNone = 0  # groups of layers that share their parameters; 0: no layer shares them
     pooler: PoolerConfig = field(default_factory=PoolerConfig)
@@ -215,7 +215,10 @@ class EncoderConfig:
                 raise BertJaxError(f"EncoderConfig.{known.name} must be True or False, not {value!r:.40}")
         BLOCKS.check(self.block)
         check_choices(self, "EncoderConfig.")
-        parts = {"hidden_size": ("heads", self.heads), "layers": ("layer_groups", self.groups)}
+        parts = {
+            "hidden_size": ("num_attention_heads", self.num_attention_heads),
+            "num_hidden_layers": ("layer_groups", self.groups),
+        }
         for whole, (name, count) in parts.items():
             if (size := getattr(self, whole)) % count:
                 close = next(n for n in range(min(count, 4096), 0, -1) if size % n == 0)
@@ -226,13 +229,13 @@ class EncoderConfig:
             raise BertJaxError(
                 f"EncoderConfig.rotary rotates pairs of numbers: the head size must be even, not {self.head_size}"
             )
-        if self.layer_groups == self.layers:
+        if self.layer_groups == self.num_hidden_layers:
             # 0 means the same, and configs that mean the same should be equal.
             object.__setattr__(self, "layer_groups", 0)
 
     @property
     def head_size(self) -> int:
-        return self.hidden_size // self.heads
+        return self.hidden_size // self.num_attention_heads
 
     @property
     def embedding_width(self) -> int:
@@ -246,7 +249,7 @@ class EncoderConfig:
     @property
     def groups(self) -> int:
         """The number of groups of layers. Each group has its own parameters."""
-        return self.layer_groups or self.layers
+        return self.layer_groups or self.num_hidden_layers
 
     @property
     def padded_vocab(self) -> int:
@@ -277,7 +280,7 @@ class EncoderConfig:
     def named(cls, size: str, **changes) -> "EncoderConfig":
         """Return the config of a published size: tiny, mini, small, medium, base or large.
 
-        >>> EncoderConfig.named("tiny").layers
+        >>> EncoderConfig.named("tiny").num_hidden_layers
         2
         """
         if size not in BERT_SIZES:
@@ -285,10 +288,10 @@ class EncoderConfig:
         layers, hidden_size = BERT_SIZES[size]
         # Every published size has heads of 64 numbers and a feed-forward four times as wide as the hidden states.
         shape = {
-            "layers": layers,
+            "num_hidden_layers": layers,
             "hidden_size": hidden_size,
-            "heads": hidden_size // 64,
-            "feed_forward": 4 * hidden_size,
+            "num_attention_heads": hidden_size // 64,
+            "intermediate_size": 4 * hidden_size,
         }
         return cls(**{**shape, **changes})
 
@@ -296,8 +299,8 @@ class EncoderConfig:
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the values by dotted names, including those of nested configs.
 
-    >>> flattened({"layers": 2, "convolution": ConvolutionConfig()})
-    {'layers': 2, 'convolution.width': 0, 'convolution.activation': 'tanh'}
+    >>> flattened({"num_hidden_layers": 2, "convolution": ConvolutionConfig()})
+    {'num_hidden_layers': 2, 'convolution.width': 0, 'convolution.activation': 'tanh'}
     """
     flat: dict[str, Any] = {}
     for name, value in values.items():

@@ -34,10 +34,12 @@ class Convolution(nn.Module):
             neighbour(embeddings, masked_segment_ids(context), column - width // 2) for column in range(width)
         ]
         states = Dense(c, (c.hidden_size,), (width, c.hidden_size), name="dense")(jnp.concatenate(near, -1))
-        states = ACTIVATIONS[c.convolution.activation](Dropout(c.dropout)(states, context.rows, train))
+        states = ACTIVATIONS[c.convolution.activation](
+            Dropout(c.hidden_dropout_prob)(states, context.rows, train)
+        )
         scale = self.param("scale", nn.initializers.ones, (c.hidden_size,))
         bias = self.param("bias", nn.initializers.zeros, (c.hidden_size,))
-        return Convolved(states, scale, bias, c.norm_epsilon)
+        return Convolved(states, scale, bias, c.layer_norm_eps)
 
 
 def neighbour(states, segment_ids, offset: int):

@@ -13,9 +13,9 @@ def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
     They are the dense layers of attention and feed-forward, scores and weighted sums of values, and the products with
     distance embeddings.
     """
-    D, F, near, r = config.hidden_size, config.feed_forward, config.near, config.relative
+    D, F, near, r = config.hidden_size, config.intermediate_size, config.local_attention, config.relative
     if near.window:  # the mean over global and local layers
-        far = -(-config.layers // near.every) / config.layers
+        far = -(-config.num_hidden_layers // near.every) / config.num_hidden_layers
         length = far * length + (1 - far) * min(length, 2 * near.window + 1)
     distances = 0 if r.is_bias else len(r.terms) * 2 * min(length, r.span)
     dense = 2 * (4 * D * D + (3 if config.gated else 2) * D * F)
@@ -28,7 +28,7 @@ def activation_bytes(config: EncoderConfig) -> int:
     They are the input of the layer and, without remat, also query, key, value, three more states that products or norms
     read, and the activations of the feed-forward.
     """
-    D, F = config.hidden_size, config.feed_forward
+    D, F = config.hidden_size, config.intermediate_size
     numbers = 7 * D + (3 if config.gated else 2) * F if config.remat == "none" else D
     return numbers * (2 if config.computed_dtype == "bfloat16" else 4)
 
@@ -41,7 +41,7 @@ def pre_training_flops(config: EncoderConfig, rows: float, length: float, target
     """
     D, E, V = config.hidden_size, config.embedding_width, config.vocab_size
     # The enhanced mask decoder applies the last layer twice more.
-    layers = config.layers + 2 * (config.positions == "decoder")
+    layers = config.num_hidden_layers + 2 * (config.positions == "decoder")
     encoder = layers * layer_flops(config, rows * length, length)
     encoder += rows * length * 2 * config.embedding_size * D
     masked_lm = rows * targets * 2 * (D * E + E * V)

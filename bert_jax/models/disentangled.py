@@ -26,7 +26,7 @@ class Distances(nn.Module):
         c, r = self.config, self.config.relative
         rows = row_of_distances(r, length)
         if r.is_bias:
-            table = self.param("table", default_initializer(c), (r.buckets, c.heads))
+            table = self.param("table", default_initializer(c), (r.buckets, c.num_attention_heads))
             return RelativeTerms(bias=table[rows].T)
         table = self.param("table", default_initializer(c), (2 * r.span, c.hidden_size))
         # A short text has few distances. Take only their rows, so that layers do not project the others.
@@ -53,34 +53,44 @@ class DisentangledAttention(nn.Module):
         if context.relative is not None:
             context = replace(context, relative=self.projected(context.relative, project, train))
         sow_attention(self, attend, qkv, context)
-        rate = c.attention_dropout if train else 0.0
+        rate = c.attention_probs_dropout_prob if train else 0.0
         key = self.make_rng("dropout") if rate else None
         kernel = "xla" if self.is_initializing() else c.attention
         out = attend(
-            save_activation(qkv), context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel
+            save_activation(qkv),
+            context,
+            heads=c.num_attention_heads,
+            dropout=rate,
+            dropout_key=key,
+            kernel=kernel,
         )
-        return Dense(c, (c.hidden_size,), (c.heads, c.head_size), name="out")(save_activation(out))
+        return Dense(c, (c.hidden_size,), (c.num_attention_heads, c.head_size), name="out")(
+            save_activation(out)
+        )
 
     def projection(self) -> Callable:
         """Return the function that projects states to query, key and value."""
         c = self.config
-        dense = Dense(c, (3, c.heads, c.head_size), bias=c.relative.key_bias, name="qkv")
+        dense = Dense(c, (3, c.num_attention_heads, c.head_size), bias=c.relative.key_bias, name="qkv")
         if c.relative.key_bias:
             return dense
-        bias = self.param("bias", nn.initializers.zeros, (2, c.heads, c.head_size))
+        bias = self.param("bias", nn.initializers.zeros, (2, c.num_attention_heads, c.head_size))
         whole = jnp.stack([bias[0], jnp.zeros_like(bias[0]), bias[1]]).reshape(3, c.hidden_size)
         return lambda states: add_bias(dense(states), whole)
 
     def projected(self, relative: RelativeTerms, project: Callable, train: bool) -> RelativeTerms:
         c, r = self.config, self.config.relative
-        states = Dropout(c.dropout)(relative.states, None, train)
+        states = Dropout(c.hidden_dropout_prob)(relative.states, None, train)
         if r.shared:
             both = project(states)
             parts = {"queries": both[:, 0], "keys": both[:, 1]}
         else:
-            shape = (c.heads, c.head_size)
+            shape = (c.num_attention_heads, c.head_size)
             biased = {"keys": r.key_bias, "queries": True}
             parts = {
                 name: Dense(c, shape, bias=biased[name], name=f"distance_{name}")(states) for name in r.terms
             }
-        return replace(relative, **{name: parts[name].reshape(-1, c.heads, c.head_size) for name in r.terms})
+        return replace(
+            relative,
+            **{name: parts[name].reshape(-1, c.num_attention_heads, c.head_size) for name in r.terms},
+        )

@@ -69,9 +69,11 @@ class Encoder(nn.Module):
         if is_requested(self, STATES):
             self.sow(STATES, "kept", hidden)
         if self.unrolled:
-            for i in range(c.layers):
+            for i in range(c.num_hidden_layers):
                 layer_type = None if types_by_layer is None else types_by_layer.reshape(-1)[i].item()
-                carry, _ = self.layers[i // (c.layers // c.groups)](carry, context, layer_type, train)
+                carry, _ = self.layers[i // (c.num_hidden_layers // c.groups)](
+                    carry, context, layer_type, train
+                )
                 if is_requested(self, STATES):
                     self.sow(STATES, "kept", carry)
         else:
@@ -104,16 +106,18 @@ class Encoder(nn.Module):
         c, types_by_layer = self.config, layer_types(self.config)
         hidden, context = self.embed_batch(batch, train)
         before = {layer - 1 for layers in attention.values() for layer in layers}
-        kept = sorted((before | set(states)) - {c.layers})
-        slots = np.array([kept.index(layer) if layer in kept else -1 for layer in range(c.layers)], np.int32)
-        if c.layers > c.groups:
+        kept = sorted((before | set(states)) - {c.num_hidden_layers})
+        slots = np.array(
+            [kept.index(layer) if layer in kept else -1 for layer in range(c.num_hidden_layers)], np.int32
+        )
+        if c.num_hidden_layers > c.groups:
             slots = slots.reshape(c.groups, -1)
         room = jnp.zeros((len(kept), *hidden.shape), hidden.dtype)
         numbered = jax.tree.map(jnp.asarray, LayerTypeAndSlot(types_by_layer, slots))
         carry, _ = self.layers(KeptStates(hidden, room), context, numbered, train)
         by_layer = dict(zip(kept, carry.states, strict=True))
         last = carry.hidden if self.final_norm is None else self.final_norm(carry.hidden)
-        values = {STATES: [(by_layer | {c.layers: last})[layer] for layer in states]}
+        values = {STATES: [(by_layer | {c.num_hidden_layers: last})[layer] for layer in states]}
         for name, layers in attention.items():
             values[name] = [
                 self.intermediate_of(name, layer - 1, by_layer[layer - 1], context) for layer in layers
@@ -124,7 +128,7 @@ class Encoder(nn.Module):
         """Return what a layer, counted from 0, sows into the collection for these input states."""
         c, types_by_layer = self.config, layer_types(self.config)
         layer_type = None if types_by_layer is None else types_by_layer.reshape(-1)[layer].item()
-        params = self.params_of(layer // (c.layers // c.groups))
+        params = self.params_of(layer // (c.num_hidden_layers // c.groups))
         # The compiler removes everything else that the layer computes.
         _, kept = Layer(c, parent=None).apply(
             {"params": params}, hidden, context, layer_type, False, mutable=collection
@@ -191,14 +195,14 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
     layer = nn.map_variables(Layer, "params", trans_in_fn=shared.to_arrays, init=True)
     layer = nn.remat(layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(4,))
     in_axes = (nn.broadcast, 0, nn.broadcast)
-    if c.layers > c.groups:
+    if c.num_hidden_layers > c.groups:
         layer = nn.scan(
             layer,
             variable_broadcast="params",
             split_rngs={"params": False, "dropout": True},
             in_axes=in_axes,
-            length=c.layers // c.groups,
-            unroll=c.layers // c.groups if c.unroll else 1,
+            length=c.num_hidden_layers // c.groups,
+            unroll=c.num_hidden_layers // c.groups if c.unroll else 1,
         )
     return nn.scan(
         layer,
@@ -216,7 +220,7 @@ def layer_types(c: EncoderConfig):
     if not hasattr(block, "kinds"):
         return None
     each_layer = np.asarray(block.kinds(c), np.int32)
-    return each_layer.reshape(c.groups, -1) if c.layers > c.groups else each_layer
+    return each_layer.reshape(c.groups, -1) if c.num_hidden_layers > c.groups else each_layer
 
 
 def normalizes_last(c: EncoderConfig) -> bool:

@@ -43,7 +43,7 @@ class Transform(nn.Module):
     @nn.compact
     def __call__(self, hidden):
         c = self.config
-        activation = ACTIVATIONS[c.mlm_activation or c.activation]
+        activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
         return norm(c)(activation(dense_of_head(c, c.hidden_size)(hidden)))
 
 
@@ -62,9 +62,9 @@ class MaskedLMHead(nn.Module):
         c = self.config
         if "target_positions" in batch:
             hidden = jnp.take_along_axis(hidden, batch["target_positions"][..., None], axis=1)
-        activation = ACTIVATIONS[c.mlm_activation or c.activation]
+        activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
         hidden = norm(c)(activation(dense_of_head(c, c.embedding_width, "transform")(hidden)))
-        if not c.tied_decoder:
+        if not c.tie_word_embeddings:
             words = self.param("decoder", residual_initializer(c), words.shape)
         bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
         logits = mixed_einsum("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")
@@ -94,7 +94,7 @@ class ReplacedTokenHead(nn.Module):
     @nn.compact
     def __call__(self, hidden, batch, words, train: bool):
         c = self.config
-        hidden = ACTIVATIONS[c.activation](Dense(c, (c.hidden_size,), name="transform")(hidden))
+        hidden = ACTIVATIONS[c.hidden_act](Dense(c, (c.hidden_size,), name="transform")(hidden))
         return Dense(c, (1,), dtype="float32", name="dense")(hidden)[..., 0]
 
 
@@ -113,7 +113,7 @@ class ReplacedInContextHead(nn.Module):
         else:
             token_states = text_states[:, None]
         hidden = Dense(c, (c.hidden_size,), name="transform")(norm(c)(hidden + token_states))
-        return Dense(c, (1,), dtype="float32", name="dense")(ACTIVATIONS[c.activation](hidden))[..., 0]
+        return Dense(c, (1,), dtype="float32", name="dense")(ACTIVATIONS[c.hidden_act](hidden))[..., 0]
 
 
 def next_sentence(config, labels, name=None):
@@ -132,7 +132,7 @@ def initial_head(config: EncoderConfig):
     """
     if config.scaled_init:
         return nn.initializers.truncated_normal(config.hidden_size**-0.5)
-    return nn.initializers.normal(config.init_stddev)
+    return nn.initializers.normal(config.initializer_range)
 
 
 def classifier(config, labels, name=None):

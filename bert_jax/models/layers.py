@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable] = {
 
 def default_initializer(config: EncoderConfig):
     """Return BERT's initialiser: a normal truncated at two standard deviations, uncorrected (0.02 becomes 0.0176)."""
-    return nn.initializers.truncated_normal(config.init_stddev)
+    return nn.initializers.truncated_normal(config.initializer_range)
 
 
 def residual_initializer(config: EncoderConfig):
@@ -35,8 +35,8 @@ def residual_initializer(config: EncoderConfig):
 
     With `scaled_init`, the spread of hidden states does not grow with the number of layers.
     """
-    layers = 2 * config.layers if config.scaled_init else 1
-    return nn.initializers.truncated_normal(config.init_stddev / layers**0.5)
+    layers = 2 * config.num_hidden_layers if config.scaled_init else 1
+    return nn.initializers.truncated_normal(config.initializer_range / layers**0.5)
 
 
 class LayerNorm(nn.Module):
@@ -55,7 +55,7 @@ class LayerNorm(nn.Module):
 
 
 def norm(config: EncoderConfig, name: str | None = "norm"):
-    return LayerNorm(config.norm_epsilon, config.computed_dtype, config.norm_bias, name=name)
+    return LayerNorm(config.layer_norm_eps, config.computed_dtype, config.norm_bias, name=name)
 
 
 class Dense(nn.Module):
@@ -99,17 +99,24 @@ class SelfAttention(nn.Module):
     def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend, rotary_index=0):
         c = self.config
         # One product for query, key and value reads the activations once, not three times.
-        qkv = save_activation(Dense(c, (3, c.heads, c.head_size), bias=c.bias, name="qkv")(hidden))
+        qkv = save_activation(
+            Dense(c, (3, c.num_attention_heads, c.head_size), bias=c.bias, name="qkv")(hidden)
+        )
         if context.rotary is not None:
             qkv = rotate(qkv, context.rotary[rotary_index])
         sow_attention(self, attend, qkv, context)
-        rate = c.attention_dropout if train else 0.0
+        rate = c.attention_probs_dropout_prob if train else 0.0
         key = self.make_rng("dropout") if rate else None
         # Initialisation runs on a row of one token, which not every kernel supports.
         kernel = "xla" if self.is_initializing() else c.attention
-        out = attend(qkv, context, heads=c.heads, dropout=rate, dropout_key=key, kernel=kernel)
+        out = attend(qkv, context, heads=c.num_attention_heads, dropout=rate, dropout_key=key, kernel=kernel)
         return Dense(
-            c, (c.hidden_size,), (c.heads, c.head_size), residual_initializer, bias=c.bias, name="out"
+            c,
+            (c.hidden_size,),
+            (c.num_attention_heads, c.head_size),
+            residual_initializer,
+            bias=c.bias,
+            name="out",
         )(save_activation(out))
 
 
@@ -122,8 +129,8 @@ def sow_attention(module: nn.Module, attend: Callable, qkv, context) -> None:
         q, k, _ = attention.split_qkv(qkv, c.head_size)
         module.sow(SCORES, "kept", attention.attention_scores(q, k, context, c.computed_dtype))
     if is_requested(module, WEIGHTS):
-        exact = partial(attend, context=context, heads=c.heads, kernel="xla")
-        module.sow(WEIGHTS, "kept", recover_attention_weights(exact, qkv, c.heads))
+        exact = partial(attend, context=context, heads=c.num_attention_heads, kernel="xla")
+        module.sow(WEIGHTS, "kept", recover_attention_weights(exact, qkv, c.num_attention_heads))
 
 
 class FeedForward(nn.Module):
@@ -132,13 +139,15 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, hidden):
         c = self.config
-        activation = ACTIVATIONS[c.activation]
+        activation = ACTIVATIONS[c.hidden_act]
         if c.gated:
-            both = save_activation(Dense(c, (2, c.feed_forward), bias=c.bias, name="gated")(hidden))
+            both = save_activation(Dense(c, (2, c.intermediate_size), bias=c.bias, name="gated")(hidden))
             activated, gate = attention.unstack(both)
             inner = activation(activated) * gate
         else:
-            inner = activation(save_activation(Dense(c, (c.feed_forward,), bias=c.bias, name="in")(hidden)))
+            inner = activation(
+                save_activation(Dense(c, (c.intermediate_size,), bias=c.bias, name="in")(hidden))
+            )
         return Dense(c, (c.hidden_size,), initial=residual_initializer, bias=c.bias, name="out")(inner)
 
 
@@ -152,14 +161,14 @@ class Embeddings(nn.Module):
         self.words = self.param("words", default_initializer(c), (c.padded_vocab, c.embedding_width))
         if c.positions != "none":
             self.positions = self.param(
-                "positions", default_initializer(c), (c.max_positions, c.embedding_width)
+                "positions", default_initializer(c), (c.max_position_embeddings, c.embedding_width)
             )
-        if c.segment_types:
+        if c.type_vocab_size:
             self.token_types = self.param(
-                "token_types", default_initializer(c), (c.segment_types, c.embedding_width)
+                "token_types", default_initializer(c), (c.type_vocab_size, c.embedding_width)
             )
         self.norm = norm(c, name=None)
-        self.dropout = Dropout(c.dropout)
+        self.dropout = Dropout(c.hidden_dropout_prob)
         if c.embedding_size:
             self.projection = Dense(c, (c.hidden_size,))
 
@@ -169,14 +178,14 @@ class Embeddings(nn.Module):
         x = jnp.take(self.words, batch["input_ids"], axis=0)
         if c.positions == "learned":
             x += self.position_embeddings(batch)
-        if c.segment_types:
+        if c.type_vocab_size:
             x += jnp.take(self.token_types, batch["token_type_ids"], axis=0)
         x = self.dropout(self.norm(x), batch.get("rows"), train)
         return self.projection(x) if c.embedding_size else x
 
     def position_embeddings(self, batch):
         """Return the position embedding of each token."""
-        return jnp.take(self.positions, token_positions(batch, self.config.max_positions), axis=0)
+        return jnp.take(self.positions, token_positions(batch, self.config.max_position_embeddings), axis=0)
 
 
 def token_positions(batch, count: int):

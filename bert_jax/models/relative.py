@@ -45,9 +45,9 @@ SPECS = RelativeTerms(
 def row_of_distances(config: RelativeConfig, length: int) -> np.ndarray:
     """Return the row of the table of embeddings or biases for each distance, [2 x length - 1].
 
-    >>> row_of_distances(RelativeConfig(("bias",), buckets=8, farthest=16), 4).tolist()
+    >>> row_of_distances(RelativeConfig(("bias",), buckets=8, max_distance=16), 4).tolist()
     [2, 2, 1, 0, 5, 6, 6]
-    >>> row_of_distances(RelativeConfig(("keys",), farthest=2), 4).tolist()
+    >>> row_of_distances(RelativeConfig(("keys",), max_distance=2), 4).tolist()
     [3, 3, 3, 2, 1, 0, 0]
     """
     distances = np.arange(1 - length, length)
@@ -65,7 +65,7 @@ def t5_rows(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
     # In float32, like the reference: at the edges of buckets the last digit decides.
     with np.errstate(divide="ignore"):
         logs = np.log(far.astype(np.float32) / np.float32(exact)) / np.float32(
-            math.log(config.farthest / exact)
+            math.log(config.max_distance / exact)
         )
     grown = exact + np.where(far < exact, 0, logs * np.float32(half - exact)).astype(int)
     return np.where(far < exact, far, np.minimum(grown, half - 1)) + half * (distances > 0)
@@ -81,7 +81,7 @@ def deberta_rows(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
     grouped = offsets
     if config.buckets:
         half, far = span // 2, np.maximum(np.abs(offsets), span // 2 - 1)
-        reach = np.log(np.float32((config.farthest - 1) / half))
+        reach = np.log(np.float32((config.max_distance - 1) / half))
         logs = (
             np.ceil(np.log(far.astype(np.float32) / np.float32(half)) / reach * np.float32(half - 1)) + half
         )

@@ -14,7 +14,7 @@ def rotary_tables(config: EncoderConfig, length: int):
     Return None if the model has no rotary positions. Positions count along the row and need not restart in each
     sequence, because only distances matter.
     """
-    thetas = [config.rotary.theta, config.rotary.near_theta][: 1 + bool(config.rotary.near_theta)]
+    thetas = [config.rotary.theta, config.rotary.local_theta][: 1 + bool(config.rotary.local_theta)]
     if not config.rotary.theta:
         return None
     K = config.head_size

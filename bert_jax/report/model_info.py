@@ -20,7 +20,15 @@ from bert_jax.predictions import scope as scopes
 from bert_jax.report import model_card
 from bert_jax.text.directory import open_tokenizer
 
-SIZES = ("layers", "hidden_size", "heads", "feed_forward", "max_positions", "segment_types", "vocab_size")
+SIZES = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "vocab_size",
+)
 ERRORS = ("examples", "error_before", "error_after", "loss_before", "loss_after")  # of a calibration
 
 
@@ -79,7 +87,8 @@ def collect_model_facts(directory) -> dict:
         "model_type": layout.family.model_type,
         "sizes": {name: getattr(layout.config, name) for name in SIZES},
         "parameters": {**counts, "all": sum(counts.values())},
-        "sequence_length": (layout.embedder and layout.embedder.max_length) or layout.config.max_positions,
+        "sequence_length": (layout.embedder and layout.embedder.max_length)
+        or layout.config.max_position_embeddings,
         "pooling": find_pooling(layout),
         "embedder": embedder_facts(layout),
         "heads": list(layout.heads),
@@ -101,9 +110,9 @@ def describe_model(directory, as_json: bool = False) -> str:
     parts = ", ".join(f"{part} {n:,}" for part, n in parameters.items() if part != "all")
     lines = {
         "directory": facts["directory"],
-        "model": f"{facts['model_type']}, {sizes['layers']} layers of {sizes['hidden_size']} "
-        f"with {sizes['heads']} heads, feed-forward {sizes['feed_forward']}",
-        "input": f"{sizes['max_positions']} positions, {sizes['segment_types']} segment types, "
+        "model": f"{facts['model_type']}, {sizes['num_hidden_layers']} layers of {sizes['hidden_size']} "
+        f"with {sizes['num_attention_heads']} heads, feed-forward {sizes['intermediate_size']}",
+        "input": f"{sizes['max_position_embeddings']} positions, {sizes['type_vocab_size']} segment types, "
         f"{sizes['vocab_size']:,} word embeddings",
         "parameters": f"{parameters['all']:,} ({parts})" if parts else "unknown, see below",
         "length": f"texts of up to {facts['sequence_length']:,} tokens",

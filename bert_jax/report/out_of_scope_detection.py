@@ -84,7 +84,7 @@ def compare_with_known(
     def read(raw, similarity: float) -> tuple[float, float]:
         return similarity, kind.confidence(raw, calibration)
 
-    uncounted = TruncationCounter(model.config.max_positions)
+    uncounted = TruncationCounter(model.config.max_position_embeddings)
     texts = [example.text for example in examples]
     pairs = model.outcomes(kind, texts, read, long, uncounted, True)
     similarities, probabilities = np.array(pairs, np.float32).T

@@ -77,7 +77,7 @@ class ReportContext:
 
 
 def write_report(directory: Path, given: Outcomes, model: Model, about: ReportContext) -> None:
-    scored, view, longest = score_outcomes(given), given.view, model.config.max_positions
+    scored, view, longest = score_outcomes(given), given.view, model.config.max_position_embeddings
     lines = [f"# {about.title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]
     few = sum(0 < true < FEWEST_OF_CLASS for _, _, true in view.counts.values())

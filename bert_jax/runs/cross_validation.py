@@ -58,7 +58,7 @@ class Folds:
         self.task, self.data, self.config = task, data, config
         self.predicted = range(config.data.folds) if predicted is None else predicted
         examples = task.results.train if task.results else []
-        most, compares = task.layout.config.max_positions, HEADS[task.head].compares
+        most, compares = task.layout.config.max_position_embeddings, HEADS[task.head].compares
         reading = EncodingOptions(most, config.data.long, apart=compares)  # as `predict` reads them
         windows = task.kind.windows(data.tokenizer, [example.text for example in examples], reading)
         self.judge, self.pieces = (

@@ -112,7 +112,7 @@ class Index:
         vectors = self.encoder.queries(queries) if VECTORS in retrievers and queries else None
         vector_rankings = [] if vectors is None else self.rank_vectors(vectors, depth)
         cross_encoder = self.reranker(reranker) if reranker else None
-        truncated = TruncationCounter(cross_encoder.config.max_positions) if cross_encoder else None
+        truncated = TruncationCounter(cross_encoder.config.max_position_embeddings) if cross_encoder else None
         hits = []
         for number, text in enumerate(queries):
             rankings: dict[str, Ranking] = {}

@@ -24,7 +24,7 @@ class CrossEncoder:
         check_cross_encoder(self.model, directory)
         head = self.model.require_head(WholeTextKind.heads, "--rescore")
         self.program = head_logits(self.model.config, head, 1)
-        self.reading = EncodingOptions(self.model.config.max_positions, apart=HEADS[head].compares)
+        self.reading = EncodingOptions(self.model.config.max_position_embeddings, apart=HEADS[head].compares)
         self.truncated = TruncationCounter(self.reading.max_length)
 
     def of(self, pairs: list[tuple[str, str]]) -> np.ndarray:

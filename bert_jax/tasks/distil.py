@@ -51,11 +51,11 @@ inspect = pretrain.inspect
 class StudentEncoderConfig(InitEncoderConfig):
     """Sizes of the student; in everything else it is like `init`, or else like the teacher."""
 
-    layers: NonNegative = 0  # number of layers; 0: as in `init`, or half as many as the teacher
+    num_hidden_layers: NonNegative = 0  # number of layers; 0: as in `init`, or half as many as the teacher
     hidden_size: NonNegative = 0  # size of the hidden states; 0: as in `init`, or in the teacher
-    heads: NonNegative = 0  # number of attention heads; 0: as in `init`, or in the teacher
+    num_attention_heads: NonNegative = 0  # number of attention heads; 0: as in `init`, or in the teacher
     # inner size of the feed-forward; 0: in the same ratio to hidden_size as in `init`, or in the teacher
-    feed_forward: NonNegative = 0
+    intermediate_size: NonNegative = 0
     # pad the word embeddings of both models to a multiple of this; use 128 on a TPU
     vocab_multiple: Positive = 1
     unroll: bool = False  # compile the layers of both models one by one, not as a loop
@@ -68,12 +68,15 @@ class StudentEncoderConfig(InitEncoderConfig):
         """Return the student's config: that of `source` with the sizes and dropout rates set here; `layers` is the
         default number of layers."""
         width = self.hidden_size or source.hidden_size
-        rates = {name: getattr(self, name) for name in ("dropout", "attention_dropout")}
+        rates = {
+            name: getattr(self, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
+        }
         return source.replace(
-            layers=self.layers or layers,
+            num_hidden_layers=self.num_hidden_layers or layers,
             hidden_size=width,
-            heads=self.heads or source.heads,
-            feed_forward=self.feed_forward or source.feed_forward * width // source.hidden_size,
+            num_attention_heads=self.num_attention_heads or source.num_attention_heads,
+            intermediate_size=self.intermediate_size
+            or source.intermediate_size * width // source.hidden_size,
             **{name: rate for name, rate in rates.items() if rate >= 0},
         )
 
@@ -148,7 +151,7 @@ class DistillTask(PretrainTask):
         return super().flops(rows, length) + self.teacher_flops(rows, length)
 
     def teacher_flops(self, rows: int, length: int) -> float:
-        return self.teacher.config.layers * layer_flops(self.teacher.config, rows * length, length)
+        return self.teacher.config.num_hidden_layers * layer_flops(self.teacher.config, rows * length, length)
 
 
 class DistilBertTask(DistillTask):
@@ -213,7 +216,7 @@ class MiniLMTask(LayerDistillTask):
 
     @property
     def teacher_layer(self) -> int:
-        layers = self.teacher.config.layers
+        layers = self.teacher.config.num_hidden_layers
         return self.settings.teacher_layer or (layers if layers <= 12 else layers * 7 // 8)
 
     def check(self) -> None:
@@ -225,7 +228,7 @@ class MiniLMTask(LayerDistillTask):
                 f"loss.relation_heads={heads} does not divide the hidden sizes of student and teacher, "
                 f"{widths[0].hidden_size} and {widths[1].hidden_size}; {fitting} does"
             )
-        if self.teacher_layer > (layers := self.teacher.config.layers):
+        if self.teacher_layer > (layers := self.teacher.config.num_hidden_layers):
             raise BertJaxError(
                 f"loss.teacher_layer is {self.teacher_layer}, but the teacher has {layers} layers; set "
                 f"--config.loss.teacher_layer={layers} or lower"
@@ -233,7 +236,7 @@ class MiniLMTask(LayerDistillTask):
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         assert constants is not None
-        last = self.layout.config.layers
+        last = self.layout.config.num_hidden_layers
         student_values = compute_layer_values(self.layout, params, batch, key, qkv=[last])
         teacher_values = compute_layer_values(
             self.teacher, constants[TEACHER], batch, qkv=[self.teacher_layer]
@@ -272,16 +275,19 @@ class TinyBertTask(LayerDistillTask):
     projections: ClassVar[tuple[str, ...]] = ("to_embeddings", "to_states")
 
     def check(self) -> None:
-        student_heads, teacher_heads = self.layout.config.heads, self.teacher.config.heads
+        student_heads, teacher_heads = (
+            self.layout.config.num_attention_heads,
+            self.teacher.config.num_attention_heads,
+        )
         if self.settings.scores and student_heads != teacher_heads:
             raise BertJaxError(
                 f"objective=tinybert compares heads one by one, but the student has {student_heads}, the teacher "
-                f"{teacher_heads}; set --config.model.heads={teacher_heads}, or --config.loss.scores=0"
+                f"{teacher_heads}; set --config.model.num_attention_heads={teacher_heads}, or --config.loss.scores=0"
             )
 
     def init(self, key) -> dict:
         shape = self.layout.config.hidden_size, self.teacher.config.hidden_size
-        initial = jax.nn.initializers.truncated_normal(self.layout.config.init_stddev)
+        initial = jax.nn.initializers.truncated_normal(self.layout.config.initializer_range)
         keys = jax.random.split(jax.random.fold_in(key, 1), len(self.projections))
         beside = {
             name: {"dense": {"kernel": initial(own, shape)}}
@@ -291,7 +297,10 @@ class TinyBertTask(LayerDistillTask):
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         assert constants is not None
-        count, teacher_layer_count = self.layout.config.layers, self.teacher.config.layers
+        count, teacher_layer_count = (
+            self.layout.config.num_hidden_layers,
+            self.teacher.config.num_hidden_layers,
+        )
         layers = list(range(count + 1))
         teacher_layers = [layer * teacher_layer_count // count for layer in layers]
         scored = slice(1, None if self.settings.scores else 1)
@@ -369,17 +378,21 @@ def make_distill_task(config: Config) -> tuple[DistillTask, Config]:
     objective = OBJECTIVES[config.objective]
     teacher = read_objective_layout(config.teacher, objective.heads, config)
     begins = read_objective_layout(config.init, objective.heads, config) if config.init else teacher
-    layers = begins.config.layers if config.init else max(teacher.config.layers // 2, 1)
+    layers = begins.config.num_hidden_layers if config.init else max(teacher.config.num_hidden_layers // 2, 1)
     encoder = config.model.of(begins.config, layers)
-    all_layers = encoder.replace(layers=begins.config.layers)
+    all_layers = encoder.replace(num_hidden_layers=begins.config.num_hidden_layers)
     if config.init:
         check_sizes(config.init, begins.config, all_layers)
     if config.init and not config.from_scratch and encoder.groups > begins.config.groups:
         raise BertJaxError(
-            f"model.layers is {encoder.layers}, but {config.init} has {begins.config.layers} layers; set "
-            f"--config.model.layers={begins.config.layers} or fewer, or leave --config.init out"
+            f"model.num_hidden_layers is {encoder.num_hidden_layers}, but {config.init} has "
+            f"{begins.config.num_hidden_layers} layers; set --config.model.num_hidden_layers="
+            f"{begins.config.num_hidden_layers} or fewer, or leave --config.init out"
         )
-    is_part = all_layers.architecture == begins.config.architecture and encoder.layers <= begins.config.layers
+    is_part = (
+        all_layers.architecture == begins.config.architecture
+        and encoder.num_hidden_layers <= begins.config.num_hidden_layers
+    )
     zeros = {name: np.broadcast_to(np.float32(0), shape) for name, shape in teacher.shapes().items()}
     task = objective(
         dataclasses.replace(begins, config=encoder),
@@ -401,10 +414,10 @@ def read_objective_layout(directory: str, heads: tuple[str, ...], config: Config
             f'{directory} has no head "{missing[0]}", from which objective={config.objective} learns; name a '
             "pre-trained model that has it, or set --config.objective=minilm, which needs none"
         )
-    if source.config.max_positions < max(config.data.lengths):
+    if source.config.max_position_embeddings < max(config.data.lengths):
         raise BertJaxError(
             f"data.lengths goes up to {max(config.data.lengths)}, but {directory} reads at most "
-            f"{source.config.max_positions} tokens; set shorter --config.data.lengths"
+            f"{source.config.max_position_embeddings} tokens; set shorter --config.data.lengths"
         )
     published = {key: value for key, value in source.published.items() if key not in HEAD_KEYS}
     return dataclasses.replace(

@@ -41,15 +41,22 @@ HAS_LABEL = "labelled"  # target: whether the label comes from the data, not fro
 
 @dataclass(frozen=True)
 class StudentClassifierConfig(HeadConfig):
-    layers: NonNegative = 0  # number of layers; 0: as in `init`, or half as many if `init` is the teacher
+    num_hidden_layers: NonNegative = (
+        0  # number of layers; 0: as in `init`, or half as many if `init` is the teacher
+    )
 
     def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
-        if self.layers > encoder.layers:
+        if self.num_hidden_layers > encoder.num_hidden_layers:
             raise BertJaxError(
-                f"model.layers is {self.layers}, but {init} has {encoder.layers} layers; set "
-                f"--config.model.layers={encoder.layers} or fewer"
+                f"model.num_hidden_layers is {self.num_hidden_layers}, but {init} has "
+                f"{encoder.num_hidden_layers} layers; set "
+                f"--config.model.num_hidden_layers={encoder.num_hidden_layers} or fewer"
             )
-        return super().changed(encoder, longest, init).replace(layers=self.layers or encoder.layers)
+        return (
+            super()
+            .changed(encoder, longest, init)
+            .replace(num_hidden_layers=self.num_hidden_layers or encoder.num_hidden_layers)
+        )
 
 
 @dataclass(frozen=True)
@@ -151,8 +158,10 @@ def open(config: Config) -> tuple[ClassifierDistillTask, Epochs, Config]:
 def complete_config(config: Config, teacher: Model, reading: "TeacherReader") -> Config:
     """Return the config with the values that follow from the teacher and from whether the texts have labels."""
     student, data = config.model, dataclasses.replace(config.data, folds=0)
-    if config.init == config.teacher and not student.layers:
-        student = dataclasses.replace(student, layers=max(teacher.config.layers // 2, 1))
+    if config.init == config.teacher and not student.num_hidden_layers:
+        student = dataclasses.replace(
+            student, num_hidden_layers=max(teacher.config.num_hidden_layers // 2, 1)
+        )
     config = dataclasses.replace(config, kind=reading.kind.name, model=student, data=data)
     examples = reading.read(data.train, data.columns, data.most)
     if any(example.where in reading.labelled_places for example in examples):

@@ -58,9 +58,9 @@ class GeneratorConfig:
         return d.replace(
             hidden_size=width,
             embedding_size=0 if embedding == width else embedding,
-            heads=max(1, width // d.head_size),
-            feed_forward=round(self.width * d.feed_forward),
-            layers=max(1, round(self.depth * d.layers)),
+            num_attention_heads=max(1, width // d.head_size),
+            intermediate_size=round(self.width * d.intermediate_size),
+            num_hidden_layers=max(1, round(self.depth * d.num_hidden_layers)),
         )
 
 
@@ -118,7 +118,7 @@ def read_start_layouts(directory: str, head: str, model: EncoderConfig) -> tuple
         raise BertJaxError(
             f'the model in {inner} is not a generator (it has no head "mlm"); leave --config.init out'
         )
-    for name in ("vocab_size", "embedding_width", "max_positions", "segment_types"):
+    for name in ("vocab_size", "embedding_width", "max_position_embeddings", "type_vocab_size"):
         generator_value, model_value = getattr(generator.config, name), getattr(model, name)
         if generator_value != model_value:
             raise BertJaxError(
@@ -249,7 +249,7 @@ class ReplacedTokenTask(MaskedLMTask):
     def flops(self, rows: int, length: int) -> float:
         config = self.layout.config
         generator = pre_training_flops(self.generator.config, rows, length, self.data.targets(length))
-        return generator + 3 * config.layers * layer_flops(config, rows * length, length)
+        return generator + 3 * config.num_hidden_layers * layer_flops(config, rows * length, length)
 
 
 def get_embeddings(model: dict) -> dict:

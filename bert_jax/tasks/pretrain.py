@@ -120,10 +120,10 @@ def fit_vocabulary(model: EncoderConfig, vocabulary: int, length: int) -> Encode
             f"model.vocab_size is {model.vocab_size}, but the tokenizer of the corpus has {vocabulary} entries; "
             "leave it out, or prepare the corpus with the model's own tokenizer"
         )
-    if model.max_positions < length:
+    if model.max_position_embeddings < length:
         raise BertJaxError(
-            f"data.lengths goes up to {length}, but model.max_positions is {model.max_positions}; "
-            f"set --config.model.max_positions={length}"
+            f"data.lengths goes up to {length}, but model.max_position_embeddings is {model.max_position_embeddings}; "
+            f"set --config.model.max_position_embeddings={length}"
         )
     return model.replace(vocab_size=vocabulary)
 

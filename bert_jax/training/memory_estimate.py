@@ -72,7 +72,7 @@ class MemoryEstimate:
     def least(self) -> int:
         """The least bytes that the step needs, without tracing: of activations, only what products and norms read."""
         model, tokens = self.task.layouts[""].config, self.microbatch_rows * self.batch["input_ids"].shape[1]
-        activations = tokens * model.layers * activation_bytes(model) // self.mesh.shape[TENSOR]
+        activations = tokens * model.num_hidden_layers * activation_bytes(model) // self.mesh.shape[TENSOR]
         return self.devices * (self.state + activations)
 
     @property
@@ -100,7 +100,7 @@ class MemoryEstimate:
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             backward, outputs = jax.eval_shape(traced, params, rows)
             model = self.task.layouts[""].config
-            width = model.feed_forward * (2 if model.computed_dtype == "bfloat16" else 4)
+            width = model.intermediate_size * (2 if model.computed_dtype == "bfloat16" else 4)
         # The backward pass keeps parameters, too, but they are already counted with the state.
         param_shapes = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
         kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in param_shapes]

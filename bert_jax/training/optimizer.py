@@ -80,13 +80,13 @@ def guarded_adam(beta1: float, beta2: float, epsilon: float) -> optax.GradientTr
 
 def check_layer_settings(config: OptimizerConfig, encoder: EncoderConfig) -> None:
     """Refuse per-layer settings if the model has fewer layers, or if its layers share parameters."""
-    if config.frozen_layers > encoder.layers:
+    if config.frozen_layers > encoder.num_hidden_layers:
         raise BertJaxError(
-            f"optimizer.frozen_layers is {config.frozen_layers}, but the model has {encoder.layers} layers"
+            f"optimizer.frozen_layers is {config.frozen_layers}, but the model has {encoder.num_hidden_layers} layers"
         )
     if encoder.layer_groups and (config.layer_decay < 1 or config.frozen_layers > 0):
         raise BertJaxError(
-            f"{encoder.layers} layers share {encoder.layer_groups} groups of parameters, so layer_decay and "
+            f"{encoder.num_hidden_layers} layers share {encoder.layer_groups} groups of parameters, so layer_decay and "
             "frozen_layers mean nothing; set --config.optimizer.layer_decay=1 --config.optimizer.frozen_layers=-1"
         )
 

@@ -117,7 +117,9 @@ class Task:
 
     def flops(self, rows: int, length: int) -> float:
         """The FLOPs of a step, forward and backward; of the layers only, because a head costs little."""
-        return 3 * self.layout.config.layers * layer_flops(self.layout.config, rows * length, length)
+        return (
+            3 * self.layout.config.num_hidden_layers * layer_flops(self.layout.config, rows * length, length)
+        )
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs."""

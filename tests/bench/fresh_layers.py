@@ -14,7 +14,7 @@ def main(source: str, output: str, count: str) -> None:
     model = load(source)
     params = model.params
     initial = jax.device_get(jax.jit(model.layout.init)(jax.random.key(0)))
-    kept = model.config.layers - int(count)
+    kept = model.config.num_hidden_layers - int(count)
 
     def fresh(path, old, new):
         in_layers = any(getattr(key, "key", "") == "layers" for key in path)

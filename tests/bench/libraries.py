@@ -52,7 +52,7 @@ def onnx_session(directory: str, opener: str, output: str):
 
 def length_batches(model, texts: Sequence[str], rows_at_once: int) -> Iterator[tuple[list[int], dict]]:
     """Yield (indices of texts, arrays for a session), with texts of similar length together."""
-    encodings = model.tokenizer.encode(texts, max_length=model.config.max_positions)
+    encodings = model.tokenizer.encode(texts, max_length=model.config.max_position_embeddings)
     order = sorted(range(len(texts)), key=lambda i: len(encodings[i].input_ids))
     for start in range(0, len(order), rows_at_once):
         rows = order[start : start + rows_at_once]

@@ -83,8 +83,8 @@ MEASUREMENTS = (
         "pretrain", "mini without dropout, 16 rows of 128",
         "pretrain --config configs/pretrain.py:mini,laptop --workdir {output}/pretrain "
         "--config.data.corpora={corpus} --config.data.batch_size=16 --config.data.lengths=128 --config.data.rate=0.15 "
-        "--config.data.examples=next_sentence --config.steps=3000 --config.model.dropout=0 "
-        "--config.model.attention_dropout=0 --config.embeddings=random --config.log.max_eval_batches=80",
+        "--config.data.examples=next_sentence --config.steps=3000 --config.model.hidden_dropout_prob=0 "
+        "--config.model.attention_probs_dropout_prob=0 --config.embeddings=random --config.log.max_eval_batches=80",
         needs=("torch", "transformers"),
     ),
     Measurement(

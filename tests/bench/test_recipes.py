@@ -36,7 +36,8 @@ def corpus(tmp_path_factory):
 
 def flags(corpus, workdir, *more):
     settings = RUN_CONFIG | {
-        "data.corpora": corpus, "model.attention_dropout": 0, "log.evaluate_every": 20, "checkpoints.every": 40,
+        "data.corpora": corpus, "model.attention_probs_dropout_prob": 0, "log.evaluate_every": 20,
+        "checkpoints.every": 40,
     }  # fmt: skip
     del settings["steps"]
     return [
@@ -100,7 +101,10 @@ def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
 def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries, corpus, tmp_path):
     """A model that predicts none, and one of another vocabulary."""
     layout = Layout(
-        EncoderConfig(len(entries), hidden_size=8, layers=1, heads=2, feed_forward=8), heads=heads
+        EncoderConfig(
+            len(entries), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+        ),
+        heads=heads,
     )
     params = jax.device_get(jax.jit(lambda: init_random_params(Task(layout), RunConfig()))())
     hub.save_model(tmp_path / "model", layout, params, WordPiece.from_vocabulary(entries))

@@ -40,7 +40,12 @@ def test_everyone_gives_the_same_logits(tmp_path):
 @pytest.mark.slow
 def test_a_model_is_compared_with_another_one_of_ours(tmp_path):
     for name, layers in (("whole", 2), ("half", 1)):
-        write_model(tmp_path / name, SMALL_CONFIG.replace(layers=layers), heads=("classify",), labels=LABELS)
+        write_model(
+            tmp_path / name,
+            SMALL_CONFIG.replace(num_hidden_layers=layers),
+            heads=("classify",),
+            labels=LABELS,
+        )
     whole, half = (str(tmp_path / name) for name in ("whole", "half"))
     comparison = compare_texts("predict", whole, SMALL_TEXTS, ["float32"], [half], Limits(1, 0))
     assert [row.other.split()[0] for row in comparison.rows] == [half] * 3
@@ -102,7 +107,7 @@ def test_a_pre_training_and_that_of_transformers_reach_the_same(tmp_path, capsys
     pytest.importorskip("torch"), pytest.importorskip("transformers")
     settings = train_command(
         make_corpus(tmp_path), tmp_path / "run", steps=40,
-        **{"log.evaluate_every": 20, "model.dropout": 0, "model.attention_dropout": 0},
+        **{"log.evaluate_every": 20, "model.hidden_dropout_prob": 0, "model.attention_probs_dropout_prob": 0},
     )  # fmt: skip
     flags = settings[settings.index("train") + 1 :]
     assert main(["pretrain", *flags, "--json"]) == 0

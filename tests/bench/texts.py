@@ -28,7 +28,9 @@ ROWS = {"cpu": 32, "cuda": 512}  # batch size of the other libraries, chosen to 
 def open_embedder(directory: str, dtype: str = "float32"):
     """Load an embedder that adds no prompt, and truncates at the encoder's maximum length as the others do here."""
     model = bert_jax.load(directory, dtype=dtype)
-    model.embedder = replace(model.embedder, max_length=model.config.max_positions, default_prompt=None)
+    model.embedder = replace(
+        model.embedder, max_length=model.config.max_position_embeddings, default_prompt=None
+    )
     return model
 
 

@@ -111,7 +111,9 @@ def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
     assert "operations of unknown programs" not in seconds
     # All dense products of the layers, forward and backward, and nothing else.
     c = EncoderConfig.named("tiny")
-    flops = 3 * c.layers * 2 * 64 * (4 * c.hidden_size**2 + 2 * c.hidden_size * c.feed_forward)
+    flops = (
+        3 * c.num_hidden_layers * 2 * 64 * (4 * c.hidden_size**2 + 2 * c.hidden_size * c.intermediate_size)
+    )
     assert parts["dense products"]["flops"] == pytest.approx(flops)
     assert picture.stat().st_size > 10_000
 

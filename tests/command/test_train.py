@@ -51,7 +51,7 @@ def told(capsys, corpus, workdir, *flags) -> str:
             "8 rows",
         ),
         ("model.vocab_size=77", "model.vocab_size is 77, but the tokenizer of the corpus has 1000 entries"),
-        ("model.max_positions=16", "set --config.model.max_positions=24"),
+        ("model.max_position_embeddings=16", "set --config.model.max_position_embeddings=24"),
         ("init=nowhere", "init needs first_step: --config.first_step=0 restarts the schedule"),
         ("first_step=5", "first_step=5 needs a model directory to go on from"),
         ("steps=-1", "not -1"),
@@ -133,7 +133,7 @@ def test_recipes_of_the_config_file():
         1.0,
     )
     assert optimizer.schedule == "linear"
-    assert configs.load_config_file(f"{spec}:large", [], pretrain.Config).model.layers == 24
+    assert configs.load_config_file(f"{spec}:large", [], pretrain.Config).model.num_hidden_layers == 24
     roberta = configs.load_config_file(f"{spec}:base,roberta", [], pretrain.Config)
     assert pretrain.PretrainTask.of(roberta).layout.heads == ("mlm",)
     assert (roberta.data.batch_size, roberta.optimizer.beta2) == (8192, 0.98)

@@ -41,12 +41,12 @@ class Settings:
 def test_overrides_are_read_as_the_type_of_their_field():
     overrides = [
         "data.corpora=a,b", "data.weights=1,2.5", "data.rate=1e-1", "data.batch_size=1e3", "data.unit=word",
-        "data.fresh_masks=false", "steps=5", "model.layers=3",
+        "data.fresh_masks=false", "steps=5", "model.num_hidden_layers=3",
     ]  # fmt: skip
     found = load_config_file(f"{PRETRAIN}:base", overrides, Settings, strict=False)
     data = found.data
     assert (data.corpora, data.weights, data.rate, data.batch_size) == (("a", "b"), (1.0, 2.5), 0.1, 1000)
-    assert (data.unit, data.fresh_masks, found.steps, found.model.layers) == ("word", False, 5, 3)
+    assert (data.unit, data.fresh_masks, found.steps, found.model.num_hidden_layers) == ("word", False, 5, 3)
     assert data.shares == (0.9, 0.1)
 
 
@@ -70,7 +70,7 @@ def test_a_size_of_a_family_names_it(size):
     )
     layout = PretrainTask.of(config).layout
     assert layout.family == family and layout.heads == (("mlm", "sop") if "albert" in size else ("mlm",))
-    assert max(config.data.lengths) <= config.model.max_positions
+    assert max(config.data.lengths) <= config.model.max_position_embeddings
 
 
 def test_a_family_without_a_head_for_pairs_says_so():
@@ -83,7 +83,12 @@ def test_a_family_without_a_head_for_pairs_says_so():
 def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     published = {"hidden_size": 24, "num_attention_heads": 3, "embedding_size": 8}
     write_released(tmp_path, "electra", published, ("mlm",))
-    changes = [f"init={tmp_path}", "first_step=0", "model.layers=12", "data.examples=full_sentences"]
+    changes = [
+        f"init={tmp_path}",
+        "first_step=0",
+        "model.num_hidden_layers=12",
+        "data.examples=full_sentences",
+    ]
     _, config = load_task(f"{PRETRAIN}:albert-base", changes)
     with pytest.raises(BertJaxError, match='"electra".*"albert".*--config.family=electra'):
         PretrainTask.of(config)

@@ -29,7 +29,7 @@ TYPED = {
     "warmup_steps": ("optimizer.warmup_steps",),
     "warmup_ratio": ("optimizer.warmup_steps",),
     "weight_decay": ("optimizer.weight_decay",),
-    "dropout": ("model.dropout",),
+    "dropout": ("model.hidden_dropout_prob",),
     "output_dir": ("--workdir",),
     "train_file": ("data.train", "data.corpora"),
     "fp16": ("model.dtype=bfloat16",),

@@ -60,7 +60,7 @@ def fenced(page: str) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w+)\n(.*?)^```$", TEXT[page], re.M | re.S)
 
 
-WIDTH = {"layers": 1, "hidden_size": 32, "heads": 2, "feed_forward": 64}
+WIDTH = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
 MODEL = [f"model.{name}={value}" for name, value in WIDTH.items()]
 FEW = ["epochs=1", "data.folds=0", "report=False"]
 # What makes a command small, by its config and then by its workdir.

@@ -104,7 +104,7 @@ def test_the_learning_rate_follows_the_width(config, width, rate):
 @pytest.mark.slow
 def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_path):
     given = {
-        "data.train": write_csv(tmp_path / "t.csv", marked_texts(48, 0)), "epochs": 4, "model.dropout": 0.1,
+        "data.train": write_csv(tmp_path / "t.csv", marked_texts(48, 0)), "epochs": 4, "model.hidden_dropout_prob": 0.1,
         "checkpoints.every": 3, "checkpoints.keep": 20,
     }  # fmt: skip
     whole = finetune("classify", encoder_path, tmp_path / "whole", **given)

@@ -40,7 +40,8 @@ PLACES = ("", ".", "x" * 300, "/proc/nowhere/x", "{out}/taken", "{out}/taken.txt
 OUTPUTS = {"--output", "--workdir", "--report", "--profile", "destination", "directory"}
 
 TINY = {
-    "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "data.lengths": 24,
+    "model.num_hidden_layers": 1, "model.hidden_size": 32, "model.num_attention_heads": 2,
+    "model.intermediate_size": 64, "data.lengths": 24,
     "data.shares": 1, "data.plans": 2, "data.batch_size": 8, "steps": 2, "log.max_eval_batches": 1,
     "optimizer.warmup_steps": 1,
 }  # fmt: skip
@@ -240,7 +241,11 @@ def of_models() -> Iterator[Case]:
 def on_model(verb: str, model: str) -> list[str]:
     match verb:
         case "pretrain":
-            started = ["--config.first_step=0", "--config.model.layers=2", "--config.model.max_positions=32"]
+            started = [
+                "--config.first_step=0",
+                "--config.model.num_hidden_layers=2",
+                "--config.model.max_position_embeddings=32",
+            ]
             return [*train("pretrain"), f"--config.init={model}", *started]
         case "classify":
             return [*without(train("classify"), "init"), f"--config.init={model}"]
@@ -278,11 +283,13 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "optimizer.layer_decay": ZERO, "optimizer.frozen_layers": MINUS, "mesh.data": ("-1",), "mesh.fsdp": ("-1",),
     "mesh.tensor": ("-1",), "checkpoints.keep_every": ZERO, "checkpoints.best_metric": NONE,
     "log.max_eval_batches": ZERO, "log.profile": MINUS, "family": NONE, "model.embedding_size": ZERO,
-    "model.mlm_activation": NONE, "model.norm_epsilon": ZERO, "model.dropout": MINUS, "model.attention_dropout": MINUS,
-    "model.head_dropout": MINUS, "model.tag_dropout": MINUS, "model.answer_dropout": ZERO, "model.init_stddev": ZERO,
+    "model.mlm_activation": NONE, "model.layer_norm_eps": ZERO, "model.hidden_dropout_prob": MINUS,
+    "model.attention_probs_dropout_prob": MINUS,
+    "model.head_dropout": MINUS, "model.tag_dropout": MINUS, "model.answer_dropout": ZERO,
+    "model.initializer_range": ZERO,
     "model.relative.terms": ("", " "),
-    "model.relative.buckets": ZERO, "model.relative.farthest": ZERO, "model.rotary.theta": ZERO,
-    "model.rotary.near_theta": ZERO, "model.near.window": ZERO, "model.convolution.width": ZERO,
+    "model.relative.buckets": ZERO, "model.relative.max_distance": ZERO, "model.rotary.theta": ZERO,
+    "model.rotary.local_theta": ZERO, "model.local_attention.window": ZERO, "model.convolution.width": ZERO,
     "model.layer_groups": ZERO, "data.weights": (",,", "[[1]]", "(" * 500), "data.alpha": HALF,
     "data.shares": ("[[1]]",),
     "data.short": ZERO, "data.rate": ZERO, "data.cap": ZERO, "data.masked": ZERO, "data.replaced": ZERO,

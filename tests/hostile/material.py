@@ -41,7 +41,12 @@ def model(directory: Path, vocabulary: Path, heads=(), labels=(), family: str = 
     """A model directory of two layers of width 32, with weights that mean nothing."""
     tokenizer = open_tokenizer(vocabulary)
     config = EncoderConfig(
-        vocab_size=tokenizer.size, hidden_size=32, layers=2, heads=2, feed_forward=64, max_positions=32
+        vocab_size=tokenizer.size,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
     )
     layout, drawn = Layout(config, FAMILIES[family], heads, labels), np.random.default_rng(0)
     flat = {

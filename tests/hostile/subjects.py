@@ -291,14 +291,12 @@ def torch_says(original: bytes, content: bytes, value) -> bool:
     return equal_arrays({name: tensor.numpy() for name, tensor in loaded.items()}, value)
 
 
-# Our field of a BERT -> its published key, and what an absent key means.
+# Key of a BERT -> what its absence means.
 PUBLISHED = {
-    "layers": ("num_hidden_layers", 12), "hidden_size": ("hidden_size", 768), "heads": ("num_attention_heads", 12),
-    "feed_forward": ("intermediate_size", 3072), "max_positions": ("max_position_embeddings", 512),
-    "segment_types": ("type_vocab_size", 2), "vocab_size": ("vocab_size", 30522),
-    "norm_epsilon": ("layer_norm_eps", 1e-12), "dropout": ("hidden_dropout_prob", 0.1),
-    "attention_dropout": ("attention_probs_dropout_prob", 0.1), "init_stddev": ("initializer_range", 0.02),
-    "tied_decoder": ("tie_word_embeddings", True),
+    "num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072,
+    "max_position_embeddings": 512, "type_vocab_size": 2, "vocab_size": 30522, "layer_norm_eps": 1e-12,
+    "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "initializer_range": 0.02,
+    "tie_word_embeddings": True,
 }  # fmt: skip
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -316,11 +314,10 @@ def config_says(original: bytes, content: bytes, value) -> bool:
     if layout.family.model_type != "bert":
         return True  # another family's keys; tests/hub/families/test_reference.py has them
     expected = {
-        name: default if published.get(key) is None else published[key]
-        for name, (key, default) in PUBLISHED.items()
+        key: default if published.get(key) is None else published[key] for key, default in PUBLISHED.items()
     }
     act = published.get("hidden_act")
-    expected["activation"] = ACTIVATIONS["gelu" if act is None else act]
+    expected["hidden_act"] = ACTIVATIONS["gelu" if act is None else act]
     labels = published.get("id2label")
     if layout.labels and labels is not None:
         expected_labels = tuple(str(labels[str(i)]) for i in range(len(labels)))
@@ -384,7 +381,7 @@ def run_says(original: bytes, content: bytes, value) -> bool:
     expected = json.loads(content)
     if "self" in expected and expected != json.loads(original):
         return False
-    sizes = ("hidden_size", "layers", "heads", "vocab_size", "dropout")
+    sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "hidden_dropout_prob")
     default, config = asdict(EncoderConfig()), expected["layout"]["config"]
     return (
         said == expected

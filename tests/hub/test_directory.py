@@ -121,7 +121,7 @@ def test_extra_tensors_that_mean_nothing_are_passed_over(directory):
 
 
 def test_untied_decoder(tmp_path):
-    layout, params = write_model(tmp_path, SMALL_CONFIG.replace(tied_decoder=False), heads=("mlm",))
+    layout, params = write_model(tmp_path, SMALL_CONFIG.replace(tie_word_embeddings=False), heads=("mlm",))
     assert "cls.predictions.decoder.weight" in load_file(tmp_path / "model.safetensors")
     assert trees_equal(load(tmp_path).params, params)
 
@@ -332,7 +332,9 @@ def test_info(directory, capsys):
         x.size for x in flatten_dict(load(directory).params, sep="/").values()
     )
     assert facts["heads"] == ["mlm", "nsp"]
-    assert facts["pooling"] == "pooler" and facts["sequence_length"] == facts["sizes"]["max_positions"]
+    assert (
+        facts["pooling"] == "pooler" and facts["sequence_length"] == facts["sizes"]["max_position_embeddings"]
+    )
     edit_tensors(directory, lambda tensors: tensors.pop("cls.predictions.bias"))
     assert main(["info", str(directory)]) == 0
     assert "odd         the weights in" in capsys.readouterr().out

@@ -39,7 +39,7 @@ def compiled(module):
 def bare(model, encoding, output):
     """The output of the module for one row, as long as the model so that it compiles once."""
     batch = {
-        name: np.zeros((1, SMALL_CONFIG.max_positions), np.int32)
+        name: np.zeros((1, SMALL_CONFIG.max_position_embeddings), np.int32)
         for name in ("input_ids", "token_type_ids", "attention_mask")
     }
     length = len(encoding.input_ids)
@@ -362,4 +362,4 @@ def test_tag_refuses_what_is_not_a_text(model, texts, message):
 
 
 def test_config_positions_bound_the_windows():
-    assert SMALL_CONFIG.max_positions == 16  # the lengths above are written for it
+    assert SMALL_CONFIG.max_position_embeddings == 16  # the lengths above are written for it

@@ -56,8 +56,8 @@ def both(encoder_path, tmp_path_factory):
     given = (
         f"data.batch_size={GROUPS}",
         "data.rows=bucketed",
-        "model.dropout=0.0",
-        "model.attention_dropout=0.0",
+        "model.hidden_dropout_prob=0.0",
+        "model.attention_probs_dropout_prob=0.0",
     )
     task, data, _ = open_embed_task(encoder_path, train, *given)
     tokenizer, params = load(encoder_path).tokenizer, {"encoder": load(encoder_path).params["encoder"]}

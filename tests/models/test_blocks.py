@@ -24,7 +24,13 @@ from tests.support.gradients import assert_gradients_equal
 from tests.support.project import ROOT
 
 CONFIG = EncoderConfig(
-    vocab_size=50, hidden_size=16, layers=4, heads=2, feed_forward=24, max_positions=24, dropout=0.0
+    vocab_size=50,
+    hidden_size=16,
+    num_hidden_layers=4,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=24,
+    hidden_dropout_prob=0.0,
 )
 SEGMENT_IDS = np.array([[1] * 5 + [2] * 7 + [0] * 4, [1] * 16, [0] * 16])
 BATCH = {
@@ -52,12 +58,14 @@ def unrolled(config, params, windows):
     """The hidden states, a layer at a time; layer i has the parameters of its group."""
     hidden = Embeddings(config).apply({"params": params["embeddings"]}, BATCH, False)
     context = Context.of(BATCH)
-    for i in range(config.layers):
-        layer = jax.tree.map(lambda x, i=i: x[i * config.groups // config.layers], params["layers"])
+    for i in range(config.num_hidden_layers):
+        layer = jax.tree.map(
+            lambda x, i=i: x[i * config.groups // config.num_hidden_layers], params["layers"]
+        )
 
         def norm(name, states, layer=layer):
             return normalize(
-                states, layer[name]["scale"], layer[name]["bias"], config.norm_epsilon, "float32"
+                states, layer[name]["scale"], layer[name]["bias"], config.layer_norm_eps, "float32"
             )
 
         attend = partial(attention.attend, window=windows[i])

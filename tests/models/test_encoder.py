@@ -13,7 +13,13 @@ from tests.support.gradients import assert_gradients_equal
 from tests.support.seeded_arrays import seeded_batch
 
 TINY = EncoderConfig(
-    vocab_size=101, hidden_size=32, layers=2, heads=4, feed_forward=48, max_positions=24, segment_types=3
+    vocab_size=101,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=48,
+    max_position_embeddings=24,
+    type_vocab_size=3,
 )
 BATCH = seeded_batch(4, 20, 101, 3, targets=4, seed=0)
 
@@ -67,7 +73,7 @@ def test_initial_values_are_berts():
 
 @pytest.mark.slow
 def test_a_head_that_a_fine_tuning_begins_with_is_as_wide_as_it_says():
-    head = Bert(EncoderConfig.named("mini", vocab_size=64, layers=1), ("classify",), labels=50)
+    head = Bert(EncoderConfig.named("mini", vocab_size=64, num_hidden_layers=1), ("classify",), labels=50)
     kernel = head.init(jax.random.key(0), BATCH)["params"]["classify"]["dense"]["kernel"]
     assert np.std(kernel) == pytest.approx(0.02, rel=0.03)
     assert np.abs(kernel).max() > 0.05
@@ -96,7 +102,7 @@ def test_remat_changes_nothing(remat):
 @pytest.mark.slow
 @pytest.mark.parametrize("remat", ["none", "full"])
 def test_dropout_differs_by_key_and_only_in_training(remat):
-    module, params = init(TINY.replace(dropout=0.3, remat=remat))
+    module, params = init(TINY.replace(hidden_dropout_prob=0.3, remat=remat))
     first, same, other = (apply(module, params, train=True, seed=seed)["hidden"] for seed in (0, 0, 1))
     assert (first == same).all()
     assert (first != other).any()
@@ -160,14 +166,14 @@ def test_pool():
     ("fields", "message"),
     [
         ({"hiden_size": 3}, 'did you mean "hidden_size"?'),
-        ({"heads": 7}, "hidden_size = 768"),
-        ({"activation": "gelu_tan"}, 'did you mean "gelu_tanh"?'),
-        ({"layers": 0}, "layers"),
-        ({"layers": 2.0}, "not 2.0"),
+        ({"num_attention_heads": 7}, "hidden_size = 768"),
+        ({"hidden_act": "gelu_tan"}, 'did you mean "gelu_tanh"?'),
+        ({"num_hidden_layers": 0}, "num_hidden_layers"),
+        ({"num_hidden_layers": 2.0}, "not 2.0"),
         ({"layer_groups": -1}, "layer_groups"),
-        ({"dropout": 1.5}, "not 1.5"),
-        ({"tied_decoder": "yes"}, "tied_decoder"),
-        ({"heads": 10**9 - 1, "hidden_size": 10**9}, "divide"),
+        ({"hidden_dropout_prob": 1.5}, "not 1.5"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
+        ({"num_attention_heads": 10**9 - 1, "hidden_size": 10**9}, "divide"),
     ],
 )
 def test_impossible_configs_say_what_would_be_right(fields, message):
@@ -180,7 +186,10 @@ def test_named_sizes():
     shapes = {
         size: EncoderConfig.named(size) for size in ("tiny", "mini", "small", "medium", "base", "large")
     }
-    layers = {size: (c.layers, c.hidden_size, c.heads, c.feed_forward) for size, c in shapes.items()}
+    layers = {
+        size: (c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size)
+        for size, c in shapes.items()
+    }
     assert layers == {
         "tiny": (2, 128, 2, 512), "mini": (4, 256, 4, 1024), "small": (4, 512, 8, 2048),
         "medium": (8, 512, 8, 2048), "base": (12, 768, 12, 3072), "large": (24, 1024, 16, 4096),

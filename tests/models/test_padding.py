@@ -23,7 +23,13 @@ from tests.support.gradients import assert_gradients_equal
 
 LABELS = ("a", "b", "c")
 CONFIG = EncoderConfig(
-    vocab_size=60, hidden_size=16, layers=2, heads=2, feed_forward=24, max_positions=16, segment_types=2
+    vocab_size=60,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=16,
+    type_vocab_size=2,
 )
 HEADS = ("mlm", "nsp", "classify", "tag", "answer")
 MODULE = Bert(CONFIG, HEADS, len(LABELS))

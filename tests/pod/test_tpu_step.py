@@ -71,7 +71,9 @@ def test_the_compiled_program_has_the_products_that_were_traced(base):
 def test_an_embedder_s_batch_in_parts(tmp_path):
     """All vectors, then each part again with their slopes."""
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
-    encoder = ENCODER_CONFIG.replace(hidden_size=128, layers=2, heads=2, feed_forward=512)
+    encoder = ENCODER_CONFIG.replace(
+        hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512
+    )
     layout = Layout(encoder, heads=("mlm",), pooler=False)
     shapes = jax.eval_shape(layout.init, jax.random.key(0))
     hub.save_model(

@@ -197,7 +197,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     given = predict_outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], scoped=True)
     np.testing.assert_allclose(given.similarities, tagger.scope.similarity(vectors), atol=1e-5)
     (windows,) = tagger.kind.windows(
-        tagger.tokenizer, words[-1:], EncodingOptions(tagger.config.max_positions)
+        tagger.tokenizer, words[-1:], EncodingOptions(tagger.config.max_position_embeddings)
     )
     (first, *others) = windows.encodings
     assert others, "the last one is read in several windows"

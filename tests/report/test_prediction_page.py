@@ -168,7 +168,7 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
         given.raws[3] = 9 * np.eye(3)[1]
         levels = (CoverageLevel(0.5, 900, 890),)
         given.calibration = Calibration(kind, labels, (2.0,), levels=levels, examples=1800)
-    longest = model.config.max_positions
+    longest = model.config.max_position_embeddings
     write_report(
         tmp_path,
         given,

@@ -49,7 +49,7 @@ def material(tmp_path_factory):
     write_model(root / "classifier", heads=("classify",), labels=("good", "bad"))
     write_model(
         root / "teacher",
-        SMALL_CONFIG.replace(vocab_size=len(ENTRIES), max_positions=24),
+        SMALL_CONFIG.replace(vocab_size=len(ENTRIES), max_position_embeddings=24),
         words=ENTRIES,
     )
     for task, rows in WRITTEN.items():

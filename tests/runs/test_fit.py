@@ -34,7 +34,8 @@ from tests.support.tiny_encoder import ENCODER_CONFIG
 
 KEYS = {
     "epochs": 1, "report": False, "head": "kept", "optimizer.learning_rate": 3e-3, "log.every": 5,
-    "data": {"max_length": 32, "batch_size": 8, "folds": 0}, "model": {"dropout": 0, "attention_dropout": 0},
+    "data": {"max_length": 32, "batch_size": 8, "folds": 0},
+    "model": {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0},
 }  # fmt: skip
 
 

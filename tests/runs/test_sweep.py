@@ -33,7 +33,12 @@ def begun(tmp_path_factory):
     """(a tiny model directory, a file of 120 texts, one of 40)"""
     root = tmp_path_factory.mktemp("begun")
     encoder = EncoderConfig(
-        vocab_size=len(ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=32
+        vocab_size=len(ENTRIES),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=32,
     )
     layout = hub.Layout(encoder, heads=("mlm", "nsp"))
     params = jax.jit(lambda: init_random_params(Task(layout), RunConfig()))()

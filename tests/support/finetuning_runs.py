@@ -8,7 +8,8 @@ def finetune(task: str, model, workdir, **changes):
     """A run of `configs/TASK.py` on a small scale; gives the metrics of its last evaluation."""
     values = {
         "init": model, "epochs": 6, "optimizer.learning_rate": 3e-3, "data.max_length": 32, "data.batch_size": 8,
-        "model.dropout": 0, "model.attention_dropout": 0, "log.every": 5, "data.rows": "padded", "report": False,
+        "model.hidden_dropout_prob": 0, "model.attention_probs_dropout_prob": 0, "log.every": 5,
+        "data.rows": "padded", "report": False,
         "data.folds": 0, "head": "kept",
     } | changes  # fmt: skip
     run.start_training(

@@ -28,7 +28,7 @@ def assert_packed_equals_separate(layout, lengths=(5, 9, 4)):
     for i, (place, length) in enumerate(zip(places, lengths, strict=True)):
         values = {
             "input_ids": random.randint(1, layout.config.vocab_size, length),
-            "token_type_ids": np.arange(length) % max(layout.config.segment_types, 1),
+            "token_type_ids": np.arange(length) % max(layout.config.type_vocab_size, 1),
             "attention_mask": 1,
         }
         for name, value in values.items():

@@ -54,7 +54,7 @@ def assert_equals_transformers(
     for suffix, of_class in classes.items():
         batch = batch_for_heads(of_class, config, encoder, length)
         given = transformers_inputs(batch)
-        if not encoder.segment_types:
+        if not encoder.type_vocab_size:
             del given["token_type_ids"]
         model, weights = ours[suffix], {head: float(head in of_class) for head in heads}
         assert model.layout.heads == of_class and model.config == encoder
@@ -92,7 +92,7 @@ def fill_gradients(model):
 
 
 def batch_for_heads(heads, config: dict, encoder, length: int = 19) -> dict:
-    batch = seeded_batch(3, length, config["vocab_size"], max(encoder.segment_types, 1), targets=4, seed=1)
+    batch = seeded_batch(3, length, config["vocab_size"], max(encoder.type_vocab_size, 1), targets=4, seed=1)
     if "answer" in heads:  # the reference's loss reads padding, whose embedding it gives no gradient
         batch["attention_mask"][:] = 1
     # Some references tell padding by its token.

@@ -19,10 +19,10 @@ from tests.support.project import ROOT
 RUN_STEPS = 240
 RUN_CONFIG = {
     "steps": RUN_STEPS,
-    "model.layers": 1,
+    "model.num_hidden_layers": 1,
     "model.hidden_size": 32,
-    "model.feed_forward": 64,
-    "model.heads": 2,
+    "model.intermediate_size": 64,
+    "model.num_attention_heads": 2,
     "data.batch_size": 8,
     "data.lengths": 24,
     "data.shares": 1,

@@ -41,11 +41,11 @@ SMALL_VOCABULARY = [
 SMALL_CONFIG = EncoderConfig(
     vocab_size=len(SMALL_VOCABULARY),
     hidden_size=8,
-    layers=2,
-    heads=2,
-    feed_forward=12,
-    max_positions=16,
-    tied_decoder=True,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+    tie_word_embeddings=True,
 )
 
 

@@ -13,7 +13,12 @@ from bert_jax.training.task import Task
 from tests.support.made_up_language import ENTRIES
 
 ENCODER_CONFIG = EncoderConfig(
-    vocab_size=len(ENTRIES), hidden_size=32, layers=1, heads=4, feed_forward=64, max_positions=64
+    vocab_size=len(ENTRIES),
+    hidden_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=64,
 )
 TOKENIZER = WordPiece.from_vocabulary(ENTRIES)
 

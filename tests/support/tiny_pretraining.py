@@ -55,7 +55,12 @@ class Batches:
 def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[PretrainTask, Config]:
     """Task and config; `changes` go to whichever section has a field of that name."""
     model = EncoderConfig(
-        vocab_size=len(ENTRIES), hidden_size=32, layers=layers, heads=4, feed_forward=64, max_positions=24
+        vocab_size=len(ENTRIES),
+        hidden_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=24,
     )
     values = {
         "learning_rate": 3e-3,

@@ -42,7 +42,12 @@ STUDENTS = {
     "tinybert": {"num_hidden_layers": 2, "hidden_size": 24, "intermediate_size": 40},
 }
 TEACHER = EncoderConfig(
-    vocab_size=len(ENTRIES), hidden_size=32, layers=4, heads=4, feed_forward=64, max_positions=40
+    vocab_size=len(ENTRIES),
+    hidden_size=32,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=40,
 )
 
 
@@ -154,8 +159,8 @@ def test_losses_and_gradients_equal_those_of_torch(objective, tmp_path):
 
 OWN = {
     "distilbert": {},
-    "minilm": {"model.hidden_size": 16, "model.layers": 2, "loss.relation_heads": 8},
-    "tinybert": {"model.hidden_size": 16, "model.layers": 2, "model.feed_forward": 32},
+    "minilm": {"model.hidden_size": 16, "model.num_hidden_layers": 2, "loss.relation_heads": 8},
+    "tinybert": {"model.hidden_size": 16, "model.num_hidden_layers": 2, "model.intermediate_size": 32},
 }
 
 
@@ -204,21 +209,21 @@ def test_a_run_is_resumed_bit_for_bit_and_leaves_the_student(teacher, objective,
     assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
     assert not [name for name in ours if "teacher" in name]
     student = load(whole / "model")
-    assert student.config.layers == 2 and student.layout.heads == OBJECTIVES[objective].heads
+    assert student.config.num_hidden_layers == 2 and student.layout.heads == OBJECTIVES[objective].heads
     published = json.loads((whole / "model/config.json").read_text())
     assert published["num_hidden_layers"] == 2
 
 
 def test_a_student_begins_as_layers_of_its_teacher(teacher):
     task, data, config = opened(teacher)
-    assert config.init == config.teacher and task.layout.config.layers == 2
+    assert config.init == config.teacher and task.layout.config.num_hidden_layers == 2
     whole = load(teacher[0]).params
     params = task.begun(whole, data, 1)
     ours, theirs = (tree["encoder"]["layers"]["attention"]["qkv"]["kernel"] for tree in (params, whole))
     np.testing.assert_array_equal(ours, theirs[np.array([0, 3])])
     assert params["mlm"] is whole["mlm"]
     narrow = opened(teacher, **{"model.hidden_size": 16, "loss.cosine": 0})
-    assert narrow[2].init == "" and narrow[0].layout.config.feed_forward == 32
+    assert narrow[2].init == "" and narrow[0].layout.config.intermediate_size == 32
 
 
 def test_scores_of_attention_have_a_weight(teacher):
@@ -235,7 +240,7 @@ def test_scores_of_attention_have_a_weight(teacher):
     for name, loss in without.items():
         np.testing.assert_allclose(loss.mean, whole[name].mean, rtol=1e-6)
     np.testing.assert_allclose(half["scores_loss"].mean, 0.5 * whole["scores_loss"].mean, rtol=1e-6)
-    assert losses(**{"loss.scores": 0, "model.heads": 2}).keys() == without.keys()
+    assert losses(**{"loss.scores": 0, "model.num_attention_heads": 2}).keys() == without.keys()
 
 
 def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
@@ -247,11 +252,11 @@ def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
         opened(teacher, **{"model.hidden_size": 16})
     with pytest.raises(BertJaxError, match="relation_heads=48"):
         opened(teacher, "minilm", **{"model.hidden_size": 24, "loss.relation_heads": 48})
-    with pytest.raises(BertJaxError, match="--config.model.heads=4.*--config.loss.scores=0"):
-        opened(teacher, "tinybert", **{"model.heads": 2})
+    with pytest.raises(BertJaxError, match="--config.model.num_attention_heads=4.*--config.loss.scores=0"):
+        opened(teacher, "tinybert", **{"model.num_attention_heads": 2})
     with pytest.raises(BertJaxError, match="--config.loss.teacher_layer=4"):
         opened(teacher, "minilm", **{"loss.teacher_layer": 9})
-    with pytest.raises(BertJaxError, match="--config.model.layers=4"):
-        opened(teacher, init=directory, **{"model.layers": 6})
+    with pytest.raises(BertJaxError, match="--config.model.num_hidden_layers=4"):
+        opened(teacher, init=directory, **{"model.num_hidden_layers": 6})
     with pytest.raises(BertJaxError, match="data.lengths"):
         opened(teacher, **{"data.lengths": 48})

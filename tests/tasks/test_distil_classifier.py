@@ -98,7 +98,10 @@ def test_a_student_agrees_with_its_teacher_on_texts_without_labels(teacher_path,
     last = distil(tmp_path / "whole", teacher_path, train)
     assert last["agreement"] > 0.9 and last["agreement"] == last["accuracy"], "labels are the teacher's"
     student, judged = load(tmp_path / "whole/model"), marked_texts(60, 7)
-    assert student.config.layers == 1 and student.labels == load(teacher_path).labels == ("bad", "good")
+    assert student.config.num_hidden_layers == 1 and student.labels == load(teacher_path).labels == (
+        "bad",
+        "good",
+    )
     predicted = [prediction.label for prediction in student.classify([text for text, _ in judged])]
     right = np.mean([label == true for label, (_, true) in zip(predicted, judged, strict=True)])
     assert right > 0.9
@@ -149,8 +152,8 @@ def test_what_a_distillation_cannot_use_is_refused(teacher_path, tmp_path):
 
     with pytest.raises(BertJaxError, match="labels_weight"):
         opened(labels_weight=0.5)
-    with pytest.raises(BertJaxError, match="--config.model.layers=2"):
-        opened(**{"model.layers": 3})
+    with pytest.raises(BertJaxError, match="--config.model.num_hidden_layers=2"):
+        opened(**{"model.num_hidden_layers": 3})
     with pytest.raises(BertJaxError, match="teacher"):
         opened(teacher="")
     with pytest.raises(BertJaxError, match="distil_classifier"):

@@ -35,9 +35,9 @@ MESHES = {
     "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "gradient_accumulation_steps": 4}),
 }
 STUDENTS = {
-    "distilbert": {"layers": 2},
-    "minilm": {"layers": 2, "hidden_size": 16, "feed_forward": 32},
-    "tinybert": {"layers": 2, "hidden_size": 16, "feed_forward": 32},
+    "distilbert": {"num_hidden_layers": 2},
+    "minilm": {"num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 32},
+    "tinybert": {"num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 32},
 }
 
 
@@ -45,10 +45,10 @@ def curve(objective: str, devices: int, changes: dict) -> list[float]:
     plain, config = tiny_pretraining(STEPS, **changes)
     kind = OBJECTIVES[objective]
     # Wide initial values: tokens of usual ones relate to all others alike, and a divergence near 0 is rounding alone.
-    encoder = plain.layout.config.replace(init_stddev=0.15)
-    of_teacher = Layout(encoder.replace(layers=4), heads=kind.heads, pooler=False)
+    encoder = plain.layout.config.replace(initializer_range=0.15)
+    of_teacher = Layout(encoder.replace(num_hidden_layers=4), heads=kind.heads, pooler=False)
     student = Layout(encoder.replace(**STUDENTS[objective]), heads=kind.heads, pooler=False)
-    assert student.config.dropout == student.config.attention_dropout == 0.1
+    assert student.config.hidden_dropout_prob == student.config.attention_probs_dropout_prob == 0.1
     task = kind(
         student,
         plain.data,
@@ -80,7 +80,10 @@ def test_every_mesh_gives_the_same_student_of_a_classifier(teacher_path, tmp_pat
     train = write_texts_csv(tmp_path / "texts.csv", marked_texts(200, 3))
     begin = teacher_path.parents[1] / "begin"  # which has learnt nothing yet
     given = distil_settings(
-        teacher_path, train, init=begin, **{"data.batch_size": 32, "model.dropout": 0.1, "log.every": 1}
+        teacher_path,
+        train,
+        init=begin,
+        **{"data.batch_size": 32, "model.hidden_dropout_prob": 0.1, "log.every": 1},
     )
     meshes = {
         "one device": (1, []),

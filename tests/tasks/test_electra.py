@@ -265,8 +265,9 @@ def test_draws_follow_rows_and_key():
 
 QUICK = {
     "steps": 6, "checkpoints.every": 3, "log.every": 2, "log.evaluate_every": 3, "log.max_eval_batches": 2,
-    "optimizer.warmup_steps": 2, "data.lengths": 24, "data.batch_size": 8, "data.plans": 1, "model.layers": 1,
-    "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "model.embedding_size": 16,
+    "optimizer.warmup_steps": 2, "data.lengths": 24, "data.batch_size": 8, "data.plans": 1,
+    "model.num_hidden_layers": 1, "model.hidden_size": 32, "model.num_attention_heads": 2,
+    "model.intermediate_size": 64, "model.embedding_size": 16,
     "generator.width": 0.5,
 }  # fmt: skip
 
@@ -390,9 +391,9 @@ def test_recipes_have_the_published_sizes(size):
     _, config = load_config(f"configs/electra.py:{size}", [])
     task = ReplacedTokenTask.of(config)
     sizes = [
-        (model.hidden_size, model.layers, model.embedding_width)
+        (model.hidden_size, model.num_hidden_layers, model.embedding_width)
         for model in (layout.config for layout in task.layouts.values())
     ]
     run = (config.steps, config.data.batch_size, config.optimizer.learning_rate)
-    assert (*sizes, task.generator.config.heads, *run) == PUBLISHED[size]
+    assert (*sizes, task.generator.config.num_attention_heads, *run) == PUBLISHED[size]
     assert task.weight == 50 and task.disentangled == size.startswith("deberta")

@@ -38,7 +38,7 @@ def measured_on(name: str, devices: int, changes: dict) -> dict:
     pretraining, config = tiny_pretraining(STEPS, **changes)
     head, sizes = FAMILIES[name]
     layout = family_layout(name, FAMILY_CONFIGS[name] | {"vocab_size": config.model.vocab_size}, (head,))
-    assert layout.config.dropout > 0
+    assert layout.config.hidden_dropout_prob > 0
     generator = Layout(sizes.of(layout.config), layout.family, ("mlm",), pooler=False)
     task = ReplacedTokenTask(layout, pretraining.data, generator=generator, disentangled=name == "deberta-v2")
     mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()

@@ -49,7 +49,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_
         write_jsonl(tmp_path / "pairs.jsonl", rows),
         "data.batch_size=24",
         "data.rows=bucketed",
-        "model.dropout=0.1",
+        "model.hidden_dropout_prob=0.1",
         f"loss.learn_scale={loss == 'multiple_negatives'}",
     )
     whole, gradients, batch = gradient_of(task, data, config)
@@ -67,7 +67,12 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_
 @pytest.mark.long
 def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(520))
-    given = ("data.batch_size=448", "data.rows=bucketed", "model.dropout=0.1", "model.attention_dropout=0.1")
+    given = (
+        "data.batch_size=448",
+        "data.rows=bucketed",
+        "model.hidden_dropout_prob=0.1",
+        "model.attention_probs_dropout_prob=0.1",
+    )
     task, data, config = open_embed_task(encoder_path, train, *given)
     whole, gradients, _ = gradient_of(task, data, config)
     for chunk in (1, 7, 64):
@@ -107,7 +112,11 @@ def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, 
     train = write_jsonl(tmp_path / "triplets.jsonl", rows)
     shapes, results = set(), []
     for layout in ("packed", "bucketed"):
-        still = ("model.dropout=0.0", "model.attention_dropout=0.0", "loss.sizes=(32,8)")
+        still = (
+            "model.hidden_dropout_prob=0.0",
+            "model.attention_probs_dropout_prob=0.0",
+            "loss.sizes=(32,8)",
+        )
         task, data, config = open_embed_task(
             encoder_path, train, "data.batch_size=24", f"data.rows={layout}", *still
         )
@@ -126,7 +135,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, cap
     overrides = [
         f"init={encoder_path}", f"data.train={train}", "data.max_length=24", "epochs=12",
         "optimizer.learning_rate=1e-3", "prompts.query=w1 ", "data.columns.texts=question,answer",
-        "model.pooling=weighted_mean", "data.batch_size=30", "model.dropout=0.0", "model.dimensions=24",
+        "model.pooling=weighted_mean", "data.batch_size=30", "model.hidden_dropout_prob=0.0", "model.dimensions=24",
     ]  # fmt: skip
     assert start_training(EMBED_CONFIG, overrides, str(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
@@ -165,8 +174,8 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60))
     overrides = [
         f"init={encoder_path}", f"data.train={train}", "data.max_length=24", "steps=12",
-        "data.batch_size=16", "mesh.gradient_accumulation_steps=2", "model.dropout=0.1", "checkpoints.every=4",
-        "checkpoints.keep=9", "log.evaluate_every=4", "loss.learn_scale=True",
+        "data.batch_size=16", "mesh.gradient_accumulation_steps=2", "model.hidden_dropout_prob=0.1",
+        "checkpoints.every=4", "checkpoints.keep=9", "log.evaluate_every=4", "loss.learn_scale=True",
     ]  # fmt: skip
     weights = []
     for run in ("whole", "cut"):

@@ -100,11 +100,11 @@ def model(text, tmp_path):
     config = EncoderConfig(
         vocab_size=400,
         hidden_size=8,
-        layers=1,
-        heads=2,
-        feed_forward=12,
-        max_positions=16,
-        tied_decoder=False,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=16,
+        tie_word_embeddings=False,
     )
     layout = Layout(config, heads=("mlm", "nsp"))
     rng = np.random.default_rng(0)

@@ -265,7 +265,7 @@ def test_going_on_from_a_model_directory(finished_run, tmp_path, capsys):
     with pytest.raises(BertJaxError, match="--config.first_step=0"):
         tiny_pretraining(init="somewhere")
     other, _ = tiny_pretraining(layers=2)
-    with pytest.raises(BertJaxError, match="--config.model.layers=1"):
+    with pytest.raises(BertJaxError, match="--config.model.num_hidden_layers=1"):
         warm_start.adopt_saved_layout(str(finished_run / "model"), other.layout, Batches().tokenizer)
 
 

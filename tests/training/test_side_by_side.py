@@ -50,7 +50,7 @@ def theirs(directory, data, config):
 @pytest.mark.long
 def test_two_hundred_steps_are_those_of_transformers(tmp_path):
     task, config = tiny_pretraining(STEPS, layers=2, warmup_steps=20)
-    quiet = task.layout.config.replace(dropout=0.0, attention_dropout=0.0)
+    quiet = task.layout.config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     task = dataclasses.replace(task, layout=dataclasses.replace(task.layout, config=quiet))
     data, mesh = Batches(rows=8), make_mesh(config.mesh)
     state, step = initial_state(task, config, mesh), make_step(task, config, mesh)

@@ -30,7 +30,7 @@ SETTINGS = {
 
 def open(config):
     model = tiny_pretraining()[0].layout.config
-    generator = Layout(model.replace(hidden_size=16, feed_forward=32), heads=("mlm",), pooler=False)
+    generator = Layout(model.replace(hidden_size=16, intermediate_size=32), heads=("mlm",), pooler=False)
     discriminator = Layout(model, heads=("tag",), labels=("kept", "replaced"), pooler=False)
     return Pair(discriminator, generator), Batches(rows=8), config
 

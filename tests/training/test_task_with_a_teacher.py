@@ -48,7 +48,7 @@ def distilling(seed: int, **changes):
         STEPS, checkpoint_every=STEPS, learning_rate=1e-2, warmup_steps=1, log_every=1, **changes
     )
     student = Layout(task.layout.config, pooler=False)
-    teacher = Layout(student.config.replace(layers=2), pooler=False)
+    teacher = Layout(student.config.replace(num_hidden_layers=2), pooler=False)
     params = jax.device_get(jax.jit(teacher.init)(jax.random.key(seed)))
     return Distilling(student, teacher, params), config
 

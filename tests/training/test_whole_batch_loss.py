@@ -73,7 +73,7 @@ class Matching(Task):
 
 def matching(steps: int = 4, **changes):
     task, config = tiny_pretraining(steps, **changes)
-    assert task.layout.config.dropout > 0
+    assert task.layout.config.hidden_dropout_prob > 0
     return Matching(task.layout), config
 
 

@@ -46,7 +46,7 @@ def family_for(config: EncoderConfig) -> Family:
 def resolve_size(name: str) -> tuple[str, EncoderConfig]:
     """Return the family of a published size, and its config; the family is "" for BERT's own sizes: the config decides.
 
-    >>> resolve_size("tiny")[1].layers
+    >>> resolve_size("tiny")[1].num_hidden_layers
     2
     """
     if name in BERT_SIZES:

@@ -5,23 +5,24 @@ from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, la
 from bert_jax.models.config import EncoderConfig
 
 FIELDS = {
-    "vocab_size": ("vocab_size", 30000),
-    "embedding_size": ("embedding_size", 128),
-    "hidden_size": ("hidden_size", 4096),
-    "num_hidden_layers": ("layers", 12),
-    "num_hidden_groups": ("layer_groups", 1),
-    "num_attention_heads": ("heads", 64),
-    "intermediate_size": ("feed_forward", 16384),
-    "type_vocab_size": ("segment_types", 2),
-    "max_position_embeddings": ("max_positions", 512),
-    "layer_norm_eps": ("norm_epsilon", 1e-12),
-    "hidden_dropout_prob": ("dropout", 0.0),
-    "attention_probs_dropout_prob": ("attention_dropout", 0.0),
-    "classifier_dropout_prob": ("head_dropout", 0.1),
-    "initializer_range": ("init_stddev", 0.02),
-    "tie_word_embeddings": ("tied_decoder", True),
-    "hidden_act": ("activation", "gelu_new"),
+    "vocab_size": 30000,
+    "embedding_size": 128,
+    "hidden_size": 4096,
+    "num_hidden_layers": 12,
+    "layer_groups": 1,
+    "num_attention_heads": 64,
+    "intermediate_size": 16384,
+    "type_vocab_size": 2,
+    "max_position_embeddings": 512,
+    "layer_norm_eps": 1e-12,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "head_dropout": 0.1,
+    "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+    "hidden_act": "gelu_new",
 }
+KEYS = {"layer_groups": "num_hidden_groups", "head_dropout": "classifier_dropout_prob"}
 
 
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
@@ -44,11 +45,14 @@ def encoder(config: EncoderConfig) -> list[ParameterMapping]:
     ]
 
 
+LARGE = {"num_hidden_layers": 24, "num_attention_heads": 16}
+
 FAMILY = Family(
     model_type="albert",
     class_name="Albert",
     prefix="albert",
     fields=FIELDS,
+    keys=KEYS,
     constants={"block": "albert"},
     supported={"inner_group_num": (1,), "position_embedding_type": ("absolute",), "quantization_config": ()},
     encoder=encoder,
@@ -63,9 +67,9 @@ FAMILY = Family(
         "answer": linear("answer/dense", "qa_outputs"),
     },
     sizes={
-        "albert-base": {"hidden_size": 768, "heads": 12, "feed_forward": 3072},
-        "albert-large": {"layers": 24, "hidden_size": 1024, "heads": 16, "feed_forward": 4096},
-        "albert-xlarge": {"layers": 24, "hidden_size": 2048, "heads": 16, "feed_forward": 8192},
+        "albert-base": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
+        "albert-large": LARGE | {"hidden_size": 1024, "intermediate_size": 4096},
+        "albert-xlarge": LARGE | {"hidden_size": 2048, "intermediate_size": 8192},
         "albert-xxlarge": {},
     },
     architectures={"ForPreTraining": ("mlm", "sop")},

@@ -5,21 +5,22 @@ from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, la
 from bert_jax.models.config import EncoderConfig
 
 FIELDS = {
-    "vocab_size": ("vocab_size", 30522),
-    "hidden_size": ("hidden_size", 768),
-    "num_hidden_layers": ("layers", 12),
-    "num_attention_heads": ("heads", 12),
-    "intermediate_size": ("feed_forward", 3072),
-    "type_vocab_size": ("segment_types", 2),
-    "max_position_embeddings": ("max_positions", 512),
-    "layer_norm_eps": ("norm_epsilon", 1e-12),
-    "hidden_dropout_prob": ("dropout", 0.1),
-    "attention_probs_dropout_prob": ("attention_dropout", 0.1),
-    "classifier_dropout": ("head_dropout", None),
-    "initializer_range": ("init_stddev", 0.02),
-    "tie_word_embeddings": ("tied_decoder", True),
-    "hidden_act": ("activation", "gelu"),
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "type_vocab_size": 2,
+    "max_position_embeddings": 512,
+    "layer_norm_eps": 1e-12,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "head_dropout": None,
+    "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+    "hidden_act": "gelu",
 }
+KEYS = {"head_dropout": "classifier_dropout"}
 
 
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
@@ -47,6 +48,7 @@ FAMILY = Family(
     prefix="bert",
     new_models=True,
     fields=FIELDS,
+    keys=KEYS,
     constants={},
     supported={
         "position_embedding_type": ("absolute",),

@@ -23,7 +23,7 @@ def derived_keys(config: EncoderConfig) -> dict[str, Any]:
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
     path, tensor = "encoder/layers/", "encoder.layer.{i}."
     own = f"{tensor}attention.self."
-    D, H, K = config.hidden_size, config.heads, config.head_size
+    D, H, K = config.hidden_size, config.num_attention_heads, config.head_size
     terms = config.relative.terms
     return [
         *deberta_v2.shared_mappings(config),
@@ -61,7 +61,7 @@ V1: dict[str, Any] = {
     "positions": "decoder",
     "relative": RelativeConfig(("keys", "queries"), 0, 512, key_bias=False),
 }
-LARGE = V1 | {"hidden_size": 1024, "heads": 16, "feed_forward": 4096}
+LARGE = V1 | {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}
 
 FAMILY = replace(
     deberta_v2.FAMILY,
@@ -69,11 +69,11 @@ FAMILY = replace(
     class_name="Deberta",
     fields=dict(deberta_v2.FAMILY.fields)
     | {
-        "vocab_size": ("vocab_size", 50265),
-        "hidden_size": ("hidden_size", 768),
-        "num_hidden_layers": ("layers", 12),
-        "num_attention_heads": ("heads", 12),
-        "intermediate_size": ("feed_forward", 3072),
+        "vocab_size": 50265,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
     },
     supported={
         "tie_word_embeddings": (True,),
@@ -95,7 +95,7 @@ FAMILY = replace(
     derived_keys=derived_keys,
     sizes={
         "deberta-base": V1,
-        "deberta-large": LARGE | {"layers": 24},
-        "deberta-xlarge": LARGE | {"layers": 48},
+        "deberta-large": LARGE | {"num_hidden_layers": 24},
+        "deberta-xlarge": LARGE | {"num_hidden_layers": 48},
     },
 )

@@ -31,13 +31,13 @@ def relative(published: dict) -> RelativeConfig:
         )
     if not kinds:
         return RelativeConfig()
-    farthest = published.get("max_relative_positions")
-    if type(farthest) is not int or farthest < 1:
-        farthest = size_of(published, "max_position_embeddings", 512)
+    max_distance = published.get("max_relative_positions")
+    if type(max_distance) is not int or max_distance < 1:
+        max_distance = size_of(published, "max_position_embeddings", 512)
     return RelativeConfig(
         tuple(term for kind, term in TERMS.items() if kind in kinds),
         buckets=buckets(published),
-        farthest=farthest,
+        max_distance=max_distance,
         shared=bool(published.get("share_att_key", False)),
         normalized="layer_norm" in str(published.get("norm_rel_ebd", "none")).lower().split("|"),
     )
@@ -59,7 +59,7 @@ def relative_keys(config: EncoderConfig) -> dict[str, Any]:
         return keys
     return keys | {
         "position_buckets": r.buckets or -1,
-        "max_relative_positions": r.farthest,
+        "max_relative_positions": r.max_distance,
         "share_att_key": r.shared,
         "norm_rel_ebd": "layer_norm" if r.normalized else "none",
     }
@@ -152,7 +152,7 @@ def own_terms(config: EncoderConfig) -> tuple[str, ...]:
 def distance_projection(
     config: EncoderConfig, term: str, tensor: str, bias: bool = True
 ) -> list[ParameterMapping]:
-    D, H, K = config.hidden_size, config.heads, config.head_size
+    D, H, K = config.hidden_size, config.num_attention_heads, config.head_size
     path = f"encoder/layers/attention/distance_{term}"
     parts = [
         ParameterMapping(
@@ -178,7 +178,7 @@ def shared_mappings(config: EncoderConfig) -> list[ParameterMapping]:
     ]
     if config.positions != "none":
         parts.append(ParameterMapping("encoder/embeddings/positions", (POSITION_TABLE,), per_position=True))
-    if config.segment_types:
+    if config.type_vocab_size:
         parts.append(
             ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",))
         )
@@ -206,7 +206,12 @@ V3 = {
 
 
 def size_fields(layers: int, width: int, heads: int, **others) -> dict[str, Any]:
-    shape = {"layers": layers, "hidden_size": width, "heads": heads, "feed_forward": 4 * width}
+    shape = {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * width,
+    }
     return V3 | shape | others
 
 
@@ -214,21 +219,17 @@ FAMILY = Family(
     model_type="deberta-v2",
     class_name="DebertaV2",
     prefix="deberta",
-    fields={
-        key: field
-        for key, field in bert.FIELDS.items()
-        if key not in ("classifier_dropout", "tie_word_embeddings")
-    }
+    fields={name: default for name, default in bert.FIELDS.items() if name != "tie_word_embeddings"}
     | {
-        "vocab_size": ("vocab_size", 128100),
-        "hidden_size": ("hidden_size", 1536),
-        "num_hidden_layers": ("layers", 24),
-        "num_attention_heads": ("heads", 24),
-        "intermediate_size": ("feed_forward", 6144),
-        "type_vocab_size": ("segment_types", 0),
-        "layer_norm_eps": ("norm_epsilon", 1e-7),
-        "cls_dropout": ("head_dropout", None),
+        "vocab_size": 128100,
+        "hidden_size": 1536,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 24,
+        "intermediate_size": 6144,
+        "type_vocab_size": 0,
+        "layer_norm_eps": 1e-7,
     },
+    keys={"head_dropout": "cls_dropout"},
     constants={"block": "disentangled", "pooler": PoolerConfig("gelu")},
     supported={
         "tie_word_embeddings": (True,),

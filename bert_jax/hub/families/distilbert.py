@@ -7,26 +7,37 @@ from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, la
 from bert_jax.models.config import EncoderConfig, PoolerConfig
 
 FIELDS = {
-    "vocab_size": ("vocab_size", 30522),
-    "dim": ("hidden_size", 768),
-    "n_layers": ("layers", 6),
-    "n_heads": ("heads", 12),
-    "hidden_dim": ("feed_forward", 3072),
-    "max_position_embeddings": ("max_positions", 512),
-    "dropout": ("dropout", 0.1),
-    "attention_dropout": ("attention_dropout", 0.1),
-    "seq_classif_dropout": ("head_dropout", 0.2),
-    "qa_dropout": ("answer_dropout", 0.1),
-    "activation": ("activation", "gelu"),
-    "initializer_range": ("init_stddev", 0.02),
-    "tie_word_embeddings": ("tied_decoder", True),
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "head_dropout": 0.2,
+    "answer_dropout": 0.1,
+    "hidden_act": "gelu",
+    "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+}
+KEYS = {
+    "hidden_size": "dim",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "intermediate_size": "hidden_dim",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "head_dropout": "seq_classif_dropout",
+    "answer_dropout": "qa_dropout",
+    "hidden_act": "activation",
 }
 
 
 def tag_dropout(published: dict) -> Any:
     """Return the dropout of a tagger: as in the reference, that of the hidden states, not that of a classifier."""
     rate = published.get("dropout")
-    return FIELDS["dropout"][1] if rate is None else rate
+    return FIELDS["hidden_dropout_prob"] if rate is None else rate
 
 
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
@@ -52,7 +63,8 @@ FAMILY = Family(
     class_name="DistilBert",
     prefix="distilbert",
     fields=FIELDS,
-    constants={"segment_types": 0, "pooler": PoolerConfig("relu")},
+    keys=KEYS,
+    constants={"type_vocab_size": 0, "pooler": PoolerConfig("relu")},
     derived={"tag_dropout": tag_dropout},
     supported={"quantization_config": ()},
     encoder=encoder,

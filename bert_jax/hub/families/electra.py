@@ -10,9 +10,9 @@ from bert_jax.hub.parts import ParameterMapping, linear, masked_lm
 from bert_jax.models.config import EncoderConfig, PoolerConfig
 
 FIELDS = bert.FIELDS | {
-    "hidden_size": ("hidden_size", 256),
-    "num_attention_heads": ("heads", 4),
-    "intermediate_size": ("feed_forward", 1024),
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
 }
 
 
@@ -58,9 +58,10 @@ FAMILY = replace(
     },
     sizes={
         "electra-small": {"embedding_size": 128},
-        "electra-base": {"embedding_size": 0, "hidden_size": 768, "heads": 12, "feed_forward": 3072},
+        "electra-base": {"embedding_size": 0, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
         "electra-large": {
-            "embedding_size": 0, "layers": 24, "hidden_size": 1024, "heads": 16, "feed_forward": 4096
+            "embedding_size": 0, "num_hidden_layers": 24, "hidden_size": 1024, "num_attention_heads": 16,
+            "intermediate_size": 4096,
         },
     },
     architectures={},

@@ -20,19 +20,26 @@ LAYERS, WIDTH, HEADS = 22, 768, 12
 FAR, NEAR = "full_attention", "sliding_attention"
 THETA, NEAR_THETA, WINDOW, EVERY = 160_000.0, 10_000.0, 128, 3
 FIELDS = {
-    "vocab_size": ("vocab_size", 50368),
-    "hidden_size": ("hidden_size", WIDTH),
-    "num_hidden_layers": ("layers", LAYERS),
-    "num_attention_heads": ("heads", HEADS),
-    "intermediate_size": ("feed_forward", 1152),
-    "max_position_embeddings": ("max_positions", 8192),
-    "norm_eps": ("norm_epsilon", 1e-5),
-    "mlp_dropout": ("dropout", 0.0),
-    "attention_dropout": ("attention_dropout", 0.0),
-    "classifier_dropout": ("head_dropout", 0.0),
-    "initializer_range": ("init_stddev", 0.02),
-    "tie_word_embeddings": ("tied_decoder", True),
-    "hidden_activation": ("activation", "gelu"),
+    "vocab_size": 50368,
+    "hidden_size": WIDTH,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "intermediate_size": 1152,
+    "max_position_embeddings": 8192,
+    "layer_norm_eps": 1e-5,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "head_dropout": 0.0,
+    "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+    "hidden_act": "gelu",
+}
+KEYS = {
+    "layer_norm_eps": "norm_eps",
+    "hidden_dropout_prob": "mlp_dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "head_dropout": "classifier_dropout",
+    "hidden_act": "hidden_activation",
 }
 
 
@@ -95,21 +102,21 @@ def pooler(published: dict) -> PoolerConfig:
 
 
 def derived_keys(config: EncoderConfig) -> dict:
-    every = config.near.every
+    every = config.local_attention.every
     hf_activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     return {
-        "local_attention": 2 * config.near.window,
-        "layer_types": [NEAR if i % every else FAR for i in range(config.layers)],
+        "local_attention": 2 * config.local_attention.window,
+        "layer_types": [NEAR if i % every else FAR for i in range(config.num_hidden_layers)],
         "rope_parameters": {
             FAR: rope_table(config.rotary.theta),
-            NEAR: rope_table(config.rotary.near_theta or config.rotary.theta),
+            NEAR: rope_table(config.rotary.local_theta or config.rotary.theta),
         },
         "classifier_pooling": "mean" if config.pooler.mean else "cls",
         "classifier_activation": hf_activations[config.pooler.activation],
         # The keys that transformers before version 5 reads.
         "global_attn_every_n_layers": every,
         "global_rope_theta": config.rotary.theta,
-        "local_rope_theta": config.rotary.near_theta or config.rotary.theta,
+        "local_rope_theta": config.rotary.local_theta or config.rotary.theta,
     }
 
 
@@ -124,7 +131,7 @@ def encoder(config: EncoderConfig) -> list[ParameterMapping]:
         *layer_norm("encoder/embeddings/norm", "embeddings.norm", False),
         *fused_qkv(config, path + "attention/qkv", [tensor + "attn.Wqkv"]),
         *attention_output(config, path + "attention/out", tensor + "attn.Wo"),
-        *norms[: config.layers - 1],
+        *norms[: config.num_hidden_layers - 1],
         *gated(config, path + "feed_forward/gated", [tensor + "mlp.Wi"]),
         *linear(path + "feed_forward/out", tensor + "mlp.Wo", False),
         *layer_norm(path + "feed_forward_norm", tensor + "mlp_norm", False),
@@ -141,12 +148,13 @@ FAMILY = Family(
     class_name="ModernBert",
     prefix="model",
     fields=FIELDS,
+    keys=KEYS,
     constants={
-        "block": "near_and_far", "positions": "none", "segment_types": 0, "bias": False, "norm_bias": False,
+        "block": "near_and_far", "positions": "none", "type_vocab_size": 0, "bias": False, "norm_bias": False,
         "head_bias": False, "gated": True, "transform": True, "scaled_init": True,
     },
     derived={
-        "near": local_attention,
+        "local_attention": local_attention,
         "rotary": rotary,
         "pooler": pooler,
         "mlm_activation": head_activation,
@@ -174,7 +182,9 @@ FAMILY = Family(
     },
     sizes={
         "modernbert-base": {},
-        "modernbert-large": {"layers": 28, "hidden_size": 1024, "heads": 16, "feed_forward": 2624},
+        "modernbert-large": {
+            "num_hidden_layers": 28, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 2624
+        },
     },
     extra=(r"^decoder\.weight$", r"rotary_emb\..*inv_freq$"),  # the first: copies of tied parameters
 )  # fmt: skip

@@ -6,7 +6,7 @@ from bert_jax.hub.families import bert, roberta
 from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
 from bert_jax.models.config import EncoderConfig, RelativeConfig
 
-BUCKETS, FARTHEST = 32, 128
+BUCKETS, MAX_DISTANCE = 32, 128
 
 
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
@@ -32,15 +32,15 @@ FAMILY = replace(
     model_type="mpnet",
     class_name="MPNet",
     prefix="mpnet",
-    fields={key: field for key, field in bert.FIELDS.items() if key != "type_vocab_size"}
-    | {"vocab_size": ("vocab_size", 30527)},
+    fields={name: default for name, default in bert.FIELDS.items() if name != "type_vocab_size"}
+    | {"vocab_size": 30527},
     constants={
-        "segment_types": 0,
+        "type_vocab_size": 0,
         "mlm_activation": "gelu",
-        "relative": RelativeConfig(("bias",), BUCKETS, FARTHEST),
+        "relative": RelativeConfig(("bias",), BUCKETS, MAX_DISTANCE),
     },
     # transformers can make a table of another size, but always reads 32 of its rows.
     supported={"relative_attention_num_buckets": (BUCKETS,), "pad_token_id": (1,), "quantization_config": ()},
     encoder=encoder,
-    sizes={"mpnet-base": {"max_positions": 512, "norm_epsilon": 1e-5}},
+    sizes={"mpnet-base": {"max_position_embeddings": 512, "layer_norm_eps": 1e-5}},
 )

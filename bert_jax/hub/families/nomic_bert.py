@@ -24,11 +24,11 @@ from bert_jax.hub.tensors import Tensors
 from bert_jax.models.config import EncoderConfig, RotaryConfig
 
 FIELDS = bert.FIELDS | {
-    "vocab_size": ("vocab_size", 30528),
-    "max_position_embeddings": ("max_positions", 2048),
-    "hidden_dropout_prob": ("dropout", 0.0),
-    "attention_probs_dropout_prob": ("attention_dropout", 0.0),
-    "hidden_act": ("activation", "silu"),
+    "vocab_size": 30528,
+    "max_position_embeddings": 2048,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "hidden_act": "silu",
 }
 # The keys of the published files -> transformers'.
 KEYS = {
@@ -150,6 +150,7 @@ FAMILY = Family(
     class_name="NomicBert",
     prefix="nomic_bert",
     fields=FIELDS,
+    keys=bert.KEYS,
     constants={"positions": "none", "bias": False, "gated": True},
     derived={"rotary": rotary},
     derived_keys=lambda config: {

@@ -11,7 +11,7 @@ FAMILY = replace(
     class_name="Roberta",
     prefix="roberta",
     new_models=False,
-    fields=bert.FIELDS | {"vocab_size": ("vocab_size", 50265)},
+    fields=bert.FIELDS | {"vocab_size": 50265},
     heads={
         "mlm": masked_lm("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
         # The classifier has its own pooler; a file may still have the encoder's, which nothing reads.

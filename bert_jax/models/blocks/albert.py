@@ -15,7 +15,7 @@ class Block(nn.Module):
     def __call__(self, hidden, context, layer_type, train: bool):
         c = self.config
         attended = SelfAttention(c, name="attention")(hidden, context, train)
-        attended = Dropout(c.dropout)(attended, context.rows, train)
+        attended = Dropout(c.hidden_dropout_prob)(attended, context.rows, train)
         hidden = norm(c, "attention_norm")(save_activation(hidden + attended))
         return norm(c, "feed_forward_norm")(
             save_activation(hidden + FeedForward(c, name="feed_forward")(hidden))

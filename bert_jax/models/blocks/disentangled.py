@@ -17,12 +17,12 @@ class Block(nn.Module):
 
     @staticmethod
     def kinds(config: EncoderConfig) -> list[int]:
-        return [FIRST] + [0] * (config.layers - 1)
+        return [FIRST] + [0] * (config.num_hidden_layers - 1)
 
     @nn.compact
     def __call__(self, hidden, context, layer_type, train: bool, query_states=None):
         c, rows = self.config, context.rows
-        dropout = Dropout(c.dropout)
+        dropout = Dropout(c.hidden_dropout_prob)
         attended = DisentangledAttention(c, name="attention")(hidden, context, train, query_states)
         query_states = hidden if query_states is None else query_states
         hidden = norm(c, "attention_norm")(save_activation(query_states + dropout(attended, rows, train)))

@@ -24,28 +24,30 @@ class Block(nn.Module):
 
     @staticmethod
     def kinds(config: EncoderConfig) -> list[int]:
-        near, every = config.near.window, config.near.every
-        return [FIRST] + [NEAR if near and layer % every else FAR for layer in range(1, config.layers)]
+        near, every = config.local_attention.window, config.local_attention.every
+        return [FIRST] + [
+            NEAR if near and layer % every else FAR for layer in range(1, config.num_hidden_layers)
+        ]
 
     @nn.compact
     def __call__(self, hidden, context, layer_type, train: bool):
         c, rows, near = self.config, context.rows, layer_type == NEAR
         read = hidden
-        if c.layers > 1:
+        if c.num_hidden_layers > 1:
             read = jnp.where(layer_type == FIRST, hidden, norm(c, "attention_norm")(hidden))
         attend = attention.attend
-        if c.near.window:
-            attend = partial(attention.attend_locally_or_globally, near=near, window=c.near.window)
+        if c.local_attention.window:
+            attend = partial(attention.attend_locally_or_globally, near=near, window=c.local_attention.window)
         attended = SelfAttention(c, name="attention")(
             read, context, train, attend, rotary_index=rotary_table_index(c, near)
         )
-        hidden = save_activation(hidden + Dropout(c.attention_dropout)(attended, rows, train))
+        hidden = save_activation(hidden + Dropout(c.attention_probs_dropout_prob)(attended, rows, train))
         fed = FeedForward(c, name="feed_forward")(norm(c, "feed_forward_norm")(hidden))
-        return save_activation(hidden + Dropout(c.dropout)(fed, rows, train))
+        return save_activation(hidden + Dropout(c.hidden_dropout_prob)(fed, rows, train))
 
 
 def rotary_table_index(c: EncoderConfig, near):
     """Return the index of the layer's rotary table."""
-    if not c.rotary.near_theta:
+    if not c.rotary.local_theta:
         return 0
     return int(near) if isinstance(near, bool) else near.astype(jnp.int32)

@@ -14,7 +14,7 @@ class Block(nn.Module):
     @nn.compact
     def __call__(self, hidden, context, layer_type, train: bool):
         c, rows = self.config, context.rows
-        dropout = Dropout(c.dropout)
+        dropout = Dropout(c.hidden_dropout_prob)
         attended = dropout(SelfAttention(c, name="attention")(hidden, context, train), rows, train)
         hidden = norm(c, "attention_norm")(save_activation(hidden + attended))
         fed = dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)

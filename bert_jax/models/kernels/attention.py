@@ -241,7 +241,7 @@ def cudnn_refusal(request: AttentionRequest) -> str | None:
     if request.dtype not in ("bfloat16", "float16"):
         return f'computes in bfloat16, not {request.dtype}: set dtype="bfloat16"'
     if request.dropout:
-        return "has no dropout inside: set attention_dropout=0"
+        return "has no dropout inside: set attention_probs_dropout_prob=0"
     if request.window is not None:
         return "has no two-sided window"
     if request.head_size % 8 or request.head_size > 128:
@@ -299,7 +299,7 @@ def splash_refusal(request: AttentionRequest) -> str | None:
     if request.length % LANES:
         return f"needs a length that is a multiple of {LANES}, not {request.length}"
     if request.dropout:
-        return "has no dropout inside: set attention_dropout=0"
+        return "has no dropout inside: set attention_probs_dropout_prob=0"
     if request.relative:
         return "has no relative terms"
     return None

@@ -17,7 +17,7 @@ class Block(nn.Module):
 
     @staticmethod
     def kinds(config: EncoderConfig) -> list[int]:
-        return [layer % 2 for layer in range(config.layers)]
+        return [layer % 2 for layer in range(config.num_hidden_layers)]
 
     @nn.compact
     def __call__(self, hidden, context, kind, train: bool):

@@ -8,5 +8,6 @@ FAMILY = replace(
     bert.FAMILY,
     model_type="shared-bert",
     class_name="SharedBert",
-    fields=bert.FIELDS | {"num_hidden_groups": ("layer_groups", 1)},
+    fields=bert.FIELDS | {"layer_groups": 1},
+    keys=bert.KEYS | {"layer_groups": "num_hidden_groups"},
 )

@@ -63,7 +63,7 @@ def test_published_files_open_and_are_saved_under_todays_names(tmp_path, mlm):
     tensors = publish(tmp_path / "old", mlm)
     model = load(tmp_path / "old", tokenizer=False)
     assert model.layout.heads == (("mlm",) if mlm else ())
-    assert model.config.rotary == RotaryConfig(500) and model.config.max_positions == 8192
+    assert model.config.rotary == RotaryConfig(500) and model.config.max_position_embeddings == 8192
     qkv = tensors["bert." * mlm + "encoder.layers.1.attn.Wqkv.weight"].reshape(3, 3, 8, 24)
     ours = model.params["encoder"]["layers"]["attention"]["qkv"]["kernel"][1]
     np.testing.assert_array_equal(ours, qkv.transpose(3, 0, 1, 2))
@@ -103,7 +103,7 @@ def test_published_files_compute_what_transformers_computes_of_them(tmp_path):
 
 def test_a_scaled_rotation_is_read_up_to_the_positions_it_was_trained_for(tmp_path):
     publish(tmp_path / "old", False, rotary_scaling_factor=2, max_trained_positions=2048)
-    assert load(tmp_path / "old", tokenizer=False).config.max_positions == 2048
+    assert load(tmp_path / "old", tokenizer=False).config.max_position_embeddings == 2048
 
 
 @pytest.mark.slow

@@ -153,14 +153,19 @@ def test_a_published_size_has_as_many_parameters_as_its_files(size):
 
 # What a published size is known by.
 FACTS = {
-    "mpnet-base": {"hidden_size": 768, "max_positions": 512, "norm_epsilon": 1e-5, "segment_types": 0},
+    "mpnet-base": {
+        "hidden_size": 768,
+        "max_position_embeddings": 512,
+        "layer_norm_eps": 1e-5,
+        "type_vocab_size": 0,
+    },
     "nomic-bert-base": {"rotary": RotaryConfig(1000.0), "gated": True},
     "deberta-v3-xsmall": {
-        "layers": 12,
+        "num_hidden_layers": 12,
         "hidden_size": 384,
-        "heads": 6,
+        "num_attention_heads": 6,
         "positions": "decoder",
-        "norm_epsilon": 1e-7,
+        "layer_norm_eps": 1e-7,
     },
 }
 
@@ -184,18 +189,21 @@ def test_published_sizes_have_their_relative_terms():
 # What keys mean that a config.json leaves out: of ALBERT those of xxlarge, of ELECTRA those of small.
 ABSENT = {
     "albert": {
-        "embedding_size": 128, "hidden_size": 4096, "heads": 64, "feed_forward": 16384, "groups": 1,
+        "embedding_size": 128, "hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384, "groups": 1,
         "vocab_size": 30000,
     },
-    "electra": {"embedding_size": 128, "hidden_size": 256, "layers": 12, "heads": 4, "feed_forward": 1024},
-    "modernbert": {"near": LocalAttentionConfig(64, 3), "rotary": RotaryConfig(160_000.0, 10_000.0)},
+    "electra": {
+        "embedding_size": 128, "hidden_size": 256, "num_hidden_layers": 12, "num_attention_heads": 4,
+        "intermediate_size": 1024,
+    },
+    "modernbert": {"local_attention": LocalAttentionConfig(64, 3), "rotary": RotaryConfig(160_000.0, 10_000.0)},
 }  # fmt: skip
 PRESENT = [
     ("electra", {"hidden_size": 128}, {"embedding_size": 0}),
     ("modernbert", {"local_rope_theta": None, "global_rope_theta": 5e4}, {"rotary": RotaryConfig(5e4, 5e4)}),
     (
         "distilbert", {"dropout": 0.3, "qa_dropout": 0.4},
-        {"dropout": 0.3, "head_dropout": 0.2, "tag_dropout": 0.3, "answer_dropout": 0.4},
+        {"hidden_dropout_prob": 0.3, "head_dropout": 0.2, "tag_dropout": 0.3, "answer_dropout": 0.4},
     ),
 ]  # fmt: skip
 

@@ -71,7 +71,7 @@ ROWS = [
     ("mpnet", {"relative_attention_num_buckets": 64}, "relative_attention_num_buckets = 64"),
     ("mpnet", {"pad_token_id": 0}, "pad_token_id = 0"),
     ("mpnet", {"num_attention_heads": 5}, "heads = 5"),
-    ("mpnet", {"max_position_embeddings": 2}, "max_positions"),
+    ("mpnet", {"max_position_embeddings": 2}, "max_position_embeddings"),
     ("deberta-v2", {"relative_attention": False}, "relative_attention = False"),
     ("deberta-v2", {"relative_attention": None}, "relative_attention = None"),
     ("deberta-v2", {"pos_att_type": None}, "pos_att_type"),

@@ -17,9 +17,21 @@ from bert_jax.hub.layout import Layout
 from bert_jax.models.config import EncoderConfig
 from tests.support.project import ROOT
 
-CONFIG = EncoderConfig(vocab_size=12, hidden_size=16, layers=4, heads=4, feed_forward=24, max_positions=20)
+CONFIG = EncoderConfig(
+    vocab_size=12,
+    hidden_size=16,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    intermediate_size=24,
+    max_position_embeddings=20,
+)
 OTHER = CONFIG.replace(
-    layers=3, segment_types=1, norm_epsilon=1e-7, dropout=0.0, head_dropout=0.2, activation="relu"
+    num_hidden_layers=3,
+    type_vocab_size=1,
+    layer_norm_eps=1e-7,
+    hidden_dropout_prob=0.0,
+    head_dropout=0.2,
+    hidden_act="relu",
 )  # as an empty config.json of the family describes it
 
 

@@ -72,7 +72,7 @@ RELEASED = {
             "predictions.decoder.weight": words, "predictions.decoder.bias": lambda params: params["mlm"]["bias"],
             "albert.embeddings.position_ids": np.arange(64)[None],
         },
-        pooler=True, facts={"groups": 2, "activation": "gelu_tanh", "dropout": 0},
+        pooler=True, facts={"groups": 2, "hidden_act": "gelu_tanh", "hidden_dropout_prob": 0},
     ),
     "ALBERT with both heads": Release(
         "albert", ("mlm", "sop"), {"architectures": ["AlbertForPreTraining"]}, pooler=True,
@@ -96,7 +96,10 @@ RELEASED = {
     "ELECTRA with both heads": Release("electra", ("mlm", "replaced"), {}),
     "ModernBERT": Release(
         "modernbert", ("mlm",), MODERNBERT | {"architectures": ["ModernBertForMaskedLM"]}, {"decoder.weight": words},
-        facts={"near": LocalAttentionConfig(4, 2), "rotary": RotaryConfig(1600.0, 100.0), "max_positions": 8192},
+        facts={
+            "local_attention": LocalAttentionConfig(4, 2), "rotary": RotaryConfig(1600.0, 100.0),
+            "max_position_embeddings": 8192,
+        },
         absent="encoder/layers/attention_norm/scale",
     ),
     "mBERT": Release(
@@ -129,7 +132,7 @@ RELEASED = {
     # all-mpnet-base-v2: an encoder without prefix, its pooler, and the architecture of what it was made from.
     "MPNet as an embedder": Release(
         "mpnet", (), {"architectures": ["MPNetForMaskedLM"]}, {"embeddings.position_ids": np.arange(66)[None]},
-        pooler=True, facts={"max_positions": 64},
+        pooler=True, facts={"max_position_embeddings": 64},
     ),
 }  # fmt: skip
 

@@ -153,7 +153,7 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     path = tmp_path / "run/model"
     result, given = bert_jax.load(path), [text for text, _ in short(4, 2)]
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    assert ("token_type_ids" in tokenizer("w1")) == bool(result.config.segment_types)
+    assert ("token_type_ids" in tokenizer("w1")) == bool(result.config.type_vocab_size)
     opened = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
     logits = opened(**tokenizer(given, padding=True, return_tensors="pt")).logits
     likely = torch.softmax(logits, -1).detach().numpy()

@@ -106,7 +106,7 @@ def test_memory_of_near_attention_grows_with_the_length():
 
 @pytest.mark.slow
 def test_rotary_products_depend_on_the_distance_alone():
-    config = EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(1000.0))
+    config = EncoderConfig(hidden_size=H * K, num_attention_heads=H, rotary=RotaryConfig(1000.0))
     table = rotary.rotary_tables(config, 40)[0]
     same = jnp.broadcast_to(QKV[:1, :1], (1, 40, 3, H * K))
     q, k, v = (part[0] for part in attention.split_qkv(rotary.rotate(same, table), K))
@@ -124,7 +124,9 @@ def test_rotary_products_depend_on_the_distance_alone():
 @pytest.mark.slow
 @pytest.mark.parametrize("turn", [rotary.turn_pairs, rotary.turn_side_by_side])
 def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeypatch):
-    table = rotary.rotary_tables(EncoderConfig(hidden_size=H * K, heads=H, rotary=RotaryConfig(50.0)), L)[0]
+    table = rotary.rotary_tables(
+        EncoderConfig(hidden_size=H * K, num_attention_heads=H, rotary=RotaryConfig(50.0)), L
+    )[0]
 
     def plain(qkv):
         heads = qkv.reshape(3, L, 3, H, K)
@@ -142,9 +144,11 @@ def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeyp
 
 
 NEAR_AND_FAR = EncoderConfig(
-    vocab_size=50, hidden_size=16, layers=5, heads=2, feed_forward=24, max_positions=64, dropout=0.0,
-    attention_dropout=0.0, block="near_and_far", gated=True, bias=False, norm_bias=False,
-    rotary=RotaryConfig(160.0, 10.0), near=LocalAttentionConfig(4, 3),
+    vocab_size=50, hidden_size=16, num_hidden_layers=5, num_attention_heads=2, intermediate_size=24,
+    max_position_embeddings=64,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0, block="near_and_far", gated=True, bias=False, norm_bias=False,
+    rotary=RotaryConfig(160.0, 10.0), local_attention=LocalAttentionConfig(4, 3),
 )  # fmt: skip
 
 
@@ -173,7 +177,7 @@ def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
     )
     assert_gradients_equal(gradients, stack_layers(of_unrolled))
     assert (gradients["layers"]["attention_norm"]["scale"][0] == 0).all(), "nothing reads the first layer's"
-    every_layer_far = Encoder(c.replace(near=LocalAttentionConfig()))
+    every_layer_far = Encoder(c.replace(local_attention=LocalAttentionConfig()))
     assert float(jnp.abs(every_layer_far.apply({"params": params}, batch) - scanned).max()) > 0.01
 
 

@@ -27,7 +27,7 @@ MASK = np.array([[1] * L, [1] * 5 + [0] * 6, [0] * L])
 SEGMENT_IDS = np.array([[1] * 4 + [2] * 6 + [0], [1] * 2 + [2] * 3 + [0] * 6, [0] * L])
 TARGET = RANDOM.standard_normal((3, L, H * K)).astype(np.float32)
 # The far distances share rows.
-CONFIG = RelativeConfig(("keys", "queries"), buckets=6, farthest=8)
+CONFIG = RelativeConfig(("keys", "queries"), buckets=6, max_distance=8)
 ROWS = row_of_distances(CONFIG, L)
 TABLES = {name: RANDOM.standard_normal((12, H, K)).astype(np.float32) for name in ("keys", "queries")}
 BIAS = RANDOM.standard_normal((H, 2 * L - 1)).astype(np.float32)
@@ -108,7 +108,7 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
     qkv = random.standard_normal((3, L, 3, H * K)).astype(np.float32)
     attention_mask = (np.arange(L) < np.array([L, 50, 0])[:, None]).astype(int)  # full, short and dead rows
     segment_ids = attention_mask * (1 + (np.arange(L) > 30)) if packed else None
-    rows = jnp.asarray(row_of_distances(RelativeConfig(("keys",), buckets=16, farthest=64), L))
+    rows = jnp.asarray(row_of_distances(RelativeConfig(("keys",), buckets=16, max_distance=64), L))
     values = {name: random.standard_normal((32, H, K)).astype(np.float32) for name in ("keys", "queries")}
     values["bias"] = random.standard_normal((H, 2 * L - 1)).astype(np.float32)
     values = {name: values[name] for name in names}
@@ -182,10 +182,12 @@ def test_rows_of_distances_are_those_of_transformers(length):
     v2 = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
     mpnet = pytest.importorskip("transformers.models.mpnet.modeling_mpnet")
     states = torch.zeros(1, length, 4)
-    for buckets, farthest in ((256, 512), (8, 20), (64, 2048), (256, 256), (0, 40)):
-        theirs = v2.build_relative_position(states, states, buckets, farthest if buckets else -1)[0].numpy()
-        span = buckets or farthest
-        ours = row_of_distances(RelativeConfig(("keys",), buckets, farthest), length)
+    for buckets, max_distance in ((256, 512), (8, 20), (64, 2048), (256, 256), (0, 40)):
+        theirs = v2.build_relative_position(states, states, buckets, max_distance if buckets else -1)[
+            0
+        ].numpy()
+        span = buckets or max_distance
+        ours = row_of_distances(RelativeConfig(("keys",), buckets, max_distance), length)
         np.testing.assert_array_equal(ours[distance_columns(length)], np.clip(theirs + span, 0, 2 * span - 1))
     distances = torch.arange(length)[None] - torch.arange(length)[:, None]
     ours = row_of_distances(RelativeConfig(("bias",), 32, 128), length)
@@ -254,11 +256,11 @@ def test_kernels_without_relative_terms_say_so():
     ("fields", "message"),
     [
         ({"terms": ("c2p",)}, "relative.terms"),
-        ({"terms": ("bias",), "farthest": 128}, "buckets.*not 0"),
-        ({"terms": ("keys",), "buckets": 7, "farthest": 128}, "buckets.*not 7"),
-        ({"terms": ("keys",), "buckets": -4, "farthest": 128}, "buckets"),
-        ({"terms": ("keys",), "buckets": 256, "farthest": 100}, "farthest.*130"),
-        ({"terms": ("keys",), "farthest": -1}, "farthest.*-1"),
+        ({"terms": ("bias",), "max_distance": 128}, "buckets.*not 0"),
+        ({"terms": ("keys",), "buckets": 7, "max_distance": 128}, "buckets.*not 7"),
+        ({"terms": ("keys",), "buckets": -4, "max_distance": 128}, "buckets"),
+        ({"terms": ("keys",), "buckets": 256, "max_distance": 100}, "max_distance.*130"),
+        ({"terms": ("keys",), "max_distance": -1}, "max_distance.*-1"),
     ],
 )  # fmt: skip
 def test_absurd_distances_are_refused(fields, message):
