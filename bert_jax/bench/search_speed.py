@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bert_jax.bench.text_speed import PERCENTILES, sample_texts, seconds_alone
-from bert_jax.bench.timing import FEWEST, Figures, Machine, Measured, timed
+from bert_jax.bench.timing import FEWEST, Figures, Machine, Measured, Turn, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.index import Index
 
@@ -39,7 +39,7 @@ def measure_search(directory: str, source: str | None, as_json: bool = False) ->
     return Measured(title, figures, machine.load_during(turns)).shown(as_json)
 
 
-def search_figures(search: Callable, queries: Sequence[str]) -> tuple[Figures, list]:
+def search_figures(search: Callable, queries: Sequence[str]) -> tuple[Figures, list[Turn]]:
     """Return the figures of a way to search, and the turns that they come from."""
 
     def search_batches() -> None:

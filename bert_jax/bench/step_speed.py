@@ -3,7 +3,9 @@
 Rows have the shapes that the run's batches would have. FLOPs are those of models/cost.py.
 """
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 
 import jax
 import numpy as np
@@ -74,7 +76,9 @@ class Step:
 
 
 def open_outline(spec: str, overrides: Sequence[str]) -> Outline:
-    return tasks.outline_run(tasks.load_config(spec, overrides)[1])
+    """Return the outline of the run; what is said while its data are read goes to standard error."""
+    with redirect_stdout(sys.stderr):
+        return tasks.outline_run(tasks.load_config(spec, overrides)[1])
 
 
 def measure_steps(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
@@ -84,14 +88,19 @@ def measure_steps(spec: str, overrides: Sequence[str], as_json: bool = False) ->
     matmul_flops = matmul_flops_per_second(dtype)
     figures, turns = dict[str, Figures](), list[Turn]()
     for phase in outline.phases:
-        step = Step(outline, phase)
-        step.take()
-        taken = timed_rounds(step.take)
+        figures[f"{outline.rows} x {phase.length}"], taken = step_figures(outline, phase, matmul_flops)
         turns += taken
-        figures[f"{outline.rows} x {phase.length}"] = step.figures(taken, matmul_flops)
     devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     title = f"a step of {spec} in {dtype} on {devices}, rows x tokens"
     return Measured(title, figures, machine.load_during(turns)).shown(as_json)
+
+
+def step_figures(outline: Outline, phase: OutlinePhase, matmul_flops: float) -> tuple[Figures, list[Turn]]:
+    """Return the figures of a step, and the turns that they come from."""
+    step = Step(outline, phase)
+    step.take()
+    turns = timed_rounds(step.take)
+    return step.figures(turns, matmul_flops), turns
 
 
 def profile_step(spec: str, overrides: Sequence[str], picture: str, as_json: bool) -> str:

@@ -51,7 +51,7 @@ def outline_run(config: RunConfig) -> Outline:
     module = TASKS[config.task]
     if not hasattr(module, "outline"):
         raise BertJaxError(
-            f"preflight cannot compile the task {config.task}: it defines no `outline`; see bert_jax/tasks/__init__.py"
+            f"cannot compile the task {config.task}: it defines no `outline`; see bert_jax/tasks/__init__.py"
         )
     return module.outline(config)
 
