@@ -202,3 +202,8 @@ SKIP_BAD = flag(
     "--skip-bad", action="store_true",
     help="skip rows that are not examples, such as those with an empty cell, and count them",
 )  # fmt: skip
+DOCUMENT_COLUMNS = (
+    flag("--text", default="", metavar="COLUMN", help="column of texts of a table (default: by its usual names)"),
+    flag("--id", default="", metavar="COLUMN", help="column of ids (default: _id or id, or else FILE:ROW)"),
+    flag("--title", default="", metavar="COLUMN", help="column of titles (default: title, if there is one)"),
+)  # fmt: skip

@@ -6,12 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bert_jax.command.flags import (
-    flag,
-    positive_integer,
-    verb,
-    whole_number_type,
-)
+from bert_jax.command.flags import DOCUMENT_COLUMNS, flag, positive_integer, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.terminal import pluralize, print_line
 from bert_jax.text.lines import read_lines
@@ -60,9 +55,7 @@ SHOWN = 5  # document names in a message
         "--overlap", type=whole_number_type(0), metavar="N", help="tokens that neighbouring passages share "
         "(default: an eighth)",
     ),
-    flag("--text", default="", metavar="COLUMN", help="column of texts of a table (default: by its usual names)"),
-    flag("--id", default="", metavar="COLUMN", help="column of ids (default: _id or id, or else FILE:ROW)"),
-    flag("--title", default="", metavar="COLUMN", help="column of titles (default: title, if there is one)"),
+    *DOCUMENT_COLUMNS,
 )  # fmt: skip
 def index(args):
     if args.export:

@@ -22,7 +22,7 @@ from bert_jax.core.terminal import print_line
 
 GROUPS = {
     "text": ("vocab", "prepare", "inspect"),
-    "train": ("config", "train", "preflight", "export", "mine", "adapt"),
+    "train": ("config", "train", "preflight", "export", "pairs", "mine"),
     "use": ("predict", "embed", "rerank", "fill-mask", "score"),
     "search": ("index", "search"),
     "check": ("evaluate", "info", "check", "bench", "import"),

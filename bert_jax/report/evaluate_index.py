@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -84,16 +85,11 @@ class IndexComparison:
 def describe_index_evaluation(
     trial: IndexEvalConfig, as_json: bool = False, report: str = "", command: str = ""
 ) -> str:
-    compared = measure_and_write(trial, report, command) if report else measure_index(trial)
-    return to_json(comparison_to_json(trial, compared)) if as_json else "\n".join(format_comparison(compared))
-
-
-def measure_and_write(trial: IndexEvalConfig, report: str, command: str) -> IndexComparison:
-    """Measure, and write a page to the directory `report`."""
-    with atomic_directory(Path(report), REPORT_FILES) as new:
+    with atomic_directory(Path(report), REPORT_FILES) if report else nullcontext() as folder:
         compared = measure_index(trial)
-        write_index_report(new, compared, command)
-    return compared
+        if folder:
+            write_index_report(folder, compared, command)
+    return to_json(comparison_to_json(trial, compared)) if as_json else "\n".join(format_comparison(compared))
 
 
 def measure_index(trial: IndexEvalConfig) -> IndexComparison:

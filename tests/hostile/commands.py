@@ -84,6 +84,7 @@ RIGHT = {
     "import": ["import", "{root}/masked", "{out}/made"],
     "fill-mask": ["fill-mask", "--model", "{root}/masked", "w1 [MASK] w2"],
     "embed": ["embed", "--model", "{root}/masked", "--input", "{root}/lines.txt", "--output", "{out}/made.npy"],
+    "pairs": ["pairs", "{root}/text.txt", "--output", "{out}/made.jsonl"],
     "evaluate": ["evaluate", "--model", "{root}/classifier", "--data", "{root}/labelled.jsonl", "--json"],
     "predict": [
         "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made.jsonl",
@@ -136,7 +137,7 @@ def of_flags() -> Iterator[Case]:
 
 def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[str, ...]:
     if not action.option_strings:
-        place = {"source": 1, "workdir": 1, "destination": 2}.get(action.dest, len(right) - 1)
+        place = {"source": 1, "workdir": 1, "documents": 1, "destination": 2}.get(action.dest, len(right) - 1)
         return (*right[:place], value, *right[place + 1 :])
     flag = action.option_strings[-1]
     kept = [word for n, word in enumerate(right) if flag not in (word, right[n - 1])]
@@ -185,6 +186,7 @@ def of_files() -> Iterator[Case]:
         "vocab": ["vocab", "--output", "{out}/made", "--size", "400", "--input"],
         "prepare": [*without_input(RIGHT["prepare"]), "--input"],
         "embed": ["embed", "--model", "{root}/masked", "--input"],
+        "pairs": ["pairs", "--output", "{out}/made.jsonl"],
         "predict": ["predict", "--model", "{root}/classifier", "--input"],
         "predict tags": ["predict", "--model", "{root}/tagger", "--input"],
         "predict answers": ["predict", "--model", "{root}/finder", "--input"],
@@ -272,7 +274,8 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
     "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
     "evaluate --text": ("",), "evaluate --pair": ("",), "evaluate --label": ("",), "evaluate --separator": GIVEN,
     "evaluate --report": (".", "{out}/taken"), "predict --output": ("{out}/taken.txt",), "predict --text": ("",),
-    "predict --pair": ("",), "predict --id": ("",),
+    "predict --pair": ("",), "predict --id": ("",), "pairs --text": TEXTS, "pairs --id": TEXTS, "pairs --title": TEXTS,
+    "pairs --output": ("{out}/taken.txt",),
 }  # fmt: skip
 ZERO, MINUS, HALF, NONE = ("0",), ("-1", "0"), ("0", "1.5"), ("",)
 MAY_KEYS: dict[str, tuple[str, ...]] = {
@@ -315,6 +318,7 @@ MAY_TABLES = {
     "predict": TABLES, "predict tags": (*TABLES, "bare.tsv", "sentences.tsv", "short.jsonl"), "evaluate": TABLES,
     "vocab": TABLES,
     "prepare": TABLES, "classify": TABLES, "evaluate tags": ("sentences.tsv",),
+    "pairs": ("latin.txt", "surrogates.txt", "old-mac.txt", "controls.txt", "word.txt"),
 }  # fmt: skip
 
 

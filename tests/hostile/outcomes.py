@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.support.processes import process_environment
 
@@ -63,16 +62,6 @@ def outcome_of(process: subprocess.Popen, seconds: float = SECONDS) -> Outcome:
         stdout, stderr = process.communicate()
         code = None
     return Outcome(code, stdout or "", stderr or "", time.monotonic() - begun)
-
-
-def kill_when(process: subprocess.Popen, folder: Path, pattern: str, later: float = 0.0) -> None:
-    """SIGKILL, so many seconds after a path of the pattern stands in the folder."""
-    while not any(folder.glob(pattern)):
-        assert process.poll() is None, f"it ended before there was {pattern}: {process.communicate()}"
-        time.sleep(0.001)
-    time.sleep(later)
-    process.kill()
-    process.communicate()
 
 
 def outcome(arguments: Iterable, seconds: float = SECONDS, **options) -> Outcome:

@@ -53,6 +53,8 @@ CASES = {
     "embed": Case(lambda small, folder: [
         "embed", "--model", small / "masked", "--input", small / "many.txt", "--output", folder / "out.npy"],
         "out.npy"),
+    "pairs": Case(lambda small, folder: [
+        "pairs", small / "many.txt", "--output", folder / "pairs.jsonl"], "pairs.jsonl"),
     "mine": Case(lambda small, folder: [
         "mine", "--model", small / "masked", "--data", small / "pairs.jsonl", "--margin", 0, "--output",
         folder / "mined.jsonl"], "mined.jsonl"),

@@ -26,10 +26,6 @@ class BeirDataset:
     queries: dict[str, str]  # id -> text, only of queries with a judgement
     relevant: dict[str, dict[str, int]]  # query id -> document id -> grade, above 0 if relevant
 
-    def names_relevant(self) -> set[str]:
-        """Return the ids of the documents that are relevant for at least one query."""
-        return {name for grades in self.relevant.values() for name, grade in grades.items() if grade > 0}
-
 
 def is_beir(data) -> bool:
     """Whether a folder is in BEIR's layout."""
