@@ -7,9 +7,9 @@ import numpy as np
 
 from bert_jax.core.output import atomic_file
 from bert_jax.predictions.fitting import BINS
-from bert_jax.predictions.view import PrecisionRecallCurve, ReportData
+from bert_jax.predictions.view import ReportData
 from bert_jax.report.data_facts import DataFacts
-from bert_jax.report.intervals import Interval, wilson_interval
+from bert_jax.report.intervals import wilson_interval
 
 INK, PALE, ACCENT = "#1a1a1a", "#9ecae1", "#08519c"
 STROKES = [("#08519c", "-"), ("#d95f02", "--"), ("#1b7837", "-."), ("#762a83", ":"), ("#7f3b08", (0, (5, 1, 1, 1))),
@@ -36,10 +36,10 @@ def save_plot(path: Path, size: tuple[float, float], draw: Callable, below: Call
     return path.name
 
 
-def put_legend_above(axes, columns: int, title: str = "") -> None:
+def put_legend_above(axes, columns: int) -> None:
     """Put the legend above the axes, so that it covers nothing."""
     place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1), "ncols": columns}
-    axes.legend(title=title or None, fontsize=8, title_fontsize=8, frameon=False, **place)
+    axes.legend(fontsize=8, frameon=False, **place)
 
 
 def label_share_axes(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.03)) -> None:
@@ -55,27 +55,6 @@ def label_share_axes(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.0
 
 def shorten_label(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
-
-
-def plot_scores(path: Path, intervals: Mapping[str, Interval]) -> str:
-    names = [name for name in intervals if name != "mean_squared_error"]
-
-    def draw(axes):
-        for place, name in enumerate(reversed(names)):
-            interval = intervals[name]
-            axes.plot([interval.low, interval.high], [place, place], color=ACCENT, linewidth=5, alpha=0.35)
-            axes.plot(interval.value, place, "o", color=INK, markersize=5)
-            axes.annotate(f"{interval.value:.3f}", (interval.value, place), (0, 7), fontsize=8, ha="center",
-                          textcoords="offset points")  # fmt: skip
-        axes.set_yticks(
-            range(len(names)), [shorten_label(name.replace("_", " ")) for name in reversed(names)]
-        )
-        axes.set_ylim(-0.6, len(names) - 0.3)
-        axes.grid(axis="x", color="0.9")
-        axes.margins(x=0.08)
-        axes.set_xlabel("score with its 95 % interval", fontsize=8)
-
-    return save_plot(path, (6, 1 + 0.45 * len(names)), draw)
 
 
 def plot_confusion(
@@ -157,17 +136,6 @@ def plot_reliability(path: Path, view: ReportData, calibrated: bool) -> str:
     return save_plot(path, (5.6, 5.6), accuracy, counts)
 
 
-def plot_precision_recall(path: Path, curves: Mapping[str, PrecisionRecallCurve]) -> str:
-    def draw(axes):
-        for (name, curve), (color, stroke) in zip(curves.items(), STROKES, strict=False):
-            label = f"{shorten_label(name)}: {curve.wanted:,}"
-            axes.plot(*curve.points, color=color, linestyle=stroke, linewidth=1.6, label=label)
-        label_share_axes(axes, "recall", "precision")
-        put_legend_above(axes, 2, "class: number of true examples")
-
-    return save_plot(path, (4.8, 4.4), draw)
-
-
 def plot_coverage(path: Path, view: ReportData, units: str) -> str:
     """Draw the accuracy of the most confident predictions."""
     order = np.argsort(-view.confidence, kind="stable")
@@ -220,24 +188,3 @@ def plot_class_balance(path: Path, parts: Mapping[str, DataFacts]) -> str:
             put_legend_above(axes, len(parts))
 
     return save_plot(path, (5.5, 1.2 + 0.34 * len(labels)), draw)
-
-
-def plot_lengths(path: Path, parts: Mapping[str, DataFacts], longest: int) -> str:
-    most = max(int(np.quantile(part.lengths, 0.995)) for part in parts.values())
-    most = max(most, 8)
-
-    def draw(axes):
-        for (name, part), (color, stroke) in zip(parts.items(), STROKES, strict=False):
-            weights = np.full(len(part.lengths), 1 / len(part.lengths))
-            axes.hist(np.minimum(part.lengths, most), bins=min(40, most), range=(0, most), weights=weights, color=color,
-                      linestyle=stroke, histtype="step", linewidth=1.5, label=name)  # fmt: skip
-        if longest <= most * 1.1:
-            axes.axvline(longest, color=INK, linewidth=1, linestyle=":")
-            axes.annotate(f"{longest} can be read", (longest, axes.get_ylim()[1] * 0.95), (-4, 0), fontsize=8,
-                          textcoords="offset points", ha="right")  # fmt: skip
-        axes.set_xlabel("tokens per text", fontsize=9)
-        axes.set_ylabel("share", fontsize=9)
-        if len(parts) > 1:
-            put_legend_above(axes, len(parts))
-
-    return save_plot(path, (5.5, 3.2), draw)

@@ -19,7 +19,7 @@ from bert_jax.metrics.sums import ScoreSums
 from bert_jax.predictions.fitting import expected_calibration_error
 from bert_jax.predictions.kind import Baseline, Kind, Outcomes
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import CURVES, ENOUGH, ReportData, ReportExample
+from bert_jax.predictions.view import ReportData, ReportExample
 from bert_jax.report import plots
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import DataFacts, collect_data_facts, find_contradictions, format_label
@@ -41,7 +41,7 @@ MAX_ERRORS = 12  # the number of errors shown of each sort
 FEWEST_OF_CLASS = 4
 REPORT_FILES = {"report.md"} | {
     f"{name}.png"
-    for name in ("scores", "numbers", "confusion", "reliability", "precision_recall", "coverage", "balance", "lengths",
+    for name in ("numbers", "confusion", "reliability", "coverage", "balance",
                  "learning_curve", "scope", "curves", "recall", "cosines", "cosines_a", "cosines_b", "clusters",
                  "clusters_a", "clusters_b")
 }  # fmt: skip
@@ -81,7 +81,7 @@ def write_report(directory: Path, given: Outcomes, model: Model, about: ReportCo
     lines = [f"# {about.title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]
     few = sum(0 < true < FEWEST_OF_CLASS for _, _, true in view.counts.values())
-    scores = interval_lines(directory, given.sums, baseline=given.baseline, few=few)
+    scores = interval_lines(given.sums, baseline=given.baseline, few=few)
     lines += ["", "## Scores", "", *scores, ""]
     if view.numbers:
         drawn = plots.plot_numbers(directory / "numbers.png", *view.numbers)
@@ -146,7 +146,7 @@ def shorten(text: str) -> str:
 
 
 def interval_lines(
-    directory: Path, sums: ScoreSums, units: str = "examples", baseline: Baseline | None = None, few: int = 0
+    sums: ScoreSums, units: str = "examples", baseline: Baseline | None = None, few: int = 0
 ) -> list[str]:
     """Show the scores with their intervals and the baseline; `few` classes have fewer than FEWEST_OF_CLASS examples."""
     scores = bootstrap_intervals(sums)
@@ -174,14 +174,7 @@ def interval_lines(
             f" {classes} fewer than {FEWEST_OF_CLASS} examples, so the interval of {' and '.join(of_classes)} may be "
             "too narrow."
         )
-    drawn = plots.plot_scores(directory / "scores.png", scores)
-    return [
-        *markdown_table(header, rows),
-        "",
-        note,
-        "",
-        image_link("scores with intervals", drawn),
-    ]
+    return [*markdown_table(header, rows), "", note]
 
 
 def class_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]:
@@ -239,18 +232,9 @@ def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
         ]
     drawn = plots.plot_reliability(directory / "reliability.png", view, calibration.learnt)
     lines += ["", image_link("reliability diagram: accuracy by confidence", drawn), ""]
-    drawn = plots.plot_precision_recall(directory / "precision_recall.png", view.curves)
-    lines += [f"{describe_curves(view)}:", "", image_link("precision by recall", drawn), ""]
     drawn = plots.plot_coverage(directory / "coverage.png", view, kind.abstention_units)
     lines += [image_link("accuracy by coverage", drawn)]
     return lines + precision_lines(given, view) if calibration.learnt else lines
-
-
-def describe_curves(view: ReportData) -> str:
-    which = ""
-    if len(view.counts) > CURVES:
-        which = f" of the {CURVES} worst classes (those with fewer than {ENOUGH} true examples come last)"
-    return f"Precision by recall{which}, with the number of true examples"
 
 
 def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
@@ -386,5 +370,4 @@ def data_lines(directory: Path, parts: Mapping[str, DataFacts], longest: int) ->
             "",
             image_link("share of each class", plots.plot_class_balance(directory / "balance.png", parts)),
         ]
-    drawn = plots.plot_lengths(directory / "lengths.png", parts, longest)
-    return [*lines, "", image_link("tokens per text", drawn)]
+    return lines

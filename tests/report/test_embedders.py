@@ -135,7 +135,6 @@ def test_a_report_shows_the_worst_queries_and_what_was_truncated(folder, encoder
         "report.md",
         "recall.png",
         "cosines.png",
-        "scores.png",
     }
     for note in out["notes"]:
         assert f"- {note}" in page
@@ -212,7 +211,7 @@ def test_texts_with_labels_are_clustered(encoder_path, tmp_path, capsys):
     out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", data, "--report", report, "--json"))
     assert 0 <= out["metrics"]["v_measure"]["value"] < 0.5  # the labels say nothing of the texts
     assert "equal texts with different labels: 1" in out["notes"][1]
-    assert {path.name for path in report.iterdir()} == {"report.md", "clusters.png", "scores.png"}
+    assert {path.name for path in report.iterdir()} == {"report.md", "clusters.png"}
 
 
 def test_pairs_with_scores_are_correlated(encoder_path, tmp_path, capsys):

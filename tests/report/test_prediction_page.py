@@ -15,7 +15,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration, CoverageLevel
 from bert_jax.predictions.kind import KINDS, Outcomes
-from bert_jax.predictions.view import PrecisionRecallCurve, worst_curves
+from bert_jax.predictions.kinds.answers import Answer
 from bert_jax.report.compare import compare_models
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import collect_data_facts, find_contradictions
@@ -128,23 +128,6 @@ def test_a_confusion_matrix_of_few_classes_is_whole():
     assert counts.tolist() == [[1, 1, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
 
 
-def test_the_curves_are_of_the_worst_classes_that_have_examples_enough():
-    likely, right = np.array([0.9, 0.8, 0.7, 0.6]), np.array([True, True, False, False])
-    curves = {f"good {n}": PrecisionRecallCurve(likely, right, 12) for n in range(6)}
-    curves |= {
-        "bad": PrecisionRecallCurve(likely, ~right, 12),
-        "few": PrecisionRecallCurve(likely, likely > 1, 2),
-        "none": PrecisionRecallCurve(likely, right, 0),
-    }
-    assert list(worst_curves(curves)) == ["bad", "good 0", "good 1", "good 2", "good 3"]
-    assert list(worst_curves({name: curves[name] for name in ("few", "none", "good 0")})) == ["good 0", "few"]
-    # Equal probabilities are one point, whatever their order.
-    recall, precision = PrecisionRecallCurve(
-        np.array([0.5, 0.5, 0.2]), np.array([False, True, True]), 2
-    ).points
-    assert (recall.tolist(), precision.tolist()) == ([0.5, 1.0], [0.5, pytest.approx(2 / 3)])
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     directory = tmp_path_factory.mktemp("model") / "m"
@@ -178,7 +161,7 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
     text = (tmp_path / "report.md").read_text()
     named = re.findall(r"!\[.+\]\((.+)\)", text)
     assert sorted(named) == sorted(path.name for path in tmp_path.glob("*.png"))
-    assert len(named) == {"number": 3, "classes": 7, "labels": 7, "tags": 7, "answers": 7}[kind]
+    assert len(named) == {"number": 1, "classes": 4, "labels": 4, "tags": 4, "answers": 4}[kind]
     assert "    bert-jax again\n" in text
     assert ("## Probable label errors" in text) is (kind != "answers")
     assert ("model is wrong. Unseen." in text) is (kind != "answers")

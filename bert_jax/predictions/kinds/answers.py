@@ -23,7 +23,7 @@ from bert_jax.predictions.cross_fitting import (
 )
 from bert_jax.predictions.fitting import fit_logistic
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
-from bert_jax.predictions.view import PrecisionRecallCurve, ReportData
+from bert_jax.predictions.view import ReportData
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions
 
@@ -202,12 +202,11 @@ class Answers(Kind):
         after = answer_probability(before, calibration)
         kept = np.array([gap <= calibration.missing for _, gap in outcomes.raws])
         right = np.array([self.is_right(p, t) for t, p in texts])
-        confidence, correct, wanted = after[kept], right[kept], sum(map(bool, outcomes.truth))
+        confidence, correct = after[kept], right[kept]
         names = np.where([[any(t), bool(p)] for t, p in texts], "answer", "none")
         pairs = [(str(t), str(p)) for t, p in names]
         return ReportData(
             before[kept], confidence, correct, confidence, correct,
-            curves={self.abstention_units: PrecisionRecallCurve(confidence, correct, wanted)},
             pairs=pairs if "none" in names[:, 0] else [],
             shown=self.report_examples(outcomes, np.where(kept, after, 1 - after), right),
         )  # fmt: skip

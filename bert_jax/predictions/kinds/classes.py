@@ -24,7 +24,7 @@ from bert_jax.predictions.cross_fitting import (
 from bert_jax.predictions.fitting import expected_right, fit_temperature
 from bert_jax.predictions.kind import Baseline, Outcomes, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import PrecisionRecallCurve, ReportData, worst_curves
+from bert_jax.predictions.view import ReportData
 from bert_jax.predictions.whole_texts import Label, WholeTextKind, read_problem_type
 
 FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit_class_calibration`
@@ -98,7 +98,6 @@ class Classes(WholeTextKind):
         right, confidence = logits.argmax(-1) == numbers, after.max(-1)
         return ReportData(
             before.max(-1), confidence, right, confidence, right,
-            curves=label_curves(after, np.eye(len(self.labels))[numbers], self.labels),
             counts=metrics.count_items(([p] for p in outcomes.predicted), ([t] for t in outcomes.truth), self.labels),
             pairs=list(zip(outcomes.truth, outcomes.predicted, strict=True)),
             shown=self.report_examples(outcomes, confidence, right),
@@ -152,20 +151,6 @@ def fit_class_calibration(
         return CalibratedPredictions(before, after, right, after, right, rows)
 
     return cross_fitted((scaled,) if few else (unscaled, scaled), judge, documents)
-
-
-def label_curves(
-    likely: np.ndarray, truth: np.ndarray, labels: Sequence[str]
-) -> dict[str, PrecisionRecallCurve]:
-    """Return precision-recall curves of the `worst` labels, and of all labels together; arrays are [N, labels]."""
-    curves = [
-        PrecisionRecallCurve(likely[:, i], truth[:, i] > 0, int(truth[:, i].sum()))
-        for i in range(len(labels))
-    ]
-    named = dict(zip(labels, curves, strict=True))
-    return worst_curves(named) | {
-        "all together": PrecisionRecallCurve(likely.ravel(), truth.ravel() > 0, int(truth.sum()))
-    }
 
 
 KIND = Classes

@@ -22,7 +22,6 @@ from bert_jax.predictions.cross_fitting import (
 )
 from bert_jax.predictions.fitting import fit_binary_temperature, label_threshold
 from bert_jax.predictions.kind import Outcomes, abstention_fields, round_floats
-from bert_jax.predictions.kinds.classes import label_curves
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.view import ReportData
 from bert_jax.predictions.whole_texts import Label, WholeTextKind, read_problem_type
@@ -96,7 +95,6 @@ class Labels(WholeTextKind):
         confidence, right = all_right(after, chosen), (chosen == truth).all(-1)
         return ReportData(
             before.ravel(), after.ravel(), truth.ravel(), confidence, right,
-            curves=label_curves(after, truth, self.labels),
             counts=metrics.count_items(outcomes.predicted, outcomes.truth, self.labels),
             pairs=[pair for sets in zip(outcomes.predicted, outcomes.truth, strict=True) for pair in confused(*sets)],
             shown=self.report_examples(outcomes, confidence, right),

@@ -29,7 +29,7 @@ from bert_jax.predictions.cross_fitting import (
 from bert_jax.predictions.fitting import fit_logistic
 from bert_jax.predictions.kind import Outcomes, TextWindows
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import PrecisionRecallCurve, ReportData
+from bert_jax.predictions.view import ReportData
 from bert_jax.predictions.whole_texts import WholeTextKind
 
 LABELS = ("LABEL_0",)  # the name of the only output in transformers
@@ -147,7 +147,6 @@ class Relevance(WholeTextKind):
         )
         return ReportData(
             before, after, truth, after, truth,
-            curves={WORDS[1]: PrecisionRecallCurve(after, truth, int(truth.sum()))},
             shown=self.report_examples(outcomes, after, (after >= RELEVANT) == truth),
         )  # fmt: skip
 

@@ -33,7 +33,7 @@ from bert_jax.predictions.cross_fitting import (
 from bert_jax.predictions.fitting import fit_temperature
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import PrecisionRecallCurve, ReportData, worst_curves
+from bert_jax.predictions.view import ReportData
 from bert_jax.text import tables
 from bert_jax.text.tables import normalize_column
 from bert_jax.text.tokenizer import Tokenizer
@@ -215,20 +215,12 @@ class Tags(Kind):
         numbers = np.concatenate([self.numbers(tags) for tags in outcomes.truth])
         confidence, correct = self.judged_spans(likely, outcomes.truth)
         counts = metrics.count_spans(outcomes.predicted, outcomes.truth)
-        # In the same order as judged_spans.
-        kinds = np.array([kind for tags in outcomes.predicted for kind, *_ in metrics.extract_spans(tags)])
-        curves = {
-            k: PrecisionRecallCurve(confidence[kinds == k], correct[kinds == k], true)
-            for k, (_, _, true) in counts.items()
-        }
-        together = PrecisionRecallCurve(confidence, correct, sum(true for *_, true in counts.values()))
         tags = list(zip(outcomes.truth, outcomes.predicted, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
         return ReportData(
             UNCALIBRATED.probabilities(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
             confidence, correct,
-            curves=worst_curves(curves) | {"all together": together},
             counts=counts,
             pairs=[pair for sides in tags for pair in zip(*sides, strict=True)],
             shown=self.report_examples(outcomes, least, [t == p for t, p in tags]),

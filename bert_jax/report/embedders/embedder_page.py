@@ -18,9 +18,7 @@ def write_embedder_report(
     title = f"{a.name} (A) and {other.name} (B)" if other else a.name
     lines = [f"# {title} on {data.what}", "", f"{date.today()}.", ""]
     lines += [*(f"- {note}" for note in collect_notes(data, measured)), "", "## Scores", ""]
-    lines += (
-        comparison_table(a, other, data.units) if other else interval_lines(directory, a.sums, data.units)
-    )
+    lines += comparison_table(a, other, data.units) if other else interval_lines(a.sums, data.units)
     lines.append("")
     for picture in a.pictures(directory, other):
         lines += picture.lines

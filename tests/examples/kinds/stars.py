@@ -15,7 +15,7 @@ from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_keys
 from bert_jax.predictions.fitting import fit_logistic
 from bert_jax.predictions.kind import Outcomes, abstention_fields
-from bert_jax.predictions.view import PrecisionRecallCurve, ReportData
+from bert_jax.predictions.view import ReportData
 from bert_jax.predictions.whole_texts import WholeTextKind
 
 
@@ -93,7 +93,6 @@ class Stars(WholeTextKind):
         right, sides = np.equal(outcomes.predicted, outcomes.truth), (outcomes.predicted, outcomes.truth)
         return ReportData(
             before, after, right, after, right,
-            curves={"texts": PrecisionRecallCurve(after, right, len(right))},
             counts=count_items(*([[star] for star in side] for side in sides)),
             pairs=[(str(t), str(p)) for p, t in zip(*sides, strict=True)],
             shown=self.report_examples(outcomes, after, right),
