@@ -127,7 +127,7 @@ def format_hit(rank: int, hit: "Hit", query: str, explain: bool, full: bool) -> 
     wanted = frozenset(query_words(query))
     text = one_line(" ".join(hit.text.split()), longest=6 * len(hit.text))
     text = " " * INDENT + (text if full else excerpt(text, wanted))
-    shown = wrap_for_terminal(text, sys.stdout, INDENT, short_paths=False)
+    shown = wrap_for_terminal(text, sys.stdout, INDENT)
     return [*lines, highlight_words(shown, wanted), ""]
 
 

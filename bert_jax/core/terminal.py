@@ -1,12 +1,11 @@
 """Printed lines: wrapped between words on a terminal, unchanged in a file or a pipe."""
 
 import os
-import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO
 
@@ -75,28 +74,11 @@ def log_file() -> TextIO:
     return sys.stdout if is_notebook() else sys.stderr
 
 
-def wrap_for_terminal(text: str, file: TextIO, indent: int = INDENT, short_paths: bool = True) -> str:
-    """Format the text for `file`: on a terminal, shorten paths and wrap lines between words."""
+def wrap_for_terminal(text: str, file: TextIO, indent: int = INDENT) -> str:
+    """Format the text for `file`: on a terminal, wrap lines between words."""
     if not file.isatty():
         return text
-    if short_paths:
-        with suppress(OSError):  # the working directory was removed
-            text = shorten_paths(text, os.getcwd(), os.path.expanduser("~"))
     return wrap_lines(text, shutil.get_terminal_size().columns, indent)
-
-
-def shorten_paths(text: str, here: str, home: str) -> str:
-    """Shorten paths: those below the working directory become relative, others below the home directory begin with ~.
-
-    ~ is used only at the start of a word, because a shell expands it only there.
-
-    >>> shorten_paths("/home/ada/runs/a and /home/ada/b, --model=/home/ada/b", "/home/ada/runs", "/home/ada")
-    'a and ~/b, --model=/home/ada/b'
-    """
-    for folder, before, short in ((here, r"[\s(\"'=]", ""), (home, r"[\s(]", "~/")):
-        if folder.strip("/"):
-            text = re.sub(rf"(^|{before}){re.escape(folder)}/(?=[^\s/])", rf"\1{short}", text)
-    return text
 
 
 def wrap_lines(text: str, width: int, indent: int = INDENT) -> str:

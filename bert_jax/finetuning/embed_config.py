@@ -7,7 +7,7 @@ from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.groups import GroupColumns
-from bert_jax.finetuning.epochs_config import EpochsConfig, InitEncoderConfig
+from bert_jax.finetuning.epochs_config import EpochsConfig, InitEncoderConfig, check_heldout
 from bert_jax.losses.embedding import EMBEDDING_LOSSES
 
 
@@ -37,10 +37,7 @@ class GroupsConfig:
                 f"data.shares holds {len(self.shares)} numbers, but data.train names {len(self.train)} files; give one "
                 "number for each file"
             )
-        if not self.heldout and not 0 < self.heldout_share < 1:
-            raise BertJaxError(
-                f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
-            )
+        check_heldout(self.heldout, self.heldout_share)
 
 
 @dataclass(frozen=True)

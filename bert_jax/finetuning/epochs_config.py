@@ -158,3 +158,11 @@ class EpochsConfig(RunConfig, ABC):
             log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
             checkpoints=checkpoints,
         )
+
+
+def check_heldout(file: str, share: float) -> None:
+    """Refuse a share of the training data that gives no validation set, unless a file holds one."""
+    if not file and not 0 < share < 1:
+        raise BertJaxError(
+            f"data.heldout_share must be between 0 and 1, not {share}; or name a file, data.heldout"
+        )

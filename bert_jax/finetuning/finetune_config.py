@@ -9,7 +9,13 @@ from bert_jax.core.config import NonNegative, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.columns import ExampleColumns
-from bert_jax.finetuning.epochs_config import MAX_LEARNING_RATE, Dropout, EpochsConfig, InitEncoderConfig
+from bert_jax.finetuning.epochs_config import (
+    MAX_LEARNING_RATE,
+    Dropout,
+    EpochsConfig,
+    InitEncoderConfig,
+    check_heldout,
+)
 from bert_jax.predictions.kind import Kind
 
 Method = Literal["finetune", "contrast", "probe"]
@@ -58,10 +64,7 @@ class ExamplesConfig:
             raise BertJaxError(
                 f"data.fold={self.fold} is not among the data.folds={self.folds} folds, which count from 0"
             )
-        if not self.heldout and not 0 < self.heldout_share < 1:
-            raise BertJaxError(
-                f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
-            )
+        check_heldout(self.heldout, self.heldout_share)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, cast
+from typing import cast
 
 import jax.numpy as jnp
 
@@ -25,7 +25,6 @@ class FinetuneTask(Task):
     kind: Kind
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()
-    takes_class_weights: ClassVar[bool] = True  # whether its config has class weights
     # Whether the head starts as a fitted probe, if a probe can learn these predictions.
     probe: bool = field(default=False, compare=False)
 

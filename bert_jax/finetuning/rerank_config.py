@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
-from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.core.errors import check_name
 from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.candidates import CandidateColumns
-from bert_jax.finetuning.epochs_config import Dropout, EpochsConfig, InitEncoderConfig
+from bert_jax.finetuning.epochs_config import Dropout, EpochsConfig, InitEncoderConfig, check_heldout
 from bert_jax.losses.ranking import RANKING_LOSSES
 
 
@@ -33,10 +33,7 @@ class CandidatesConfig:
 
     def __post_init__(self):
         check_ranges(self, "data.")
-        if not self.heldout and not 0 < self.heldout_share < 1:
-            raise BertJaxError(
-                f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
-            )
+        check_heldout(self.heldout, self.heldout_share)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.layers import ACTIVATIONS, Dense, default_initializer, norm, residual_initializer
+from bert_jax.models.pooling import pool_texts
 from bert_jax.models.product import mixed_einsum
 
 SMALL = 1e-12
@@ -266,13 +267,7 @@ def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:
 
 def mean_states(hidden, batch):
     """Return the mean state of each text: [B, D], or [B, P, D] if texts are packed."""
-    text_mask = batch["attention_mask"][:, None]
-    if "segment_ids" in batch:
-        numbers = 1 + jnp.arange(batch["cls_positions"].shape[1])
-        text_mask = text_mask * (batch["segment_ids"][:, None] == numbers[:, None])
-    weight = text_mask.astype(jnp.float32)
-    weight = weight / jnp.maximum(weight.sum(-1, keepdims=True), 1)
-    mean = jnp.einsum("bpl,bld->bpd", weight, hidden.astype(jnp.float32)).astype(hidden.dtype)
+    mean = pool_texts(hidden, batch, "mean", precision=None).astype(hidden.dtype)
     return mean if "segment_ids" in batch else mean[:, 0]
 
 

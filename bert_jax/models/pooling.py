@@ -58,14 +58,14 @@ def pool(hidden, attention_mask, how: str = "mean", normalize: bool = True):
     return l2_normalize(vector) if normalize else vector
 
 
-def pool_texts(hidden, batch: dict, how: str):
+def pool_texts(hidden, batch: dict, how: str, precision=HIGHEST):
     """Pool hidden states [B, L, D] to one vector per text [B, P, D]; rows may be packed. "max" is not supported."""
     real = batch["attention_mask"][:, None]
     if "segment_ids" in batch:
         texts = 1 + jnp.arange(batch["cls_positions"].shape[1])
         real = real * (batch["segment_ids"][:, None] == texts[:, None])
     weights = POOLING_WEIGHTS[how](real.astype(jnp.float32))
-    return jnp.einsum("bpl,bld->bpd", weights, hidden.astype(jnp.float32), precision=HIGHEST)
+    return jnp.einsum("bpl,bld->bpd", weights, hidden.astype(jnp.float32), precision=precision)
 
 
 def project(vectors, layer: dict, activation: str):

@@ -1,6 +1,5 @@
 """The last steps of a finished run: calibrate its model, learn its scope and write its report."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,9 +25,6 @@ from bert_jax.report.out_of_scope_detection import compare_with_known
 from bert_jax.report.prediction_page import REPORT_FILES, ReportContext, write_report
 from bert_jax.training.task import FinishInputs
 from bert_jax.training.workdir import Workdir
-
-FEWEST_TO_OFFER = 5  # examples of a class; class weights help little if it has fewer
-SHOWN = 5  # the number of classes that one line names
 
 
 @dataclass(frozen=True)
@@ -109,15 +105,6 @@ class FinishedRun:
         texts = [examples[i].text for i in scopes.draw_text_indices(len(examples))]
         return mean_state_vectors(self.model, texts, self.results.long)
 
-    def suggest_class_weights(self) -> None:
-        """Say which classes are never predicted, and which setting may help."""
-        if never := find_never_predicted(self.outcomes):
-            classes = ", ".join(f'"{label}" ({count:,} examples)' for label, count in never[:SHOWN])
-            more = f" and {len(never) - SHOWN} more classes" if len(never) > SHOWN else ""
-            print_line(
-                f"never predicted: {classes}{more}; --config.class_weights=balanced gives every class the same weight"
-            )
-
     def write_report(self, workdir: Workdir, command: str) -> None:
         results, out_of_fold = self.results, self.out_of_fold
         scored = "results on the validation set"
@@ -146,19 +133,6 @@ class FinishedRun:
         with atomic_directory(workdir.report, REPORT_FILES) as new:
             write_report(new, self.outcomes, self.model, about)
         print_line(f"the report is {workdir.report / 'report.md'}")
-
-
-def find_never_predicted(given: Outcomes) -> list[tuple[str, int]]:
-    """Return the classes that are never predicted though at least FEWEST_TO_OFFER examples have them, most frequent
-    first, with their numbers of examples."""
-    if not given.kind.supports_contrastive:
-        return []
-    predicted = set(given.predicted)
-    return [
-        (label, count)
-        for label, count in Counter(given.truth).most_common()
-        if label not in predicted and count >= FEWEST_TO_OFFER
-    ]
 
 
 def describe_calibration(kind: Kind, calibration: Calibration) -> str:

@@ -162,25 +162,12 @@ def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workd
 
 
 def describe_folds(count: int, compared: Sequence[Method]) -> str:
-    """Describe which methods `count` folds compare, and how many models are trained to compare them.
+    """Describe the methods whose models predict `count` folds.
 
-    >>> describe_folds(5, ["probe"])
-    '5, predicted by a probe of the frozen encoder'
-    >>> describe_folds(5, ["finetune"])
-    '5, predicted by fine-tuning, which trains 5 models'
-    >>> describe_folds(1, ["contrast", "finetune"])[-78:]
-    'the last two train 1 model each; the better method then trains the final model'
+    >>> describe_folds(5, ["probe"]), describe_folds(1, ["contrast", "finetune"])
+    ('5, predicted by a probe of the frozen encoder', '1, predicted by contrast followed by a probe; fine-tuning')
     """
-    *others, last = (METHOD_NAMES[method] for method in compared)
-    trained = sum(method != "probe" for method in compared)
-    models = pluralize(count, "model")
-    cost = ("", f", which trains {models}", f"; the last two train {models} each")[trained]
-    if not others:
-        return f"{count}, predicted by {last}{cost}"
-    compared_ones = f"{', '.join(others)}{',' * (len(others) > 1)} and {last}"
-    best = "better" if len(others) == 1 else "best"
-    compare = f"compare{'s' * (count == 1)} {len(compared)} methods"
-    return f"{count}, which {compare}: {compared_ones}{cost}; the {best} method then trains the final model"
+    return f"{count}, predicted by {'; '.join(METHOD_NAMES[method] for method in compared)}"
 
 
 def model_facts(abstract: TrainState, config: RunConfig, mesh: Mesh) -> Facts:

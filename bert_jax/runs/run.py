@@ -210,9 +210,6 @@ def finish_model(
     finished_run = FinishedRun(workdir.model, task.results, out_of_fold)
     finished_run.calibrate()
     finished_run.fit_scope()
-    weighs = task.takes_class_weights and not task.class_weights
-    if weighs and (out_of_fold or task.results.report):
-        finished_run.suggest_class_weights()
     if task.results.report:
         finished_run.write_report(workdir, origin.command)
     return finished_run

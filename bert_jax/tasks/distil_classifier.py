@@ -95,7 +95,6 @@ class Config(ClassifyConfig):
 
 @dataclass(frozen=True)
 class ClassifierDistillTask(FinetuneTask):
-    takes_class_weights: ClassVar[bool] = False
     temperature: float = field(default=2.0, kw_only=True)
     labels_weight: float = field(default=0.0, kw_only=True)
     # the encoder of the model that the student starts from

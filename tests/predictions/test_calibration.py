@@ -19,7 +19,7 @@ from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds import answers, classes, tags
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.promise import CoverageLevel
-from bert_jax.report.finish_run import FinishedRun, describe_calibration, find_never_predicted
+from bert_jax.report.finish_run import FinishedRun, describe_calibration
 from bert_jax.training.task import FinishInputs
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_jsonl
@@ -345,20 +345,6 @@ def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
     (classifier / calibration.FILE).write_text("{")
     with pytest.raises(BertJaxError, match="calibration.json"):
         bert_jax.load(classifier)
-
-
-def test_classes_that_are_never_predicted_are_named():
-    kind = classes.Classes(("bad", "good", "odd", "rare"))
-    truth = ["bad"] * 20 + ["odd"] * 5 + ["rare"] * 4
-    found = Outcomes(
-        kind, [Example("", label, "") for label in truth], [np.eye(4)[0]] * 24 + [np.eye(4)[1]] * 5
-    )
-    assert find_never_predicted(found) == [("odd", 5)], "none has the label good, and four are too few"
-    tagger = tags.Tags(("B-x", "O"))
-    assert (
-        find_never_predicted(Outcomes(tagger, [Example(("a",), "B-x", "")] * 9, [np.array([[0.0, 1.0]])] * 9))
-        == []
-    )
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     )
     planned = ["train", "--config", "classify", "--dry-run", f"--workdir={given[2]}"]
     planned += [f"--config.{override}" for override in given[1]]
-    assert main(planned) == 0 and "1, which compares 3 methods" in capsys.readouterr().out
+    assert main(planned) == 0 and "1, predicted by a probe" in capsys.readouterr().out
     scores = run_from_config(*given)
     printed = capsys.readouterr().out
     assert printed.count("a model without one of 5 folds is trained by ") == 2
@@ -116,4 +116,4 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     monkeypatch.setattr(choose_method, "pick_best", None)
     assert run_from_config(*given) == scores
     assert "one of 5 folds" not in capsys.readouterr().out
-    assert main(planned) == 0 and "which compares" not in capsys.readouterr().out
+    assert main(planned) == 0 and "predicted by" not in capsys.readouterr().out
