@@ -15,7 +15,6 @@ from bert_jax.data.examples.example import Example
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration, CoverageLevel
 from bert_jax.predictions.kind import KINDS, Outcomes
-from bert_jax.predictions.kinds.answers import Answer
 from bert_jax.report.compare import compare_models
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import collect_data_facts, find_contradictions
