@@ -25,7 +25,7 @@ Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 @dataclass(frozen=True)
 class FinetuneOptimizerConfig(OptimizerConfig):
     # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank 5e-5), higher for narrower models and for
-    # method=contrast
+    # method=contrastive
     learning_rate: Rate = 0.0
     warmup_steps: Warmup = 0.1
 
@@ -160,9 +160,9 @@ class EpochsConfig(RunConfig, ABC):
         )
 
 
-def check_heldout(file: str, share: float) -> None:
+def check_validation(file: str, share: float) -> None:
     """Refuse a share of the training data that gives no validation set, unless a file holds one."""
     if not file and not 0 < share < 1:
         raise BertJaxError(
-            f"data.heldout_share must be between 0 and 1, not {share}; or name a file, data.heldout"
+            f"data.validation_ratio must be between 0 and 1, not {share}; or name a file, data.validation"
         )

@@ -126,7 +126,7 @@ def step_facts(data: BatchSource, config: RunConfig) -> Facts:
     """Yield the examples, rows and tokens of a step, the number of steps, and how often the data are seen."""
     first = max(config.first_step, 0)
     if config.steps <= first:
-        is_probe = isinstance(config, FinetuneConfig) and config.method == "probe"
+        is_probe = isinstance(config, FinetuneConfig) and config.method == "linear_probe"
         what = "the head is computed by a regression, the encoder stays as it is"
         yield "steps", f"none: {what if is_probe else 'the run measures and saves its initial model'}"
         return
@@ -164,7 +164,7 @@ def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workd
 def describe_folds(count: int, compared: Sequence[Method]) -> str:
     """Describe the methods whose models predict `count` folds.
 
-    >>> describe_folds(5, ["probe"]), describe_folds(1, ["contrast", "finetune"])
+    >>> describe_folds(5, ["linear_probe"]), describe_folds(1, ["contrastive", "finetune"])
     ('5, predicted by a probe of the frozen encoder', '1, predicted by contrast followed by a probe; fine-tuning')
     """
     return f"{count}, predicted by {'; '.join(METHOD_NAMES[method] for method in compared)}"

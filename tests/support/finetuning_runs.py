@@ -9,8 +9,8 @@ def finetune(task: str, model, workdir, **changes):
     values = {
         "init": model, "epochs": 6, "optimizer.learning_rate": 3e-3, "data.max_length": 32, "data.batch_size": 8,
         "model.hidden_dropout_prob": 0, "model.attention_probs_dropout_prob": 0, "log.every": 5,
-        "data.rows": "padded", "report": False,
-        "data.folds": 0, "head": "kept",
+        "data.batching": "padded", "report": False,
+        "data.folds": 0, "head_init": "pretrained",
     } | changes  # fmt: skip
     run.start_training(
         f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir)

@@ -46,8 +46,9 @@ def corpus(folder):
 def settings(folder, *more):
     return [
         f"data.corpora={folder}", "model.hidden_size=32", "model.intermediate_size=64", "model.num_hidden_layers=1",
-        "model.num_attention_heads=2", "data.examples=full_sentences", "data.lengths=24", "data.shares=1",
-        "data.batch_size=8", "embeddings=cooccurrences", *more,
+        "model.num_attention_heads=2", "data.sentence_objective=none", "data.lengths=24",
+        "data.length_ratios=1", "data.batch_size=8",
+        "embeddings=cooccurrences", *more,
     ]  # fmt: skip
 
 
