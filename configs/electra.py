@@ -41,7 +41,7 @@ def get_config(names: str = "small") -> ConfigDict:
         model = model.replace(embedding_size=0 if model.hidden_size == 128 else 128)
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
     shape = {name: getattr(model, name) for name in sizes}
-    config.model = ConfigDict(shape | model.settings)
+    config.model = ConfigDict(shape | model.changed_fields)
     # Unlike in BERT, no target becomes a random token.
     config.data = ConfigDict(
         {"sentence_objective": "none", "length_ratios": (1.0,), "random_replace_prob": 0.0}

@@ -34,7 +34,7 @@ def get_config(names: str = "base") -> ConfigDict:
     # Other defaults are in training/run_config.py: Adam at 1e-4 after 10,000 steps of warm-up, linear decay.
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
     shape = {name: getattr(model, name) for name in sizes}
-    config.model = ConfigDict(shape | model.settings)
+    config.model = ConfigDict(shape | model.changed_fields)
     config.data = ConfigDict(
         {
             "batch_size": 256,

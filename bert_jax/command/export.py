@@ -31,19 +31,19 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
     from bert_jax.training.workdir import Workdir, save_models
 
     workdir = Workdir(path)
-    if workdir.read()["config"].get("method") == "contrastive":
+    if workdir.read_run()["config"].get("method") == "contrastive":
         raise BertJaxError(
             f"{path} fits its head after the last step (method=contrastive), so its checkpoints have none; the model "
             f"of the finished run is {workdir.model}"
         )
-    task = tasks.reopen_task(workdir.read()["config"]["task"], workdir.layouts())
+    task = tasks.reopen_task(workdir.read_run()["config"]["task"], workdir.layouts())
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
     if step is None:
         steps = checkpoints.steps()
         if not steps:
             raise BertJaxError(f"{path} has no checkpoint yet; continue the run until it writes one")
         step = steps[-1]
-    checkpoints.check(step)
+    checkpoints.require_step(step)
     with hub.atomic_model_directory(directory) as new:
-        save_models(new, task, checkpoints.params(step), open_tokenizer(workdir.tokenizer))
+        save_models(new, task, checkpoints.read_params(step), open_tokenizer(workdir.tokenizer))
     return step

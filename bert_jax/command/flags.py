@@ -37,7 +37,7 @@ def parse_number(kind: type, allowed: Range, text: str) -> float:
         value = math.nan  # is in no range
     if value not in allowed:
         noun = "whole number" if kind is int else "number"
-        raise argparse.ArgumentTypeError(f'must be a {noun} {allowed.wanted}, not "{text:.40}"')
+        raise argparse.ArgumentTypeError(f'must be a {noun} {allowed.description}, not "{text:.40}"')
     return value
 
 
@@ -74,7 +74,7 @@ class Verb:
     run: Callable[[argparse.Namespace], None]
 
     @property
-    def texts(self) -> dict:
+    def help_texts(self) -> dict:
         """The texts that argparse shows in the help."""
         description = self.summary[0].upper() + self.summary[1:] + "."
         return {"description": description, "epilog": f"example: {self.example}", "allow_abbrev": False}
@@ -105,7 +105,7 @@ def verb_choice(verbs: dict[str, Verb]) -> Flag:
         for verb in verbs.values():
             # --debug may stand before the word or after it.
             verb.add_to_parser(
-                choices.add_parser(verb.name, help=verb.summary, **verb.texts), argparse.SUPPRESS
+                choices.add_parser(verb.name, help=verb.summary, **verb.help_texts), argparse.SUPPRESS
             )
 
     return add

@@ -88,7 +88,7 @@ def update_index(args) -> None:
         print_line("no --model, so documents are found by keywords alone", sys.stderr)
     with open_writer(path, settings.manifest if args.documents else None) as writer:
         if args.remove:
-            writer.remove(read_ids(args.remove))
+            writer.remove_documents(read_ids(args.remove))
         if args.documents:
             encoder = settings.encoder
             manifest = writer.manifest
@@ -98,10 +98,13 @@ def update_index(args) -> None:
                     f"--remove-missing would also remove the documents of {', '.join(other_sources)}; name all "
                     "sources of the index, or remove documents by their ids with --remove"
                 )
-            documents, encode = show_progress(source.documents()), encoder.documents if encoder else None
-            writer.add(documents, settings.cutter, encode, args.documents)
+            documents, encode = (
+                show_progress(source.documents()),
+                encoder.encode_documents if encoder else None,
+            )
+            writer.add_documents(documents, settings.cutter, encode, args.documents)
             if args.remove_missing and writer.missing:
-                writer.remove(writer.missing)
+                writer.remove_documents(writer.missing)
             if encoder and encoder.truncated.truncated:
                 warn_caller(encoder.truncated.notice(what="passages"))
             for line in source.notes():

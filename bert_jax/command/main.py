@@ -39,7 +39,7 @@ VERBS = {name: verb_of(name) for group in GROUPS.values() for name in group}
 
 
 def make_parser(name: str) -> Parser:
-    parser = Parser(prog=f"bert-jax {name}", **VERBS[name].texts)
+    parser = Parser(prog=f"bert-jax {name}", **VERBS[name].help_texts)
     VERBS[name].add_to_parser(parser)
     return parser
 

@@ -123,7 +123,7 @@ def format_hit(rank: int, hit: "Hit", query: str, explain: bool, full: bool) -> 
     title = f"  {one_line(hit.title)}" if hit.title else ""
     lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)}, characters {hit.start}-{hit.end}{title}"]
     if explain:
-        for retriever, part in hit.parts.items():
+        for retriever, part in hit.rankings.items():
             words = "".join(f"  {word} {added:.4f}" for word, added in part.words.items())
             lines.append(f"     {retriever}: rank {part.rank}, score {part.score:.4f}{words}")
     wanted = frozenset(query_words(query))

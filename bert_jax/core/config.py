@@ -41,26 +41,26 @@ class Range:
     '0 or more and less than 1'
     """
 
-    least: float
-    most: float = math.inf
-    above: bool = False  # more than `least`
-    below: bool = False  # less than `most`
-    beside: float | None = None
+    minimum: float
+    maximum: float = math.inf
+    exclusive_minimum: bool = False  # more than `least`
+    exclusive_maximum: bool = False  # less than `most`
+    sentinel: float | None = None
 
     def __contains__(self, value: float) -> bool:
-        over = value > self.least if self.above else value >= self.least
-        under = value < self.most if self.below else value <= self.most
-        return (over and under) or value == self.beside
+        over = value > self.minimum if self.exclusive_minimum else value >= self.minimum
+        under = value < self.maximum if self.exclusive_maximum else value <= self.maximum
+        return (over and under) or value == self.sentinel
 
     @property
-    def wanted(self) -> str:
-        least, most = f"{self.least:,.10g}", f"{self.most:,.10g}"
-        wanted = f"more than {least}" if self.above else f"{least} or more"
-        if not (self.above or self.below or self.most == math.inf):
+    def description(self) -> str:
+        least, most = f"{self.minimum:,.10g}", f"{self.maximum:,.10g}"
+        wanted = f"more than {least}" if self.exclusive_minimum else f"{least} or more"
+        if not (self.exclusive_minimum or self.exclusive_maximum or self.maximum == math.inf):
             wanted = f"between {least} and {most}"
-        elif self.most < math.inf:
-            wanted += f" and {'less than' if self.below else 'at most'} {most}"
-        return wanted if self.beside is None else f"{wanted}, or {self.beside:g}"
+        elif self.maximum < math.inf:
+            wanted += f" and {'less than' if self.exclusive_maximum else 'at most'} {most}"
+        return wanted if self.sentinel is None else f"{wanted}, or {self.sentinel:g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,11 +101,11 @@ def check_number(value, name: str, is_whole: bool = False, allowed: Range | None
     is_number = isinstance(value, numbers) and not isinstance(value, bool)
     if not is_number:
         raise BertJaxError(f"{name} must be a {kind}, not {value!r:.40}")
-    unlimited = allowed is None or allowed.most == math.inf
+    unlimited = allowed is None or allowed.maximum == math.inf
     if unlimited and not abs(value) <= (MAX_INT if is_whole else MAX_FLOAT):
         raise BertJaxError(f"{name} must be a finite 32-bit {kind}, not {value!r:.40}")
     if allowed and value not in allowed:
-        raise BertJaxError(f"{name} must be {allowed.wanted}, not {value!r:.40}")
+        raise BertJaxError(f"{name} must be {allowed.description}, not {value!r:.40}")
 
 
 def check_choices(config: "DataclassInstance", where: str) -> None:

@@ -33,5 +33,5 @@ def make_batch_config(
         costs=COSTS.get(backend, ACCELERATOR_COSTS),
         lengths=tuple(lengths),
         sets=tuple(sets),
-        together=group_size,
+        group_size=group_size,
     )

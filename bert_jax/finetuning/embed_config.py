@@ -16,7 +16,7 @@ class GroupsConfig:
     # training data: files, folders of files, or tfds:NAME/CONFIG:SPLIT; each step takes its groups from one of them
     train: tuple[str, ...] = ()
     # share of the steps that each training file gets; (): in proportion to its number of groups
-    mixture_weights: Annotated[tuple[float, ...], Range(0, 1e6, above=True)] = ()
+    mixture_weights: Annotated[tuple[float, ...], Range(0, 1e6, exclusive_minimum=True)] = ()
     validation: str = ""  # validation set, in the same form as data.train; "": a share of the training data
     validation_ratio: Share = 0.1  # share of the training data, by document, that becomes the validation set
     columns: GroupColumns = field(default_factory=GroupColumns)
@@ -80,20 +80,20 @@ class EmbeddingLossConfig:
         check_ranges(self, "loss.")
         if self.name == "auto":
             if self.teacher:
-                taught = " or ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.taught)
+                taught = " or ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.teacher_texts)
                 raise BertJaxError(
                     f"loss.teacher is for loss.name={taught}; name one of them, or leave it out"
                 )
             return
         check_name(self.name, EMBEDDING_LOSSES, "loss")
         loss = EMBEDDING_LOSSES[self.name]
-        if self.teacher and not loss.taught:
+        if self.teacher and not loss.teacher_texts:
             raise BertJaxError(f"loss.name={self.name} has no use for loss.teacher; leave it out")
-        if loss.taught and not self.teacher:
+        if loss.teacher_texts and not self.teacher:
             raise BertJaxError(
                 f"loss.name={self.name} learns from an embedder; name its directory, --config.loss.teacher=DIR"
             )
-        if loss.whole and self.sizes:
+        if loss.full_vectors and self.sizes:
             raise BertJaxError(f"loss.name={self.name} compares whole vectors; leave loss.sizes out")
 
 

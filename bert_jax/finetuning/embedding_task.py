@@ -37,7 +37,7 @@ class EmbeddingTask(Task):
     loss: EmbeddingLoss = EMBEDDING_LOSSES["multiple_negatives"]
     settings: EmbeddingLossSettings = EmbeddingLossSettings(20.0, 0.0, False)
     sizes: tuple[int, ...] = ()
-    texts: int = 2  # per group
+    texts_per_group: int = 2  # per group
     scores_per_group: int = 0  # the number of scores per group that the loss learns from
     # shape of the teacher's vectors for a group; (): the loss does not read any
     teacher_shape: tuple[int, ...] = ()
@@ -46,13 +46,13 @@ class EmbeddingTask(Task):
     rules: ClassVar[Rules] = [(f"^{SCALE}/growth$", ParameterRule(decays=False))]
 
     @property
-    def best(self) -> str:
-        return "spearman" if self.of_pairs else retrieval.MAIN_METRIC
+    def best_metric(self) -> str:
+        return "spearman" if self.learns_similarity else retrieval.MAIN_METRIC
 
     @property
-    def of_pairs(self) -> bool:
+    def learns_similarity(self) -> bool:
         """Whether the similarity of two texts is trained and measured, rather than which texts belong together."""
-        return self.texts == 2 and self.scores_per_group == 1
+        return self.texts_per_group == 2 and self.scores_per_group == 1
 
     @property
     def embedder(self) -> EmbedderSettings:
@@ -114,7 +114,7 @@ class EmbeddingTask(Task):
         """Return the vectors [N, T, D] of the groups of all rows, and the other arrays by group."""
 
         def gather(values):
-            return gather_by_example(values, batch, self.texts)
+            return gather_by_example(values, batch, self.texts_per_group)
 
         groups = {"label_weights": gather(batch["label_weights"])[:, 0], "ids": gather(batch["ids"])}
         if "scores" in batch:
@@ -136,7 +136,7 @@ class EmbeddingEvaluator:
     """Computes metrics from the vectors of the validation groups' texts; None stands for those not computed."""
 
     groups: Sequence[Group]
-    of_pairs: bool
+    learns_similarity: bool
 
     def __call__(self, vectors: list) -> dict[str, float]:
         following = iter(vectors)
@@ -147,7 +147,7 @@ class EmbeddingEvaluator:
         if not measured_groups:
             return {}
         stacked, groups = np.stack([v for v, _ in measured_groups]), [group for _, group in measured_groups]
-        if self.of_pairs:
+        if self.learns_similarity:
             cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
             scores = sums.regression(cosines, [group.scores[0] for group in groups]).scores
             return {name: scores[name] for name in ("pearson", "spearman")}

@@ -17,7 +17,7 @@ MIN_CHECKPOINT_INTERVAL = 100
 MAX_TOTAL_EXAMPLES = 100_000_000  # of all steps together, because their order is held in memory
 BASE_WIDTH, MAX_LEARNING_RATE = 768, 3e-4
 # A dropout rate, or -1.
-Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
+Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 
 
 # BERT's published grid for base: rates from 2e-5 to 5e-5, batches of 16 or 32, 2 to 4 epochs; for the miniature models,
@@ -67,7 +67,7 @@ class InitEncoderConfig:
     def compute_settings(self) -> dict[str, str]:
         return {name: getattr(self, name) for name in ("dtype", "attention", "remat")}
 
-    def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
+    def update_encoder(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
         """Return the encoder with the config's dropout rates; refuse one that cannot read texts of `longest` tokens."""
         if encoder.max_position_embeddings < longest:
             raise BertJaxError(

@@ -27,7 +27,7 @@ def split_examples(config: FinetuneConfig, read: Reader | None = None) -> Exampl
     """Divide the labelled examples, which `read` reads; by default the reader of the config's kind of prediction."""
     # The parts do not depend on the run's seed: runs that differ only by their seed are judged on the same examples.
     data, kind = config.data, config.prediction_kind
-    columns, read = data.columns, read or kind.read
+    columns, read = data.columns, read or kind.read_examples
     train = read(data.train, columns, data.max_examples)
     count = default_num_folds(config, len(train)) if data.folds < 0 else data.folds
     if count and jax.process_count() > 1:

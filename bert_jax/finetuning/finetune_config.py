@@ -32,7 +32,7 @@ class ExamplesConfig:
     validation: str = ""  # validation set, in the same form as data.train; "": a share of the training data
     validation_ratio: Share = 0.1  # share of the training data, by document, that becomes the validation set
     # share of the remaining documents on which probabilities are calibrated; 0: none
-    calibration_ratio: Annotated[float, Range(0, 1, below=True)] = 0.05
+    calibration_ratio: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.05
     # folds of a cross-validation: each is predicted by a model trained on the others, for scores and calibration; 0:
     # none, the validation set is used; -1: 5 for fewer than 2,000 examples, else 0
     folds: Annotated[int, Range(-1, 100)] = -1

@@ -52,7 +52,7 @@ def open_data(
         not parts.folds and config.method != "contrastive"
     )  # contrast fits its head at the end of the run
     config = config.resolve_defaults(
-        len(pieces), task.best if measured else "", task.layout.config.hidden_size
+        len(pieces), task.best_metric if measured else "", task.layout.config.hidden_size
     )
     epochs = make_epochs(config, task, tokenizer, parts, pieces, heldout)
     print_once(describe_data(config, parts, epochs))
@@ -65,7 +65,7 @@ def make_finetune_task(
     data = config.data
     everything = [*parts.train, *parts.heldout] if data.fold_index >= 0 else parts.train
     kind = config.prediction_kind.from_examples(everything, labels or source_labels(data.train, data.columns))
-    kind.check([*parts.heldout, *parts.calibration])
+    kind.check_examples([*parts.heldout, *parts.calibration])
     layout = layout_with_head(config, kind, all(isinstance(example.text, tuple) for example in parts.train))
     if HEADS[layout.heads[-1]].compares and config.model.pair_encoding == "auto" and data.fold_index < 0:
         print_once(
@@ -84,7 +84,7 @@ def make_finetune_task(
         data.max_length,
     )
     make = ContrastiveTask if config.method == "contrastive" else FinetuneTask
-    return make(layout, kind, smoothing, weights, config.head_init == "linear_probe", results=results)
+    return make(layout, kind, smoothing, weights, config.head_init == "linear_probe", finish_inputs=results)
 
 
 def make_epochs(
@@ -132,10 +132,10 @@ def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Lay
     config.json; `pairs` says whether all examples are pairs of texts."""
     source, _ = hub.read_layout(config.init, **config.model.compute_settings)
     layout = source.with_head(choose_head(config, kind, source.heads, pairs), kind.labels)
-    encoder = config.model.changed(layout.config, config.data.max_length, config.init)
+    encoder = config.model.update_encoder(layout.config, config.data.max_length, config.init)
     if config.model.head_dropout >= 0:
         encoder = encoder.replace(**{HEADS[layout.heads[-1]].dropout: config.model.head_dropout})
-    layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
+    layout = dataclasses.replace(layout, config=encoder, hf_config=layout.hf_config | kind.hf_config_keys)
     # `kind_of` will open the finished model; a kind that it does not know is refused here, before the run.
     require_kind(layout)
     return layout
@@ -179,7 +179,7 @@ def encode_windows(
 ) -> list[TextWindows]:
     """Encode each text, truncated or in windows; say how many are truncated, but not again in each fold."""
     reading = EncodingOptions(data.max_length, data.long_texts, data.overlap, HEADS[task.head].compares)
-    windows = task.kind.windows(tokenizer, [example.text for example in examples], reading)
+    windows = task.kind.encode_windows(tokenizer, [example.text for example in examples], reading)
     if data.fold_index >= 0:
         return windows
     truncated = TruncationCounter(data.max_length)
@@ -199,5 +199,5 @@ def make_pieces(
     return [
         EncodedExample(encoding, i, values)
         for i, (example, text) in enumerate(zip(examples, windows, strict=True))
-        for encoding, values in zip(text.encodings, kind.values(example, text), strict=True)
+        for encoding, values in zip(text.encodings, kind.target_values(example, text), strict=True)
     ]

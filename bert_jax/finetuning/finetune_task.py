@@ -26,11 +26,11 @@ class FinetuneTask(Task):
     smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()
     # Whether the head starts as a fitted probe, if a probe can learn these predictions.
-    probe: bool = field(default=False, compare=False)
+    probes_head: bool = field(default=False, compare=False)
 
     @property
-    def best(self) -> str:
-        return self.kind.best
+    def best_metric(self) -> str:
+        return self.kind.best_metric
 
     @property
     def head(self) -> str:
@@ -39,9 +39,9 @@ class FinetuneTask(Task):
     @property
     def starts_from_probe(self) -> bool:
         """Whether the head is fitted as a probe before the first step."""
-        return self.probe and self.kind.link is not None
+        return self.probes_head and self.kind.link is not None
 
-    def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
+    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
         if not self.starts_from_probe:
             return params
         link = cast(Link, self.kind.link)
@@ -56,7 +56,7 @@ class FinetuneTask(Task):
         return {f"{self.kind.heads[0]}_loss": loss}
 
     def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        return self.kind.scores(outputs[self.head], batch)
+        return self.kind.batch_metrics(outputs[self.head], batch)
 
     def predictions(self, outputs: dict, batch: dict):
         return outputs[self.head]
@@ -71,7 +71,7 @@ class PredictionEvaluator:
     examples: Sequence[Example]
     windows: Sequence[TextWindows]
 
-    def raws(self, logits: list) -> list:
+    def merge_logits(self, logits: list) -> list:
         """Return the raw prediction for each example; None if logits are missing for any of its pieces."""
         raws, pieces = [], iter(logits)
         for example, windows in zip(self.examples, self.windows, strict=True):
@@ -82,9 +82,11 @@ class PredictionEvaluator:
 
     def __call__(self, logits: list) -> dict[str, float]:
         judged = [
-            (raw, e) for raw, e in zip(self.raws(logits), self.examples, strict=True) if raw is not None
+            (raw, e)
+            for raw, e in zip(self.merge_logits(logits), self.examples, strict=True)
+            if raw is not None
         ]
         if not judged:
             return {}
-        predicted = [self.kind.predicted(raw, UNCALIBRATED) for raw, _ in judged]
-        return self.kind.sums(predicted, [self.kind.truth(example) for _, example in judged]).scores
+        predicted = [self.kind.predict(raw, UNCALIBRATED) for raw, _ in judged]
+        return self.kind.score_sums(predicted, [self.kind.truth(example) for _, example in judged]).scores

@@ -16,7 +16,7 @@ def format_examples(
     check_step(data, step)
     lines = []
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
-        tokens = f"{sum(map(len, pieces))} of {data.length(step)} tokens"
+        tokens = f"{sum(map(len, pieces))} of {data.row_length(step)} tokens"
         lines.append(f"step {step} row {row}: {pluralize(len(pieces), 'example')}, {tokens}")
         lines += [f"  {format_piece(task, piece, data.tokenizer, colour)}" for piece in pieces]
     return "\n".join(lines)
@@ -30,7 +30,7 @@ def check_step(data: Epochs, step: int) -> None:
 
 
 def format_piece(task: FinetuneTask, piece: EncodedExample, tokenizer: Tokenizer, colour: bool) -> str:
-    label, marks = task.kind.shown(piece.targets)
+    label, marks = task.kind.describe_targets(piece.targets)
     text, end = "", -1
     for position, name in enumerate(tokenizer.tokens(piece.encoding.input_ids)):
         start, stop = piece.encoding.offsets[position]

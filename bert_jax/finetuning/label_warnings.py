@@ -19,17 +19,17 @@ def print_label_warnings(task: Task, config: RunConfig) -> None:
 
 
 def label_warnings(task: Task, config: RunConfig) -> Iterator[str]:
-    if not (isinstance(task, FinetuneTask) and isinstance(config, FinetuneConfig) and task.results):
+    if not (isinstance(task, FinetuneTask) and isinstance(config, FinetuneConfig) and task.finish_inputs):
         return
     if advice := task.kind.label_hint(config.data.columns):
         yield advice
-    counts = task.kind.counts(task.results.train)
+    counts = task.kind.count_labels(task.finish_inputs.train)
     known = {label: counts[label] for label in task.kind.labels}
     yield from case_variant_warnings(known)
     if config.data.folds:
         alone = [labels[0] for labels in group_case_variants(known).values() if len(labels) == 1]
         yield from rare_label_warnings({label: known[label] for label in alone}, config.data.folds)
-    yield from duplicate_warnings(task.results.train)
+    yield from duplicate_warnings(task.finish_inputs.train)
 
 
 def case_variant_warnings(counts: Mapping[str, int]) -> Iterator[str]:

@@ -29,15 +29,15 @@ class HeadInputs:
         outputs = runner.run([piece.encoding for piece in pieces], program)
         self.states, self.vectors = map(list, zip(*outputs, strict=True))
 
-    def probe(
+    def fit_probe(
         self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = (), strongest: int = 0
     ) -> LinearModel:
         """Fit a probe to all pieces, or to those with indices `kept`; for `strongest` see `fit`."""
         return fit_linear_model(
-            self.units(link, class_weights, kept or range(len(self.pieces))), link, strongest
+            self.training_units(link, class_weights, kept or range(len(self.pieces))), link, strongest
         )
 
-    def units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
+    def training_units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
         parts = []
         for i in kept:
             piece, states = self.pieces[i], self.states[i]
@@ -68,6 +68,6 @@ def fit_head_as_probe(
 ) -> dict:
     """Return the parameters with the head fitted to the pieces, or to a random sample of `most` of them."""
     pieces = [pieces[i] for i in sample_indices("pieces of a probe", len(pieces), most)]
-    probe = HeadInputs(layout, params, tokenizer, pieces).probe(link, class_weights)
+    probe = HeadInputs(layout, params, tokenizer, pieces).fit_probe(link, class_weights)
     dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
     return params | {layout.heads[-1]: {"dense": dense}}

@@ -18,21 +18,21 @@ class RankingTask(FinetuneTask):
     kind: Relevance
     loss: RankingLoss = RANKING_LOSSES["binary"]
     settings: RankingLossSettings = RankingLossSettings(1.0)
-    documents: int = 2  # at most, per query
+    max_documents: int = 2  # at most, per query
     whole_batch: ClassVar[bool] = True
 
     @property
     def targets(self) -> dict[str, Target]:
-        taught = {"scores": Target("float32")} if self.loss.taught else {}
+        taught = {"scores": Target("float32")} if self.loss.uses_teacher_scores else {}
         return self.kind.targets | {PLACE: Target("int32")} | taught
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         return {self.head: super().outputs(params, batch, constants, key)[self.head]}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        logits = gather_by_example(outputs[self.head][..., 0].astype(jnp.float32), batch, self.documents)
+        logits = gather_by_example(outputs[self.head][..., 0].astype(jnp.float32), batch, self.max_documents)
         lists = {
-            name: gather_by_example(batch[name], batch, self.documents)
+            name: gather_by_example(batch[name], batch, self.max_documents)
             for name in ("labels", "label_weights", "scores")
             if name in batch
         }

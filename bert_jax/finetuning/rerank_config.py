@@ -17,7 +17,7 @@ class CandidatesConfig:
     validation: str = ""  # validation set, in the same form as data.train; "": a share of the training data
     validation_ratio: Share = 0.1  # share of the queries that becomes the validation set
     # share of the remaining queries on which probabilities are calibrated; 0: none
-    calibration_ratio: Annotated[float, Range(0, 1, below=True)] = 0.05
+    calibration_ratio: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.05
     columns: CandidateColumns = field(default_factory=CandidateColumns)
     max_examples: NonNegative = (
         0  # number of queries to use, drawn at random, the same for every seed; 0: all

@@ -39,7 +39,7 @@ bert_jax.load("DIR").embed(["a text"]{prompt})
 from sentence_transformers import SentenceTransformer
 SentenceTransformer("DIR").encode(["a text"]{named})""",
         data=[
-            f"{train:,} groups of {task.texts} texts, from {files}; {heldout:,} groups for validation, from "
+            f"{train:,} groups of {task.texts_per_group} texts, from {files}; {heldout:,} groups for validation, from "
             f"{describe_validation_source(config, 'documents')}.",
             *truncation_lines(truncated, "texts"),
         ],
@@ -74,7 +74,8 @@ bert_jax.load("DIR").rank("a query", ["a document", "another"])
 from sentence_transformers import CrossEncoder
 CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
         data=[
-            f"{train:,} queries with up to {task.documents} documents each, from `{config.data.train}`; {heldout:,} "
+            f"{train:,} queries with up to {task.max_documents} documents each, from `{config.data.train}`; "
+            f"{heldout:,} "
             f"for validation, from {describe_validation_source(config, 'queries')}, and {calibration:,} for "
             "calibration.",
             *truncation_lines(truncated, "pairs"),
@@ -90,7 +91,7 @@ CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
 
 def describe_relevance_scores(calibration: Calibration) -> str:
     """Say what the scores of a cross-encoder mean."""
-    if not calibration.learnt:
+    if not calibration.is_fitted:
         return (
             "Scores are the sigmoid of the logit, here and in `sentence_transformers`. They were not calibrated: "
             "trust their order, not their values."

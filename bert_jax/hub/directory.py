@@ -73,7 +73,7 @@ def read_layout(directory, **computed) -> tuple[Layout, Tensors]:
     embedder = sentence_transformers.read_embedder(directory)
     folder = sentence_transformers.projection_folder(directory)
     if folder and embedder and embedder.projection:
-        tensors = tensors.beside(
+        tensors = tensors.merge(
             Tensors.from_directory(folder).renamed(lambda name: (f"{PROJECTION}.{name}",))
         )
     if sentence_transformers.is_cross_encoder(directory):
@@ -217,13 +217,13 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
     shapes = layout.shapes()
     expected: dict[str, tuple[int, ...]] = {}
     fresh = set()
-    for part in layout.parts(prefixed):
-        names = part.published(config.groups)
+    for part in layout.parameter_mappings(prefixed):
+        names = part.all_tensor_names(config.groups)
         module = part.path.split("/")[0]
         if new_head and (module == new_head or (module in BESIDE and not set(names) <= set(tensors))):
             fresh.add(part.path)
         else:
-            layer_shapes = part.shapes(shapes[part.path])
+            layer_shapes = part.tensor_shapes(shapes[part.path])
             expected |= {name: layer_shapes[i % len(layer_shapes)] for i, name in enumerate(names)}
     known = set(expected) | family.pooler_names(prefixed)
     known |= {name for name in tensors if name.startswith(f"{PROJECTION}.")}  # unused if there is a head
@@ -249,7 +249,7 @@ def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None 
 def unread_tensors(layout: Layout, tensors: Tensors) -> list[str]:
     """List the tensors that no parameter is read from: copies, buffers, unknown heads."""
     prefixed, groups = is_prefixed(tensors, layout.family), layout.config.groups
-    read = {name for part in layout.parts(prefixed) for name in part.published(groups)}
+    read = {name for part in layout.parameter_mappings(prefixed) for name in part.all_tensor_names(groups)}
     return sorted(name for name in tensors if name not in read)
 
 
@@ -264,27 +264,29 @@ def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = 
     size = 4 * sum(map(math.prod, tensors.shapes.values()))
     memory.require_free_memory(size, f"the model in {where}", "open it on a larger machine")
     flat = {}
-    for part in layout.parts(is_prefixed(tensors, layout.family)):
+    for part in layout.parameter_mappings(is_prefixed(tensors, layout.family)):
         if part.path not in fresh:
-            names = part.published(layout.config.groups)
-            flat[part.path] = part.read([read_weight(tensors, name, where) for name in names])
+            names = part.all_tensor_names(layout.config.groups)
+            flat[part.path] = part.to_parameter([read_weight(tensors, name, where) for name in names])
     return unflatten_dict(flat, sep="/")
 
 
 def read_pooler_and_transform(layout: Layout, tensors: Tensors, where) -> dict:
     """Read the pooler and the transform, if the directory has them in the right shapes, even for another head."""
-    parts = layout.parts(is_prefixed(tensors, layout.family))
+    parts = layout.parameter_mappings(is_prefixed(tensors, layout.family))
     shapes, flat = layout.shapes(), {}
     for module in BESIDE:
         module_parts = [part for part in parts if part.path.startswith(f"{module}/")]
         if all(matches_shapes(part, shapes, tensors) for part in module_parts):
             for part in module_parts:
-                flat[part.path] = part.read([read_weight(tensors, name, where) for name in part.tensor_names])
+                flat[part.path] = part.to_parameter(
+                    [read_weight(tensors, name, where) for name in part.tensor_names]
+                )
     return unflatten_dict(flat, sep="/")
 
 
 def matches_shapes(part: ParameterMapping, shapes: Mapping, tensors: Tensors) -> bool:
-    expected = part.shapes(shapes[part.path])
+    expected = part.tensor_shapes(shapes[part.path])
     return [tensors.shapes.get(name) for name in part.tensor_names] == expected
 
 

@@ -85,7 +85,7 @@ def add_embedding_rows(
     `pieces` are the ids of each new word's former pieces.
     """
     flat = flatten_dict(params, sep="/")
-    for part in layout.parts(prefixed=True):
+    for part in layout.parameter_mappings(prefixed=True):
         if part.per_entry:
             rows = flat[part.path]
             new = np.stack([rows[ids].mean(axis=0) for ids in pieces])

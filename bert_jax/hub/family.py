@@ -81,7 +81,9 @@ class Family:
     # Ending of a class name -> its heads, if that is not just the architecture of one head.
     architectures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     not_in_transformers: tuple[str, ...] = ()  # heads for which transformers has no class
-    extra: tuple[str, ...] = ()  # patterns of tensors in files that are not parameters: buffers, copies
+    known_extra_tensors: tuple[
+        str, ...
+    ] = ()  # patterns of tensors in files that are not parameters: buffers, copies
     position_offset: int = 0  # rows of the position table before position 0: padding's id + 1
     new_models: bool = False  # whether new models with these constants are published as this family
 
@@ -117,7 +119,7 @@ class Family:
         config = self.read_config({}, size)
         return config.replace(**self.sizes[size], vocab_size=EncoderConfig.vocab_size)
 
-    def parts(
+    def parameter_mappings(
         self, config: EncoderConfig, heads: tuple[str, ...], pooler: bool, prefixed: bool
     ) -> list[ParameterMapping]:
         """List every parameter of a model with these heads."""
@@ -132,8 +134,8 @@ class Family:
         return [
             replace(
                 part,
-                before=self.position_offset if part.per_position else 0,
-                after=padding if part.per_entry else 0,
+                leading_rows=self.position_offset if part.per_position else 0,
+                padding_rows=padding if part.per_entry else 0,
             )
             for part in result + head_parts
         ]
@@ -158,7 +160,7 @@ class Family:
         return len({match[1] for name in names if (match := pattern.search(name))})
 
     def is_extra(self, name: str) -> bool:
-        return any(re.search(pattern, name) for pattern in self.extra)
+        return any(re.search(pattern, name) for pattern in self.known_extra_tensors)
 
     def read_config(self, published: dict, where, **computed) -> EncoderConfig:
         """Convert a published config to ours; `computed` sets fields that say how it is computed (see COMPUTED)."""

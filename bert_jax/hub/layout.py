@@ -39,7 +39,7 @@ class Layout:
     heads: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     pooler: bool = True
-    published: dict = field(default_factory=dict)  # the config.json it came with; unknown keys survive a save
+    hf_config: dict = field(default_factory=dict)  # the config.json it came with; unknown keys survive a save
     embedder: EmbedderSettings | None = None  # how it embeds, if it is an embedder
 
     def __post_init__(self):
@@ -74,7 +74,7 @@ class Layout:
     @property
     def is_cross_encoder(self) -> bool:
         """Whether it scores the relevance of a document for a query, as one logit for the pair."""
-        known = any(key in self.published for key in CROSS_ENCODER_KEYS)
+        known = any(key in self.hf_config for key in CROSS_ENCODER_KEYS)
         return known and len(self.labels) == 1 and "classify" in self.heads
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
@@ -91,8 +91,8 @@ class Layout:
         params = jax.eval_shape(self.init, jax.random.key(0))
         return {path: leaf.shape for path, leaf in flatten_dict(params, sep="/").items()}
 
-    def parts(self, prefixed: bool) -> list[ParameterMapping]:
-        parts = self.family.parts(self.config, self.heads, self.pooler, prefixed)
+    def parameter_mappings(self, prefixed: bool) -> list[ParameterMapping]:
+        parts = self.family.parameter_mappings(self.config, self.heads, self.pooler, prefixed)
         if projection := self.projection:
             parts = [*parts, *linear(f"{PROJECTION}/dense", f"{PROJECTION}.linear", projection.bias)]
         return parts
@@ -110,23 +110,23 @@ class Layout:
         check_name(head, HEADS, "head")
         if HEADS[head].labels and not labels:
             raise BertJaxError(f'the head "{head}" needs labels, such as labels=["negative", "positive"]')
-        published = {key: value for key, value in self.published.items() if key not in HEAD_KEYS}
+        published = {key: value for key, value in self.hf_config.items() if key not in HEAD_KEYS}
         pooler = HEADS[head].pooler
-        return replace(self, heads=(head,), labels=labels, pooler=pooler, published=published, embedder=None)
+        return replace(self, heads=(head,), labels=labels, pooler=pooler, hf_config=published, embedder=None)
 
     def to_hf_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
         """Convert the parameters to their published names and shapes."""
         flat = flatten_dict(params, sep="/")
         tensors: dict[str, np.ndarray] = {}
-        for part in self.parts(prefixed=bool(self.heads)):
-            names = part.published(self.config.groups)
-            arrays = part.write(np.asarray(flat[part.path], np.float32))
+        for part in self.parameter_mappings(prefixed=bool(self.heads)):
+            names = part.all_tensor_names(self.config.groups)
+            arrays = part.to_tensors(np.asarray(flat[part.path], np.float32))
             tensors |= zip(names, map(np.ascontiguousarray, arrays), strict=True)
         return tensors
 
     def to_hf_config(self, pad: int | None = None) -> dict:
         """Return the content of config.json; `pad` is the id of the tokenizer's padding token."""
-        published = self.family.write_config(self.config, self.published)
+        published = self.family.write_config(self.config, self.hf_config)
         published["architectures"] = [self.family.class_name + self.architecture]
         if self.labels:
             published["id2label"] = {str(i): label for i, label in enumerate(self.labels)}

@@ -27,36 +27,36 @@ class ParameterMapping:
     split: Callable[[np.ndarray], Arrays] = lambda array: [array]
     per_entry: bool = False  # one row for each entry of the vocabulary
     per_position: bool = False
-    before: int = 0
-    after: int = 0
+    leading_rows: int = 0
+    padding_rows: int = 0
     # The first layer in which it is published. Nothing reads it in the layers below, where ours is ones.
-    first: int = 0
+    first_layer: int = 0
 
     @property
     def layered(self) -> bool:
         return "{i}" in self.tensor_names[0]
 
-    def published(self, groups: int) -> list[str]:
-        numbers = range(self.first, groups) if self.layered else range(1)
+    def all_tensor_names(self, groups: int) -> list[str]:
+        numbers = range(self.first_layer, groups) if self.layered else range(1)
         return [name.format(i=i) for i in numbers for name in self.tensor_names]
 
-    def shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    def tensor_shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the published shapes of one layer's tensors, given the shape of ours; nothing is allocated."""
         rows, *rest = shape[1:] if self.layered else shape
-        array = np.broadcast_to(np.float32(0), (rows + self.before - self.after, *rest))
+        array = np.broadcast_to(np.float32(0), (rows + self.leading_rows - self.padding_rows, *rest))
         return [part.shape for part in self.split(array)]
 
-    def read(self, arrays: Arrays) -> np.ndarray:
+    def to_parameter(self, arrays: Arrays) -> np.ndarray:
         n = len(self.tensor_names)
         if self.layered:
             layers = [self.join(arrays[i : i + n]) for i in range(0, len(arrays), n)]
-            return np.stack([np.ones_like(layers[0])] * self.first + layers)
-        return pad_rows(self.join(arrays)[self.before :], 0, self.after)
+            return np.stack([np.ones_like(layers[0])] * self.first_layer + layers)
+        return pad_rows(self.join(arrays)[self.leading_rows :], 0, self.padding_rows)
 
-    def write(self, array: np.ndarray) -> Arrays:
+    def to_tensors(self, array: np.ndarray) -> Arrays:
         if self.layered:
-            return [theirs for layer in array[self.first :] for theirs in self.split(layer)]
-        return self.split(pad_rows(array[: len(array) - self.after], self.before, 0))
+            return [theirs for layer in array[self.first_layer :] for theirs in self.split(layer)]
+        return self.split(pad_rows(array[: len(array) - self.padding_rows], self.leading_rows, 0))
 
 
 def pad_rows(array: np.ndarray, before: int, after: int) -> np.ndarray:

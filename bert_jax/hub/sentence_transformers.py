@@ -114,7 +114,7 @@ class EmbedderSettings:
     unknown: str = ""  # what is not supported here: modules, their order, a pooling mode or parts of a Dense
 
     @classmethod
-    def of(cls, values: dict) -> "EmbedderSettings":
+    def from_dict(cls, values: dict) -> "EmbedderSettings":
         """The inverse of `dataclasses.asdict`."""
         projection = values.get("projection")
         return cls(**values | {"projection": projection and Projection(**projection)})

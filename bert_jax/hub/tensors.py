@@ -31,7 +31,7 @@ class Tensors(Mapping[str, np.ndarray]):
         self.shapes, self._read = shapes, read
 
     @classmethod
-    def of(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Tensors":
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         return cls(shapes, {name: partial(arrays.__getitem__, name) for name in arrays})
 
@@ -68,7 +68,7 @@ class Tensors(Mapping[str, np.ndarray]):
                 whole._read[new] = partial(read_slice, self._read[name], cut)
         return whole
 
-    def beside(self, others: "Tensors") -> "Tensors":
+    def merge(self, others: "Tensors") -> "Tensors":
         """Return these tensors and the others together."""
         return Tensors(self.shapes | others.shapes, self._read | others._read)
 

@@ -26,12 +26,12 @@ def classify(
     ['good', 'good']
     """
     kind, calibration = model.require_kind(WholeTextKind.heads, "classify"), model.calibration
-    min_confidence = None if precision is None else kind.floor(calibration, precision)
+    min_confidence = None if precision is None else kind.confidence_threshold(calibration, precision)
 
     def read(raw):
         if scores:
             return kind.probabilities(raw, calibration)
-        result, confidence = kind.result(raw, calibration)
+        result, confidence = kind.result_and_confidence(raw, calibration)
         return result if min_confidence is None or confidence >= min_confidence else None
 
-    return model.outcomes(kind, texts, read, long_texts)
+    return model.compute_outcomes(kind, texts, read, long_texts)

@@ -19,17 +19,17 @@ def in_scope(model: Runner, texts):
     >>> (model.in_scope(["the cat", "the mat"]) < 0.01).tolist()
     [False, False]
     """
-    model.scope.check()
+    model.scope.check_usable()
 
     def read(raw, similarity: float) -> float:
-        return float(model.scope.share(similarity))
+        return float(model.scope.p_value(similarity))
 
     uncounted = TruncationCounter(model.config.max_position_embeddings)
-    return model.outcomes(model.kind, texts, read, truncated=uncounted, scoped=True, gather=np.array)
+    return model.compute_outcomes(model.kind, texts, read, truncated=uncounted, scoped=True, gather=np.array)
 
 
 def mean_state_vectors(model: Runner, texts: Sequence, long_texts: str = "truncate") -> np.ndarray:
     """Return the vectors [N, D] by which `in_scope` compares texts: the mean states of the first window, normalized."""
-    windows = model.kind.windows(model.tokenizer, texts, model.reading(model.kind, long_texts))
+    windows = model.kind.encode_windows(model.tokenizer, texts, model.reading(model.kind, long_texts))
     first = [text.encodings[0] for text in windows]
     return np.stack(model.run(first, pooled_states(model.config, "mean", True)))

@@ -33,7 +33,7 @@ def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None
             length = len(encoding.input_ids)
             yield states[:length] if layers is None else states[place, :length]
 
-    return model.encoded(texts, read, at_once=0 if layers is None else TEXTS_AT_ONCE)
+    return model.map_encodings(texts, read, at_once=0 if layers is None else TEXTS_AT_ONCE)
 
 
 def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
@@ -53,7 +53,7 @@ def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
             length = len(encoding.input_ids)
             yield weights[place, :, :length, :length]
 
-    return model.encoded(texts, read, at_once=TEXTS_AT_ONCE)
+    return model.map_encodings(texts, read, at_once=TEXTS_AT_ONCE)
 
 
 def parse_layers(layers, count: int) -> tuple[tuple[int, ...], int | slice]:

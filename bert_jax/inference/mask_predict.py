@@ -17,16 +17,16 @@ class Completion:
 
     text: str
     windows: list[Encoding]
-    open: list[MaskPlace]  # masks, in the order of the text
+    unfilled: list[MaskPlace]  # masks, in the order of the text
     score: float = 1.0  # the product of the fillings' probabilities when each was chosen
     chosen: dict[tuple[int, int], int] = field(default_factory=dict)  # characters -> token
     words: list[str] = field(default_factory=list)
 
-    def choose(self, mask: MaskPlace, token: int, score: float) -> None:
+    def fill(self, mask: MaskPlace, token: int, score: float) -> None:
         """Fill a mask: replace it by the token in every window that contains it."""
         place, self.score = mask[0], self.score * score
         self.chosen[place] = token
-        self.open.remove(mask)
+        self.unfilled.remove(mask)
         for n, window in enumerate(self.windows):
             if place in window.offsets:
                 ids = list(window.input_ids)
@@ -49,13 +49,13 @@ def fill_in_passes(model: Runner, texts: list[str], steps: int) -> Iterator[Comp
         for text, windows in zip(texts, encode_overlapping_windows(model, texts), strict=True)
     ]
     for left in range(steps, 0, -1):
-        masks = [(completion, mask) for completion in completions for mask in completion.open]
+        masks = [(completion, mask) for completion in completions for mask in completion.unfilled]
         predicted = predict_masks(model, masks)
         for completion in completions:
-            count = -(-len(completion.open) // left)
-            fillings = [(mask, *predicted[id(completion), mask]) for mask in completion.open]
+            count = -(-len(completion.unfilled) // left)
+            fillings = [(mask, *predicted[id(completion), mask]) for mask in completion.unfilled]
             for mask, score, token in sorted(fillings, key=lambda filling: -filling[1])[:count]:
-                completion.choose(mask, token, score)
+                completion.fill(mask, token, score)
     return (completion.write_words(model) for completion in completions)
 
 

@@ -124,7 +124,7 @@ class Model(Runner):
             raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
         program = programs.pooled_states(self.config, pooling, normalize)
         gather = vector_stacker(self.config.hidden_size)
-        return self.encoded(texts, lambda encodings: self.run(encodings, program), gather)
+        return self.map_encodings(texts, lambda encodings: self.run(encodings, program), gather)
 
     def with_params(self, params: dict) -> "Model":
         """Return the model with other parameters, such as from your own training loop.
@@ -153,4 +153,4 @@ class Model(Runner):
         >>> model.tokenizer.tokens(model.encode("the cats").input_ids)
         ['[CLS]', 'the', 'cat', '##s', '[SEP]']
         """
-        return self.encoded(texts, iter)
+        return self.map_encodings(texts, iter)

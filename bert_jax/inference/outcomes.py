@@ -16,7 +16,7 @@ def read_examples(
 ) -> tuple[list[Example], Sequence[str]]:
     """Return the examples of a file for this model, and the labels in the order that the file defines, if it does."""
     columns = model.origin.complete_columns(columns)
-    return model.kind.read(data, columns), source_labels(data, columns)
+    return model.kind.read_examples(data, columns), source_labels(data, columns)
 
 
 def predict_outcomes(
@@ -36,7 +36,7 @@ def predict_outcomes(
         similarities.extend(similarity)
         return raw
 
-    raws = model.outcomes(kind, texts, read, long_texts, truncated, scoped)
+    raws = model.compute_outcomes(kind, texts, read, long_texts, truncated, scoped)
     notice = truncated.notice("--long-texts windows reads all of them")
     notes = [*notes, notice] if notice else notes
     near = np.array(similarities, np.float32) if scoped else None

@@ -126,10 +126,12 @@ def make_reader(
     model: Model, kind: Kind, options: PredictionOptions, in_table: bool
 ) -> Callable[..., dict[str, Any]]:
     """Return a function that makes a prediction from an outcome and, if options.foreign is set, a text's similarity."""
-    min_confidence = None if options.precision is None else kind.floor(model.calibration, options.precision)
-    form = kind.to_cells if in_table else kind.as_json
+    min_confidence = (
+        None if options.precision is None else kind.confidence_threshold(model.calibration, options.precision)
+    )
+    form = kind.to_cells if in_table else kind.to_record
     if options.foreign is not None:
-        model.scope.check(options.foreign)
+        model.scope.check_usable(options.foreign)
 
     def read(raw, similarity: float | None = None) -> dict[str, Any]:
         return form(raw, model.calibration, min_confidence) | scope_fields(
@@ -140,7 +142,7 @@ def make_reader(
 
 
 def text_fields(kind: Kind, example: Example) -> tables.Row:
-    return {**id_field(example), "text": kind.text(example)}
+    return {**id_field(example), "text": kind.example_text(example)}
 
 
 def add_prediction_columns(row: tables.Row, prediction: dict[str, Any], where: str) -> dict[str, Any]:
@@ -157,7 +159,7 @@ def scope_fields(
     """Return the fields that say whether a text is foreign, if that is asked for."""
     if similarity is None or foreign is None:
         return {}
-    share = float(scope.share(similarity))
+    share = float(scope.p_value(similarity))
     return {"in_scope": round(share, 6), "foreign": share < foreign}
 
 
@@ -187,7 +189,9 @@ def predict_examples(
     else:
         examples, read_ahead = tee(examples)
         texts = (example.text for example in read_ahead)
-        pairs = zip(examples, model.outcomes(kind, texts, read, long_texts, truncated, scoped), strict=True)
+        pairs = zip(
+            examples, model.compute_outcomes(kind, texts, read, long_texts, truncated, scoped), strict=True
+        )
     has_warned = False
     for example, prediction in pairs:
         if (
@@ -222,4 +226,6 @@ def predict_live(
     """Yield each example with its prediction as soon as the example arrives, alone or with others."""
     for arrived in group_arrivals(examples, most=tokens_per_batch() // 2):
         texts = [example.text for example in arrived]
-        yield from zip(arrived, model.outcomes(kind, texts, read, long_texts, truncated, scoped), strict=True)
+        yield from zip(
+            arrived, model.compute_outcomes(kind, texts, read, long_texts, truncated, scoped), strict=True
+        )

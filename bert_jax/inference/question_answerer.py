@@ -29,7 +29,9 @@ def answer(
     kind = model.require_kind(Answers.heads, "answer")
     kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
     pairs = pair_up(question, text)
-    return model.outcomes(kind, pairs, lambda raw: kind.result(raw, model.calibration)[0])
+    return model.compute_outcomes(
+        kind, pairs, lambda raw: kind.result_and_confidence(raw, model.calibration)[0]
+    )
 
 
 def pair_up(question, text):

@@ -38,7 +38,7 @@ def rank_rows(
     read = make_reader(model, kind, options, in_table)
 
     def judged(raw, *similarity) -> tuple[dict, float]:
-        return read(raw, *similarity), kind.doubt(raw, model.calibration)
+        return read(raw, *similarity), kind.uncertainty(raw, model.calibration)
 
     given = PredictionInput(source, open_live_input() if source == "-" else None)
     examples = list(islice(given.examples(model.origin.complete_columns(columns), kind), MAX_TEXTS + 1))
@@ -51,7 +51,9 @@ def rank_rows(
     rows = [given.row_of(example) for example in examples]
     texts = [example.text for example in examples]
     truncated = TruncationCounter(model.config.max_position_embeddings)
-    outcomes = model.outcomes(kind, texts, judged, options.long_texts, truncated, options.foreign is not None)
+    outcomes = model.compute_outcomes(
+        kind, texts, judged, options.long_texts, truncated, options.foreign is not None
+    )
     warn_truncated(truncated)
     predictions, uncertainties = zip(*outcomes, strict=True)
     size = tokens_per_batch()

@@ -50,13 +50,13 @@ def rank(
         check_number(top, "top", is_whole=True, allowed=Range(1))
     check_cross_encoder(model, "this model")
     kind, calibration = model.require_kind(WholeTextKind.heads, "rank"), model.calibration
-    min_score = None if precision is None else kind.floor(calibration, precision)
+    min_score = None if precision is None else kind.confidence_threshold(calibration, precision)
 
     def read(raw) -> tuple[float, float]:
-        result, _ = kind.result(raw, calibration)
+        result, _ = kind.result_and_confidence(raw, calibration)
         return float(result), float(np.ravel(raw)[0])
 
-    outcomes = model.outcomes(
+    outcomes = model.compute_outcomes(
         kind, [(query, document) for document in documents], read, long_texts, truncated
     )
     # Sort by logits, because probabilities near 1 are equal in floating point.

@@ -91,7 +91,7 @@ class Runner:
     def reading(self, kind: Kind, long_texts: str = "truncate") -> EncodingOptions:
         """Return how the model reads texts for this kind of prediction."""
         apart = HEADS[self.require_head(kind.heads, kind.name)].compares
-        return EncodingOptions(self.config.max_position_embeddings, long_texts, apart=apart)
+        return EncodingOptions(self.config.max_position_embeddings, long_texts, separate_texts=apart)
 
     def run(
         self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
@@ -125,7 +125,7 @@ class Runner:
             read()
         return outputs
 
-    def outcomes(
+    def compute_outcomes(
         self,
         kind: Kind,
         texts,
@@ -146,7 +146,7 @@ class Runner:
         warned = TruncationCounter(reading.max_length)
 
         def compute_chunk(chunk):
-            windows = kind.windows(self.tokenizer, chunk, reading)
+            windows = kind.encode_windows(self.tokenizer, chunk, reading)
             first = (text.encodings[0] for text in windows)
             if truncated:
                 truncated.count(first)
@@ -168,7 +168,7 @@ class Runner:
 
         return map_texts(texts, compute_chunk, gather)
 
-    def encoded(
+    def map_encodings(
         self,
         texts,
         read: Callable[[list[Encoding]], Iterable],

@@ -25,9 +25,9 @@ def tag(model: Runner, texts):
             raise BertJaxError(
                 "tag reads single texts, not pairs or lists of words; call tag_words for words"
             )
-        return kind.result(raw, model.calibration)[0]
+        return kind.result_and_confidence(raw, model.calibration)[0]
 
-    return model.outcomes(kind, texts, read)
+    return model.compute_outcomes(kind, texts, read)
 
 
 def tag_words(model: Runner, word_lists):
@@ -43,6 +43,6 @@ def tag_words(model: Runner, word_lists):
     def read(raw):
         if isinstance(raw, TokenLogits):
             raise BertJaxError(f"{raw.text!r:.60} is a text, not a list of words; split it, or call tag")
-        return kind.predicted(raw, model.calibration)
+        return kind.predict(raw, model.calibration)
 
-    return model.outcomes(kind, word_lists, read)
+    return model.compute_outcomes(kind, word_lists, read)

@@ -227,8 +227,8 @@ class EmbeddingLoss:
     reads: tuple[str, ...] = ()  # the settings that it uses
     in_batch: bool = False  # the texts of other groups are negatives; the scale may be learnt
     scored: bool = False  # uses scores
-    taught: int = 0  # uses a teacher's vectors of this many leading texts; -1: of all texts
-    whole: bool = False  # compares whole vectors with the teacher's
+    teacher_texts: int = 0  # uses a teacher's vectors of this many leading texts; -1: of all texts
+    full_vectors: bool = False  # compares whole vectors with the teacher's
     even: bool = False  # needs an even number of dimensions
     scale: float = 1.0  # the default
     margin: float = 0.0  # the default
@@ -242,7 +242,7 @@ EMBEDDING_LOSSES = {
     "multiple_negatives": EmbeddingLoss(
         multiple_negatives, reads=("scale", "symmetric"), in_batch=True, scale=20.0
     ),
-    "guided": EmbeddingLoss(guided, reads=("scale", "margin"), in_batch=True, taught=-1, scale=100.0),
+    "guided": EmbeddingLoss(guided, reads=("scale", "margin"), in_batch=True, teacher_texts=-1, scale=100.0),
     "triplet": EmbeddingLoss(triplet, lambda texts, scores: texts >= 3, reads=("margin",), margin=5.0),
     "cosent": EmbeddingLoss(cosent, pair_scores, reads=("scale",), scored=True, scale=20.0),
     "angle": EmbeddingLoss(angle, pair_scores, reads=("scale",), scored=True, even=True, scale=20.0),
@@ -253,7 +253,9 @@ EMBEDDING_LOSSES = {
         margin_mse, lambda texts, scores: texts >= 3 and scores in (texts - 1, texts - 2), scored=True
     ),
     "teacher_ranking": EmbeddingLoss(teacher_ranking, text_scores, scored=True),
-    "teacher_vectors": EmbeddingLoss(teacher_vectors, lambda texts, scores: texts == 2, taught=1, whole=True),
+    "teacher_vectors": EmbeddingLoss(
+        teacher_vectors, lambda texts, scores: texts == 2, teacher_texts=1, full_vectors=True
+    ),
 }
 
 

@@ -111,7 +111,7 @@ def margin_mse(logits, lists: dict, s: RankingLossSettings) -> Loss:
 @dataclass(frozen=True)
 class RankingLoss:
     compute: Callable[..., Loss]
-    taught: bool = False  # uses a teacher's scores
+    uses_teacher_scores: bool = False  # uses a teacher's scores
     scale: float = 1.0  # the default
 
     @property
@@ -125,6 +125,6 @@ RANKING_LOSSES = {
     "list_net": RankingLoss(list_net),
     "rank_net": RankingLoss(rank_net),
     "lambda_rank": RankingLoss(lambda_rank),
-    "margin_mse": RankingLoss(margin_mse, taught=True),
-    "teacher_ranking": RankingLoss(teacher_ranking, taught=True),
+    "margin_mse": RankingLoss(margin_mse, uses_teacher_scores=True),
+    "teacher_ranking": RankingLoss(teacher_ranking, uses_teacher_scores=True),
 }

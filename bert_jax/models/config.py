@@ -14,11 +14,11 @@ from bert_jax.models.precision import fast_dtype
 # Here rather than in the folder of the blocks: blocks import this file, and that folder may import any block.
 BLOCKS = Registry("bert_jax.models.blocks", "block", "Block")
 
-Theta = Annotated[float, Range(1, 1e12, beside=0)]
+Theta = Annotated[float, Range(1, 1e12, sentinel=0)]
 Size = Annotated[int, Range(1, 10**9)]
 SizeOrNone = Annotated[int, Range(0, 10**9)]
-Rate = Annotated[float, Range(0, 1, below=True)]
-OwnRate = Annotated[float, Range(0, 1, below=True, beside=-1)]
+Rate = Annotated[float, Range(0, 1, exclusive_maximum=True)]
+OwnRate = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 # Fields that say how the encoder is computed (COMPUTATION_FIELDS) or trained (TRAINING_FIELDS), not what it is.
 COMPUTATION_FIELDS = ("attention", "dtype", "remat", "unroll", "vocab_multiple")
 TRAINING_FIELDS = (
@@ -271,13 +271,13 @@ class EncoderConfig:
         )
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def changed_fields(self) -> dict[str, Any]:
         """The fields that differ from the defaults, as nested dicts."""
         values, default = dataclasses.asdict(self), dataclasses.asdict(EncoderConfig())
         return {name: value for name, value in values.items() if value != default[name]}
 
     @classmethod
-    def named(cls, size: str, **changes) -> "EncoderConfig":
+    def from_size(cls, size: str, **changes) -> "EncoderConfig":
         """Return the config of a published size: tiny, mini, small, medium, base or large.
 
         >>> EncoderConfig.named("tiny").num_hidden_layers

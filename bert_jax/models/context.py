@@ -16,7 +16,7 @@ class Context:
     convolved: Any = None  # convolution.Convolved, which is added to the output of the first layer
 
     @classmethod
-    def of(cls, batch, rotary=None) -> "Context":
+    def from_batch(cls, batch, rotary=None) -> "Context":
         return cls(batch["attention_mask"], batch.get("segment_ids"), batch.get("rows"), rotary=rotary)
 
     @property

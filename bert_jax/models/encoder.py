@@ -81,13 +81,13 @@ class Encoder(nn.Module):
             carry, _ = self.layers(carry, context, scanned, train)
         if decodes:
             hidden, penultimate = carry
-            return hidden, self.decoded(penultimate, batch, context, train)
+            return hidden, self.decode_masked(penultimate, batch, context, train)
         return carry if self.final_norm is None else self.final_norm(carry)
 
     def embed_batch(self, batch, train: bool):
         """Return (embeddings, context of all layers)."""
         c = self.config
-        context = Context.of(batch, rotary.rotary_tables(c, batch["input_ids"].shape[1]))
+        context = Context.from_batch(batch, rotary.rotary_tables(c, batch["input_ids"].shape[1]))
         hidden = self.embeddings(batch, train)
         if c.relative.terms:
             context = replace(context, relative=self.distances(hidden.shape[1]))
@@ -140,7 +140,7 @@ class Encoder(nn.Module):
         layers = self.variables["params"]["layers"]
         return shared.to_arrays(jax.tree.map(lambda leaf: leaf[group], layers))
 
-    def decoded(self, penultimate, batch, context: Context, train: bool):
+    def decode_masked(self, penultimate, batch, context: Context, train: bool):
         """Return the states of DeBERTa's enhanced mask decoder: it applies the last layer twice more.
 
         Keys and values come from the states before that layer. Queries come from the same states plus their position
@@ -215,11 +215,11 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
 
 
 def layer_types(c: EncoderConfig):
-    """Return the kind of each layer as a number, [N] or [G, N / G]; None if the block has only one kind of layer."""
+    """Return the type of each layer as a number, [N] or [G, N / G]; None if the block has only one type of layer."""
     block = BLOCKS[c.block]
-    if not hasattr(block, "kinds"):
+    if not hasattr(block, "layer_types"):
         return None
-    each_layer = np.asarray(block.kinds(c), np.int32)
+    each_layer = np.asarray(block.layer_types(c), np.int32)
     return each_layer.reshape(c.groups, -1) if c.num_hidden_layers > c.groups else each_layer
 
 
@@ -246,7 +246,7 @@ class KeptStates:
 class LayerTypeAndSlot:
     """A layer's kind, and the slot of `KeptStates.states` for the states before it; -1: none."""
 
-    kind: Any
+    layer_type: Any
     slot: Any
 
 

@@ -19,7 +19,7 @@ from bert_jax.models.mesh import DATA, platform
 class DataSharded:
     """The stand-in for a parameter [..., D, ...] in a program that is mapped over `data`."""
 
-    whole: Any
+    full: Any
     shard: Any  # [..., D / shards, ...]; its values are not read
     # The axis that is split, counted from the last (-1), because a scan removes the first axis; 0: none.
     axis: int = flax.struct.field(pytree_node=False)

@@ -68,7 +68,7 @@ def check_vocabulary(corpora: list[Corpus], size: int) -> str:
     """Check that all corpora have the same vocabulary, and that special tokens fit into the model's `size`."""
     tokenizer = corpora[0].tokenizer
     for corpus in corpora[1:]:
-        corpus.check(tokenizer, corpora[0].name)
+        corpus.require_tokenizer(tokenizer, corpora[0].name)
     for name, number in vars(tokenizer.special).items():
         if not 0 <= number < size:
             raise BertJaxError(

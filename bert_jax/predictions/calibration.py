@@ -50,7 +50,7 @@ class Calibration:
                 raise BertJaxError(f"it has {count} {name} for {len(self.labels)} labels")
 
     @property
-    def learnt(self) -> bool:
+    def is_fitted(self) -> bool:
         return bool(self.kind)
 
     @property
@@ -68,10 +68,12 @@ class Calibration:
         """Return the probability [count] above which each of several labels is predicted."""
         return np.asarray(self.thresholds or (0.5,) * count)
 
-    def floor(self, precision: float) -> float:
+    def confidence_threshold(self, precision: float) -> float:
         """Return the lowest confidence for which the precision is promised, but for a risk of promise.RISK."""
-        check_number(precision, "the precision", allowed=Range(0, 1, above=True, below=True))
-        if not self.learnt:
+        check_number(
+            precision, "the precision", allowed=Range(0, 1, exclusive_minimum=True, exclusive_maximum=True)
+        )
+        if not self.is_fitted:
             raise BertJaxError(
                 "this model was not calibrated, so no precision can be promised; `bert-jax train` calibrates a model "
                 "unless data.calibration_ratio is 0 or too few examples are left"
@@ -103,7 +105,7 @@ UNCALIBRATED = Calibration()
 def save_calibration(directory, calibration: Calibration) -> None:
     """Write the calibration, or remove an old file if there is nothing to write."""
     path = Path(directory) / FILE
-    if calibration.learnt:
+    if calibration.is_fitted:
         write_json(path, asdict(calibration), indent=1)
     else:
         path.unlink(missing_ok=True)

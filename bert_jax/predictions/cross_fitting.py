@@ -22,8 +22,8 @@ class CalibratedPredictions:
     """Calibrated predictions for some examples that the calibration was not fitted to."""
 
     # One value for each unit: the probability that it is right, before and after calibration, and whether it is.
-    before: np.ndarray
-    after: np.ndarray
+    uncalibrated: np.ndarray
+    calibrated: np.ndarray
     right: np.ndarray
     # One value for each unit of abstention: the probability that it is right, and whether it is.
     confidence: np.ndarray
@@ -33,7 +33,7 @@ class CalibratedPredictions:
     @property
     def loss(self) -> float:
         """The negative log-likelihood of which units are right, after calibration."""
-        return float(log_losses(self.after, self.right).sum())
+        return float(log_losses(self.calibrated, self.right).sum())
 
 
 def log_losses(probability: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -69,10 +69,10 @@ def cross_fitted(
         final,
         examples=len(documents),
         levels=count_levels(ordered.confidence, ordered.correct, effect),
-        error_before=expected_calibration_error(judged[best].before, judged[best].right),
-        error_after=expected_calibration_error(judged[best].after, judged[best].right),
-        loss_before=mean_log_loss(judged[best].before, judged[best].right),
-        loss_after=mean_log_loss(judged[best].after, judged[best].right),
+        error_before=expected_calibration_error(judged[best].uncalibrated, judged[best].right),
+        error_after=expected_calibration_error(judged[best].calibrated, judged[best].right),
+        loss_before=mean_log_loss(judged[best].uncalibrated, judged[best].right),
+        loss_after=mean_log_loss(judged[best].calibrated, judged[best].right),
     )
 
 

@@ -52,7 +52,7 @@ class Kind(ABC):
 
     name: ClassVar[str]
     heads: ClassVar[tuple[str, ...]]  # names in HEADS that it can read; published models have the first
-    best: ClassVar[str]  # the metric that selects the best checkpoint
+    best_metric: ClassVar[str]  # the metric that selects the best checkpoint
     units: ClassVar[str] = ""  # a plural noun: what is right or wrong one by one, such as words
     abstention_units: ClassVar[str] = ""  # a plural noun: what a model may abstain on
     # The link function of a probe, a linear function of frozen features; None: no probe can learn it.
@@ -72,16 +72,16 @@ class Kind(ABC):
     # The model
 
     @classmethod
-    def fits(cls, layout: Layout) -> bool:
+    def matches_layout(cls, layout: Layout) -> bool:
         """Return whether a model, which has one of the heads, makes predictions of this kind."""
         return False
 
     @classmethod
-    def of(cls, layout: Layout) -> Self:
+    def from_layout(cls, layout: Layout) -> Self:
         return cls(layout.labels)
 
     @property
-    def published(self) -> dict[str, Any]:
+    def hf_config_keys(self) -> dict[str, Any]:
         """The keys that this kind adds to config.json, besides the labels."""
         return {PREDICTION_KIND: self.name}
 
@@ -93,7 +93,7 @@ class Kind(ABC):
 
     @classmethod
     @abstractmethod
-    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
+    def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         """Read a file's labelled examples: a random sample of at most `most`, or all if `most` is 0."""
 
     @classmethod
@@ -114,14 +114,14 @@ class Kind(ABC):
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         """Return the kind with the `known` labels or, if there are none, those of the training examples."""
         kind = cls(label_names(train, known))
-        kind.check(train)
+        kind.check_examples(train)
         return kind
 
     def label_hint(self, columns: ExampleColumns) -> str:
         """Return a hint if the labels look wrong, otherwise ""."""
         return ""
 
-    def check(self, examples: Sequence[Example]) -> None:
+    def check_examples(self, examples: Sequence[Example]) -> None:
         """Refuse examples with labels that the model does not have."""
         check_labels(examples, self.labels)
 
@@ -141,19 +141,21 @@ class Kind(ABC):
     def truth(self, example: Example) -> Any:
         """Return the label of an example, as the model names it."""
 
-    def counted(self, example: Example) -> Iterable[str]:
+    def counted_labels(self, example: Example) -> Iterable[str]:
         """Return the labels that the report counts for an example."""
         return labels_of(example)
 
-    def counts(self, examples: Iterable[Example]) -> Counter[str]:
+    def count_labels(self, examples: Iterable[Example]) -> Counter[str]:
         """Count how often each label occurs. Return no counts if there is nothing to distinguish, as with
         questions that all have an answer."""
-        counts = Counter(label for example in examples for label in self.counted(example))
+        counts = Counter(label for example in examples for label in self.counted_labels(example))
         return counts if self.labels or len(counts) > 1 else Counter()
 
     # Texts, and what a model gives for them
 
-    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
+    def encode_windows(
+        self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions
+    ) -> list[TextWindows]:
         return [TextWindows(encodings) for encodings in reading.encode(tokenizer, texts)]
 
     @abstractmethod
@@ -168,29 +170,29 @@ class Kind(ABC):
         """The arrays that training adds to a batch, by name."""
 
     @abstractmethod
-    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
+    def target_values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         """Return the training targets of each window of an example."""
 
     @abstractmethod
-    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         """Return the targets of a window as text: that of the whole window, and those of tokens by position."""
 
     @abstractmethod
     def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
         """Return the loss that training minimises."""
 
-    def scores(self, logits, batch: dict) -> dict[str, Loss]:
+    def batch_metrics(self, logits, batch: dict) -> dict[str, Loss]:
         """Return further metrics of a batch."""
         return {}
 
     # Predictions
 
     @abstractmethod
-    def predicted(self, raw, calibration: Calibration) -> Any:
+    def predict(self, raw, calibration: Calibration) -> Any:
         """Return the prediction for a raw output, in a form that can be compared with the truth."""
 
     @abstractmethod
-    def sums(self, predicted: Sequence, truth: Sequence) -> ScoreSums:
+    def score_sums(self, predicted: Sequence, truth: Sequence) -> ScoreSums:
         """Return the metrics of the predictions."""
 
     def baseline(self, truth: Sequence) -> "Baseline | None":
@@ -208,24 +210,31 @@ class Kind(ABC):
         """Fit a calibration. Examples are kept for it in training only if a kind overrides this method."""
         return UNCALIBRATED
 
-    def text(self, example: Example) -> str:
+    def example_text(self, example: Example) -> str:
         """Return the text of an example, as a person reads it."""
         return example.text if isinstance(example.text, str) else " — ".join(example.text)
 
-    def words(self, prediction, example: Example) -> str:
+    def prediction_text(self, prediction, example: Example) -> str:
         """Return a prediction or truth, as a person reads it."""
         return prediction
 
     def report_examples(self, outcomes: "Outcomes", likely, right) -> list[ReportExample]:
         """Return the rows of a report; `likely` is the probability that each prediction is right."""
-        rows = zip(outcomes.examples, outcomes.truth, outcomes.predicted, likely, right, strict=True)
+        rows = zip(outcomes.examples, outcomes.truth, outcomes.predictions, likely, right, strict=True)
         return [
-            ReportExample(e.where, self.text(e), self.words(t, e), self.words(p, e), float(score), bool(r))
+            ReportExample(
+                e.where,
+                self.example_text(e),
+                self.prediction_text(t, e),
+                self.prediction_text(p, e),
+                float(score),
+                bool(r),
+            )
             for e, t, p, score, r in rows
         ]
 
     @abstractmethod
-    def view(self, outcomes: "Outcomes") -> ReportData:
+    def report_data(self, outcomes: "Outcomes") -> ReportData:
         """Return what a report shows."""
 
     def label_errors(self, outcomes: "Outcomes") -> list[LabelError]:
@@ -233,14 +242,14 @@ class Kind(ABC):
         return []
 
     @abstractmethod
-    def result(self, raw, calibration: Calibration) -> tuple[Any, float]:
+    def result_and_confidence(self, raw, calibration: Calibration) -> tuple[Any, float]:
         """Return the value for the Python API, and the probability that it is right as a whole."""
 
     def confidence(self, raw, calibration: Calibration) -> float:
         """Return the probability that the prediction is right, without the prediction."""
-        return self.result(raw, calibration)[1]
+        return self.result_and_confidence(raw, calibration)[1]
 
-    def doubt(self, raw, calibration: Calibration) -> float:
+    def uncertainty(self, raw, calibration: Calibration) -> float:
         """Return how unsure the model is, 0 if it is sure. It decides which texts to label next."""
         return 1 - self.confidence(raw, calibration)
 
@@ -249,7 +258,7 @@ class Kind(ABC):
         raise BertJaxError(f'a prediction of the kind "{self.name}" has no probability for each label')
 
     @abstractmethod
-    def as_json(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         """Return the object that `predict` writes.
 
         With `enough`, it also says whether the model abstains, as it does below that probability.
@@ -257,13 +266,13 @@ class Kind(ABC):
 
     def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         """Return the cells that `predict` writes to a table. All rows have the same columns."""
-        return self.as_json(raw, calibration, min_confidence)
+        return self.to_record(raw, calibration, min_confidence)
 
-    def floor(self, calibration: Calibration, precision: float) -> float:
+    def confidence_threshold(self, calibration: Calibration, precision: float) -> float:
         """Return the lowest confidence for which the precision is promised."""
-        return calibration.floor(precision)
+        return calibration.confidence_threshold(precision)
 
-    def temperature(self, calibration: Calibration) -> str:
+    def describe_temperature(self, calibration: Calibration) -> str:
         """Describe the temperature in words; return "" if there is none."""
         values = calibration.temperatures
         if not values:
@@ -287,7 +296,7 @@ class Outcomes:
 
     kind: Kind  # with the data's names for its labels
     examples: Sequence[Example]
-    raws: list  # one for each example
+    raw_outputs: list  # one for each example
     calibration: Calibration = UNCALIBRATED
     notes: list[str] = field(default_factory=list)
     # How similar each example is to the training texts, see scope.py; None if that was not requested.
@@ -298,25 +307,25 @@ class Outcomes:
         return [self.kind.truth(example) for example in self.examples]
 
     @cached_property
-    def predicted(self) -> list:
-        return [self.kind.predicted(raw, self.calibration) for raw in self.raws]
+    def predictions(self) -> list:
+        return [self.kind.predict(raw, self.calibration) for raw in self.raw_outputs]
 
     @property
-    def sums(self) -> ScoreSums:
-        return self.kind.sums(self.predicted, self.truth)
+    def score_sums(self) -> ScoreSums:
+        return self.kind.score_sums(self.predictions, self.truth)
 
     @property
     def baseline(self) -> "Baseline | None":
         return self.kind.baseline(self.truth)
 
     @property
-    def view(self) -> ReportData:
-        return self.kind.view(self)
+    def report_data(self) -> ReportData:
+        return self.kind.report_data(self)
 
     @property
     def label_errors(self) -> list[LabelError]:
         """The labels that are probably wrong, most probable errors first. The model must not have trained on them."""
-        return sorted(self.kind.label_errors(self), key=lambda error: -error.doubt)
+        return sorted(self.kind.label_errors(self), key=lambda error: -error.error_score)
 
 
 def require_kind(layout: Layout, head: str = "") -> Kind:
@@ -332,8 +341,8 @@ def require_kind(layout: Layout, head: str = "") -> Kind:
 
 def find_kind(layout: Layout, head: str = "") -> Kind | None:
     """Return the kind of a model's predictions, or of those of one `head`; None if there is no head for predictions."""
-    if PREDICTION_KIND in layout.published:
-        return KINDS.look_up_from_file(layout.published[PREDICTION_KIND]).of(layout)
+    if PREDICTION_KIND in layout.hf_config:
+        return KINDS.look_up_from_file(layout.hf_config[PREDICTION_KIND]).of(layout)
     # The last head is the one that the directory is named after.
     for last in [head] if head else reversed(layout.heads):
         for kind in map(KINDS.__getitem__, KINDS.names()):

@@ -15,5 +15,5 @@ class LabelError:
     example: Example
     label: str  # the label of the text, or the most doubtful of its labels or of its words' tags
     predicted: str
-    doubt: float  # the higher, the more likely the label is wrong
+    error_score: float  # the higher, the more likely the label is wrong
     probability: float | None = None  # the probability of the label; None for a number

@@ -23,7 +23,7 @@ class Origin:
 
     def complete_columns(self, columns: ExampleColumns) -> ExampleColumns:
         """Return the columns, completed by those of the training data where they name none."""
-        return ColumnsFromTraining(**vars(columns), before=self.columns)
+        return ColumnsFromTraining(**vars(columns), training_columns=self.columns)
 
 
 UNKNOWN_ORIGIN = Origin()

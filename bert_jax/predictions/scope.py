@@ -37,19 +37,21 @@ class OutOfScopeDetector:
     known: np.ndarray  # [K], ascending: the similarities of texts that were not trained on
 
     @classmethod
-    def of(cls, vectors: np.ndarray, similarities: np.ndarray | None = None) -> "OutOfScopeDetector":
+    def from_vectors(
+        cls, vectors: np.ndarray, similarities: np.ndarray | None = None
+    ) -> "OutOfScopeDetector":
         known = np.sort(np.zeros(0) if similarities is None else similarities)
         if len(known) > KEPT:  # quantiles represent them
             known = known[((np.arange(KEPT) + 0.5) * len(known) / KEPT).astype(int)]
         return cls(vectors.astype(np.float16), known.astype(np.float32))
 
     @property
-    def learnt(self) -> bool:
+    def is_fitted(self) -> bool:
         return len(self.known) > 0
 
-    def check(self, share: float = 1.0) -> None:
+    def check_usable(self, share: float = 1.0) -> None:
         """Refuse a scope that is empty, or has too few known texts to call any text foreign at this share."""
-        if not self.learnt:
+        if not self.is_fitted:
             raise BertJaxError(
                 f"this model has no {FILE}, so it cannot tell which texts are foreign; `bert-jax train` writes one for "
                 f"labels, numbers and tags, if at least {FEWEST} texts are held out or in folds"
@@ -75,7 +77,7 @@ class OutOfScopeDetector:
         ]
         return np.concatenate([np.zeros(0, np.float32), *means])
 
-    def share(self, similarities):
+    def p_value(self, similarities):
         """Return the share of known texts that are at most as similar to the training texts, as a p-value.
 
         The text itself counts as known, so the share is never 0. At most a share p of known texts gets p or less.
@@ -98,7 +100,7 @@ def draw_text_indices(count: int) -> np.ndarray:
 def save_detector(directory, scope: OutOfScopeDetector) -> None:
     """Write the scope, or remove an old file if the scope is empty."""
     path = Path(directory) / FILE
-    if scope.learnt:
+    if scope.is_fitted:
         with atomic_file(path) as new:
             try:
                 save_file({name: getattr(scope, name) for name in FORMS}, new)

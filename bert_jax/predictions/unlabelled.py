@@ -47,7 +47,7 @@ class PredictionInput:
             else tables.read_table_rows(source, columns.numbered, keep_broken=True)
         )
         where, row = first or ("", {})
-        columns = replace(columns.of(where, row), label="")  # drop a remembered label column
+        columns = replace(columns.resolve(where, row), label="")  # drop a remembered label column
         if not columns.id:
             columns = replace(columns, id=find_usual_column(where, row, ["id"]))
         return kind.read_unlabelled_rows(self.drop_labels(rows, columns), columns, row)
@@ -84,7 +84,7 @@ def read_out_of_scope(source: str, columns: ExampleColumns, kind: Kind) -> list[
         raise BertJaxError(
             f"{source}: models that predict {kind.name} cannot recognise foreign texts; leave the file out"
         )
-    columns = ColumnsFromTraining(skip_bad=columns.skip_bad, before=columns)
+    columns = ColumnsFromTraining(skip_bad=columns.skip_bad, training_columns=columns)
     if examples := list(PredictionInput(source).examples(columns, kind)):
         return examples
     raise BertJaxError(f"{source} is empty: there is no foreign text")

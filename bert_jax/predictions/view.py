@@ -24,8 +24,8 @@ class ReportExample:
 @dataclass(frozen=True)
 class ReportData:
     # One value for each unit: the probability that it is right, before and after calibration, and whether it is.
-    before: np.ndarray = empty_array()
-    after: np.ndarray = empty_array()
+    uncalibrated: np.ndarray = empty_array()
+    calibrated: np.ndarray = empty_array()
     right: np.ndarray = empty_array()
     # One value for each unit of abstention: the probability that it is right, and whether it is.
     confidence: np.ndarray = empty_array()
@@ -33,4 +33,4 @@ class ReportData:
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # class -> right, predicted, true
     pairs: list[tuple[str, str]] = field(default_factory=list)  # (true, predicted) class, one for each unit
     numbers: tuple[np.ndarray, np.ndarray] | None = None  # predicted, true
-    shown: list[ReportExample] = field(default_factory=list)
+    examples: list[ReportExample] = field(default_factory=list)

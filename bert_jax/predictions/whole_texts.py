@@ -40,11 +40,11 @@ class WholeTextKind(Kind):
     problem_type: ClassVar[str] = ""  # Hugging Face's problem_type
 
     @property
-    def published(self) -> dict[str, Any]:
-        return {PROBLEM_TYPE: self.problem_type} if self.problem_type else super().published
+    def hf_config_keys(self) -> dict[str, Any]:
+        return {PROBLEM_TYPE: self.problem_type} if self.problem_type else super().hf_config_keys
 
     @classmethod
-    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
+    def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         return read_labelled_texts(spec, columns, cls.label_format, most)
 
     def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> Any:
@@ -52,19 +52,19 @@ class WholeTextKind(Kind):
 
     @property
     def targets(self) -> dict[str, Target]:
-        return {"labels": self.target, "label_weights": Target("float32")}
+        return {"labels": self.label_target, "label_weights": Target("float32")}
 
     @property
-    def target(self) -> Target:
+    def label_target(self) -> Target:
         return Target("int32")
 
-    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
+    def target_values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         """Give each window the label of its example; the weights of an example's windows add up to 1."""
         count = len(windows.encodings)
-        return [{"labels": self.value(example), "label_weights": 1 / count}] * count
+        return [{"labels": self.target_value(example), "label_weights": 1 / count}] * count
 
     @abstractmethod
-    def value(self, example: Example) -> Any:
+    def target_value(self, example: Example) -> Any:
         """Return an example's label as the target of a window."""
 
 
@@ -76,4 +76,4 @@ def require_distillable(kind: Kind, model) -> WholeTextKind:
 
 
 def read_problem_type(layout: Layout) -> str:
-    return layout.published.get(PROBLEM_TYPE) or ""
+    return layout.hf_config.get(PROBLEM_TYPE) or ""

@@ -32,9 +32,9 @@ def compare_models(
             f"({abbreviate_labels(second.labels) or 'no labels'}); compare models that have the same labels"
         )
     pair[1].kind = replace(second, order=first.order)  # f1 is about the second label in `order`
-    sums = pair[0].sums, pair[1].sums
+    sums = pair[0].score_sums, pair[1].score_sums
     scores, score_differences = [s.scores for s in sums], difference_intervals(*sums)
-    shown = [given.view.shown for given in pair]
+    shown = [given.report_data.examples for given in pair]
     better, worse, other = changed_examples(pair, shown)
     if as_json:
         facts = {
@@ -84,6 +84,6 @@ def changed_examples(
     if not all(shown):  # nothing is right or wrong
         return [], [], []
     a, b = (np.array([example.right for example in side]) for side in shown)
-    differ = np.array([x != y for x, y in zip(*(given.predicted for given in pair), strict=True)])
+    differ = np.array([x != y for x, y in zip(*(given.predictions for given in pair), strict=True)])
     better, worse, other = (np.flatnonzero(which).tolist() for which in (~a & b, a & ~b, ~a & ~b & differ))
     return better, worse, other

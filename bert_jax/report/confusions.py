@@ -14,7 +14,7 @@ class ConfusionMatrix:
     labels: Sequence[str]  # the names that are classes of the model
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Self:
+    def from_pairs(cls, pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Self:
         """Count (true, predicted) pairs; `labels` are in the order of display."""
         occurring = dict.fromkeys(name for pair in pairs for name in pair)
         names = [name for name in labels if name in occurring]

@@ -39,7 +39,7 @@ class IndexEvalConfig:
     reranker: str = ""
     rerank_top: int = 50
 
-    def ways(self, index: Index) -> Iterator[tuple[str, dict[str, Any]]]:
+    def search_methods(self, index: Index) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the name of each way to search the index, with its arguments for `Index.search`."""
         yield KEYWORDS, {"legs": [KEYWORDS]}
         if index.manifest.model:
@@ -74,12 +74,14 @@ class SearchMethod:
 class IndexComparison:
     what: str
     notes: list[str]
-    ways: list[SearchMethod]
+    methods: list[SearchMethod]
 
     @property
     def differences(self) -> dict[tuple[str, str], dict[str, Interval]]:
         """For every two ways, the second's scores minus the first's."""
-        return {(a.name, b.name): difference_intervals(a.sums, b.sums) for a, b in combinations(self.ways, 2)}
+        return {
+            (a.name, b.name): difference_intervals(a.sums, b.sums) for a, b in combinations(self.methods, 2)
+        }
 
 
 def describe_index_evaluation(
@@ -102,7 +104,8 @@ def measure_index(trial: IndexEvalConfig) -> IndexComparison:
     index = Index.open(trial.index, trial.model or None)
     notes = note_missing_documents(index, trial, relevant)
     by_method = {
-        name: time_searches(index, judged, relevant, name, settings) for name, settings in trial.ways(index)
+        name: time_searches(index, judged, relevant, name, settings)
+        for name, settings in trial.search_methods(index)
     }
     methods = [
         make_search_method(name, judged, relevant, lists, seconds)
@@ -161,7 +164,7 @@ def make_search_method(
         for some in grades
     ]
     ranked = [np.array([place[n] for n in of_query], int) for of_query in lists]
-    search = SearchResults.of(
+    search = SearchResults.from_rankings(
         [judged.queries[query] for query in relevant],
         [f"{n}: {text}" for n, text in texts.items()],
         right,
@@ -173,12 +176,12 @@ def make_search_method(
 
 
 def format_comparison(compared: IndexComparison) -> list[str]:
-    width = max(len(way.name) for way in compared.ways)
+    width = max(len(way.name) for way in compared.methods)
     lines = [compared.what, *compared.notes, ""]
     lines.append(
         f"  {'':<{width}}{''.join(f'{name:>26}' for name in SHOWN_MEASURES)}  ms per query: median, p99"
     )
-    for way in compared.ways:
+    for way in compared.methods:
         known = way.intervals
         cells = (f"{x.value:.4f} ({x.low:.4f}-{x.high:.4f})" for x in map(known.__getitem__, SHOWN_MEASURES))
         times = f"{way.quantile(0.5):.1f}, {way.quantile(0.99):.1f}"
@@ -201,7 +204,7 @@ def comparison_to_json(trial: IndexEvalConfig, compared: IndexComparison) -> dic
                 "metrics": {name: asdict(interval) for name, interval in way.intervals.items()},
                 "milliseconds": {"median": way.quantile(0.5), "p99": way.quantile(0.99)},
             }
-            for way in compared.ways
+            for way in compared.methods
         },
         "differences": [
             {"from": a, "to": b, **{name: asdict(gap) for name, gap in gaps.items()}}
@@ -212,9 +215,9 @@ def comparison_to_json(trial: IndexEvalConfig, compared: IndexComparison) -> dic
 
 def write_index_report(directory: Path, compared: IndexComparison, command: str) -> None:
     lines = [f"# {compared.what}", "", *(f"- {note}" for note in compared.notes), "", "## Scores", ""]
-    lines += [*score_table(compared.ways), "", "Times are from searches run one after another.", ""]
+    lines += [*score_table(compared.methods), "", "Times are from searches run one after another.", ""]
     lines += ["## Differences", "", *difference_table(compared), ""]
-    curves = {way.name: way.search.recall for way in compared.ways}
+    curves = {way.name: way.search.recall for way in compared.methods}
     file = embedder_plots.plot_recall(
         directory / "recall.png", curves, "recall: share of the relevant documents found"
     )
@@ -253,19 +256,25 @@ def difference_table(compared: IndexComparison) -> list[str]:
 
 def example_tables(compared: IndexComparison) -> list[ExampleTable]:
     """Show queries that one way answers and another does not, and queries that all ways miss."""
-    by_name = {way.name: way for way in compared.ways}
+    by_name = {way.name: way for way in compared.methods}
     tables = []
     for a, b in (KEYWORDS, VECTORS), (VECTORS, KEYWORDS), (RERANKED, FUSION), (FUSION, RERANKED):
         if a in by_name and b in by_name:
             tables.append(better_queries(by_name[a], by_name[b]))
-    return [*tables, missed_queries(compared.ways)]
+    return [*tables, missed_queries(compared.methods)]
 
 
 def better_queries(a: SearchMethod, b: SearchMethod) -> ExampleTable:
     gap = a.quality - b.quality
     order = [int(q) for q in np.argsort(-gap, kind="stable") if gap[q] > 0]
     rows = [
-        (a.search.queries[q], a.search.right(q), a.search.place(q), b.search.place(q), b.search.first(q))
+        (
+            a.search.queries[q],
+            a.search.relevant_document(q),
+            a.search.describe_rank(q),
+            b.search.describe_rank(q),
+            b.search.top_document(q),
+        )
         for q in order[:SHOWN]
     ]
     return ExampleTable(
@@ -277,11 +286,14 @@ def better_queries(a: SearchMethod, b: SearchMethod) -> ExampleTable:
 
 
 def missed_queries(ways: Sequence[SearchMethod]) -> ExampleTable:
-    places = np.stack([way.search.places for way in ways])
+    places = np.stack([way.search.first_ranks for way in ways])
     misses = np.flatnonzero((places > 10).all(0))
     order = misses[np.argsort(-places[:, misses].min(0), kind="stable")].tolist()
     last = ways[-1].search
-    rows = [(last.queries[q], last.right(q), last.place(q), last.first(q)) for q in order[:SHOWN]]
+    rows = [
+        (last.queries[q], last.relevant_document(q), last.describe_rank(q), last.top_document(q))
+        for q in order[:SHOWN]
+    ]
     return ExampleTable(
         "Queries that all miss",
         f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten, whichever way "

@@ -64,10 +64,10 @@ def evaluate_model(
 
 
 def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None) -> PredictionScores:
-    parts = given.kind.score_breakdown(given.predicted, given.truth)
+    parts = given.kind.score_breakdown(given.predictions, given.truth)
     out_of_scope = compared.scores if compared else None
     return PredictionScores(
-        given.kind.title, len(given.examples), given.sums.scores, parts, list(given.notes), out_of_scope
+        given.kind.title, len(given.examples), given.score_sums.scores, parts, list(given.notes), out_of_scope
     )
 
 

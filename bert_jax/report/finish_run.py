@@ -46,10 +46,10 @@ class FinishedRun:
     @cached_property
     def outcomes(self) -> Outcomes:
         """The outcomes on the validation set or, if there is none, out of fold on the training examples."""
-        if self.results.heldout or self.out_of_fold is None:
+        if self.results.validation or self.out_of_fold is None:
             return predict_outcomes(
                 self.model,
-                self.results.heldout,
+                self.results.validation,
                 long_texts=self.results.long_texts,
                 scoped=self.measures_out_of_scope,
             )
@@ -58,13 +58,13 @@ class FinishedRun:
     @property
     def scores(self) -> dict[str, float]:
         """The scores on the validation set or, if there is none, out of fold; {} if there are neither."""
-        if self.results.heldout:
-            return self.outcomes.sums.scores
-        return self.out_of_fold.outcomes.sums.scores if self.out_of_fold else {}
+        if self.results.validation:
+            return self.outcomes.score_sums.scores
+        return self.out_of_fold.outcomes.score_sums.scores if self.out_of_fold else {}
 
     @property
     def measures_out_of_scope(self) -> bool:
-        return bool(self.results.foreign) and self.model.scope.learnt
+        return bool(self.results.out_of_scope) and self.model.scope.is_fitted
 
     def calibrate(self) -> None:
         """Calibrate the model on the out-of-fold predictions or, if there are none, on the calibration set."""
@@ -81,7 +81,7 @@ class FinishedRun:
             except BertJaxError as error:
                 print_line(f"not calibrated, so probabilities stay as they are: {error}")
         calibrations.save_calibration(self.directory, self.model.calibration)
-        if self.model.calibration.learnt:  # never for a model that predicts numbers
+        if self.model.calibration.is_fitted:  # never for a model that predicts numbers
             print_line(describe_calibration(self.model.kind, self.model.calibration))
 
     def fit_scope(self) -> None:
@@ -89,24 +89,26 @@ class FinishedRun:
         that it was not trained on (the validation and calibration sets, or the training texts out of fold)."""
         self.model.scope = scopes.NO_DETECTOR
         if self.model.kind.detects_out_of_scope:
-            self.model.scope = self.scope()
+            self.model.scope = self.make_scope()
         scopes.save_detector(self.directory, self.model.scope)
 
-    def scope(self) -> OutOfScopeDetector:
+    def make_scope(self) -> OutOfScopeDetector:
         results, out_of_fold = self.results, self.out_of_fold
-        kept = [*results.heldout, *results.calibration]
+        kept = [*results.validation, *results.calibration]
         count, why_not = len(results.train) if out_of_fold else len(kept), ""
         if count < scopes.FEWEST:
             why_not = f"this takes {scopes.FEWEST} texts that it did not learn from, and there are {count}; label more"
         if why_not:
             print_line(f"the model cannot recognise foreign texts: {why_not}")
             return scopes.NO_DETECTOR
-        scope = OutOfScopeDetector.of(self.vectors(results.train))
-        known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
+        scope = OutOfScopeDetector.from_vectors(self.sample_vectors(results.train))
+        known = (
+            out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.sample_vectors(kept))
+        )
         print_line(f"`predict --out-of-scope` is available (measured on {count:,} known texts)")
-        return OutOfScopeDetector.of(scope.vectors, known)
+        return OutOfScopeDetector.from_vectors(scope.vectors, known)
 
-    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
+    def sample_vectors(self, examples: Sequence[Example]) -> np.ndarray:
         texts = [examples[i].text for i in scopes.draw_text_indices(len(examples))]
         return mean_state_vectors(self.model, texts, self.results.long_texts)
 
@@ -114,16 +116,20 @@ class FinishedRun:
         results, out_of_fold = self.results, self.out_of_fold
         scored = "results on the validation set"
         unseen = "The model was not trained on these examples."
-        if out_of_fold and not results.heldout:
+        if out_of_fold and not results.validation:
             unseen = "The predictions are out of fold: no model was trained on examples that it predicted."
             scored = (
                 "results on the training set, each example predicted by a model that did not learn from it"
             )
-        parts = {"validation": results.heldout, "training": results.train, "calibration": results.calibration}
+        parts = {
+            "validation": results.validation,
+            "training": results.train,
+            "calibration": results.calibration,
+        }
         foreign = None
         if self.measures_out_of_scope:
             foreign = replace(
-                compare_with_known(self.model, self.outcomes, results.foreign, results.long_texts),
+                compare_with_known(self.model, self.outcomes, results.out_of_scope, results.long_texts),
                 learnt=True,
             )
         about = ReportContext(
@@ -147,7 +153,7 @@ def describe_calibration(kind: Kind, calibration: Calibration) -> str:
         error = f"expected calibration error {calibration.error_before:.4f}"
         fit = f"probabilities stay as they are, because rescaling did not improve them; {error}"
     else:
-        temperature = kind.temperature(calibration)
+        temperature = kind.describe_temperature(calibration)
         loss = f"log loss {calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after"
         error = f"expected calibration error {calibration.error_before:.4f}, {calibration.error_after:.4f}"
         fit = f"{temperature}{', ' * bool(temperature)}{loss} ({error})"

@@ -33,7 +33,7 @@ class LearningCurve:
     low: float  # the lower end of its 90 % interval
     high: float
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         sizes = ", ".join(
             f"{score:.4f} with {n:,}" for n, score in zip(self.labels, self.scores, strict=True)
         )

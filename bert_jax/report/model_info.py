@@ -95,8 +95,10 @@ def collect_model_facts(directory) -> dict:
         "labels": list(layout.labels),
         "tokenizer": tokenizer_facts,
         "origin": asdict(origin) if origin.command else None,
-        "calibration": {name: getattr(calibration, name) for name in ERRORS} if calibration.learnt else None,
-        "scope": {"vectors": len(scope.vectors), "known": len(scope.known)} if scope.learnt else None,
+        "calibration": {name: getattr(calibration, name) for name in ERRORS}
+        if calibration.is_fitted
+        else None,
+        "scope": {"vectors": len(scope.vectors), "known": len(scope.known)} if scope.is_fitted else None,
         "unread": unread,
         "odd": odd,
     }

@@ -24,19 +24,19 @@ DRAWN_P_VALUE = 0.05  # the share that the picture shows
 class DetectionRates:
     """The shares of known and of foreign texts that are called foreign if in_scope is below `p_value`."""
 
-    at: float
-    known: float
-    foreign: float
+    p_value: float
+    false_alarm_rate: float
+    detection_rate: float
 
 
 @dataclass
 class OutOfScopeScores:
     known: int
-    foreign: int
+    out_of_scope: int
     # The probability that a known text has a higher value than a foreign text.
     auroc: float  # of in_scope
     auroc_of_probability: float | None  # None if all are equally probable (numbers)
-    called: list[DetectionRates] = field(default_factory=list)
+    rates: list[DetectionRates] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class TextScores:
 class OutOfScopeComparison:
     scope: OutOfScopeDetector
     known: TextScores
-    foreign: TextScores
+    out_of_scope: TextScores
     learnt: bool = False  # whether the scope was learnt from these known texts
 
     @cached_property
     def scores(self) -> OutOfScopeScores:
-        known, foreign = (self.scope.share(texts.similarities) for texts in (self.known, self.foreign))
-        likely = self.known.probabilities, self.foreign.probabilities
+        known, foreign = (self.scope.p_value(texts.similarities) for texts in (self.known, self.out_of_scope))
+        likely = self.known.probabilities, self.out_of_scope.probabilities
         says_something = np.ptp(np.concatenate(likely)) > 0
         return OutOfScopeScores(
             len(known),
@@ -68,7 +68,7 @@ class OutOfScopeComparison:
 
 def read_out_of_scope_texts(model: Model, source: str, columns: ExampleColumns) -> list[Example]:
     """Read the texts of a file, from the named columns or else those of the training data, if the file has them."""
-    model.scope.check()
+    model.scope.check_usable()
     if not columns.named:
         columns = replace(model.origin.columns, skip_bad=columns.skip_bad)
     return read_out_of_scope(source, columns, model.kind)
@@ -86,9 +86,9 @@ def compare_with_known(
 
     uncounted = TruncationCounter(model.config.max_position_embeddings)
     texts = [example.text for example in examples]
-    pairs = model.outcomes(kind, texts, read, long_texts, uncounted, True)
+    pairs = model.compute_outcomes(kind, texts, read, long_texts, uncounted, True)
     similarities, probabilities = np.array(pairs, np.float32).T
-    likely = np.array([kind.confidence(raw, calibration) for raw in known.raws], np.float32)
+    likely = np.array([kind.confidence(raw, calibration) for raw in known.raw_outputs], np.float32)
     return OutOfScopeComparison(
         model.scope, TextScores(known.similarities, likely), TextScores(similarities, probabilities)
     )
@@ -106,14 +106,14 @@ def area_under_curve(known: np.ndarray, foreign: np.ndarray) -> float:
 
 
 def format_out_of_scope(scores: OutOfScopeScores) -> list[str]:
-    lines = [f"out of scope: {scores.foreign:,} foreign and {scores.known:,} known texts"]
+    lines = [f"out of scope: {scores.out_of_scope:,} foreign and {scores.known:,} known texts"]
     lines += [
         f"  area under the curve {name:<24}  {value:.4f}" for name, value in list_aurocs(scores).items()
     ]
     header = ("--out-of-scope", "known called foreign", "foreign called foreign")
     lines.append("  " + "  ".join(header))
-    for row in scores.called:
-        values = f"{row.at:g}", f"{row.known:.4f}", f"{row.foreign:.4f}"
+    for row in scores.rates:
+        values = f"{row.p_value:g}", f"{row.false_alarm_rate:.4f}", f"{row.detection_rate:.4f}"
         lines.append("  " + "  ".join(f"{x:>{len(name)}}" for x, name in zip(values, header, strict=True)))
     return lines
 
@@ -129,10 +129,10 @@ def list_aurocs(scores: OutOfScopeScores) -> dict[str, float]:
 
 def draw_similarities(path: Path, given: OutOfScopeComparison) -> str:
     """Draw how similar known and foreign texts are to the training texts."""
-    sides = {"known": given.known.similarities, "foreign": given.foreign.similarities}
+    sides = {"known": given.known.similarities, "foreign": given.out_of_scope.similarities}
     every = np.concatenate(list(sides.values()))
     # The lowest similarity that is not called foreign.
-    edge = given.scope.known[np.argmax(given.scope.share(given.scope.known) >= DRAWN_P_VALUE)]
+    edge = given.scope.known[np.argmax(given.scope.p_value(given.scope.known) >= DRAWN_P_VALUE)]
 
     def draw(axes):
         for (name, values), (color, stroke) in zip(sides.items(), plots.STROKES, strict=False):

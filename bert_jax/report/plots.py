@@ -117,13 +117,13 @@ def plot_reliability(path: Path, view: ReportData, calibrated: bool) -> str:
         before = "before calibration" if calibrated else "not calibrated"
         hollow = {"color": "#d95f02", "markerfacecolor": "white", "marker": "s"}
         # Shift the points sideways, so that those of equal bins don't overlap.
-        points(axes, view.before, -0.004 * calibrated, label=f"{before}, 95 % interval", **hollow)
+        points(axes, view.uncalibrated, -0.004 * calibrated, label=f"{before}, 95 % interval", **hollow)
         if calibrated:
-            points(axes, view.after, 0.004, label="calibrated, 95 % interval", color=ACCENT, marker="o")
+            points(axes, view.calibrated, 0.004, label="calibrated, 95 % interval", color=ACCENT, marker="o")
         label_share_axes(axes, "", "accuracy")
 
     def counts(axes):
-        total = np.histogram(view.after, edges)[0]
+        total = np.histogram(view.calibrated, edges)[0]
         axes.bar(
             (edges[1:] + edges[:-1]) / 2, total, 0.9 / BINS, color="0.85", edgecolor="0.6", linewidth=0.5
         )

@@ -56,7 +56,7 @@ def evaluate_with_report(
         model = load(directory)
         given, compared = run_evaluation(model, trial)
         about = ReportContext(
-            f"{directory} on {trial.data}", command, {"scored": given.examples}, foreign=compared
+            f"{directory} on {trial.data}", command, {"scored": given.examples}, out_of_scope=compared
         )
         write_report(new, given, model, about)
     return format_prediction_scores(score_outcomes(given, compared), directory, trial.data, as_json)
@@ -71,34 +71,34 @@ class ReportContext:
     parts: Mapping[str, Sequence[Example]]  # all known examples by part, the scored part first
     curves: Path | None = None  # the picture of the training curves
     learning_curve: LearningCurve | None = None
-    foreign: OutOfScopeComparison | None = None  # foreign texts, compared with the scored examples
+    out_of_scope: OutOfScopeComparison | None = None  # foreign texts, compared with the scored examples
     unseen: str = ""  # a sentence: the model was not trained on the scored examples; "" if unknown
     trained_length: int = 0  # the most tokens of a text that training read; 0 if unknown or all
 
 
 def write_report(directory: Path, given: Outcomes, model: Model, about: ReportContext) -> None:
-    scored, view, longest = score_outcomes(given), given.view, model.config.max_position_embeddings
+    scored, view, longest = score_outcomes(given), given.report_data, model.config.max_position_embeddings
     lines = [f"# {about.title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]
     few = sum(0 < true < FEWEST_OF_CLASS for _, _, true in view.counts.values())
-    scores = interval_lines(given.sums, baseline=given.baseline, few=few)
+    scores = interval_lines(given.score_sums, baseline=given.baseline, few=few)
     lines += ["", "## Scores", "", *scores, ""]
     if view.numbers:
         drawn = plots.plot_numbers(directory / "numbers.png", *view.numbers)
         lines += [image_link("predicted and true numbers", drawn), ""]
     if view.pairs:
         lines += [*class_lines(directory, given, view), ""]
-    if view.shown:
+    if view.examples:
         lines += ["## Trust", "", *trust_lines(directory, given, view), ""]
-        lines += ["## Errors", "", *error_lines(view.shown, given.kind.one_label), ""]
-    if about.foreign:
-        lines += ["## Out of scope", "", *out_of_scope_lines(directory, about.foreign), ""]
+        lines += ["## Errors", "", *error_lines(view.examples, given.kind.one_label), ""]
+    if about.out_of_scope:
+        lines += ["## Out of scope", "", *out_of_scope_lines(directory, about.out_of_scope), ""]
     if learning_curve := about.learning_curve:
         drawn = draw_learning_curve(directory / "learning_curve.png", learning_curve)
         lines += [
             "## Would more labels help?",
             "",
-            f"A probe of the frozen encoder: {learning_curve.in_words()}.",
+            f"A probe of the frozen encoder: {learning_curve.describe()}.",
             "",
         ]
         lines += [image_link("scores by the number of labels", drawn), ""]
@@ -190,7 +190,7 @@ def class_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
             "",
             f"Left out: {pluralize(absent, 'class')} that no example has and the model never predicted.",
         ]
-    confusions = ConfusionMatrix.of(view.pairs, given.kind.labels)
+    confusions = ConfusionMatrix.from_pairs(view.pairs, given.kind.labels)
     return [*lines, "", *confusion_lines(directory, confusions)]
 
 
@@ -210,15 +210,17 @@ def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
     calibration, kind = given.calibration, given.kind
     if not len(view.confidence):
         return [f"No {kind.abstention_units} were predicted: there is no confidence to judge."]
-    before, after = (expected_calibration_error(likely, view.right) for likely in (view.before, view.after))
-    if calibration.learnt:
+    before, after = (
+        expected_calibration_error(likely, view.right) for likely in (view.uncalibrated, view.calibrated)
+    )
+    if calibration.is_fitted:
         lines = [
             f"Expected calibration error of these {kind.units}: {before:.4f} before calibration, {after:.4f} after."
         ]
         count = f"{calibration.examples:,} examples, each predicted by a model that did not learn from it"
         if calibration.keeps_probabilities:
             lines += [f"Probabilities stay as they are: no temperature fits better. Learnt from {count}."]
-        elif temperature := kind.temperature(calibration):
+        elif temperature := kind.describe_temperature(calibration):
             lines += [f"{temperature.capitalize()}, learnt from {count}."]
         if not calibration.keeps_probabilities:
             lines += [
@@ -230,18 +232,18 @@ def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
         lines = [
             f"This model was not calibrated. Expected calibration error of the {kind.units}: {before:.4f}."
         ]
-    drawn = plots.plot_reliability(directory / "reliability.png", view, calibration.learnt)
+    drawn = plots.plot_reliability(directory / "reliability.png", view, calibration.is_fitted)
     lines += ["", image_link("reliability diagram: accuracy by confidence", drawn), ""]
     drawn = plots.plot_coverage(directory / "coverage.png", view, kind.abstention_units)
     lines += [image_link("accuracy by coverage", drawn)]
-    return lines + precision_lines(given, view) if calibration.learnt else lines
+    return lines + precision_lines(given, view) if calibration.is_fitted else lines
 
 
 def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
     rows = []
     for precision in TARGET_PRECISIONS:
         try:
-            min_confidence = given.calibration.floor(precision)
+            min_confidence = given.calibration.confidence_threshold(precision)
         except BertJaxError:
             rows.append((f"{precision:g}", "cannot be promised", "", "", ""))
             continue
@@ -275,7 +277,7 @@ def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
 def out_of_scope_lines(directory: Path, given: OutOfScopeComparison) -> list[str]:
     scores = given.scores
     lines = [
-        f"Texts that the model should refuse: {scores.foreign:,}. Scored texts beside them: {scores.known:,}. "
+        f"Texts that the model should refuse: {scores.out_of_scope:,}. Scored texts beside them: {scores.known:,}. "
         "`in_scope` is the share of known texts that are no more similar to the training texts than this text is."
         + " It was learnt from the scored texts themselves, so the share of them called foreign is as requested; "
         "`evaluate --out-of-scope` measures it on others." * given.learnt,
@@ -285,7 +287,7 @@ def out_of_scope_lines(directory: Path, given: OutOfScopeComparison) -> list[str
         ),
         "",
     ]
-    rows = [(f"{row.at:g}", row.known, row.foreign) for row in scores.called]
+    rows = [(f"{row.p_value:g}", row.false_alarm_rate, row.detection_rate) for row in scores.rates]
     lines += markdown_table(
         ("foreign if in_scope is below", "scored texts called foreign", "foreign texts called foreign"), rows
     )
@@ -329,7 +331,7 @@ def label_error_lines(errors: Sequence[LabelError], kind: Kind, unseen: str = ""
     """List the probable label errors; `errors` begins with the most probable, `unseen` is as in `ReportContext`."""
     header: tuple[str, ...] = ("text", "label", "predicted", "where")
     rows: list[tuple] = [
-        (kind.text(e.example), e.label, e.predicted, e.example.where) for e in errors[:MAX_ERRORS]
+        (kind.example_text(e.example), e.label, e.predicted, e.example.where) for e in errors[:MAX_ERRORS]
     ]
     if errors[0].probability is not None:
         header = (*header, "probability of the label")
@@ -344,7 +346,7 @@ def label_error_lines(errors: Sequence[LabelError], kind: Kind, unseen: str = ""
 def contradiction_lines(groups: Sequence[Sequence[Example]], kind: Kind) -> list[str]:
     if not groups:
         return []
-    rows = [(kind.text(group[0]), list_labels(group, kind)) for group in groups[:MAX_ERRORS]]
+    rows = [(kind.example_text(group[0]), list_labels(group, kind)) for group in groups[:MAX_ERRORS]]
     note = "1 text occurs" if len(groups) == 1 else f"{len(groups):,} texts occur"
     some = f", {MAX_ERRORS} of them here" if len(groups) > MAX_ERRORS else ""
     lines = ["", "### Contradictions", "", f"{note} with different labels{some}:", ""]

@@ -44,9 +44,9 @@ def choose_method(
     """Return the method of the final run, with its predictions out of fold; None if told to stop."""
     config, kind = parts.config, parts.task.kind
     results: dict[Method, Outcomes] = {}
-    tried = candidate_methods(config, parts.task, len(parts.judge.examples), parts.whole)
+    tried = candidate_methods(config, parts.task, len(parts.evaluator.examples), parts.covers_all)
     count = config.data.folds
-    if parts.whole:
+    if parts.covers_all:
         predicted, models = f"{count} folds", f"{count} models, each without one fold, are trained by"
     else:
         predicted, models = f"one of {count} folds", f"a model without one of {count} folds is trained by"
@@ -62,8 +62,8 @@ def choose_method(
         scores = outcome_scores(results[method])
         print_once(f"{predicted}, {METHOD_NAMES[method]}: {describe_scores(scores)}")
         if method == "linear_probe" and parts.curve:
-            print_once(f"learning curve of the probe: {parts.curve.in_words()}")
-        if scores[kind.best] == 1 and config.method == "auto":
+            print_once(f"learning curve of the probe: {parts.curve.describe()}")
+        if scores[kind.best_metric] == 1 and config.method == "auto":
             break  # no method can be better
     if config.method == "auto" and list(results) == ["linear_probe"]:
         reason = "the probe makes no error"
@@ -73,7 +73,7 @@ def choose_method(
     best, why = pick_best(results)
     if len(results) > 1:
         print_once(
-            f"the final model is trained{' on all examples' * parts.whole} by {METHOD_NAMES[best]}{why}"
+            f"the final model is trained{' on all examples' * parts.covers_all} by {METHOD_NAMES[best]}{why}"
         )
     return OutOfFoldPredictions(best, results[best], parts.curve)
 
@@ -88,11 +88,11 @@ def pick_best(results: Mapping[Method, Outcomes]) -> tuple[Method, str]:
     trained = [method for method in results if method != "linear_probe"]
     if not trained:
         return "linear_probe", ""
-    metric = results[trained[0]].kind.best
+    metric = results[trained[0]].kind.best_metric
     best = max(trained, key=lambda method: rank_key(metric, outcome_scores(results[method])))
     if "linear_probe" not in results:
         return best, ""
-    probe_lead = difference_intervals(results[best].sums, results["linear_probe"].sums)[metric]
+    probe_lead = difference_intervals(results[best].score_sums, results["linear_probe"].score_sums)[metric]
     if probe_lead.value > probe_lead.standard_error:
         return "linear_probe", ""
     return best, "" if probe_lead.value < 0 else "; the probe is not ahead by more than a standard error"
@@ -122,7 +122,7 @@ def needs_one_fold(asked: FinetuneConfig, task: FinetuneTask) -> bool:
     Only runs on single texts need it, and only if there are not too many: there contrast may be better than
     fine-tuning. `asked` is the config before it was completed from the data.
     """
-    examples = task.results.train if task.results else []
+    examples = task.finish_inputs.train if task.finish_inputs else []
     few = ONE_FOLD_FROM <= len(examples) < ONE_FOLD_BELOW * len(task.kind.labels)
     single = task.kind.supports_contrastive and few and isinstance(examples[0].text, str)
     return single and asked.auto_method and jax.process_count() == 1
@@ -136,7 +136,7 @@ def make_one_fold(values: dict, overrides: Sequence[str]) -> Folds:
 
 
 def outcome_scores(outcomes: Outcomes) -> dict[str, float]:
-    return outcomes.sums.scores
+    return outcomes.score_sums.scores
 
 
 def describe_scores(scores: dict[str, float]) -> str:

@@ -57,11 +57,13 @@ class Folds:
     ):
         self.task, self.data, self.config = task, data, config
         self.predicted = range(config.data.folds) if predicted is None else predicted
-        examples = task.results.train if task.results else []
+        examples = task.finish_inputs.train if task.finish_inputs else []
         most, compares = task.layout.config.max_position_embeddings, HEADS[task.head].compares
-        reading = EncodingOptions(most, config.data.long_texts, apart=compares)  # as `predict` reads them
-        windows = task.kind.windows(data.tokenizer, [example.text for example in examples], reading)
-        self.judge, self.pieces = (
+        reading = EncodingOptions(
+            most, config.data.long_texts, separate_texts=compares
+        )  # as `predict` reads them
+        windows = task.kind.encode_windows(data.tokenizer, [example.text for example in examples], reading)
+        self.evaluator, self.pieces = (
             PredictionEvaluator(task.kind, examples, windows),
             make_pieces(task.kind, examples, windows),
         )
@@ -77,15 +79,15 @@ class Folds:
         self.curve: LearningCurve | None = None  # of probes
 
     @property
-    def whole(self) -> bool:
+    def covers_all(self) -> bool:
         """Whether all folds are predicted."""
         return len(self.predicted) == self.config.data.folds
 
-    def outcomes(self, logits: list) -> Outcomes:
+    def make_outcomes(self, logits: list) -> Outcomes:
         """Return the outcomes of the predicted examples, from the logits of all pieces."""
         examples, raws = (
             list(compress(values, self.is_predicted))
-            for values in (self.judge.examples, self.judge.raws(logits))
+            for values in (self.evaluator.examples, self.evaluator.merge_logits(logits))
         )
         return Outcomes(self.task.kind, examples, raws)
 
@@ -114,15 +116,15 @@ class Folds:
         features = HeadInputs(task.layout, params, self.data.tokenizer, self.pieces)
         all_pieces = np.ones(len(self.pieces), bool)
         outcomes, penalties = self.predict_with_probe(features, link, all_pieces)
-        if not self.whole:
+        if not self.covers_all:
             return outcomes
-        if len(self.judge.examples) >= FEWEST_OF_CURVE:
+        if len(self.evaluator.examples) >= FEWEST_OF_CURVE:
             self.curve = self.make_learning_curve(features, link, outcomes, penalties)
         vectors = np.stack(features.vectors)[self.is_first]
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:
             inside = self.fold_of_example == fold
-            near[inside] = OutOfScopeDetector.of(vectors[self.sample_learnt(fold)]).similarity(
+            near[inside] = OutOfScopeDetector.from_vectors(vectors[self.sample_learnt(fold)]).similarity(
                 vectors[inside]
             )
         return replace(outcomes, similarities=near)
@@ -131,16 +133,16 @@ class Folds:
         self, features: HeadInputs, link: Link, outcomes: Outcomes, penalties: int
     ) -> LearningCurve:
         """Return the learning curve of a probe: its scores with a quarter, a half and all of the examples."""
-        part = assign_folds(self.judge.examples, NUM_PARTS)[self.example_of_piece]
+        part = assign_folds(self.evaluator.examples, NUM_PARTS)[self.example_of_piece]
         quarters = [part == n for n in range(NUM_PARTS)]
         halves = [part < NUM_PARTS // 2, part >= NUM_PARTS // 2]
         fewer = [
-            [self.predict_with_probe(features, link, learnt, penalties)[0].sums for learnt in parts]
+            [self.predict_with_probe(features, link, learnt, penalties)[0].score_sums for learnt in parts]
             for parts in (quarters, halves)
         ]
-        count = len(self.judge.examples)
-        judged = {count // NUM_PARTS: fewer[0], count // 2: fewer[1], count: [outcomes.sums]}
-        return forecast_learning_curve(self.task.kind.best, judged)
+        count = len(self.evaluator.examples)
+        judged = {count // NUM_PARTS: fewer[0], count // 2: fewer[1], count: [outcomes.score_sums]}
+        return forecast_learning_curve(self.task.kind.best_metric, judged)
 
     def predict_with_probe(
         self, features: HeadInputs, link: Link, learnt: np.ndarray, strongest: int = 0
@@ -154,11 +156,13 @@ class Folds:
         most = 0
         for fold in self.predicted:
             kept = (self.fold_of_piece != fold) & learnt
-            probe = features.probe(link, self.task.class_weights, np.flatnonzero(kept).tolist(), strongest)
+            probe = features.fit_probe(
+                link, self.task.class_weights, np.flatnonzero(kept).tolist(), strongest
+            )
             most, shift = max(most, probe.penalties), self.prior_shift(kept)
             for i in np.flatnonzero(self.fold_of_piece == fold):
                 logits[i] = probe(features.states[i]) + shift
-        return self.outcomes(logits), most
+        return self.make_outcomes(logits), most
 
     def predict_with_runs(
         self,
@@ -196,7 +200,9 @@ class Folds:
             shift = self.prior_shift(self.fold_of_piece != fold)
             for i, saved in zip(np.flatnonzero(self.fold_of_piece == fold), read_logits(path), strict=True):
                 logits[i] = saved + shift
-        return replace(self.outcomes(logits), similarities=self.similarities(workdir / "folds" / method))
+        return replace(
+            self.make_outcomes(logits), similarities=self.read_similarities(workdir / "folds" / method)
+        )
 
     def save_predictions(self, directory: Workdir, fold: int, path: Path) -> None:
         """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
@@ -205,10 +211,10 @@ class Folds:
         program = head_logits_and_vectors(model.config, self.task.head, len(model.labels))
         outputs = model.run([self.pieces[i].encoding for i in pieces], program)
         logits, vectors = zip(*outputs, strict=True)
-        if model.kind.detects_out_of_scope and self.whole:
+        if model.kind.detects_out_of_scope and self.covers_all:
             learnt = np.flatnonzero(self.is_first)[self.sample_learnt(fold)]
             program = pooled_states(model.config, "mean", True)
-            scope = OutOfScopeDetector.of(
+            scope = OutOfScopeDetector.from_vectors(
                 np.stack(model.run([self.pieces[i].encoding for i in learnt], program))
             )
             near = scope.similarity(np.stack(vectors)[self.is_first[pieces]])
@@ -222,12 +228,12 @@ class Folds:
         others = np.flatnonzero(self.fold_of_example != fold)
         return others[draw_text_indices(len(others))]
 
-    def similarities(self, directory: Path) -> np.ndarray | None:
+    def read_similarities(self, directory: Path) -> np.ndarray | None:
         """Return the saved similarity of each example to the examples that its model learnt from.
 
         Return None if only some folds are predicted, to choose the method, or if the predictions have no scope.
         """
-        if not self.whole or not self.task.kind.detects_out_of_scope:
+        if not self.covers_all or not self.task.kind.detects_out_of_scope:
             return None
         near = np.zeros(len(self.fold_of_example), np.float32)
         for fold in self.predicted:

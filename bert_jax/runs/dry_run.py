@@ -59,7 +59,7 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     asked, has_teacher = config, isinstance(config, EmbedConfig) and bool(config.loss.teacher)
     task, data, config = module.open(config, taught=False) if has_teacher else module.open(config)
     mesh = make_mesh(config.mesh)
-    check_batch(data.batch, mesh, config.mesh.gradient_accumulation_steps)
+    check_batch(data.rows_per_step, mesh, config.mesh.gradient_accumulation_steps)
     abstract = abstract_state(task, config, mesh)
     needed = estimate_memory(task, data, config, mesh, abstract)
     print_facts(data_facts(data))
@@ -70,7 +70,7 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     print_facts(model_facts(abstract, config, mesh))
     print_facts(memory_facts(needed))
     print_facts(directory_facts(directory, config))
-    needed.require()
+    needed.require_fit()
     # With a teacher, the data lack its vectors, which take long to compute, so a directory cannot be compared.
     if not has_teacher:
         restore_method((task, data, config), values, overrides, directory)
@@ -102,10 +102,10 @@ def data_facts(data: BatchSource) -> Facts:
 
 
 def label_facts(task: Task) -> Facts:
-    if isinstance(task, FinetuneTask) and task.results:
-        examples = task.results.train
+    if isinstance(task, FinetuneTask) and task.finish_inputs:
+        examples = task.finish_inputs.train
         yield document_facts(examples)
-        counts = task.kind.counts(examples)
+        counts = task.kind.count_labels(examples)
         shown = [f"{label} {count:,}" for label, count in counts.most_common(MOST_LABELS)]
         if counts:
             yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MOST_LABELS)}"
@@ -130,9 +130,11 @@ def step_facts(data: BatchSource, config: RunConfig) -> Facts:
         what = "the head is computed by a regression, the encoder stays as it is"
         yield "steps", f"none: {what if is_probe else 'the run measures and saves its initial model'}"
         return
-    lengths = Counter(data.length(step) for step in range(first, config.steps))
-    tokens = float(data.batch * sum(length * count for length, count in lengths.items()))  # of all steps
-    step = f"{data.batch:,} rows of {' or '.join(f'{length:,}' for length in sorted(lengths))} tokens"
+    lengths = Counter(data.row_length(step) for step in range(first, config.steps))
+    tokens = float(
+        data.rows_per_step * sum(length * count for length, count in lengths.items())
+    )  # of all steps
+    step = f"{data.rows_per_step:,} rows of {' or '.join(f'{length:,}' for length in sorted(lengths))} tokens"
     seen, padding = "", ", padding counted"
     if isinstance(data, Epochs):
         examples = data.chosen.shape[1]
@@ -152,9 +154,9 @@ def step_facts(data: BatchSource, config: RunConfig) -> Facts:
 
 def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workdir) -> Facts:
     """Describe the folds that predict the training examples, or the one fold that chooses the method, if any."""
-    if not isinstance(config, FinetuneConfig) or not isinstance(task, FinetuneTask) or not task.results:
+    if not isinstance(config, FinetuneConfig) or not isinstance(task, FinetuneTask) or not task.finish_inputs:
         return
-    examples = len(task.results.train)
+    examples = len(task.finish_inputs.train)
     if config.cross_validates:
         yield "folds", describe_folds(config.data.folds, candidate_methods(config, task, examples))
     elif isinstance(asked, FinetuneConfig) and needs_one_fold(asked, task) and not directory.run.exists():
@@ -182,7 +184,7 @@ def model_facts(abstract: TrainState, config: RunConfig, mesh: Mesh) -> Facts:
 
 def memory_facts(needed: MemoryEstimate) -> Facts:
     free = memory.free_bytes(needed.device)
-    parts = (needed.bytes, needed.state * needed.devices, needed.activations * needed.devices)
+    parts = (needed.total_bytes, needed.state * needed.devices, needed.activations * needed.devices)
     total, state, activations = map(format_bytes, parts)
     beside = "" if free is None else f"; {format_bytes(free)} are free"
     yield (

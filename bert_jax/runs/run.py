@@ -71,7 +71,7 @@ def run_from_config(
             )
             if chosen is None:
                 return None
-            out_of_fold = chosen if parts.whole else None
+            out_of_fold = chosen if parts.covers_all else None
             opened = with_method(chosen.method, opened, values, overrides)
         else:
             opened = resumed
@@ -128,7 +128,7 @@ def restore_method(
         return opened
     config = opened[-1]
     if isinstance(config, FinetuneConfig) and config.method == "auto":
-        method = directory.read()["config"].get("method", config.method)
+        method = directory.read_run()["config"].get("method", config.method)
         opened = with_method(method, opened, values, overrides)
     task, data, config = opened
     directory.record_or_check(config, data, task)
@@ -172,7 +172,7 @@ def make_params_loader(task: Task, data: BatchSource, config: RunConfig) -> Call
         step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
         if jax.process_index() == 0:
             print_line(f"starts from {config.init}{initial}{step}")
-        return task.begun(params, data, config.steps)
+        return task.initial_params(params, data, config.steps)
 
     def compute_from_data() -> dict:
         if jax.process_count() > 1:
@@ -180,7 +180,7 @@ def make_params_loader(task: Task, data: BatchSource, config: RunConfig) -> Call
                 "only a run of one process can compute initial values from the data; run with --config.steps=0 in one "
                 "process, then set --config.init to its model and --config.first_step=0"
             )
-        return task.begun(
+        return task.initial_params(
             jax.device_get(jax.jit(lambda: init_random_params(task, config))()), data, config.steps
         )
 
@@ -205,12 +205,12 @@ def finish_model(
     Return the results of a fine-tuning, None for other tasks.
     """
     origins.save_origin(workdir.model, origin)
-    if not isinstance(task, FinetuneTask) or not task.results:
+    if not isinstance(task, FinetuneTask) or not task.finish_inputs:
         return None
-    finished_run = FinishedRun(workdir.model, task.results, out_of_fold)
+    finished_run = FinishedRun(workdir.model, task.finish_inputs, out_of_fold)
     finished_run.calibrate()
     finished_run.fit_scope()
-    if task.results.report:
+    if task.finish_inputs.report:
         finished_run.write_report(workdir, origin.command)
     return finished_run
 
@@ -226,5 +226,10 @@ def make_origin(task: Task, data: BatchSource, config: RunConfig, command: str) 
     if not isinstance(config, FinetuneConfig | RerankConfig | EmbedConfig) or not isinstance(data, Epochs):
         return origins.UNKNOWN_ORIGIN
     columns = config.data.columns
-    of_pairs = columns.of_pairs if isinstance(columns, GroupColumns) else columns
-    return Origin(command, len(task.results.train if task.results else data.train), data.identity(), of_pairs)
+    of_pairs = columns.pair_columns if isinstance(columns, GroupColumns) else columns
+    return Origin(
+        command,
+        len(task.finish_inputs.train if task.finish_inputs else data.train),
+        data.identity(),
+        of_pairs,
+    )

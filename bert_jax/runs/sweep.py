@@ -132,7 +132,7 @@ def train_all(runs: Sequence[SweepRun], train: Callable[[Task, BatchSource, RunC
         task, data, config = run.module.open(run.config)
         if number == 1:
             print_label_warnings(task, config)
-        run.metric = config.checkpoints.best_metric or task.best
+        run.metric = config.checkpoints.best_metric or task.best_metric
         try:
             if not train(task, data, config, run.path):
                 return False

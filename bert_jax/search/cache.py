@@ -41,10 +41,10 @@ class RowCache:
         except OSError as error:
             raise explain_os_error(error, folder) from error
         self.parts: list[CacheFile] = []
-        self.known = KeyIndex([])
-        self.add_files([self.open(path) for path in sorted(self.folder.glob("*.npy"))])
+        self.key_index = KeyIndex([])
+        self.add_files([self.open_file(path) for path in sorted(self.folder.glob("*.npy"))])
 
-    def of(self, contents: Sequence, compute: Callable[[list], np.ndarray]) -> "CachedRows":
+    def get_or_compute(self, contents: Sequence, compute: Callable[[list], np.ndarray]) -> "CachedRows":
         """Return the rows of contents; `compute` computes those that are not in the folder."""
         keys = content_keys(contents)
         missing, size = self.missing(keys), tokens_per_batch()
@@ -52,29 +52,29 @@ class RowCache:
         with tqdm(total=len(missing), unit=" texts", desc=self.kind, disable=None, delay=2) as bar:
             for block in (missing[first : first + size] for first in range(0, len(missing), size)):
                 # A resumed run computes the same contents together, so that its results are bit-identical.
-                added.append(self.write(keys[block], compute([contents[i] for i in block])))
+                added.append(self.write_file(keys[block], compute([contents[i] for i in block])))
                 bar.update(len(block))
         self.add_files(added)
-        return CachedRows(self, self.known.find(keys))
+        return CachedRows(self, self.key_index.find(keys))
 
     def missing(self, keys: np.ndarray) -> np.ndarray:
         """Return the indices of the keys that are not in the folder, without duplicate keys."""
-        absent = np.flatnonzero(self.known.find(keys) < 0)
+        absent = np.flatnonzero(self.key_index.find(keys) < 0)
         first = np.unique(keys[absent], return_index=True)[1]
         return absent[np.sort(first)]
 
     def rows(self, places: np.ndarray) -> np.ndarray:
         """Return the rows [N, ...], read from the files each time so that none stays in memory."""
-        return self.known.rows(places, lambda number: self.parts[number].rows())
+        return self.key_index.rows(places, lambda number: self.parts[number].rows())
 
-    def write(self, keys: np.ndarray, rows: np.ndarray) -> tuple[CacheFile, np.ndarray]:
+    def write_file(self, keys: np.ndarray, rows: np.ndarray) -> tuple[CacheFile, np.ndarray]:
         path = self.folder / f"{json_digest(keys.tobytes().hex())}.npy"
         with atomic_file(path, shared=True) as new, open(new, "wb") as file:
             np.save(file, keys)
             np.save(file, rows.astype(np.float32))
-        return self.open(path)
+        return self.open_file(path)
 
-    def open(self, path: Path) -> tuple[CacheFile, np.ndarray]:
+    def open_file(self, path: Path) -> tuple[CacheFile, np.ndarray]:
         with explain_os_errors(path), open(path, "rb") as file:
             try:
                 keys = np.load(file)
@@ -89,7 +89,7 @@ class RowCache:
 
     def add_files(self, opened: Sequence[tuple[CacheFile, np.ndarray]]) -> None:
         self.parts += [part for part, _ in opened]
-        self.known.add([keys for _, keys in opened])
+        self.key_index.add([keys for _, keys in opened])
 
 
 @dataclass(frozen=True)

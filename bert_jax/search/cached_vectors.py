@@ -19,13 +19,13 @@ class CachedEncoder:
         self.model, self.folder = load(directory), folder
         self.embedder = model_fingerprint(directory)
 
-    def of(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> CachedRows:
+    def encode(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> CachedRows:
         """Return the vectors [N, D] of texts, with the first of these prompts that the embedder has."""
         prompt = find_prompt_name(self.model.embedder, prompts)
         before = prompt_text(self.model.embedder, prompt)
         truncated = TruncationCounter(embedder_reading(self.model).max_length)
         compute = make_embed_function(self.model, prompt=prompt, normalize=True, truncated=truncated)
-        vectors = RowCache(self.folder, "vectors", [self.embedder, before]).of(texts, compute)
+        vectors = RowCache(self.folder, "vectors", [self.embedder, before]).get_or_compute(texts, compute)
         if notice := truncated.notice():
             warn_caller(notice)
         return vectors

@@ -69,7 +69,7 @@ class DocumentSource:
     def documents(self) -> Iterator[Document]:
         """Yield the documents that have a text, or a title to use as the text. Raise if two have the same id."""
         places: dict[str, str] = {}
-        for where, document in self.all():
+        for where, document in self.read_all():
             if (before := places.setdefault(document.id, where)) != where:
                 raise BertJaxError(
                     f'{where} has the id "{document.id}" of {before}; give each document its own id'
@@ -82,12 +82,12 @@ class DocumentSource:
                 document = replace(document, title="", text=document.title)
             yield document
 
-    def all(self) -> Iterator[tuple[str, Document]]:
+    def read_all(self) -> Iterator[tuple[str, Document]]:
         for path, name in self.files.items():
             if file_extension(path).lower() in TABLE_ENDINGS:
-                yield from self.rows(path, name)
+                yield from self.read_rows(path, name)
             else:
-                yield from self.file(path, name)
+                yield from self.read_file(path, name)
 
     def list_files(self, given: str) -> Iterator[tuple[str, str]]:
         """Yield the path of each file, and its name: in a given folder, the path in that folder."""
@@ -107,7 +107,7 @@ class DocumentSource:
             else:
                 raise BertJaxError(f"{path} is of an unknown kind; known: {', '.join(ENDINGS)}")
 
-    def file(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
+    def read_file(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
         reader, number = LineReader(path, replace=True, longest=0), 0
         try:
             for number, article in enumerate(formats.articles(path, reader), 1):
@@ -122,9 +122,9 @@ class DocumentSource:
         if reader.broken:
             self.broken.append(path)
 
-    def rows(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
+    def read_rows(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
         columns = None
-        for where, row in self.table(path):
+        for where, row in self.read_table(path):
             try:
                 columns = columns or self.choose_columns(where, row)
             except NoTextColumn:
@@ -144,7 +144,7 @@ class DocumentSource:
                 ),
             )
 
-    def table(self, path: str) -> Iterator[tuple[str, tables.Row]]:
+    def read_table(self, path: str) -> Iterator[tuple[str, tables.Row]]:
         if file_extension(path).lower() not in (".jsonl", ".ndjson"):
             yield from tables.read_file_rows(path)
             return

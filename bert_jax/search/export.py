@@ -49,4 +49,4 @@ def passages(index: Index) -> Iterator[Passage]:
 def in_order(segment: Segment) -> Iterator[tuple[str, Segment, int]]:
     for row in np.argsort(segment.order):
         if segment.live is None or segment.live[row]:
-            yield segment.place(row)[0], segment, row
+            yield segment.document_place(row)[0], segment, row

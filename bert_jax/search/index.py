@@ -47,7 +47,7 @@ class Hit:
     start: int
     end: int
     title: str
-    parts: dict[str, RankingEntry]
+    rankings: dict[str, RankingEntry]
 
 
 class Index:
@@ -109,9 +109,9 @@ class Index:
         check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
         retrievers, weights = self.check_retrievers(retrievers, weights), weights or {}
         depth = max(top, DEPTH if len(retrievers) > 1 else 0, rerank_top if reranker else 0)
-        vectors = self.encoder.queries(queries) if VECTORS in retrievers and queries else None
+        vectors = self.encoder.encode_queries(queries) if VECTORS in retrievers and queries else None
         vector_rankings = [] if vectors is None else self.rank_vectors(vectors, depth)
-        cross_encoder = self.reranker(reranker) if reranker else None
+        cross_encoder = self.load_reranker(reranker) if reranker else None
         truncated = TruncationCounter(cross_encoder.config.max_position_embeddings) if cross_encoder else None
         hits = []
         for number, text in enumerate(queries):
@@ -161,7 +161,7 @@ class Index:
 
     def rank_keywords(self, words: WeightedQuery, depth: int) -> Ranking:
         scored = []
-        for segment, scores in zip(self.segments, self.keywords.scores(words), strict=True):
+        for segment, scores in zip(self.segments, self.keywords.score_passages(words), strict=True):
             rows = np.flatnonzero(scores)
             best = rows[top_k(scores[rows], segment.order[rows], depth)]
             scored.append((best, scores[best]))
@@ -188,11 +188,11 @@ class Index:
 
         def rank(place: PassagePlace) -> tuple:
             segment, passage = place
-            return -scores[place], *self.segments[segment].place(passage)
+            return -scores[place], *self.segments[segment].document_place(passage)
 
         return {place: scores[place] for place in sorted(scores, key=rank)}
 
-    def reranker(self, directory) -> "Model":
+    def load_reranker(self, directory) -> "Model":
         from bert_jax.inference.model import load
         from bert_jax.inference.reranker import check_cross_encoder
 
@@ -215,7 +215,7 @@ class Index:
         self, place: PassagePlace, score: float, rankings: Mapping[str, Ranking], words: WeightedQuery | None
     ) -> Hit:
         segment, passage = self.segments[place[0]], place[1]
-        added = words.of(*place) if words else {}
+        added = words.word_scores(*place) if words else {}
         parts = {
             leg: RankingEntry(
                 list(ranking).index(place) + 1, ranking[place], added if leg == KEYWORDS else {}

@@ -49,16 +49,16 @@ class IndexEncoder:
     def token_counter(self) -> TokenizerCounter:
         return TokenizerCounter(self.model.tokenizer, self.model.embedder.lower_case)
 
-    def room(self, passage_tokens: int) -> int:
+    def passage_room(self, passage_tokens: int) -> int:
         """Return the number of tokens left for a passage besides the special tokens and the prompt."""
         (before,) = self.model.tokenizer.encode([self.facts.document_prompt])
         return passage_tokens - len(before.input_ids)
 
-    def documents(self, texts: Sequence[str]) -> np.ndarray:
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         name = find_prompt_name(self.model.embedder, DOCUMENT_PROMPTS)
         return make_embed_function(self.model, prompt=name, normalize=True, truncated=self.truncated)(texts)
 
-    def queries(self, texts: Sequence[str]) -> np.ndarray:
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
         name = find_prompt_name(self.model.embedder, QUERY_PROMPTS)
         return make_embed_function(self.model, prompt=name, normalize=True)(texts)
 

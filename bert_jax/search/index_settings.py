@@ -35,33 +35,33 @@ class IndexSettings:
     """The settings of an index, and its model, which is loaded only when it is needed."""
 
     def __init__(self, path: Path, options: IndexOptions, merging: bool = False):
-        self.path, self.asked = path, options
+        self.path, self.options = path, options
         if options.model and path.resolve().is_relative_to(hub.resolve_directory(options.model).resolve()):
             raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
         existing = manifests.read_index_manifest(path) if (path / INDEX_FILE).exists() else None
         if existing is not None and not existing.changes:  # nothing was built with its settings
             if existing.model and not options.model:
-                self.asked = replace(options, model=existing.model.path)
+                self.options = replace(options, model=existing.model.path)
             existing = None
         self.is_new = existing is None
-        self.manifest = self.new_manifest() if existing is None else self.unchanged(existing, merging)
+        self.manifest = self.new_manifest() if existing is None else self.existing_manifest(existing, merging)
 
     @cached_property
     def encoder(self) -> IndexEncoder | None:
         if self.is_new:
-            return IndexEncoder(self.asked.model) if self.asked.model else None
+            return IndexEncoder(self.options.model) if self.options.model else None
         model = self.manifest.model
-        return load_encoder(self.path, model, self.asked.model) if model else None
+        return load_encoder(self.path, model, self.options.model) if model else None
 
     @property
     def cutter(self) -> PassageCutter:
         tokens, encoder = self.manifest.passage_tokens, self.encoder
         if encoder is None:
             return PassageCutter(WordCounter(), tokens, self.manifest.overlap)
-        return PassageCutter(encoder.token_counter, encoder.room(tokens), self.manifest.overlap)
+        return PassageCutter(encoder.token_counter, encoder.passage_room(tokens), self.manifest.overlap)
 
     def new_manifest(self) -> IndexManifest:
-        options, model = self.asked, self.encoder.facts if self.encoder else None
+        options, model = self.options, self.encoder.facts if self.encoder else None
         most = model.max_length if model else MAX_PASSAGE_TOKENS
         tokens = options.passage_tokens or min(DEFAULT_PASSAGE_TOKENS, most)
         check_number(
@@ -77,14 +77,14 @@ class IndexSettings:
             )
         )
 
-    def unchanged(self, existing: IndexManifest, merging: bool) -> IndexManifest:
+    def existing_manifest(self, existing: IndexManifest, merging: bool) -> IndexManifest:
         """Return the settings of the index, with the changes that merging allows. Raise if others were given."""
-        if self.asked.model and not existing.model:
+        if self.options.model and not existing.model:
             raise BertJaxError(
                 f"{self.path} was built without a model; leave --model out, or name a new index"
             )
         for name in ("passage_tokens", "overlap", *CHANGEABLE):
-            value = getattr(self.asked, name)
+            value = getattr(self.options, name)
             if value is None or parse_none(value) == getattr(existing, name):
                 continue
             if name not in CHANGEABLE:
@@ -98,7 +98,9 @@ class IndexSettings:
                     "--compact to this command to change that"
                 )
         changed: dict[str, Any] = {
-            name: parse_none(value) for name in CHANGEABLE if (value := getattr(self.asked, name)) is not None
+            name: parse_none(value)
+            for name in CHANGEABLE
+            if (value := getattr(self.options, name)) is not None
         }
         return check_candidates(replace(existing, **changed))
 

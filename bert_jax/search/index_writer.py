@@ -64,14 +64,14 @@ def open_writer(directory: Path, new: IndexManifest | None = None) -> "Iterator[
         ):
             manifests.write_index_manifest(directory, new)
         writer = IndexWriter(directory)
-        writer.sweep()
+        writer.remove_unlisted_files()
         try:
             yield writer
         except Exception:
             if not writer.manifest.changes:
                 remove_if_empty(directory)
             raise
-        writer.sweep()
+        writer.remove_unlisted_files()
         remove_path(directory / BUILDING)
 
 
@@ -95,7 +95,7 @@ class IndexWriter:
         self.counts = UpdateCounts()
         self.missing: list[str] = []  # ids of the documents that were in the index but not in the last `add`
 
-    def sweep(self) -> None:
+    def remove_unlisted_files(self) -> None:
         """Remove the files that index.json does not name: left by a killed process, or replaced by a change."""
         named = {Path(name).parts[:2] for name, _ in self.manifest.files()}
         for folder in (SEGMENTS, REMOVED):
@@ -104,7 +104,7 @@ class IndexWriter:
                     remove_path(path)
         remove_path(self.directory / BUILDING / STAGE)
 
-    def places(self) -> dict[str, tuple[int, int]]:
+    def document_places(self) -> dict[str, tuple[int, int]]:
         """Map the id of each document to the index of its segment, and its number in the segment."""
         return {
             segment.ids[number]: (place, number)
@@ -112,7 +112,7 @@ class IndexWriter:
             for number in segment.live_documents()
         }
 
-    def add(
+    def add_documents(
         self,
         documents: Iterable[Document],
         cutter: PassageCutter,
@@ -120,7 +120,7 @@ class IndexWriter:
         sources: Sequence[str] = (),
     ) -> None:
         """Add the documents that are new or have changed. If there are any, add `sources` to those in the manifest."""
-        places, replaced, seen = self.places(), set(), set()
+        places, replaced, seen = self.document_places(), set(), set()
 
         def changed_documents() -> Iterator[Document]:
             for document in documents:
@@ -138,14 +138,14 @@ class IndexWriter:
                     replaced.add(place)
                 yield document
 
-        built = self.build(cutter(changed_documents()), encode)
+        built = self.build_segment(cutter(changed_documents()), encode)
         self.missing = sorted(places.keys() - seen)
         if built is not None:
             self.manifest = self.manifest.with_sources(sources)
             self.commit([*self.mark_removed(replaced), built])
 
-    def remove(self, ids: Collection[str]) -> None:
-        places = self.places()
+    def remove_documents(self, ids: Collection[str]) -> None:
+        places = self.document_places()
         if missing := [name for name in ids if name not in places]:
             hint = nearest_name(missing[0], places, "it has", most=3)
             listing = f"`bert-jax info {self.directory} --ids` lists all"
@@ -161,7 +161,9 @@ class IndexWriter:
         self.manifest = replace(
             self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None
         )
-        built = self.build((cut for segment in self.segments for cut in segment.cut_documents()), None)
+        built = self.build_segment(
+            (cut for segment in self.segments for cut in segment.cut_documents()), None
+        )
         self.commit([] if built is None else [built])
 
     def mark_removed(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
@@ -172,11 +174,13 @@ class IndexWriter:
             if len(numbers) == facts.documents:
                 continue
             if len(numbers) > len(segment.removed):
-                facts = replace(facts, removed=self.mark(facts, segment, numbers))
+                facts = replace(facts, removed=self.write_removed(facts, segment, numbers))
             kept.append(facts)
         return kept
 
-    def mark(self, facts: SegmentFacts, segment: Segment, numbers: Collection[int]) -> RemovedDocuments:
+    def write_removed(
+        self, facts: SegmentFacts, segment: Segment, numbers: Collection[int]
+    ) -> RemovedDocuments:
         name = f"{facts.name}-{self.manifest.changes + 1:06}.npy"
         with growing_array(self.directory / REMOVED / name, np.int64) as file:
             file.append(np.array(sorted(numbers)))
@@ -185,7 +189,7 @@ class IndexWriter:
             name, len(numbers), passages, collect_file_facts(self.directory / REMOVED, [name])[name]
         )
 
-    def build(self, cuts: Iterable[CutDocument], encode: Encode | None) -> SegmentFacts | None:
+    def build_segment(self, cuts: Iterable[CutDocument], encode: Encode | None) -> SegmentFacts | None:
         """Write a segment of these documents, under its final name. Return None if there are no documents."""
         stage = self.directory / BUILDING / STAGE
         stage.mkdir(parents=True)
@@ -223,7 +227,7 @@ class IndexWriter:
         rows = None
         if encode and len(unknown):
             cache = RowCache(self.directory / BUILDING, "passages", asdict(model))
-            rows = cache.of(SelectedTexts(texts, unknown), self.counted(encode))
+            rows = cache.get_or_compute(SelectedTexts(texts, unknown), self.count_encoded(encode))
         with growing_array(stage / nearest.VECTORS, np.float32) as file:
             for start in range(0, len(places), ROWS):
                 block_places = places[start : start + ROWS]
@@ -237,7 +241,7 @@ class IndexWriter:
                     )
                 file.append(block)
 
-    def counted(self, encode: Encode) -> Encode:
+    def count_encoded(self, encode: Encode) -> Encode:
         def counting(texts: list[str]) -> np.ndarray:
             self.counts.encoded += len(texts)
             return encode(texts)

@@ -112,13 +112,13 @@ class WeightedQuery:
     float32 sums depend on them."""
 
     words: tuple[str, ...]
-    parts: dict[str, WordScores]
+    scores_by_word: dict[str, WordScores]
 
-    def of(self, segment: int, passage: int) -> dict[str, float]:
+    def word_scores(self, segment: int, passage: int) -> dict[str, float]:
         """Return what each word adds to the score of a passage, with its repetitions in the query."""
         added = {}
         for word in dict.fromkeys(self.words):
-            passages, parts = self.parts[word][segment]
+            passages, parts = self.scores_by_word[word][segment]
             place = int(np.searchsorted(passages, passage))
             if place < len(passages) and passages[place] == passage:
                 added[word] = float(parts[place]) * self.words.count(word)
@@ -135,7 +135,7 @@ class Postings:
     frequencies: np.ndarray
     lengths: np.ndarray  # words in each passage
 
-    def of(self, word: str, live: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def find_passages(self, word: str, live: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the passages with the word that are not removed, and how often it occurs in each."""
         place = self.words.find(word)
         if place is None:
@@ -164,18 +164,18 @@ class KeywordSearch:
 
     def weight_query(self, query: str) -> WeightedQuery:
         words = query_words(query)
-        return WeightedQuery(words, {word: self.parts(word) for word in words})
+        return WeightedQuery(words, {word: self.score_word(word) for word in words})
 
-    def scores(self, query: WeightedQuery) -> list[np.ndarray]:
+    def score_passages(self, query: WeightedQuery) -> list[np.ndarray]:
         """Return the scores of the passages of each segment; 0 if a passage has no word of the query."""
         scores = [np.zeros(len(postings.lengths), np.float32) for postings, _ in self.segments]
         for word in query.words:
-            for sums, (passages, added) in zip(scores, query.parts[word], strict=True):
+            for sums, (passages, added) in zip(scores, query.scores_by_word[word], strict=True):
                 sums[passages] += added
         return scores
 
-    def parts(self, word: str) -> WordScores:
-        of_word = [postings.of(word, live) for postings, live in self.segments]
+    def score_word(self, word: str) -> WordScores:
+        of_word = [postings.find_passages(word, live) for postings, live in self.segments]
         having = sum(len(passages) for passages, _ in of_word)
         rarity = np.float32(math.log(1 + (self.count - having + 0.5) / (having + 0.5)))
         parts = []

@@ -19,12 +19,12 @@ NOISE = 1e-5  # how much the scores of texts that look identical to a model may 
 
 
 class TextEncoder(Protocol):
-    def of(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> Any:
+    def encode(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> Any:
         """Return unit vectors [N, D], which can be sliced and indexed."""
 
 
 class PairScorer(Protocol):
-    def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Return the score of each (anchor, text) pair, [N]."""
 
 
@@ -63,28 +63,28 @@ class NegativeSearch:
 
     anchor: str
     positive: str
-    near: np.ndarray  # indices of the candidate texts, nearest first
+    candidates: np.ndarray  # indices of the candidate texts, nearest first
     cosines: np.ndarray
-    right: float = 0.0  # the positive's score
-    below: float = 0.0  # a negative's score must be less than this
+    positive_score: float = 0.0  # the positive's score
+    score_limit: float = 0.0  # a negative's score must be less than this
     num_considered: int = 0  # the number of entries of `near` considered so far
     negatives: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
 
-    def next(self, wanted: int) -> range:
+    def next_range(self, wanted: int) -> range:
         """Return the positions in `candidates` to consider next; none if no negatives are missing. The range is at
         least as long as the number of missing negatives and the number considered before (unless `candidates` ends),
         so that few rounds reach the end."""
         missing = wanted - len(self.negatives)
         start = self.num_considered
         if missing > 0:
-            self.num_considered = min(len(self.near), start + max(missing, start))
+            self.num_considered = min(len(self.candidates), start + max(missing, start))
         return range(start, self.num_considered)
 
     def consider(self, place: int, score: float, limits: MiningLimits) -> None:
-        fits = limits.min_score <= score <= limits.max_score and score < self.below
+        fits = limits.min_score <= score <= limits.max_score and score < self.score_limit
         if fits and len(self.negatives) < limits.negatives:
-            self.negatives.append(int(self.near[place]))
+            self.negatives.append(int(self.candidates[place]))
             self.scores.append(score)
 
 
@@ -100,8 +100,8 @@ def mine_hard_negatives(
     order of the groups. Candidates are the texts of the `corpus` and all positives. A reranker's scores replace the
     cosines but do not change the order: the negatives are the texts nearest by cosine that satisfy the limits."""
     texts = list(dict.fromkeys(chain((group.texts[1] for group in groups), corpus)))
-    documents = embedder.of(texts, DOCUMENT_PROMPTS)
-    anchors = embedder.of([group.texts[0] for group in groups], QUERY_PROMPTS)
+    documents = embedder.encode(texts, DOCUMENT_PROMPTS)
+    anchors = embedder.encode([group.texts[0] for group in groups], QUERY_PROMPTS)
     place = index_own_texts(groups, texts)
     right = np.array([place[group.texts[1]] for group in groups])
     ranked = search_exact(anchors, documents, None, limits.range_max, list_positives(groups, place))
@@ -112,14 +112,14 @@ def mine_hard_negatives(
     first = 0
     while block := list(islice(searches, BLOCK)):
         if reranker:
-            scores = reranker.of([(search.anchor, search.positive) for search in block])
+            scores = reranker.score([(search.anchor, search.positive) for search in block])
         else:
             rows = slice(first, first + len(block))
             scores = (anchors[rows] * documents[right[rows]]).sum(-1)
         first += len(block)
         for search, score in zip(block, scores.tolist(), strict=True):
-            search.right = score
-            search.below = score - max(limits.margin * (1 if reranker else abs(score)), NOISE)
+            search.positive_score = score
+            search.score_limit = score - max(limits.margin * (1 if reranker else abs(score)), NOISE)
         run_searches(block, texts, limits, reranker)
         for search in block:
             if len(search.negatives) < limits.negatives:
@@ -127,7 +127,7 @@ def mine_hard_negatives(
                 continue
             counts.groups += 1
             negatives = {f"negative_{n}": texts[i] for n, i in enumerate(search.negatives, 1)}
-            scored = [search.right, *search.scores]
+            scored = [search.positive_score, *search.scores]
             yield {"anchor": search.anchor, "positive": search.positive, **negatives, "scores": scored}
 
 
@@ -139,9 +139,11 @@ def run_searches(
 ) -> None:
     """Find the negatives of all searches in rounds: a reranker is slow, and most anchors have their negatives among
     the first few texts."""
-    while asked := [(search, n) for search in searches for n in search.next(limits.negatives)]:
+    while asked := [(search, n) for search in searches for n in search.next_range(limits.negatives)]:
         if reranker:
-            scores = reranker.of([(search.anchor, texts[search.near[n]]) for search, n in asked]).tolist()
+            scores = reranker.score(
+                [(search.anchor, texts[search.candidates[n]]) for search, n in asked]
+            ).tolist()
         else:
             scores = [float(search.cosines[n]) for search, n in asked]
         for (search, n), score in zip(asked, scores, strict=True):

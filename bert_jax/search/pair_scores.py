@@ -24,10 +24,12 @@ class CrossEncoder:
         check_cross_encoder(self.model, directory)
         head = self.model.require_head(WholeTextKind.heads, "--rescore")
         self.program = head_logits(self.model.config, head, 1)
-        self.reading = EncodingOptions(self.model.config.max_position_embeddings, apart=HEADS[head].compares)
+        self.reading = EncodingOptions(
+            self.model.config.max_position_embeddings, separate_texts=HEADS[head].compares
+        )
         self.truncated = TruncationCounter(self.reading.max_length)
 
-    def of(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+    def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
         encodings = [encoding for (encoding,) in self.reading.encode(self.model.tokenizer, pairs)]
         self.truncated.count(encodings)
         return np.stack(self.model.run(encodings, self.program))[:, 0]
@@ -48,6 +50,6 @@ class CachedPairScorer:
         self.encoder = CrossEncoder(directory)
         self.cache = RowCache(folder, "scores", model_fingerprint(directory))
 
-    def of(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         with self.encoder.warn_once():
-            return self.cache.of(pairs, self.encoder.of)[:]
+            return self.cache.get_or_compute(pairs, self.encoder.score)[:]

@@ -30,7 +30,7 @@ class TokenCounter(Protocol):
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""
 
-    def cut(self, text: str, most: int) -> list[int]:
+    def find_cuts(self, text: str, most: int) -> list[int]:
         """Return where to cut a text so that no part has more than `most` tokens; the last item is its end."""
 
 
@@ -40,7 +40,7 @@ class WordCounter:
     def count(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]
 
-    def cut(self, text: str, most: int) -> list[int]:
+    def find_cuts(self, text: str, most: int) -> list[int]:
         starts = [match.start() for match in WORD.finditer(text)]
         return [*starts[most::most], len(text)]
 
@@ -57,7 +57,7 @@ class TokenizerCounter:
             for ids in self.tokenizer.ids(texts[start : start + BATCH])
         ]
 
-    def cut(self, text: str, most: int) -> list[int]:
+    def find_cuts(self, text: str, most: int) -> list[int]:
         (encoding,) = self.tokenizer.encode([text])
         (tokens,) = encoding.spans
         return [*(encoding.offsets[i][0] for i in tokens[most::most]), len(text)]
@@ -97,20 +97,20 @@ class PassageCutter:
             titles = self.token_counter.count([document.title for document in window])
             for document, spans, title in zip(window, spans_of_window, titles, strict=True):
                 sentences = [(start, end, next(counts)) for start, end in spans]
-                yield self.cut(document, sentences, title)
+                yield self.cut_document(document, sentences, title)
 
-    def cut(self, document: Document, sentences: list[TextUnit], title_tokens: int) -> CutDocument:
+    def cut_document(self, document: Document, sentences: list[TextUnit], title_tokens: int) -> CutDocument:
         title, text = document.title, document.text
         if title_tokens > self.room // 2:
-            title = title[: self.token_counter.cut(title, self.room // 2)[0]]
+            title = title[: self.token_counter.find_cuts(title, self.room // 2)[0]]
             title_tokens = self.room // 2
         room = self.room - title_tokens
-        spans = self.packed(list(self.split_units(text, sentences, room)), room)
+        spans = self.join_units(list(self.split_units(text, sentences, room)), room)
         return CutDocument(
             document.id, title, document.hash, spans, [text[start:end] for start, end in spans]
         )
 
-    def packed(self, units: list[TextUnit], room: int) -> list[Span]:
+    def join_units(self, units: list[TextUnit], room: int) -> list[Span]:
         """Join atoms into passages. A passage begins with the last atoms of the one before, up to `overlap` tokens."""
         spans: list[Span] = []
         first = total = 0
@@ -138,14 +138,14 @@ class PassageCutter:
                 if self.fits(*line, tokens, room):
                     yield *line, max(tokens, 1)
                 else:
-                    yield from self.runs(text, *line, room)
+                    yield from self.split_line(text, *line, room)
 
-    def runs(self, text: str, start: int, end: int, room: int) -> Iterator[TextUnit]:
+    def split_line(self, text: str, start: int, end: int, room: int) -> Iterator[TextUnit]:
         """Yield the words of a line, joined up to `overlap` tokens so that neighbouring passages can share them."""
         most = max(1, min(self.overlap, room))
         run: TextUnit | None = None
         for block in split_blocks(text, start, end):
-            for word in self.words(text, *block, room):
+            for word in self.split_words(text, *block, room):
                 if run and self.fits(run[0], word[1], run[2] + word[2], most):
                     run = run[0], word[1], run[2] + word[2]
                 else:
@@ -155,12 +155,12 @@ class PassageCutter:
         if run:
             yield run
 
-    def words(self, text: str, start: int, end: int, room: int) -> Iterator[TextUnit]:
+    def split_words(self, text: str, start: int, end: int, room: int) -> Iterator[TextUnit]:
         for word, tokens in self.find_units(text, WORD, start, end):
             if self.fits(*word, tokens, room):
                 yield *word, max(tokens, 1)
                 continue
-            cuts = self.token_counter.cut(text[slice(*word)], min(room // 2, CHARACTERS))
+            cuts = self.token_counter.find_cuts(text[slice(*word)], min(room // 2, CHARACTERS))
             spans = [(word[0] + a, word[0] + b) for a, b in pairwise([0, *cuts])]
             # A part of a word may have other tokens than it had in the word.
             for span, tokens in zip(

@@ -82,7 +82,7 @@ class Segment:
         path = next((folder / name for name in names if name.endswith(approximate.ENDING)), None)
         self.approximate = path and approximate.read(path)
 
-    def place(self, passage: int) -> tuple[str, int]:
+    def document_place(self, passage: int) -> tuple[str, int]:
         """Return the id of a passage's document, and its start there: the order of passages with equal scores."""
         return self.ids[self.documents[passage]], int(self.spans[passage, 0])
 

@@ -71,7 +71,7 @@ class VectorsManifest:
     ranges: list[list[float]] | None  # for int8: the minimum and the maximum of each dimension
 
     @classmethod
-    def of(
+    def from_shards(
         cls, settings: ShardSettings, shards: list[Shard], ranges: np.ndarray | None, complete: bool
     ) -> "VectorsManifest":
         return cls(
@@ -87,7 +87,7 @@ class VectorsManifest:
         )
 
     @classmethod
-    def read(cls, directory: Path) -> "VectorsManifest":
+    def load(cls, directory: Path) -> "VectorsManifest":
         try:
             return read_json(directory / VECTORS_FILE, cls, "name a new directory")
         except (FileNotFoundError, NotADirectoryError):
@@ -134,8 +134,8 @@ def write_shards(
     with locked_directory(directory):
         writer = ShardWriter(directory, settings)
         for part in split_texts(texts, settings.shard):
-            writer.take(HashedTexts(part), compute)
-        return writer.end()
+            writer.write_or_check(HashedTexts(part), compute)
+        return writer.finish()
 
 
 class ShardWriter:
@@ -146,12 +146,12 @@ class ShardWriter:
         self.shards: list[Shard] = []
         self.ranges: np.ndarray | None = None
         self.complete, self.taken = False, 0
-        facts = VectorsManifest.read(directory) if (directory / VECTORS_FILE).exists() else None
+        facts = VectorsManifest.load(directory) if (directory / VECTORS_FILE).exists() else None
         if facts and (facts.shards or facts.complete):
             self.refuse_other_settings(facts.settings)
             self.shards, self.ranges, self.complete = facts.shards, stored_ranges(facts), facts.complete
         else:
-            self.save()
+            self.write_manifest()
 
     def refuse_other_settings(self, stored: ShardSettings) -> None:
         for name, value in asdict(self.settings).items():
@@ -160,12 +160,12 @@ class ShardWriter:
                 unlike = "of another model" if name == "model" else f"made with other settings: {unlike}"
                 raise BertJaxError(f"{self.directory} holds vectors {unlike}; name a new directory")
 
-    def save(self) -> VectorsManifest:
-        facts = VectorsManifest.of(self.settings, self.shards, self.ranges, self.complete)
+    def write_manifest(self) -> VectorsManifest:
+        facts = VectorsManifest.from_shards(self.settings, self.shards, self.ranges, self.complete)
         write_json(self.directory / VECTORS_FILE, asdict(facts))
         return facts
 
-    def take(self, part: HashedTexts, compute: Compute) -> None:
+    def write_or_check(self, part: HashedTexts, compute: Compute) -> None:
         number, path = self.taken, shard_path(self.directory, self.taken)
         is_listed = number < len(self.shards)
         if self.complete and not is_listed:
@@ -173,12 +173,12 @@ class ShardWriter:
         if is_listed and path.exists():
             map_shard(path, self.shards[number].texts)
             deque(part, maxlen=0)
-            self.check(number, part)
+            self.check_texts(number, part)
         else:
             shard = self.write_shard(number, part, compute)
             if not is_listed:
                 self.shards.append(shard)
-                self.save()
+                self.write_manifest()
         self.taken += 1
 
     def write_shard(self, number: int, part: HashedTexts, compute: Compute) -> Shard:
@@ -187,13 +187,13 @@ class ShardWriter:
         with growing_array(shard_path(self.directory, number), TYPES[quantizer.kind]) as array:
             for rows in quantizer(compute(part, counts)):
                 array.append(rows)
-            self.check(number, part)
+            self.check_texts(number, part)
         self.ranges = quantizer.ranges
         return Shard(
             counts.texts, part.digest, counts.truncated, counts.most, counts.longest, quantizer.clipped
         )
 
-    def check(self, number: int, part: HashedTexts) -> None:
+    def check_texts(self, number: int, part: HashedTexts) -> None:
         if number < len(self.shards) and self.shards[number].blake2b != part.digest:
             raise self.other_texts_error(number)
 
@@ -204,11 +204,11 @@ class ShardWriter:
             "name a new directory"
         )
 
-    def end(self) -> VectorsManifest:
+    def finish(self) -> VectorsManifest:
         if self.taken < len(self.shards):
             raise self.other_texts_error(self.taken)
         self.complete = True
-        return self.save()
+        return self.write_manifest()
 
 
 def shard_path(directory: Path, number: int) -> Path:
@@ -241,7 +241,7 @@ class ShardedVectors:
     """The rows [N, D] in a directory; indexing by a number, a slice, indices or a mask reads only the selected rows."""
 
     def __init__(self, directory: Path, dequantize: bool):
-        self.facts, self.dequantize = VectorsManifest.read(directory), dequantize
+        self.facts, self.dequantize = VectorsManifest.load(directory), dequantize
         if not self.facts.complete:
             raise BertJaxError(
                 f"{directory} is not complete: it has {self.facts.count:,} vectors; repeat the command that writes it"

@@ -30,7 +30,7 @@ class Config(FinetuneConfig):
     # weights of classes in the loss; balanced: all classes count the same, however rare
     class_weights: Literal["none", "balanced"] = "none"
     # share of the target probability that is spread over all classes
-    label_smoothing: Annotated[float, Range(0, 1, below=True)] = 0.0
+    label_smoothing: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.0
 
     def __post_init__(self):
         super().__post_init__()

@@ -64,7 +64,7 @@ class StudentEncoderConfig(InitEncoderConfig):
     def compute_settings(self) -> dict[str, Any]:
         return super().compute_settings | {"vocab_multiple": self.vocab_multiple, "unroll": self.unroll}
 
-    def of(self, source: EncoderConfig, layers: int) -> EncoderConfig:
+    def derive_encoder(self, source: EncoderConfig, layers: int) -> EncoderConfig:
         """Return the student's config: that of `source` with the sizes and dropout rates set here; `layers` is the
         default number of layers."""
         width = self.hidden_size or source.hidden_size
@@ -86,7 +86,7 @@ class DistillationLossConfig:
     """Settings of the losses; each objective reads its own."""
 
     # distilbert: temperature of both models' probabilities
-    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
+    temperature: Annotated[float, Range(0, 1000, exclusive_minimum=True)] = 2.0
     soft: Weight = 5.0  # distilbert: weight of the loss against the teacher's probabilities for masked words
     mlm: Weight = 2.0  # distilbert: weight of the masked-LM loss
     cosine: Weight = 1.0  # distilbert: weight of the cosine distance between the last hidden states
@@ -131,10 +131,10 @@ class DistillTask(PretrainTask):
     teacher_params: dict = field(kw_only=True, compare=False, repr=False)
     settings: DistillationLossConfig = field(default=DistillationLossConfig(), kw_only=True)
     # the encoder of the model that the student starts from
-    source: EncoderConfig | None = field(default=None, kw_only=True)
+    start_encoder: EncoderConfig | None = field(default=None, kw_only=True)
 
-    def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
-        return keep_layers(params, self.source, self.layout.config) if self.source else params
+    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
+        return keep_layers(params, self.start_encoder, self.layout.config) if self.start_encoder else params
 
     def constants(self) -> dict:
         return {TEACHER: self.teacher_params}
@@ -144,7 +144,7 @@ class DistillTask(PretrainTask):
         assert constants is not None
         return student | {TEACHER: self.teacher.module.apply({"params": constants[TEACHER]}, batch)}
 
-    def check(self) -> None:
+    def check_teacher(self) -> None:
         """Refuse a student that cannot learn from this teacher by this objective."""
 
     def flops(self, rows: int, length: int) -> float:
@@ -163,7 +163,7 @@ class DistilBertTask(DistillTask):
 
     heads: ClassVar[tuple[str, ...]] = ("mlm",)
 
-    def check(self) -> None:
+    def check_teacher(self) -> None:
         student_size, teacher_size = self.layout.config.hidden_size, self.teacher.config.hidden_size
         if self.settings.cosine and student_size != teacher_size:
             raise BertJaxError(
@@ -201,7 +201,7 @@ class LayerDistillTask(DistillTask):
     def predictions(self, outputs: dict, batch: dict):
         return None
 
-    def summary(self, means: dict[str, float]) -> dict[str, float]:
+    def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         return means
 
 
@@ -211,15 +211,15 @@ class MiniLMTask(LayerDistillTask):
     Nothing above the queries, keys and values of the student's last layer is trained.
     """
 
-    best = "relation_loss"
-    kinds: ClassVar[tuple[str, ...]] = ("query", "key", "value")
+    best_metric = "relation_loss"
+    relation_names: ClassVar[tuple[str, ...]] = ("query", "key", "value")
 
     @property
     def teacher_layer(self) -> int:
         layers = self.teacher.config.num_hidden_layers
         return self.settings.teacher_layer or (layers if layers <= 12 else layers * 7 // 8)
 
-    def check(self) -> None:
+    def check_teacher(self) -> None:
         heads, widths = self.settings.relation_heads, (self.layout.config, self.teacher.config)
         common = math.gcd(*(config.hidden_size for config in widths))
         if common % heads:
@@ -253,7 +253,7 @@ class MiniLMTask(LayerDistillTask):
             f"{kind}_relations": relation_divergence(
                 student_values[:, :, n], teacher_values[:, :, n], batch, heads
             )
-            for n, kind in enumerate(self.kinds)
+            for n, kind in enumerate(self.relation_names)
         }
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
@@ -271,10 +271,10 @@ class TinyBertTask(LayerDistillTask):
     width; the finished model does without them.
     """
 
-    best = "states_loss"
+    best_metric = "states_loss"
     projections: ClassVar[tuple[str, ...]] = ("to_embeddings", "to_states")
 
-    def check(self) -> None:
+    def check_teacher(self) -> None:
         student_heads, teacher_heads = (
             self.layout.config.num_attention_heads,
             self.teacher.config.num_attention_heads,
@@ -379,7 +379,7 @@ def make_distill_task(config: Config) -> tuple[DistillTask, Config]:
     teacher = read_objective_layout(config.teacher, objective.heads, config)
     begins = read_objective_layout(config.init, objective.heads, config) if config.init else teacher
     layers = begins.config.num_hidden_layers if config.init else max(teacher.config.num_hidden_layers // 2, 1)
-    encoder = config.model.of(begins.config, layers)
+    encoder = config.model.derive_encoder(begins.config, layers)
     all_layers = encoder.replace(num_hidden_layers=begins.config.num_hidden_layers)
     if config.init:
         check_sizes(config.init, begins.config, all_layers)
@@ -400,9 +400,9 @@ def make_distill_task(config: Config) -> tuple[DistillTask, Config]:
         teacher=teacher,
         teacher_params=unflatten_dict(zeros, sep="/"),
         settings=config.loss,
-        source=begins.config if is_part else None,
+        start_encoder=begins.config if is_part else None,
     )
-    task.check()
+    task.check_teacher()
     return task, dataclasses.replace(config, init=config.init or config.teacher * is_part)
 
 
@@ -419,7 +419,7 @@ def read_objective_layout(directory: str, heads: tuple[str, ...], config: Config
             f"data.lengths goes up to {max(config.data.lengths)}, but {directory} reads at most "
             f"{source.config.max_position_embeddings} tokens; set shorter --config.data.lengths"
         )
-    published = {key: value for key, value in source.published.items() if key not in HEAD_KEYS}
+    published = {key: value for key, value in source.hf_config.items() if key not in HEAD_KEYS}
     return dataclasses.replace(
-        source, heads=heads, labels=(), pooler=False, published=published, embedder=None
+        source, heads=heads, labels=(), pooler=False, hf_config=published, embedder=None
     )

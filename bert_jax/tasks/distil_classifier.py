@@ -45,7 +45,7 @@ class StudentClassifierConfig(HeadConfig):
         0  # number of layers; 0: as in `init`, or half as many if `init` is the teacher
     )
 
-    def changed(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
+    def update_encoder(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
         if self.num_hidden_layers > encoder.num_hidden_layers:
             raise BertJaxError(
                 f"model.num_hidden_layers is {self.num_hidden_layers}, but {init} has "
@@ -54,7 +54,7 @@ class StudentClassifierConfig(HeadConfig):
             )
         return (
             super()
-            .changed(encoder, longest, init)
+            .update_encoder(encoder, longest, init)
             .replace(num_hidden_layers=self.num_hidden_layers or encoder.num_hidden_layers)
         )
 
@@ -66,7 +66,7 @@ class Config(ClassifyConfig):
     teacher: str = ""  # directory of the fine-tuned classifier
     init: str = ""  # model directory that the student starts from; "": the teacher, with fewer layers
     # temperature of both models' probabilities
-    temperature: Annotated[float, Range(0, 1000, above=True)] = 2.0
+    temperature: Annotated[float, Range(0, 1000, exclusive_minimum=True)] = 2.0
     # weight of the loss on the labels in the data; the loss on the teacher's predictions gets 1 - labels_weight
     labels_weight: Share = 0.0
     model: StudentClassifierConfig = field(default_factory=StudentClassifierConfig)
@@ -98,12 +98,12 @@ class ClassifierDistillTask(FinetuneTask):
     temperature: float = field(default=2.0, kw_only=True)
     labels_weight: float = field(default=0.0, kw_only=True)
     # the encoder of the model that the student starts from
-    source: EncoderConfig | None = field(default=None, kw_only=True)
+    start_encoder: EncoderConfig | None = field(default=None, kw_only=True)
 
-    def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
-        if self.source is not None:
-            params = keep_layers(params, self.source, self.layout.config)
-        return super().begun(params, data, steps)
+    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
+        if self.start_encoder is not None:
+            params = keep_layers(params, self.start_encoder, self.layout.config)
+        return super().initial_params(params, data, steps)
 
     @property
     def targets(self) -> dict[str, Target]:
@@ -141,18 +141,18 @@ def open(config: Config) -> tuple[ClassifierDistillTask, Epochs, Config]:
         teacher, require_distillable(teacher.kind, config.teacher), config.data.long_texts
     )
     config = complete_config(config, teacher, reading)
-    plain, data, config = open_data(config, reading.kind.labels, read_examples=reading.read)
+    plain, data, config = open_data(config, reading.kind.labels, read_examples=reading.read_examples)
     settings = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
     task = ClassifierDistillTask(
         **settings,
         temperature=config.temperature,
         labels_weight=config.labels_weight,
-        source=hub.read_layout(config.init)[0].config,
+        start_encoder=hub.read_layout(config.init)[0].config,
     )
-    assert task.results is not None
+    assert task.finish_inputs is not None
     data.targets = task.targets
-    data.train = reading.add_teacher_targets(data.train, task.results.train)
-    data.held = reading.add_teacher_targets(data.held, task.results.heldout)
+    data.train = reading.add_teacher_targets(data.train, task.finish_inputs.train)
+    data.held = reading.add_teacher_targets(data.held, task.finish_inputs.validation)
     return task, data, config
 
 
@@ -166,7 +166,7 @@ def complete_config(config: Config, teacher: Model, reading: "TeacherReader") ->
     config = dataclasses.replace(
         config, problem_type=reading.kind.problem_type or reading.kind.name, model=student, data=data
     )
-    examples = reading.read(data.train, data.columns, data.max_examples)
+    examples = reading.read_examples(data.train, data.columns, data.max_examples)
     if any(example.where in reading.labelled_places for example in examples):
         return config
     if config.labels_weight:
@@ -182,12 +182,12 @@ class TeacherReader:
 
     def __init__(self, teacher: Model, kind: WholeTextKind, long_texts: str):
         self.teacher, self.kind, self.long_texts = teacher, kind, long_texts
-        self.taught: dict[Any, np.ndarray] = {}  # text or pair -> logits
+        self.teacher_logits: dict[Any, np.ndarray] = {}  # text or pair -> logits
         # places (`Example.where`) of the examples whose label comes from the data
         self.labelled_places: set[str] = set()
         self.examples: dict[tuple, list[Example]] = {}
 
-    def read(self, spec: str, columns: ExampleColumns, most: int = 0) -> list[Example]:
+    def read_examples(self, spec: str, columns: ExampleColumns, most: int = 0) -> list[Example]:
         if (spec, most) not in self.examples:
             self.examples[spec, most] = self.label_with_teacher(
                 read_labelled_texts(spec, columns, self.kind.label_format, most, need_label=False), spec
@@ -195,21 +195,21 @@ class TeacherReader:
         return list(self.examples[spec, most])
 
     def label_with_teacher(self, examples: list[Example], spec: str) -> list[Example]:
-        texts = [text for text in dict.fromkeys(e.text for e in examples) if text not in self.taught]
+        texts = [text for text in dict.fromkeys(e.text for e in examples) if text not in self.teacher_logits]
         print_once(f"the teacher reads {len(texts):,} texts of {spec}")
-        self.taught |= zip(
-            texts, self.teacher.outcomes(self.kind, texts, long_texts=self.long_texts), strict=True
+        self.teacher_logits |= zip(
+            texts, self.teacher.compute_outcomes(self.kind, texts, long_texts=self.long_texts), strict=True
         )
         self.labelled_places |= {example.where for example in examples if example.label is not None}
         return [
-            dataclasses.replace(example, label=self.predicted(example.text))
+            dataclasses.replace(example, label=self.predict_label(example.text))
             if example.label is None
             else example
             for example in examples
         ]
 
-    def predicted(self, text) -> ExampleLabel:
-        label = self.kind.predicted(self.taught[text], UNCALIBRATED)
+    def predict_label(self, text) -> ExampleLabel:
+        label = self.kind.predict(self.teacher_logits[text], UNCALIBRATED)
         return tuple(sorted(label)) if isinstance(label, set) else label
 
     def add_teacher_targets(
@@ -217,13 +217,13 @@ class TeacherReader:
     ) -> list[EncodedExample]:
         """Add the teacher's logits for the whole text to each of its windows."""
         return [
-            dataclasses.replace(piece, targets=piece.targets | self.targets(examples[piece.example]))
+            dataclasses.replace(piece, targets=piece.targets | self.teacher_targets(examples[piece.example]))
             for piece in pieces
         ]
 
-    def targets(self, example: Example) -> dict[str, Any]:
+    def teacher_targets(self, example: Example) -> dict[str, Any]:
         return {
-            TEACHER_LOGITS: self.taught[example.text],
+            TEACHER_LOGITS: self.teacher_logits[example.text],
             HAS_LABEL: float(example.where in self.labelled_places),
         }
 

@@ -36,8 +36,8 @@ NEVER_SHARED = "projection"  # this part of the embeddings is as wide as the mod
 DISENTANGLED = ("words", "positions")
 DELTA = "_delta"
 
-Portion = Annotated[float, Range(0, 1, above=True)]
-Weight = Annotated[float, Range(0, 1e6, above=True)]
+Portion = Annotated[float, Range(0, 1, exclusive_minimum=True)]
+Weight = Annotated[float, Range(0, 1e6, exclusive_minimum=True)]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class GeneratorConfig:
     def __post_init__(self):
         check_ranges(self, "generator.")
 
-    def of(self, discriminator: EncoderConfig) -> EncoderConfig:
+    def derive_encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """Return the generator's config; its embeddings and each of its heads are as wide as the discriminator's."""
         d = discriminator
         width, embedding = round(self.width * d.hidden_size), d.embedding_width
@@ -76,7 +76,7 @@ class Config(pretrain.Config):
 def open(config: Config) -> tuple["ReplacedTokenTask", Corpora, Config]:
     data = pretrain.open_corpora(config)
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
-    task = ReplacedTokenTask.of(dataclasses.replace(config, model=model))
+    task = ReplacedTokenTask.from_config(dataclasses.replace(config, model=model))
     if config.init:
         layouts = {
             name: adopt_saved_layout(str(Path(config.init) / name), layout, data.tokenizer)
@@ -88,7 +88,7 @@ def open(config: Config) -> tuple["ReplacedTokenTask", Corpora, Config]:
 
 
 def outline(config: Config) -> Outline:
-    return pretrain.outline_task(config, ReplacedTokenTask.of)
+    return pretrain.outline_task(config, ReplacedTokenTask.from_config)
 
 
 inspect = pretrain.inspect
@@ -133,7 +133,7 @@ def read_start_layouts(directory: str, head: str, model: EncoderConfig) -> tuple
 class ReplacedTokenTask(MaskedLMTask):
     """Pre-training of a generator and a discriminator; `layout` is the discriminator's."""
 
-    best = "replaced_loss"
+    best_metric = "replaced_loss"
     rules = (
         (f"{EMBEDDINGS}words{DELTA}$", ParameterRule(P(TENSOR, FSDP), depth="embeddings")),
         (f"{EMBEDDINGS}positions{DELTA}$", ParameterRule(P(None, FSDP), depth="embeddings")),
@@ -144,7 +144,7 @@ class ReplacedTokenTask(MaskedLMTask):
     disentangled: bool = False
 
     @classmethod
-    def of(cls, config: Config) -> "ReplacedTokenTask":
+    def from_config(cls, config: Config) -> "ReplacedTokenTask":
         if not config.data.packed:
             raise BertJaxError(
                 f"data.sentence_objective={config.data.sentence_objective} makes pairs, from which the task electra "
@@ -158,7 +158,7 @@ class ReplacedTokenTask(MaskedLMTask):
                 "--config.family=electra or --config.family=deberta-v2"
             )
         model = family.apply_constants(config.model)
-        smaller = config.generator.of(model)
+        smaller = config.generator.derive_encoder(model)
         if config.init:
             _, source = read_start_layouts(config.init, head, model)
             of_run = {name: getattr(model, name) for name in (*COMPUTATION_FIELDS, *TRAINING_FIELDS)}
@@ -248,7 +248,7 @@ class ReplacedTokenTask(MaskedLMTask):
 
     def flops(self, rows: int, length: int) -> float:
         config = self.layout.config
-        generator = pre_training_flops(self.generator.config, rows, length, self.data.targets(length))
+        generator = pre_training_flops(self.generator.config, rows, length, self.data.max_targets(length))
         return generator + 3 * config.num_hidden_layers * layer_flops(config, rows * length, length)
 
 

@@ -68,11 +68,13 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
         print_once("every validation text is its own positive, so there is no validation during training")
         heldout = []
     reading = GroupEncoder(config, tokenizer, task, [*train, *heldout], taught)
-    train_pieces, heldout_pieces = reading.pieces(train), reading.pieces(heldout)
+    train_pieces, heldout_pieces = reading.encode_groups(train), reading.encode_groups(heldout)
     truncated = reading.truncated
     if notice := truncated.notice("raise --config.data.max_length to read more"):
         print_once(notice)
-    config = config.resolve_defaults(len(train), task.best if heldout else "", task.layout.config.hidden_size)
+    config = config.resolve_defaults(
+        len(train), task.best_metric if heldout else "", task.layout.config.hidden_size
+    )
     card = embedder_card(task, config, (len(train), len(heldout)), truncated)
     task = dataclasses.replace(task, model_card=card)
     shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)
@@ -81,7 +83,7 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
         sets=list(zip(map(len, sets), shares, strict=True)), group_size=texts,
     )  # fmt: skip
     batches = dataclasses.replace(batches, noun="text")
-    judge = EmbeddingEvaluator(heldout, task.of_pairs)
+    judge = EmbeddingEvaluator(heldout, task.learns_similarity)
     data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
         f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} for "
@@ -106,11 +108,12 @@ def outline(config: Config) -> Outline:
     )
     task = make_embedding_task(config, *next(sizes))
     groups, longest = config.batch_size, config.data.max_length
-    rows = task.texts * groups
+    rows = task.texts_per_group * groups
     print_once(
-        f"no data (--config.data.train): assuming groups of {task.texts} texts, each in a row of {longest} tokens"
+        f"no data (--config.data.train): assuming groups of {task.texts_per_group} texts, each in a row of "
+        f"{longest} tokens"
     )
-    resolved = config.resolve_defaults(groups, task.best, task.layout.config.hidden_size)
+    resolved = config.resolve_defaults(groups, task.best_metric, task.layout.config.hidden_size)
     phase = OutlinePhase(longest, 1.0, task.features(rows, longest))
     return Outline(task, resolved, groups, rows, (phase,), max(config.steps, 0))
 
@@ -179,9 +182,9 @@ def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTas
             f"loss.scale={settings.scale:g} is too high for loss.learn_scale to start from; set {MAX_SCALE:g} or "
             "less"
         )
-    taught = texts if loss.taught < 0 else loss.taught
+    taught = texts if loss.teacher_texts < 0 else loss.teacher_texts
     width = hub.read_layout(wanted.teacher)[0].vector_size if taught else 0
-    if loss.whole and width != layout.vector_size:
+    if loss.full_vectors and width != layout.vector_size:
         raise BertJaxError(
             f"the vectors of {wanted.teacher} have {width} dimensions, but those of {config.init} have "
             f"{layout.vector_size}; set --config.model.dimensions={width}"
@@ -221,7 +224,7 @@ def embedder_layout(config: Config) -> hub.Layout:
         source_embedder.normalize if config.model.normalize == "auto" else config.model.normalize == "yes"
     )
     longest = config.data.max_length
-    encoder = config.model.changed(source.config, longest, config.init)
+    encoder = config.model.update_encoder(source.config, longest, config.init)
     projection, width = source_embedder.projection, config.model.dimensions
     if width and width != source.vector_size:
         if projection:
@@ -270,10 +273,10 @@ class GroupEncoder:
         self.ids = number_texts(groups)
         self.taught = compute_teacher_vectors(config.loss.teacher, groups, task) if taught else []
 
-    def pieces(self, groups: Sequence[Group]) -> list[EncodedExample]:
+    def encode_groups(self, groups: Sequence[Group]) -> list[EncodedExample]:
         """Return a piece for each text: those of the first group, then those of the second, and so on."""
         config, columns = self.config, []
-        for n in range(self.task.texts):
+        for n in range(self.task.texts_per_group):
             embedder = self.task.embedder
             prompt = prompt_text(embedder, choose_prompt(embedder, n))
             texts = prepare_texts(embedder, [group.texts[n] for group in groups], prompt)
@@ -281,12 +284,12 @@ class GroupEncoder:
             self.truncated.count(encodings)
             columns.append(encodings)
         return [
-            EncodedExample(encoding, i, self.targets(group, n))
+            EncodedExample(encoding, i, self.text_targets(group, n))
             for i, (group, encodings) in enumerate(zip(groups, zip(*columns, strict=True), strict=True))
             for n, encoding in enumerate(encodings)
         ]
 
-    def targets(self, group: Group, n: int) -> dict:
+    def text_targets(self, group: Group, n: int) -> dict:
         """Return the targets of the n-th text of a group."""
         targets: dict = {"ids": self.ids[group.alike or group.texts[n]], "label_weights": 1.0}
         if group.scores and n == 0:
@@ -330,7 +333,7 @@ def inspect(config: Config, step: int, rows: int) -> str:
     task, data, _ = open(config)
     check_step(data, step)
     groups, colour = list_groups(task, data, step), is_coloured()
-    rows_in_words = f"{pluralize(data.batch, 'row')} of {data.length(step)} tokens"
+    rows_in_words = f"{pluralize(data.rows_per_step, 'row')} of {data.row_length(step)} tokens"
     lines = [f"step {step}: {pluralize(len(groups), 'group')} in {rows_in_words}"]
     for number, group in enumerate(groups[:rows]):
         lines.append(f"group {number}: {sum(map(len, group))} tokens")
@@ -345,7 +348,7 @@ def inspect(config: Config, step: int, rows: int) -> str:
 
 def list_groups(task: EmbeddingTask, data: Epochs, step: int) -> list[list[EncodedExample]]:
     """Return the pieces of each group of a step."""
-    return [[data.train[i] for i in group] for group in data.chosen[step].reshape(-1, task.texts)]
+    return [[data.train[i] for i in group] for group in data.chosen[step].reshape(-1, task.texts_per_group)]
 
 
 def decode_texts(group: Sequence[EncodedExample], tokenizer: Tokenizer) -> list[str]:

@@ -60,7 +60,7 @@ def open(config: Config) -> tuple["PretrainTask", "Corpora", Config]:
     source = hub.read_layout(config.init)[0] if config.init else None
     if source:  # first, because this error names the sizes to set; the family's would not
         check_sizes(config.init, source.config, choose_family(config, source).apply_constants(model))
-    task = PretrainTask.of(dataclasses.replace(config, model=model), source)
+    task = PretrainTask.from_config(dataclasses.replace(config, model=model), source)
     if config.init:
         task = dataclasses.replace(task, layout=adopt_saved_layout(config.init, task.layout, data.tokenizer))
     print_corpus_sizes(data)
@@ -81,7 +81,7 @@ def print_corpus_sizes(data: "Corpora") -> None:
 
 
 def outline(config: Config) -> Outline:
-    return outline_task(config, PretrainTask.of)
+    return outline_task(config, PretrainTask.from_config)
 
 
 def outline_task(config: C, task_of: Callable[[C], Task]) -> Outline:
@@ -145,7 +145,7 @@ def choose_family(config: Config, source: Layout | None) -> Family:
 class MaskedLMTask(Task):
     """Predicts the masked words of prepared corpora; their logits are the output "mlm"."""
 
-    best = "mlm_loss"
+    best_metric = "mlm_loss"
 
     data: DataConfig = DataConfig()
     embedding_init: str = field(default="random", kw_only=True)  # as in the config
@@ -154,7 +154,7 @@ class MaskedLMTask(Task):
     def initializes_from_data(self) -> bool:
         return self.embedding_init != "random"
 
-    def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
+    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
         if not self.initializes_from_data:
             return params
         assert isinstance(data, Corpora)
@@ -174,7 +174,7 @@ class MaskedLMTask(Task):
         logits, targets = outputs["mlm"], batch["targets"]
         return jnp.where(batch["target_weights"] > 0, (logits > label_logits(logits, targets)).sum(-1), -1)
 
-    def summary(self, means: dict[str, float]) -> dict[str, float]:
+    def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         return means | {"mlm_perplexity": math.exp(min(means["mlm_loss"], 700))}
 
 
@@ -183,7 +183,7 @@ class PretrainTask(MaskedLMTask):
     """Predicts masked words and, if rows are pairs, the label of the pair."""
 
     @classmethod
-    def of(cls, config: Config, source: Layout | None = None) -> "PretrainTask":
+    def from_config(cls, config: Config, source: Layout | None = None) -> "PretrainTask":
         """Return the task of a config; `source` is the layout of the directory `init`, if it was already read."""
         if config.init and source is None:
             source, _ = hub.read_layout(config.init)
@@ -205,7 +205,7 @@ class PretrainTask(MaskedLMTask):
         return next((head for head in self.layout.heads if head in ("nsp", "sop")), "")
 
     def flops(self, rows: int, length: int) -> float:
-        return pre_training_flops(self.layout.config, rows, length, self.data.targets(length))
+        return pre_training_flops(self.layout.config, rows, length, self.data.max_targets(length))
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         losses = super().losses(outputs, batch)
@@ -235,7 +235,7 @@ class Corpora:
     """The stream of prepared corpora, as the `Data` of the training loop."""
 
     def __init__(self, stream: "Stream"):
-        self.stream, self.tokenizer, self.batch = stream, stream.tokenizer, stream.config.batch_size
+        self.stream, self.tokenizer, self.rows_per_step = stream, stream.tokenizer, stream.config.batch_size
 
     def identity(self) -> dict[str, str]:
         return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}
@@ -256,18 +256,20 @@ class Corpora:
             flat[path] = np.pad(frequencies, (0, len(flat[path]) - len(frequencies)))
         return unflatten_dict(flat)
 
-    def length(self, step: int) -> int:
+    def row_length(self, step: int) -> int:
         return self.stream.length(step)
 
     def features(self, step: int) -> Features:
-        return self.stream.config.features(self.batch, self.length(step))
+        return self.stream.config.features(self.rows_per_step, self.row_length(step))
 
     def batches(
         self, start: int, stop: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]:
         return self.stream.batches(start, stop, host_index, host_count)
 
-    def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]:
+    def validation_batches(
+        self, length: int, host_index: int, host_count: int
+    ) -> Iterator[dict[str, np.ndarray]]:
         return self.stream.heldout(length, host_index, host_count)
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:

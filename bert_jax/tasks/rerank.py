@@ -45,20 +45,24 @@ def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
     task = make_ranking_task(config, train)
     pairs = [list_pairs(part) for part in (train, heldout, calibration)]
     results = FinishInputs(pairs[0], pairs[1], pairs[2], report=config.report)
-    task = dataclasses.replace(task, results=results)
+    task = dataclasses.replace(task, finish_inputs=results)
     tokenizer = open_tokenizer(hub.resolve_directory(config.init))
     reading = PairEncoder(tokenizer, config.data.max_length, task)
-    train_pieces, heldout_pieces = reading.pieces(train), reading.pieces(heldout)
+    train_pieces, heldout_pieces = reading.encode_lists(train), reading.encode_lists(heldout)
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_once(notice)
-    config = config.resolve_defaults(len(train), task.best, task.layout.config.hidden_size)
+    config = config.resolve_defaults(len(train), task.best_metric, task.layout.config.hidden_size)
     card = cross_encoder_card(task, config, tuple(map(len, (train, heldout, calibration))), reading.truncated)
     task = dataclasses.replace(task, model_card=card)
     batches = make_batch_config(
-        config, config.data.batching, config.data.max_length, task.layout.config, group_size=task.documents
+        config,
+        config.data.batching,
+        config.data.max_length,
+        task.layout.config,
+        group_size=task.max_documents,
     )
     batches = dataclasses.replace(batches, noun="pair")
-    judge = RankingEvaluator(task.kind, results.heldout, heldout_pieces)
+    judge = RankingEvaluator(task.kind, results.validation, heldout_pieces)
     data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
@@ -95,7 +99,7 @@ def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, C
                 f"every document is relevant for its query, so each query gets {others} documents of other queries as "
                 "not relevant (data.num_random_negatives); `bert-jax mine` finds harder ones"
             )
-    if others and RANKING_LOSSES[choose_loss(config, train)].taught:
+    if others and RANKING_LOSSES[choose_loss(config, train)].uses_teacher_scores:
         raise BertJaxError(
             f"data.num_random_negatives={others} adds documents that no teacher has scored; leave it out, or set "
             "--config.loss.name=binary, which learns from labels alone"
@@ -157,7 +161,7 @@ def make_ranking_task(config: Config, lists: Sequence[Candidates]) -> RankingTas
     name, grades = choose_loss(config, lists), nonbinary_grades(lists)
     loss = RANKING_LOSSES[name]
     untaught = [candidates.where for candidates in lists if not candidates.scores]
-    if loss.taught and untaught:
+    if loss.uses_teacher_scores and untaught:
         raise BertJaxError(
             f"loss.name={name} learns from a teacher's scores, but {untaught[0]} has none; give each row a positive, "
             "negatives and a list of scores, as `bert-jax mine --rescore DIR --scores` writes them"
@@ -170,15 +174,15 @@ def make_ranking_task(config: Config, lists: Sequence[Candidates]) -> RankingTas
     kind = Relevance.from_examples([])
     source, _ = hub.read_layout(config.init, **config.model.compute_settings)
     layout = source.with_head(HEAD, kind.labels)
-    encoder = config.model.changed(layout.config, config.data.max_length, config.init)
-    layout = dataclasses.replace(layout, config=encoder, published=layout.published | kind.published)
+    encoder = config.model.update_encoder(layout.config, config.data.max_length, config.init)
+    layout = dataclasses.replace(layout, config=encoder, hf_config=layout.hf_config | kind.hf_config_keys)
     documents = max(len(candidates.grades) for candidates in lists)
     return RankingTask(
         layout,
         kind,
         loss=loss,
         settings=RankingLossSettings(config.loss.scale or loss.scale),
-        documents=documents,
+        max_documents=documents,
     )
 
 
@@ -189,7 +193,7 @@ class PairEncoder:
         self.tokenizer, self.task = tokenizer, task
         self.truncated = TruncationCounter(max_length)
 
-    def pieces(self, lists: CandidateLists) -> list[EncodedExample]:
+    def encode_lists(self, lists: CandidateLists) -> list[EncodedExample]:
         """Return a piece for each document, and fillers for incomplete lists; a query with more than `task.documents`
         documents becomes several lists."""
         pairs = [(candidates.query, text) for candidates in lists for text in candidates.documents]
@@ -199,18 +203,18 @@ class PairEncoder:
         following = iter(encodings)
         for candidates in lists:
             count = len(candidates.grades)
-            for n in range(-(-count // self.task.documents) * self.task.documents):
+            for n in range(-(-count // self.task.max_documents) * self.task.max_documents):
                 encoding = next(following) if n < count else FILLER
-                pieces.append(EncodedExample(encoding, len(pieces), self.targets(candidates, n)))
+                pieces.append(EncodedExample(encoding, len(pieces), self.pair_targets(candidates, n)))
         return pieces
 
-    def targets(self, candidates: Candidates, n: int) -> dict[str, float]:
+    def pair_targets(self, candidates: Candidates, n: int) -> dict[str, float]:
         is_document = n < len(candidates.grades)
         targets = {
             "labels": candidates.grades[n] if is_document else 0.0,
             "label_weights": float(is_document),
         }
-        if self.task.loss.taught:
+        if self.task.loss.uses_teacher_scores:
             targets["scores"] = candidates.scores[n] if is_document and candidates.scores else 0.0
         return targets
 
@@ -219,11 +223,11 @@ class RankingEvaluator(PredictionEvaluator):
     """Judges lists of documents; pieces that only fill up a list are left out."""
 
     def __init__(self, kind: Relevance, examples: Sequence[Example], pieces: Sequence[EncodedExample]):
-        self.known = [bool(piece.targets["label_weights"]) for piece in pieces]
+        self.is_pair = [bool(piece.targets["label_weights"]) for piece in pieces]
         windows = [
-            TextWindows([piece.encoding]) for piece, known in zip(pieces, self.known, strict=True) if known
+            TextWindows([piece.encoding]) for piece, known in zip(pieces, self.is_pair, strict=True) if known
         ]
         super().__init__(kind, examples, windows)
 
     def __call__(self, logits: list) -> dict[str, float]:
-        return super().__call__([x for x, known in zip(logits, self.known, strict=True) if known])
+        return super().__call__([x for x, known in zip(logits, self.is_pair, strict=True) if known])

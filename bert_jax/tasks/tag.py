@@ -23,7 +23,7 @@ class WordsConfig(ExamplesConfig):
 class Config(FinetuneConfig):
     labels: tuple[str, ...] = ()  # tags in the order of the model's outputs; (): the tags in the data
     # share of the target probability that is spread over all tags
-    label_smoothing: Annotated[float, Range(0, 1, below=True)] = 0.0
+    label_smoothing: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.0
     data: WordsConfig = field(default_factory=WordsConfig)
 
     @property

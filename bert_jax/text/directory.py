@@ -18,7 +18,7 @@ KINDS = {models.WordPiece: WordPiece, models.BPE: ByteLevelBPE, models.Unigram: 
 def open_tokenizer(directory) -> Tokenizer:
     """Open the tokenizer of a directory; tokenizer.json comes first because only that file holds everything."""
     directory = Path(directory)
-    settings = TokenizerSettings.read(directory)
+    settings = TokenizerSettings.from_directory(directory)
     try:
         if (directory / "tokenizer.json").is_file():
             return _open_tokenizer_json(directory / "tokenizer.json", settings)

@@ -68,7 +68,7 @@ class TokenizerSettings:
         return {role: token.content for role, token in self.special.items()}
 
     @classmethod
-    def read(cls, directory) -> "TokenizerSettings":
+    def from_directory(cls, directory) -> "TokenizerSettings":
         directory = Path(directory)
         config, names, listed = (
             read_json(directory / name, kind) if (directory / name).is_file() else {}

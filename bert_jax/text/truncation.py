@@ -21,14 +21,14 @@ class EncodingOptions:
     max_length: int
     long_texts: str = "truncate"
     overlap: int = -1  # -1: the usual overlap for the kind of prediction
-    apart: bool = False
+    separate_texts: bool = False
 
     def __post_init__(self):
         if not isinstance(self.long_texts, str) or self.long_texts not in LONG:
             raise BertJaxError(
                 f'long texts cannot be read as "{self.long_texts!s:.60}"; {suggest_name(self.long_texts, LONG)}'
             )
-        if self.apart and self.long_texts == "windows":
+        if self.separate_texts and self.long_texts == "windows":
             raise BertJaxError(
                 "a model that encodes the texts of a pair separately cannot read them in windows; leave "
                 "long_texts=windows out, or train a model with --config.model.pair_encoding=cross_encoder"
@@ -36,7 +36,7 @@ class EncodingOptions:
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:
         """Encode each text, truncated, or in as many windows as it needs."""
-        if self.apart:
+        if self.separate_texts:
             return [[encoding] for encoding in encode_separately(tokenizer, texts, self.max_length)]
         if self.long_texts == "windows":
             overlap = self.max_length // 4 if self.overlap < 0 else self.overlap

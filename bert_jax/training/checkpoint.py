@@ -80,7 +80,7 @@ class Checkpoints:
             newest = None if agreed < 0 else agreed
         return newest
 
-    def check(self, step: int) -> None:
+    def require_step(self, step: int) -> None:
         """Refuse a step that has no good checkpoint."""
         if step not in self._directories():
             raise BertJaxError(
@@ -97,9 +97,9 @@ class Checkpoints:
     def restore(self, step: int, abstract: TrainState) -> tuple[TrainState, dict]:
         """Return the state and the position; the state gets the shardings of `abstract`, not those it was saved in."""
         state = self._writer.restore(self._path(step), args=ocp.args.StandardRestore(abstract))
-        return state, self.position(step)
+        return state, self.read_position(step)
 
-    def params(self, step: int) -> dict:
+    def read_params(self, step: int) -> dict:
         """Read the parameters alone, as NumPy arrays."""
         handler = ocp.PyTreeCheckpointHandler()
         saved = {"params": handler.metadata(self._path(step)).tree["params"]}
@@ -107,7 +107,7 @@ class Checkpoints:
         asked = ocp.args.PyTreeRestore(item=saved, restore_args=kinds, partial_restore=True)
         return handler.restore(self._path(step), args=asked)["params"]
 
-    def position(self, step: int) -> dict:
+    def read_position(self, step: int) -> dict:
         content = checkpoint_manifest.read_checkpoint_manifest(self._path(step))
         if content is None:
             raise BertJaxError(
@@ -158,13 +158,13 @@ class Checkpoints:
         if self.config.keep_every:
             kept |= {step for step in steps if step % self.config.keep_every == 0}
         if self.config.best_metric:
-            kept |= {self.best()}
+            kept |= {self.best_step()}
         for step in set(steps) - kept:
             # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
             (self._path(step) / checkpoint_manifest.MANIFEST_FILE).unlink()
             shutil.rmtree(self._path(step))
 
-    def best(self) -> int | None:
+    def best_step(self) -> int | None:
         """The best step by the config's metric, among checkpoints that have it; the last of equally good ones."""
         values = {}
         for step in self.steps():

@@ -55,7 +55,7 @@ class MetricsLog:
         part = RUN_PREFIX.get().removesuffix(": ") or None
         self._bar = tqdm(desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
 
-    def line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
+    def write_line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
         if self.quiet:
             return
         # JSON cannot hold numbers that are not finite, such as some gradient norms.

@@ -76,7 +76,7 @@ class TrainingLoop:
     ):  # fmt: skip
         self.task, self.data, self.config, self.workdir, self.peak_flops = task, data, config, workdir, peak
         self.mesh = make_mesh(config.mesh)
-        check_batch(data.batch, self.mesh, config.mesh.gradient_accumulation_steps)
+        check_batch(data.rows_per_step, self.mesh, config.mesh.gradient_accumulation_steps)
         self.abstract = abstract_state(task, config, self.mesh)
         self.checkpoints = Checkpoints(workdir.checkpoints, config.checkpoints, self.print_line)
         self.log: MetricsLog  # set by resume(), like the state and the constants
@@ -85,13 +85,13 @@ class TrainingLoop:
         self.started = False
         self.step = self.start_step = 0
         self.window = MetricSums()
-        self.heldout: dict = {}
+        self.validation_metrics: dict = {}
         self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best_metric is set
         self.pending: dict | None = None  # the metrics of the last step, still on the devices
         self.tracing = False
         self.pace = StepTimer()
-        self.shared = cache is not None
-        self.train_step, self.eval_step = (cache or StepCache()).of(task, config, self.mesh)
+        self.shares_programs = cache is not None
+        self.train_step, self.eval_step = (cache or StepCache()).get_or_make(task, config, self.mesh)
 
     def print_line(self, text: str) -> None:
         if self.started:
@@ -123,19 +123,19 @@ class TrainingLoop:
         self.log = MetricsLog(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
         self.started = True
         if newest is None and self.config.checkpoints.best_metric:
-            self.check_best(self.measure(few=True))
+            self.check_best(self.compute_metrics(few=True))
 
     def description(self) -> str:
         """Describe the run in one line: model size, mesh, how the rows of a step are split, compute dtype, and
         run directory."""
-        params, rows = self.abstract.params, pluralize(self.data.batch, "row")
+        params, rows = self.abstract.params, pluralize(self.data.rows_per_step, "row")
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards, microbatches = (
             self.mesh.shape[DATA] * self.mesh.shape[FSDP],
             self.config.mesh.gradient_accumulation_steps,
         )
         if shards * microbatches > 1:
-            part = pluralize(self.data.batch // shards // microbatches, "row")
+            part = pluralize(self.data.rows_per_step // shards // microbatches, "row")
             rows += f" = {pluralize(shards, 'data shard')} x {pluralize(microbatches, 'microbatch')} x {part}"
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
@@ -150,9 +150,9 @@ class TrainingLoop:
         memory_estimate.require_memory(self.task, self.data, self.config, self.mesh, self.abstract)
 
     def run_steps(self, stop: StopSignal) -> bool:
-        config, rows = self.config, self.data.batch
+        config, rows = self.config, self.data.rows_per_step
         batches = self.data.batches(self.step, config.steps, *local_data_shard(self.mesh, rows))
-        if self.step < config.steps and not self.shared:
+        if self.step < config.steps and not self.shares_programs:
             often = f"every {config.log_interval:,} steps" if config.log_interval > 1 else "after each step"
             self.print_line(f"compiling the step; then metrics {often}")
         with closing(place_batches(batches, self.mesh, rows)) as feed:
@@ -162,16 +162,16 @@ class TrainingLoop:
                 if new and (due or self.step % config.log.evaluate_every == 0):
                     self.evaluate()
                     due = due or self.is_out_of_patience()
-                asked = not due and stop.asked(self.step)
+                asked = not due and stop.should_stop(self.step)
                 best = self.step == self.best_step()
                 if new and (due or asked or best or self.step % config.checkpoints.every == 0):
                     self.save()
-                self.heldout = {}  # valid for this step only
+                self.validation_metrics = {}  # valid for this step only
                 if due or asked:
-                    self.trace(ends=True)
+                    self.update_profiler(ends=True)
                     return due
-                self.trace()
-                batch = self.next(feed)
+                self.update_profiler()
+                batch = self.next_batch(feed)
                 # No implicit transfers to or from the devices: each would wait for the step.
                 with jax.transfer_guard("disallow"):
                     self.state, measured = self.train_step(self.state, batch, self.constants)
@@ -179,21 +179,21 @@ class TrainingLoop:
                 # Fetch the metrics of the previous step only now, while this step runs.
                 before, self.pending = self.pending, measured
                 if before is not None:
-                    self.record(before, self.step - 1)
+                    self.record_step(before, self.step - 1)
 
-    def next(self, feed: Iterator[dict]) -> dict:
+    def next_batch(self, feed: Iterator[dict]) -> dict:
         begun = time.perf_counter()
         batch = next(feed)
-        self.pace.wait(time.perf_counter() - begun)
+        self.pace.add_input_wait(time.perf_counter() - begun)
         return batch
 
-    def record(self, measured: dict, step: int) -> None:
+    def record_step(self, measured: dict, step: int) -> None:
         """Record the metrics of the update that took the run to `step`."""
         measured = jax.device_get(measured)
-        self.pace.add(int(measured["tokens"]))
+        self.pace.count_step(int(measured["tokens"]))
         self.log.advance()
         if measured["bad"]:
-            self.log.line("discarded", step, {"batch": step - 1, "in_a_row": int(measured["bad"])})
+            self.log.write_line("discarded", step, {"batch": step - 1, "in_a_row": int(measured["bad"])})
             shown = f"`bert-jax inspect --step {step - 1}` shows its batch"
             self.print_line(f"the update of step {step - 1} is not finite and was discarded; {shown}")
             if measured["bad"] >= self.config.max_nonfinite_steps:
@@ -221,42 +221,44 @@ class TrainingLoop:
             "gradient_norm": float(measured["gradient_norm"]),
         }
         values |= {"discarded": int(measured["discarded"]), "tokens": self.window.sums["tokens"]}
-        self.log.line("train", step, values, self.timings(step))
+        self.log.write_line("train", step, values, self.timings(step))
         self.window = MetricSums()
 
     def timings(self, step: int) -> dict:
-        timings = self.pace.line(self.config.steps - step)
+        timings = self.pace.take_timings(self.config.steps - step)
         if self.peak_flops and "tokens_per_second" in timings:
-            length = self.data.length(step - 1)
+            length = self.data.row_length(step - 1)
             # FLOPs per token by the published formula; the tokens per second do not count padding.
-            flops = self.task.flops(self.data.batch, length) / (self.data.batch * length)
+            flops = self.task.flops(self.data.rows_per_step, length) / (self.data.rows_per_step * length)
             timings["mfu"] = flops * timings["tokens_per_second"] / (self.peak_flops * self.mesh.size)
         return timings
 
-    def flush(self) -> None:
+    def record_pending(self) -> None:
         """Record the last step now, without waiting for the next one."""
         if self.pending is not None:
             before, self.pending = self.pending, None
-            self.record(before, self.step)
+            self.record_step(before, self.step)
 
     def evaluate(self) -> None:
-        self.flush()
+        self.record_pending()
         begun = time.perf_counter()
-        self.heldout = self.measure()
-        if not self.heldout:
+        self.validation_metrics = self.compute_metrics()
+        if not self.validation_metrics:
             return
-        self.check_finite(self.heldout, "validation set")
+        self.check_finite(self.validation_metrics, "validation set")
         self.record_evaluation()
-        self.log.line("heldout", self.step, self.heldout, {"seconds": time.perf_counter() - begun})
+        self.log.write_line(
+            "heldout", self.step, self.validation_metrics, {"seconds": time.perf_counter() - begun}
+        )
         self.pace.exclude_pause(time.perf_counter() - begun)
 
-    def measure(self, few: bool = False) -> dict[str, float]:
+    def compute_metrics(self, few: bool = False) -> dict[str, float]:
         """Return the validation metrics; if `few`, only of the first batches, enough to see which metrics exist."""
-        index, count = local_data_shard(self.mesh, self.data.batch)
+        index, count = local_data_shard(self.mesh, self.data.rows_per_step)
         total = MetricSums()
-        batches = self.data.heldout(self.data.length(max(self.step - 1, 0)), index, count)
+        batches = self.data.validation_batches(self.data.row_length(max(self.step - 1, 0)), index, count)
         predicted = []
-        for n, batch in enumerate(place_batches(batches, self.mesh, self.data.batch)):
+        for n, batch in enumerate(place_batches(batches, self.mesh, self.data.rows_per_step)):
             if n == self.config.log.max_eval_batches > 0:
                 break
             measured, rows = jax.device_get(self.eval_step(self.state.params, batch, self.constants))
@@ -268,7 +270,7 @@ class TrainingLoop:
             # An example may span several batches; it is measured once all of it has been read.
             if few and (self.config.checkpoints.best_metric in total.means() or self.data.metrics(predicted)):
                 break
-        return self.task.summary(total.means()) | self.data.metrics(predicted)
+        return self.task.metrics_from_means(total.means()) | self.data.metrics(predicted)
 
     def check_finite(self, measures: dict[str, float], what: str) -> None:
         for name, value in measures.items():
@@ -281,8 +283,8 @@ class TrainingLoop:
     def record_evaluation(self) -> None:
         """Add the standing of this evaluation by the metric `checkpoints.best_metric` to the history."""
         if best := self.config.checkpoints.best_metric:
-            self.check_best(self.heldout)
-            self.history.append((self.step, rank_key(best, self.heldout)))
+            self.check_best(self.validation_metrics)
+            self.history.append((self.step, rank_key(best, self.validation_metrics)))
 
     def check_best(self, metrics: dict[str, float]) -> None:
         if (best := self.config.checkpoints.best_metric) not in metrics:
@@ -300,12 +302,12 @@ class TrainingLoop:
         return 0 < patience <= sum(step > first for step, _ in self.history)
 
     def save(self) -> None:
-        self.flush()
+        self.record_pending()
         self.log.sync()
-        position = {"window": self.window.sums, "heldout": self.heldout, "standings": self.history}
+        position = {"window": self.window.sums, "heldout": self.validation_metrics, "standings": self.history}
         self.checkpoints.save(self.step, self.state, position)
 
-    def trace(self, ends: bool = False) -> None:
+    def update_profiler(self, ends: bool = False) -> None:
         """Start the profile at the configured step; stop it PROFILED steps later, or when the run ends (`ends`)."""
         first = self.config.log.profile
         if not self.tracing and self.step == first:
@@ -336,7 +338,7 @@ class TrainingLoop:
         metric, lost = self.config.checkpoints.best_metric, 0
         while (best := self.best_step()) not in (None, self.step):
             try:
-                self.checkpoints.check(best)
+                self.checkpoints.require_step(best)
             except BertJaxError as error:
                 self.print_line(f"step {best:,} is the best by {metric}, but {error}")
                 self.history = [(step, value) for step, value in self.history if step != best]
@@ -346,7 +348,7 @@ class TrainingLoop:
                 self.print_line(f"step {best:,} is the best by {metric}")
                 break
         if lost:
-            self.log.line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
+            self.log.write_line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
 
     def close(self) -> None:
         """Wait for background writes (with one process) and close the log, however the run ended."""

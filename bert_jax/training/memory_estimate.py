@@ -69,7 +69,7 @@ class MemoryEstimate:
         return least_bytes(self.abstract) + sum_bytes
 
     @property
-    def least(self) -> int:
+    def lower_bound(self) -> int:
         """The least bytes that the step needs, without tracing: of activations, only what products and norms read."""
         model, tokens = self.task.layouts[""].config, self.microbatch_rows * self.batch["input_ids"].shape[1]
         activations = tokens * model.num_hidden_layers * activation_bytes(model) // self.mesh.shape[TENSOR]
@@ -112,10 +112,10 @@ class MemoryEstimate:
         return total // (self.mesh.shape[FSDP] * self.mesh.shape[TENSOR])
 
     @property
-    def bytes(self) -> int:
+    def total_bytes(self) -> int:
         return self.devices * (self.state + self.activations)
 
-    def others(self) -> Iterator[tuple[str, "MemoryEstimate"]]:
+    def smaller_settings(self) -> Iterator[tuple[str, "MemoryEstimate"]]:
         """Yield settings that need less memory, each with its footprint: more microbatches first, then remat, too."""
         for again in (False, True):
             task, parts = self.task, 1 if again else 2
@@ -132,9 +132,9 @@ class MemoryEstimate:
                 yield " ".join(settings), dataclasses.replace(self, task=task, config=config)
                 parts *= 2
 
-    def require(self) -> None:
+    def require_fit(self) -> None:
         """Refuse a step that needs more memory than is free, and name settings that need less."""
-        free, needed = memory.free_bytes(self.device), self.bytes
+        free, needed = memory.free_bytes(self.device), self.total_bytes
         if (
             free is None
             or REFUSE_RATIO * needed <= free
@@ -143,7 +143,12 @@ class MemoryEstimate:
         ):
             return
         setting = next(
-            (setting for setting, other in self.others() if PROPOSE_RATIO * other.bytes <= free), ""
+            (
+                setting
+                for setting, other in self.smaller_settings()
+                if PROPOSE_RATIO * other.total_bytes <= free
+            ),
+            "",
         )
         remedy = f"set {setting}" if setting else "train a smaller model"
         if not setting and self.microbatch_rows.bit_count() > 1:  # halving ends before one row
@@ -173,13 +178,13 @@ def require_memory(
     task: Task, data: BatchSource, config: RunConfig, mesh: Mesh, abstract: TrainState
 ) -> None:
     """Refuse a run that needs more memory than is free; if plenty is free, nothing is read or traced."""
-    tokens = jax.ShapeDtypeStruct((data.batch, data.length(longest_step(data, config))), "int32")
+    tokens = jax.ShapeDtypeStruct((data.rows_per_step, data.row_length(longest_step(data, config))), "int32")
     least = MemoryEstimate(task, config, mesh, {"input_ids": tokens}, abstract)
     free = memory.free_bytes(least.device)
-    if free is not None and AMPLE_RATIO * least.least > free:
-        estimate_memory(task, data, config, mesh, abstract).require()
+    if free is not None and AMPLE_RATIO * least.lower_bound > free:
+        estimate_memory(task, data, config, mesh, abstract).require_fit()
 
 
 def longest_step(data: BatchSource, config: RunConfig) -> int:
     """The step with the longest rows, which is either the first or the last one."""
-    return max((0, max(config.steps - 1, 0)), key=data.length)
+    return max((0, max(config.steps - 1, 0)), key=data.row_length)

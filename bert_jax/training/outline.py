@@ -36,8 +36,8 @@ def make_outline(task: Task, data: BatchSource, config: RunConfig, batch: int) -
             "the run takes no steps, so nothing is compiled; leave --config.steps=0 and --config.method=linear_probe "
             "out"
         )
-    lengths = [data.length(step) for step in range(config.steps)]
+    lengths = [data.row_length(step) for step in range(config.steps)]
     phases = []
     for length, count in sorted(Counter(lengths).items()):
         phases.append(OutlinePhase(length, count / config.steps, data.features(lengths.index(length))))
-    return Outline(task, config, batch, data.batch, tuple(phases), config.steps)
+    return Outline(task, config, batch, data.rows_per_step, tuple(phases), config.steps)

@@ -8,7 +8,7 @@ from bert_jax.core.errors import BertJaxError
 
 Rate = Annotated[float, Range(0, 1000)]
 Warmup = Annotated[float, Range(0, 1e9)]
-Decay = Annotated[float, Range(0, 1, below=True)]
+Decay = Annotated[float, Range(0, 1, exclusive_maximum=True)]
 FEWEST_LINES = 10  # least number of lines of metrics in a run, so that its curves show something
 
 

@@ -107,7 +107,7 @@ class StepCache:
     def __init__(self) -> None:
         self.kept: list[tuple] = []
 
-    def of(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
+    def get_or_make(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
         """Return the step and the evaluation of a run, made only once for runs that can share them."""
         optimizer = dataclasses.replace(config.optimizer, learning_rate=0.0)
         key = (task, optimizer, config.steps, config.prng_impl, config.mesh, mesh)

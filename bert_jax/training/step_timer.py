@@ -17,11 +17,11 @@ class StepTimer:
         self.mark += seconds
         self.begun += seconds
 
-    def wait(self, seconds: float) -> None:
+    def add_input_wait(self, seconds: float) -> None:
         """Count seconds spent waiting for a batch."""
         self.waited += seconds
 
-    def add(self, tokens: int) -> None:
+    def count_step(self, tokens: int) -> None:
         """Count a step."""
         if self.compiled:
             self.steps += 1
@@ -30,7 +30,7 @@ class StepTimer:
             self.begun = time.perf_counter()
             self.compiled = True
 
-    def line(self, left: int) -> dict[str, float]:
+    def take_timings(self, left: int) -> dict[str, float]:
         """Return the timings since the last line and begin a new one; the run has `left` more steps."""
         now = time.perf_counter()
         timings = {"seconds": now - self.mark, "input_wait": self.waited / (now - self.mark)}

@@ -50,7 +50,7 @@ class StopSignal:
             os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
         self.signal = signal.Signals(number)
 
-    def asked(self, step: int) -> bool:
+    def should_stop(self, step: int) -> bool:
         """Whether to stop before `step`; every process gets the same answer for the same step."""
         if jax.process_count() > 1:
             return multihost_utils.reached_preemption_sync_point(step)

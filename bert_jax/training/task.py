@@ -28,13 +28,13 @@ class FinishInputs:
     """The examples that a finished model is calibrated on and that its report is made from."""
 
     train: Sequence[Example]
-    heldout: Sequence[Example]
+    validation: Sequence[Example]
     calibration: Sequence[Example]  # () if none were set aside
     long_texts: Literal["truncate", "windows"] = (
         "truncate"  # how to read texts that are longer than the model allows
     )
     report: bool = True  # whether to write a report
-    foreign: Sequence[Example] = ()  # examples without labels, which the model should refuse
+    out_of_scope: Sequence[Example] = ()  # examples without labels, which the model should refuse
     max_length: int = 0  # the most tokens of a text, or of each of its windows, in training
 
 
@@ -57,7 +57,7 @@ class Task:
     """A model and how to train it. Equal tasks share a compiled step; fields that do not change it are not compared."""
 
     layout: Layout  # the layout of the main model that a finished run produces
-    results: FinishInputs | None = field(default=None, kw_only=True, compare=False)
+    finish_inputs: FinishInputs | None = field(default=None, kw_only=True, compare=False)
     model_card: ModelCard | None = field(default=None, kw_only=True, compare=False)
 
     rules: ClassVar[Rules] = ()  # (pattern, Parameter(...)) of parameters that rules.py does not know
@@ -67,7 +67,7 @@ class Task:
     whole_batch: ClassVar[bool] = False
 
     @property
-    def best(self) -> str:
+    def best_metric(self) -> str:
         """The validation metric by which runs of the task are compared."""
         raise self.missing_member("best")
 
@@ -85,7 +85,7 @@ class Task:
         """Whether `initial_params` also changes random initial values, not only the parameters of a model directory."""
         return False
 
-    def begun(self, params: dict, data: "BatchSource", steps: int) -> dict:
+    def initial_params(self, params: dict, data: "BatchSource", steps: int) -> dict:
         """Return the parameters for the first step, given those of a model directory, with initial values for what
         it lacks."""
         return params
@@ -138,7 +138,7 @@ class Task:
     def predictions(self, outputs: dict, batch: dict):
         """Return an array [B, ...] to keep for the whole validation set; `Data.metrics` reads it."""
 
-    def summary(self, means: dict[str, float]) -> dict[str, float]:
+    def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         """Turn the mean losses and scores of the validation set into the metrics that people read."""
         return means
 
@@ -147,12 +147,12 @@ class BatchSource(Protocol):
     """The source of a run's batches; batch N is a function of N."""
 
     tokenizer: Tokenizer
-    batch: int  # rows per step, over all hosts
+    rows_per_step: int  # rows per step, over all hosts
 
     def identity(self) -> dict[str, str]:
         """Return what the batches depend on beside the config: name for people -> value."""
 
-    def length(self, step: int) -> int: ...
+    def row_length(self, step: int) -> int: ...
 
     def features(self, step: int) -> Features:
         """The features of the step's whole batch; no files are written for this."""
@@ -162,7 +162,9 @@ class BatchSource(Protocol):
         self, start: int, stop: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]: ...
 
-    def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]: ...
+    def validation_batches(
+        self, length: int, host_index: int, host_count: int
+    ) -> Iterator[dict[str, np.ndarray]]: ...
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
         """Compute metrics from predictions on the batches of `validation_batches`, with the rows of all hosts."""

@@ -20,7 +20,7 @@ def adopt_saved_layout(directory: str, layout: hub.Layout, tokenizer: Tokenizer)
     source, _ = hub.read_layout(directory)
     check_sizes(directory, source.config, layout.config)
     check_same_tokenizer(directory, tokenizer)
-    return replace(layout, family=source.family, published=source.published)
+    return replace(layout, family=source.family, hf_config=source.hf_config)
 
 
 def check_same_tokenizer(directory: str, tokenizer: Tokenizer) -> None:

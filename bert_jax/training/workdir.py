@@ -98,7 +98,7 @@ class Workdir:
             content |= {"layouts": layouts} if layouts else {}
             write_atomically(self.run, json.dumps(sealed(round_trip_json(content)), indent=1) + "\n")
             return
-        recorded = self.read()
+        recorded = self.read_run()
         self.refuse_differences(list_differences(recorded["config"], round_trip_json(settings)), "settings")
         self.refuse_differences(list_differences(recorded["data"], identity), "data")
 
@@ -112,7 +112,7 @@ class Workdir:
 
     def layouts(self) -> dict[str, Layout]:
         """The layouts of the models that the run produces, keyed as in `Task.layouts`."""
-        content = self.read()
+        content = self.read_run()
         described = {"": content["layout"], **content.get("layouts", {})}
         if outside := [name for name in described if name and not is_inside_directory(name)]:
             raise BertJaxError(
@@ -123,7 +123,7 @@ class Workdir:
         except BertJaxError as error:
             raise BertJaxError(f"{self.run}: {error}; {RESTORE_REMEDY}") from None
 
-    def read(self) -> dict:
+    def read_run(self) -> dict:
         try:
             content = read_json(self.run, remedy=RESTORE_REMEDY)
         except FileNotFoundError as error:
@@ -137,7 +137,7 @@ class Workdir:
 
 
 def layout_to_json(layout: Layout) -> dict:
-    values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "published")}
+    values = {name: getattr(layout, name) for name in ("heads", "labels", "pooler", "hf_config")}
     values |= {"family": layout.family.model_type, "config": dataclasses.asdict(layout.config)}
     return values | ({"embedder": dataclasses.asdict(layout.embedder)} if layout.embedder else {})
 
@@ -149,8 +149,8 @@ def layout_from_json(values: dict) -> Layout:
         FAMILIES.look_up_from_file(values["family"]),
     )
     heads, labels = tuple(values["heads"]), tuple(values["labels"])
-    embedder = EmbedderSettings.of(values["embedder"]) if "embedder" in values else None
-    return Layout(config, family, heads, labels, values["pooler"], values["published"], embedder)
+    embedder = EmbedderSettings.from_dict(values["embedder"]) if "embedder" in values else None
+    return Layout(config, family, heads, labels, values["pooler"], values["hf_config"], embedder)
 
 
 def save_models(directory: Path, task: Task, params: dict, tokenizer: Tokenizer) -> None:

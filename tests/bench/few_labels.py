@@ -201,10 +201,10 @@ def read_task(cell: Cell, directory: Path) -> learners.FewShotTask:
 
 
 def scores(outcomes: Outcomes) -> dict[str, float]:
-    view = outcomes.view
+    view = outcomes.report_data
     return {
-        "score": round(outcomes.sums.scores[outcomes.kind.best], 4),
-        "calibration_error": round(expected_calibration_error(view.after, view.right), 4),
+        "score": round(outcomes.score_sums.scores[outcomes.kind.best_metric], 4),
+        "calibration_error": round(expected_calibration_error(view.calibrated, view.right), 4),
     }
 
 

@@ -111,8 +111,8 @@ def best_setting(labels: Recipe, directory: Path) -> SettingScores:
         models = [load(path) for path in sorted(setting.glob("seed=*/model"))]
         if len(models) == config.num_seeds:
             examples, known = read_examples(models[0], data.validation, data.columns)
-            sums = [predict_outcomes(model, examples, known).sums for model in models]
-            settings.append(SettingScores(setting.name, models[0].kind.best, sums))
+            sums = [predict_outcomes(model, examples, known).score_sums for model in models]
+            settings.append(SettingScores(setting.name, models[0].kind.best_metric, sums))
     if not settings:
         raise BertJaxError(f"no setting in {directory} gave a model for every seed; try lower learning rates")
     return max(settings, key=lambda scores: scores.values.mean())

@@ -78,13 +78,13 @@ class TorchPretraining:
         for step, batch in enumerate(self.data.batches(0, config.steps, 0, 1), 1):
             updates.apply(self.measure(batch)[0])
             if step == config.steps or step % config.log.evaluate_every == 0:
-                yield {"step": step} | self.evaluate(self.data.length(step - 1))
+                yield {"step": step} | self.evaluate(self.data.row_length(step - 1))
 
     def evaluate(self, length: int) -> dict[str, float]:
         self.model.eval()
         total = np.zeros((len(METRICS), 2))
         with self.torch.no_grad():
-            for n, batch in enumerate(self.data.heldout(length, 0, 1)):
+            for n, batch in enumerate(self.data.validation_batches(length, 0, 1)):
                 if n == self.config.log.max_eval_batches > 0:
                     break
                 total += self.measure(batch)[1]

@@ -147,7 +147,7 @@ def scores_on_first(directory: Path, first: Recipe, command: str) -> dict[str, f
     if model is None or not same_tokens(model, first):
         return {}
     layout = layouts[model]
-    values = {"task": "pretrain", "family": layout.family.model_type, "model": layout.config.settings}
+    values = {"task": "pretrain", "family": layout.family.model_type, "model": layout.config.changed_fields}
     values |= {name: value for name, value in first.values.items() if name in ("data", "log")}
     settings = [text for text in first.settings if text.startswith(("data.", "log."))]
     run_from_config(

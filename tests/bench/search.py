@@ -120,7 +120,9 @@ class BuiltIndex:
 
     def add(self, first: int, count: int) -> None:
         with open_writer(self.path, IndexManifest(self.model, 4 * WORDS, 0)) as writer:
-            writer.add(made_documents(first, count), PassageCutter(WordCounter(), 4 * WORDS, 0), self.encode)
+            writer.add_documents(
+                made_documents(first, count), PassageCutter(WordCounter(), 4 * WORDS, 0), self.encode
+            )
 
     def encode(self, texts: list[str]) -> np.ndarray:
         return self.vectors[[int(text.split(" ", 1)[0]) for text in texts]]

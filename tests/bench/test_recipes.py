@@ -145,7 +145,7 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
         ]
         assert of_labels[arm] == pytest.approx(np.mean(of_runs)) and len(of_runs) == 2
     begun = {
-        arm: Workdir(arms / arm / "optimizer.learning_rate=0.01/seed=0").read()["config"]["init"]
+        arm: Workdir(arms / arm / "optimizer.learning_rate=0.01/seed=0").read_run()["config"]["init"]
         for arm in gain.CONDITIONS
     }
     assert begun == {"untrained": f"{tmp_path}/out/1/untrained/model", "trained": f"{tmp_path}/out/1/model"}

@@ -33,7 +33,7 @@ class TorchRanking(TorchModel):
         self.loss = make[task.loss.name](self.model)
 
     def loss_of(self, pieces: Sequence[EncodedExample]):
-        size, tensor = self.task.documents, self.torch.tensor
+        size, tensor = self.task.max_documents, self.torch.tensor
         lists = [pieces[first : first + size] for first in range(0, len(pieces), size)]
         lists = [[piece for piece in of_query if piece.targets["label_weights"]] for of_query in lists]
         labels = [tensor([piece.targets["labels"] for piece in of_query]) for of_query in lists]

@@ -110,7 +110,7 @@ def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
     }  # fmt: skip
     assert "operations of unknown programs" not in seconds
     # All dense products of the layers, forward and backward, and nothing else.
-    c = EncoderConfig.named("tiny")
+    c = EncoderConfig.from_size("tiny")
     flops = (
         3 * c.num_hidden_layers * 2 * 64 * (4 * c.hidden_size**2 + 2 * c.hidden_size * c.intermediate_size)
     )

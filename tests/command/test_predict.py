@@ -229,7 +229,7 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(headed_model, tmp_path, cap
         assert cli.main([command[0], "--model", model, command[1], data, "--skip-bad"]) == 0
         assert "1 of 25" in capsys.readouterr().err
     run = SimpleNamespace(
-        predicts=KINDS["classes"],
+        prediction_kind=KINDS["classes"],
         data=ExamplesConfig(train=data, columns=ExampleColumns(skip_bad=True), folds=0),
     )
     with pytest.warns(match="1 of 25"):

@@ -105,7 +105,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
     _, data, config = pretrain.open(configs.load_config_file(spec, overrides, pretrain.Config))
     hits = []
-    for batch in islice(data.heldout(data.length(0), 0, 1), config.log.max_eval_batches):
+    for batch in islice(data.validation_batches(data.row_length(0), 0, 1), config.log.max_eval_batches):
         sentences = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
         logits = np.asarray(model.module.apply({"params": model.params}, sentences)["mlm"])
         for row, place in np.argwhere(batch["target_weights"] > 0):
@@ -135,7 +135,7 @@ def test_recipes_of_the_config_file():
     assert optimizer.schedule == "linear"
     assert configs.load_config_file(f"{spec}:large", [], pretrain.Config).model.num_hidden_layers == 24
     roberta = configs.load_config_file(f"{spec}:base,roberta", [], pretrain.Config)
-    assert pretrain.PretrainTask.of(roberta).layout.heads == ("mlm",)
+    assert pretrain.PretrainTask.from_config(roberta).layout.heads == ("mlm",)
     assert (roberta.data.batch_size, roberta.optimizer.beta2) == (8192, 0.98)
     assert configs.load_config_file(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
     laptop = configs.load_config_file(f"{spec}:tiny,laptop", [], pretrain.Config)
@@ -153,7 +153,7 @@ def test_recipes_of_the_config_file():
 
 @pytest.mark.parametrize("name", ["best", "features", "losses"])
 def test_what_a_task_does_not_define_is_said(name):
-    task = Task(pretrain.PretrainTask.of(pretrain.Config()).layout)
+    task = Task(pretrain.PretrainTask.from_config(pretrain.Config()).layout)
     arguments = {"best": None, "features": (1, 8), "losses": ({}, {})}[name]
     with pytest.raises(BertJaxError, match=f"the task Task does not define `{name}`"):
         asked = getattr(task, name)

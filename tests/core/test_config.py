@@ -62,9 +62,9 @@ def test_overrides_are_read_as_the_type_of_their_field():
 
 @pytest.mark.parametrize("size", BERT_SIZES)
 def test_named_sizes_are_those_of_the_encoder(size):
-    assert load_config_file(f"{PRETRAIN}:{size}", [], Settings, strict=False).model == EncoderConfig.named(
-        size
-    )
+    assert load_config_file(
+        f"{PRETRAIN}:{size}", [], Settings, strict=False
+    ).model == EncoderConfig.from_size(size)
 
 
 FAMILY_CONFIGS = {size: family.model_type for family in all_families() for size in family.sizes}
@@ -78,7 +78,7 @@ def test_a_size_of_a_family_names_it(size):
     assert (
         config.model == family.config_for_size(size).replace(**theta) and config.family == family.model_type
     )
-    layout = PretrainTask.of(config).layout
+    layout = PretrainTask.from_config(config).layout
     assert layout.family == family and layout.heads == (("mlm", "sop") if "albert" in size else ("mlm",))
     assert max(config.data.lengths) <= config.model.max_position_embeddings
 
@@ -86,7 +86,7 @@ def test_a_size_of_a_family_names_it(size):
 def test_a_family_without_a_head_for_pairs_says_so():
     _, config = load_task(f"{PRETRAIN}:electra-small", ["data.sentence_objective=next_sentence"])
     with pytest.raises(BertJaxError, match='"nsp".*"electra"'):
-        PretrainTask.of(config)
+        PretrainTask.from_config(config)
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     ]
     _, config = load_task(f"{PRETRAIN}:albert-base", changes)
     with pytest.raises(BertJaxError, match='"electra".*"albert".*--config.family=electra'):
-        PretrainTask.of(config)
+        PretrainTask.from_config(config)
     _, config = load_task(f"{PRETRAIN}:base", changes)
     source = load_model(tmp_path, tokenizer=False).layout
     with pytest.raises(BertJaxError, match="hidden_size=24.*--config.model.embedding_size=8"):
@@ -277,7 +277,7 @@ def keys(reader, prefix: str = "") -> set[str]:
 
 def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     _, config = load_task(f"{PRETRAIN}:albert-base", [])
-    task = PretrainTask.of(config)
+    task = PretrainTask.from_config(config)
     assert (config.data.mask_unit, config.data.max_span_length) == ("span", 3)
     assert task.layout.architecture == "ForPreTraining" and task.layout.pooler
     logits = np.array([[2.0, 0.0], [0.0, 1.0], [9.0, 0.0]], np.float32)
@@ -288,7 +288,7 @@ def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     assert float(task.losses(outputs, batch)["sop_loss"].mean) == pytest.approx(expected, rel=1e-6)
     assert float(task.scores(outputs, batch)["sop_accuracy"].mean) == 0.5
     _, config = load_task(f"{PRETRAIN}:base", ["data.sentence_objective=sentence_order"])
-    assert PretrainTask.of(config).layout.heads == ("mlm", "nsp")
+    assert PretrainTask.from_config(config).layout.heads == ("mlm", "nsp")
 
 
 def test_modernbert_goes_on_with_longer_rows_and_not_back_to_shorter_ones():

@@ -52,7 +52,9 @@ def test_examples_of(name, tmp_path):
         given["model"] = model = api.load(tmp_path)
         if name == "bert_jax.inference.in_distribution":
             known = np.linspace(0.9, 1, 99)
-            model.scope = OutOfScopeDetector.of(model.pooled(["the cat sat on the mat .", "cats"]), known)
+            model.scope = OutOfScopeDetector.from_vectors(
+                model.pooled(["the cat sat on the mat .", "cats"]), known
+            )
     tried = doctest.testmod(importlib.import_module(name), extraglobs=given, optionflags=doctest.ELLIPSIS)
     assert tried.attempted and not tried.failed
 

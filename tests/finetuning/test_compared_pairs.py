@@ -57,7 +57,7 @@ def test_one_text_and_windows_are_refused():
     with pytest.raises(BertJaxError, match='""'):
         encode_separately(TOKENIZER, [""], 9)
     with pytest.raises(BertJaxError, match="--config.model.pair_encoding=cross_encoder"):
-        EncodingOptions(32, "windows", apart=True)
+        EncodingOptions(32, "windows", separate_texts=True)
 
 
 @pytest.mark.parametrize("max_pieces", [1, 2])

@@ -123,7 +123,7 @@ def with_origin(folder: Path) -> None:
 
 def with_scope(folder: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float16)
-    scope.save_detector(folder, scope.OutOfScopeDetector.of(vectors, np.linspace(0.1, 0.5, 5)))
+    scope.save_detector(folder, scope.OutOfScopeDetector.from_vectors(vectors, np.linspace(0.1, 0.5, 5)))
 
 
 def with_modules(folder: Path) -> None:
@@ -205,7 +205,7 @@ def checkpoint_of(folder: Path) -> dict:
 
 def run_of(folder: Path):
     workdir = Workdir(folder)
-    return workdir.read(), workdir.layouts()[""]
+    return workdir.read_run(), workdir.layouts()[""]
 
 
 def whole_model(folder: Path):

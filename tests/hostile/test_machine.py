@@ -65,13 +65,13 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
 def test_the_memory_of_a_step_is_estimated_before_it_is_compiled(remat, accumulate):
     task, config = tiny_pretraining(steps=2, layers=4, gradient_accumulation_steps=accumulate)
     config = replace(config, model=config.model.replace(remat=remat))
-    step = step_of(PretrainTask.of(config), config, Batches(512))
+    step = step_of(PretrainTask.from_config(config), config, Batches(512))
     constants = make_constants(step.task, config, step.mesh)
     compiled = make_step(step.task, config, step.mesh).lower(step.abstract, step.batch, constants).compile()
     facts = compiled.memory_analysis()
     taken = facts.argument_size_in_bytes + facts.temp_size_in_bytes
-    assert step.least < step.bytes
-    assert REFUSE_RATIO * step.bytes < taken < PROPOSE_RATIO * step.bytes
+    assert step.lower_bound < step.total_bytes
+    assert REFUSE_RATIO * step.total_bytes < taken < PROPOSE_RATIO * step.total_bytes
 
 
 def step_of(task, config, rows) -> MemoryEstimate:
@@ -87,7 +87,7 @@ def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch
             TrainingLoop(task, Batches(rows), config, workdir, None, None).check_memory()
 
     task, config = tiny_pretraining(steps=2)
-    free = int(0.4 * step_of(task, config, Batches(256)).bytes)
+    free = int(0.4 * step_of(task, config, Batches(256)).total_bytes)
     monkeypatch.setattr(memory, "free_bytes", lambda device: free)
     with pytest.raises(BertJaxError, match="256 rows of 20") as refused:
         train(task, Batches(256), config, tmp_path / "full")

@@ -199,7 +199,7 @@ def test_json_has_no_word_for_it(value):
 
 def test_a_norm_that_is_not_finite_is_null_in_the_log(tmp_path):
     log = MetricsLog(tmp_path, tmp_path / "metrics.jsonl", 0, 1, quiet=False)
-    log.line("train", 1, {"loss": 1.0, "gradient_norm": math.inf})
+    log.write_line("train", 1, {"loss": 1.0, "gradient_norm": math.inf})
     log.close()
     (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert '"gradient_norm"' in line

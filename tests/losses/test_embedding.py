@@ -135,7 +135,7 @@ def test_values_and_gradients_are_those_of_sentence_transformers(
         min(loss.scale, 20.0), loss.margin or 0.1 * (name == "guided"), symmetric
     )
     theirs, their_slope = reference(name, settings, sizes, vectors, scores, batch["teacher"])
-    batch["teacher"] = batch["teacher"][:, : texts if loss.taught < 0 else loss.taught]
+    batch["teacher"] = batch["teacher"][:, : texts if loss.teacher_texts < 0 else loss.teacher_texts]
 
     def ours(vectors):
         return matryoshka_loss(loss.compute, sizes)(vectors, batch, settings).mean

@@ -86,7 +86,7 @@ def both(encoder_path, tmp_path_factory):
         for name, count, scored, symmetric, sizes in CASES:
             known = groups | {"ids": groups["ids"][:, :count]}
             known["scores"] = jnp.asarray(scores_for(name, scores[:, :scored]))
-            known["teacher"] = teacher[:, : count if EMBEDDING_LOSSES[name].taught < 0 else 1]
+            known["teacher"] = teacher[:, : count if EMBEDDING_LOSSES[name].teacher_texts < 0 else 1]
             compute = matryoshka_loss(EMBEDDING_LOSSES[name].compute, sizes)
             of_cases.append(compute(vectors[:, :count], known, settings_of(name, symmetric)).mean)
         return jnp.stack(of_cases)

@@ -57,7 +57,7 @@ def params_of(config):
 def unrolled(config, params, windows):
     """The hidden states, a layer at a time; layer i has the parameters of its group."""
     hidden = Embeddings(config).apply({"params": params["embeddings"]}, BATCH, False)
-    context = Context.of(BATCH)
+    context = Context.from_batch(BATCH)
     for i in range(config.num_hidden_layers):
         layer = jax.tree.map(
             lambda x, i=i: x[i * config.groups // config.num_hidden_layers], params["layers"]

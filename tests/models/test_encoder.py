@@ -45,14 +45,14 @@ def apply(module, params, batch=BATCH, train=False, seed=0):
     ],
 )
 def test_published_parameter_counts(size, heads, count):
-    module = Bert(EncoderConfig.named(size), heads)
+    module = Bert(EncoderConfig.from_size(size), heads)
     shapes = jax.eval_shape(module.init, jax.random.key(0), BATCH)
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == count
 
 
 @pytest.mark.slow
 def test_initial_values_are_berts():
-    module, variables = init(EncoderConfig.named("mini", vocab_size=5000))
+    module, variables = init(EncoderConfig.from_size("mini", vocab_size=5000))
     flat = jax.tree_util.tree_leaves_with_path(variables["params"])
     for path, leaf in flat:
         name = jax.tree_util.keystr(path)
@@ -73,7 +73,7 @@ def test_initial_values_are_berts():
 
 @pytest.mark.slow
 def test_a_head_that_a_fine_tuning_begins_with_is_as_wide_as_it_says():
-    head = Bert(EncoderConfig.named("mini", vocab_size=64, num_hidden_layers=1), ("classify",), labels=50)
+    head = Bert(EncoderConfig.from_size("mini", vocab_size=64, num_hidden_layers=1), ("classify",), labels=50)
     kernel = head.init(jax.random.key(0), BATCH)["params"]["classify"]["dense"]["kernel"]
     assert np.std(kernel) == pytest.approx(0.02, rel=0.03)
     assert np.abs(kernel).max() > 0.05
@@ -184,7 +184,7 @@ def test_impossible_configs_say_what_would_be_right(fields, message):
 
 def test_named_sizes():
     shapes = {
-        size: EncoderConfig.named(size) for size in ("tiny", "mini", "small", "medium", "base", "large")
+        size: EncoderConfig.from_size(size) for size in ("tiny", "mini", "small", "medium", "base", "large")
     }
     layers = {
         size: (c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size)
@@ -195,7 +195,7 @@ def test_named_sizes():
         "medium": (8, 512, 8, 2048), "base": (12, 768, 12, 3072), "large": (24, 1024, 16, 4096),
     }  # fmt: skip
     with pytest.raises(BertJaxError, match='did you mean "base"'):
-        EncoderConfig.named("bass")
+        EncoderConfig.from_size("bass")
 
 
 @pytest.mark.slow

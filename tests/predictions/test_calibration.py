@@ -257,20 +257,20 @@ def test_spans_of_a_text_that_are_wrong_together_count_as_fewer():
 def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
     found = fitted(*texts_of(400, heat=4))
     with pytest.raises(BertJaxError, match="0.9.*400") as refusal:
-        found.floor(0.9)
+        found.confidence_threshold(0.9)
     best = float(re.search(r"; at most ([\d.]+) can: ask for that", str(refusal.value))[1])
-    assert 0.5 < best < 0.9 and 0 < found.floor(best) < 1 and len(str(refusal.value)) < 400
+    assert 0.5 < best < 0.9 and 0 < found.confidence_threshold(best) < 1 and len(str(refusal.value)) < 400
     for precision in (best + 0.001, best + 0.05):
         with pytest.raises(BertJaxError, match="cannot be promised"):
-            found.floor(precision)
+            found.confidence_threshold(precision)
     right = Calibration("classes", ("a", "b"), (1.0,), levels=(CoverageLevel(0.9, 298, 298),), examples=298)
     with pytest.raises(BertJaxError, match="298.*299.*0.989"):
-        right.floor(0.99)
-    assert replace(right, levels=(CoverageLevel(0.9, 299, 299),)).floor(0.99) == 0.9
+        right.confidence_threshold(0.99)
+    assert replace(right, levels=(CoverageLevel(0.9, 299, 299),)).confidence_threshold(0.99) == 0.9
     with pytest.raises(BertJaxError, match="more examples"):
-        replace(right, levels=()).floor(0.9)
+        replace(right, levels=()).confidence_threshold(0.9)
     with pytest.raises(BertJaxError, match="not calibrated"):
-        Calibration().floor(0.9)
+        Calibration().confidence_threshold(0.9)
 
 
 @pytest.fixture
@@ -366,10 +366,10 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     best = float(line.split("can promise ")[1].split(" ")[0])
     assert (
         "temperature 2, log loss 0.6000 before, 0.5000 after (expected calibration" in line
-        and scaled.floor(best) == 0.5
+        and scaled.confidence_threshold(best) == 0.5
     )
     with pytest.raises(BertJaxError):
-        scaled.floor(best + 0.001)
+        scaled.confidence_threshold(best + 0.001)
     unscaled = describe_calibration(
         classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=())
     )

@@ -135,7 +135,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
 
 def test_a_kind_that_lacks_a_method_is_refused_before_anything_is_computed():
     class WithoutReport(KINDS["classes"]):
-        view = Kind.view
+        view = Kind.report_data
 
     with pytest.raises(TypeError, match="abstract method '?view"):
         WithoutReport.from_examples([], ("no", "yes"))
@@ -177,7 +177,8 @@ def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path)
     stars = KINDS["tests.examples.kinds.stars"]
     plain = type("Plain", (stars,), {"calibrate": Kind.calibrate})
     parts = [
-        split_examples(SimpleNamespace(data=data, predicts=kind)) for kind in (stars, plain, KINDS["number"])
+        split_examples(SimpleNamespace(data=data, prediction_kind=kind))
+        for kind in (stars, plain, KINDS["number"])
     ]
     assert [len(part.calibration) > 0 for part in parts] == [True, False, False]
     assert plain().temperature(UNCALIBRATED) == ""

@@ -59,7 +59,7 @@ def cycled(*values):
 
 
 def of(row: dict, columns: ExampleColumns = AUTODETECT, before: ExampleColumns = NAMED) -> ExampleColumns:
-    return Origin(columns=before).complete_columns(columns).of("row 1", row)
+    return Origin(columns=before).complete_columns(columns).resolve("row 1", row)
 
 
 def test_columns_of_the_training_data_are_those_of_a_table_that_has_them():
@@ -90,12 +90,15 @@ def test_what_is_named_now_comes_first():
 
 def test_a_table_has_no_header_where_that_of_the_training_data_had_none():
     numbered, named = ExampleColumns("1", label="0"), ExampleColumns("review", label="0")
-    assert ColumnsFromTraining(before=numbered).numbered and not ColumnsFromTraining(before=named).numbered
     assert (
-        not ColumnsFromTraining(text="review", before=numbered).numbered
-        and ColumnsFromTraining("0", before=named).numbered
+        ColumnsFromTraining(training_columns=numbered).numbered
+        and not ColumnsFromTraining(training_columns=named).numbered
     )
-    assert not ColumnsFromTraining(before=AUTODETECT).numbered
+    assert (
+        not ColumnsFromTraining(text="review", training_columns=numbered).numbered
+        and ColumnsFromTraining("0", training_columns=named).numbered
+    )
+    assert not ColumnsFromTraining(training_columns=AUTODETECT).numbered
 
 
 def test_the_order_of_labels_is_that_of_the_remembered_column(tmp_path):

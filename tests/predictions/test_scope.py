@@ -42,8 +42,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def random_scope(texts: int = 30, known: int = 50) -> OutOfScopeDetector:
-    scope = OutOfScopeDetector.of(unit(RNG.normal(size=(texts, 8))))
-    return OutOfScopeDetector.of(scope.vectors, scope.similarity(unit(RNG.normal(size=(known, 8)))))
+    scope = OutOfScopeDetector.from_vectors(unit(RNG.normal(size=(texts, 8))))
+    return OutOfScopeDetector.from_vectors(scope.vectors, scope.similarity(unit(RNG.normal(size=(known, 8)))))
 
 
 # The score
@@ -53,28 +53,28 @@ def test_a_share_is_that_of_known_texts_that_are_as_unlike():
     """Of texts that are drawn as the known ones are, a share of p has p or less, exactly."""
     drawn_alike = RNG.normal(size=40)
     shares = [
-        float(OutOfScopeDetector.of(np.eye(2), np.delete(drawn_alike, i)).share(drawn_alike[i]))
+        float(OutOfScopeDetector.from_vectors(np.eye(2), np.delete(drawn_alike, i)).p_value(drawn_alike[i]))
         for i in range(40)
     ]
     np.testing.assert_allclose(np.sort(shares), np.arange(1, 41) / 40)
-    equal = OutOfScopeDetector.of(np.eye(2), np.full(9, 0.5))
-    assert [equal.share(value) for value in (0.4, 0.5, 0.6)] == [0.1, 1, 1]
+    equal = OutOfScopeDetector.from_vectors(np.eye(2), np.full(9, 0.5))
+    assert [equal.p_value(value) for value in (0.4, 0.5, 0.6)] == [0.1, 1, 1]
 
 
 def test_a_share_that_no_text_can_have_is_refused():
-    scope = OutOfScopeDetector.of(np.eye(2), np.linspace(0, 1, 99))
+    scope = OutOfScopeDetector.from_vectors(np.eye(2), np.linspace(0, 1, 99))
     with pytest.raises(BertJaxError, match="99.*0.01"):
-        scope.check(0.01)
-    scope.check(0.0101)
-    assert scope.share(-1) < 0.0101
+        scope.check_usable(0.01)
+    scope.check_usable(0.0101)
+    assert scope.p_value(-1) < 0.0101
 
 
 def test_quantiles_stand_for_many_known_texts():
     known, new = RNG.normal(size=30_000), RNG.normal(size=2000)
-    scope = OutOfScopeDetector.of(np.eye(2), known)
+    scope = OutOfScopeDetector.from_vectors(np.eye(2), known)
     assert len(scope.known) == KEPT
     whole = (1 + (known <= new[:, None]).sum(1)) / (1 + len(known))
-    np.testing.assert_allclose(scope.share(new), whole, atol=0.002)
+    np.testing.assert_allclose(scope.p_value(new), whole, atol=0.002)
 
 
 @pytest.mark.parametrize("texts", [1, 4, 10, 60])
@@ -83,9 +83,9 @@ def test_a_similarity_is_the_mean_of_the_nearest(texts, monkeypatch):
     learnt, new = unit(RNG.normal(size=(texts, 5))), unit(RNG.normal(size=(16, 5)))
     nearest = [sorted((float(a @ b) for b in learnt), reverse=True)[:10] for a in new]
     np.testing.assert_allclose(
-        OutOfScopeDetector.of(learnt).similarity(new), [np.mean(n) for n in nearest], atol=2e-3
+        OutOfScopeDetector.from_vectors(learnt).similarity(new), [np.mean(n) for n in nearest], atol=2e-3
     )
-    assert OutOfScopeDetector.of(learnt).similarity(new[:0]).shape == (0,)
+    assert OutOfScopeDetector.from_vectors(learnt).similarity(new[:0]).shape == (0,)
 
 
 def test_a_sample_of_many_texts_is_always_the_same():
@@ -110,9 +110,9 @@ def classifier(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m"
     write_model(path, heads=("classify",), labels=("no", "yes"))
     opened = bert_jax.load(path)
-    scope = OutOfScopeDetector.of(opened.pooled(["the cat sat", "cats", "the cat", "cat mat"]))
+    scope = OutOfScopeDetector.from_vectors(opened.pooled(["the cat sat", "cats", "the cat", "cat mat"]))
     known = np.quantile(scope.similarity(opened.pooled(SMALL_TEXTS)), np.linspace(0, 1, 40))
-    opened.scope = OutOfScopeDetector.of(scope.vectors, known)
+    opened.scope = OutOfScopeDetector.from_vectors(scope.vectors, known)
     opened.save(path)
     return path
 
@@ -193,7 +193,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     tagger = bert_jax.load(tmp_path)
     words = [tuple(text.split()) for text in SMALL_TEXTS] + [("the", "cat", "sat") * 9]
     vectors = mean_state_vectors(tagger, words)
-    tagger.scope = OutOfScopeDetector.of(vectors[:3], np.array([0.5]))
+    tagger.scope = OutOfScopeDetector.from_vectors(vectors[:3], np.array([0.5]))
     given = predict_outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], scoped=True)
     np.testing.assert_allclose(given.similarities, tagger.scope.similarity(vectors), atol=1e-5)
     (windows,) = tagger.kind.windows(
@@ -203,8 +203,8 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     assert others, "the last one is read in several windows"
     states = tagger.run([first], last_hidden_states(tagger.config))[0][: len(first.input_ids)]
     np.testing.assert_allclose(vectors[-1], unit(states.mean(0)), atol=1e-5)
-    confidence = [tagger.kind.confidence(raw, tagger.calibration) for raw in given.raws]
-    likely = [tagger.calibration.probabilities(raw).max(-1).min() for raw in given.raws]
+    confidence = [tagger.kind.confidence(raw, tagger.calibration) for raw in given.raw_outputs]
+    likely = [tagger.calibration.probabilities(raw).max(-1).min() for raw in given.raw_outputs]
     np.testing.assert_allclose(confidence, likely)
 
 
@@ -316,7 +316,9 @@ def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path
     section = page.split("## Out of scope")[1].split("\n## ")[0]
     scores = run_evaluation(scoped, trial)[1].scores
     assert f"| of in_scope | {scores.auroc:.4f} |" in section and "(scope.png)" in section
-    assert f"| 0.05 | {scores.called[1].known:.4f} | {scores.called[1].foreign:.4f} |" in section
+    assert (
+        f"| 0.05 | {scores.rates[1].false_alarm_rate:.4f} | {scores.rates[1].detection_rate:.4f} |" in section
+    )
     assert (tmp_path / "r" / "scope.png").read_bytes().startswith(b"\x89PNG")
     evaluate_with_report(
         tmp_path / "r", classifier, PredictionEvalConfig(files[0], ExampleColumns(text="review"))
@@ -329,7 +331,7 @@ def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path
 def test_numbers_have_no_probability_to_compare_with(tmp_path):
     write_model(tmp_path, heads=("classify",), labels=("LABEL_0",))
     number = bert_jax.load(tmp_path)
-    number.scope = OutOfScopeDetector.of(number.pooled(SMALL_TEXTS[:4]), np.linspace(0.9, 1, 40))
+    number.scope = OutOfScopeDetector.from_vectors(number.pooled(SMALL_TEXTS[:4]), np.linspace(0.9, 1, 40))
     known = predict_outcomes(number, [Example(text, 1.0, "") for text in SMALL_TEXTS], scoped=True)
     scores = compare_with_known(number, known, [Example("on on", None, "")]).scores
     assert scores.auroc_of_probability is None and "probability" not in " ".join(format_out_of_scope(scores))
@@ -358,7 +360,7 @@ def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monk
     found = bert_jax.load(bare)
     vectors = found.pooled([example.text for example in train])
     np.testing.assert_allclose(found.scope.vectors, vectors, atol=1e-3)
-    known = OutOfScopeDetector.of(vectors).similarity(
+    known = OutOfScopeDetector.from_vectors(vectors).similarity(
         found.pooled([e.text for e in [*heldout, *calibration]])
     )
     np.testing.assert_allclose(found.scope.known, np.sort(known), atol=1e-5)
@@ -384,7 +386,7 @@ def test_few_texts_leave_no_file(bare, capsys):
 @pytest.mark.slow
 def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
     foreign = [Example(text, None, "") for text in (". . . .", "on on on")]
-    results = FinishInputs(examples(60), examples(30, 1), [], foreign=foreign)
+    results = FinishInputs(examples(60), examples(30, 1), [], out_of_scope=foreign)
     FinishedRun(bare, results).fit_scope()
     FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     page = (tmp_path / "run" / "report" / "report.md").read_text()

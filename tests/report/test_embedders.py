@@ -74,7 +74,7 @@ def test_documents_are_embedded_with_their_prompt(name, encoder_path, tmp_path):
     prompted = shutil.copytree(encoder_path, tmp_path / "model")
     embedder = sentence_transformers.EmbedderSettings(prompts={"query": "w1 ", name: "w2 "})
     sentence_transformers.write_embedder(prompted, embedder, 32)
-    vectors, _ = EvaluatedEmbedder(prompted, EmbedderEvalConfig("")).vectors(
+    vectors, _ = EvaluatedEmbedder(prompted, EmbedderEvalConfig("")).encode_texts(
         ["w3 w4"], "documents", DOCUMENT_PROMPTS
     )
     assert np.array_equal(vectors, load(prompted).embed(["w3 w4"], prompt=name, normalize=True))
@@ -169,8 +169,10 @@ def test_translations_are_found_both_ways(encoder_path, tmp_path, capsys):
 
 def test_any_translation_of_a_text_is_right():
     target = Translations(["a", "a", "b"], ["x", "y", "z"])
-    search = target.search(["1", "2", "3"], np.eye(2)[[0, 0, 1]], np.array([[1, 0], [0.6, 0.8], [0, 1]]), "")
-    assert target.rows(search).tolist() == [[1, 1]] * 3 and search.places.tolist() == [1, 1, 1]
+    search = target.rank_translations(
+        ["1", "2", "3"], np.eye(2)[[0, 0, 1]], np.array([[1, 0], [0.6, 0.8], [0, 1]]), ""
+    )
+    assert target.score_rows(search).tolist() == [[1, 1]] * 3 and search.first_ranks.tolist() == [1, 1, 1]
 
 
 def test_the_v_measure_is_that_of_scikit_learn():

@@ -80,13 +80,13 @@ def test_documents_beyond_the_folder_keep_their_places(folder):
     change_index(folder / "index", [Document(f"x{name}", "", text) for name, text in queries.items()])
     for way in evaluate_index.measure_index(
         evaluate_index.IndexEvalConfig(str(folder / "index"), str(folder))
-    ).ways:
-        scores, places = way.sums.scores, way.search.places
+    ).methods:
+        scores, places = way.sums.scores, way.search.first_ranks
         assert [way.search.recall.scores[str(cut)] for cut in (1, 10, 100)] == pytest.approx(
             [scores[f"recall@{cut}"] for cut in (1, 10, 100)]
         )
         assert np.where(places <= 10, 1 / places, 0).mean() == pytest.approx(scores["mrr@10"])
-        firsts = [way.search.first(n) for n in range(len(queries))]
+        firsts = [way.search.top_document(n) for n in range(len(queries))]
         assert any(first.endswith(": (not in the folder)") for first in firsts)
 
 

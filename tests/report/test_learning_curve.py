@@ -105,7 +105,7 @@ def test_the_chance_of_a_draw_is_that_of_the_means_of_parts():
 
 def test_it_is_said_in_words_and_drawn(tmp_path):
     curve = LearningCurve("accuracy", [50, 1_000, 2_000], [0.7, 0.75, 0.8], 0.021, -0.004, 0.046)
-    assert curve.in_words() == (
+    assert curve.describe() == (
         "accuracy 0.7000 with 50, 0.7500 with 1,000, 0.8000 with 2,000 examples; 2,000 more would change it by about "
         "+0.0210 (90 % interval -0.0040 to +0.0460)"
     )
@@ -137,7 +137,7 @@ def parts_of(y: np.ndarray, count: int = 5) -> Folds:
     parts.task = SimpleNamespace(kind=kind, class_weights=())
     parts.config = SimpleNamespace(data=SimpleNamespace(folds=count))
     one = Encoding([1], [0], [(0, 0)])
-    parts.judge = PredictionEvaluator(kind, examples, [TextWindows([one])] * len(examples))
+    parts.evaluator = PredictionEvaluator(kind, examples, [TextWindows([one])] * len(examples))
     parts.pieces = [
         EncodedExample(one, i, {"labels": label, "label_weights": 1.0}) for i, label in enumerate(y)
     ]

@@ -108,7 +108,7 @@ def test_a_label_error_names_the_doubtful_part():
 
 def test_the_confusions_of_many_classes_leave_no_row_empty():
     given = of_many_classes(600)
-    found = ConfusionMatrix.of(given.view.pairs, given.kind.labels)
+    found = ConfusionMatrix.from_pairs(given.view.pairs, given.kind.labels)
     counts, true, predicted = found.matrix(20)
     assert len(predicted) <= 21 and predicted[-1] == f"{len(found.names) - len(predicted) + 1} others"
     truth, wrong = given.truth, [(t, p) for t, p in given.view.pairs if t != p]
@@ -147,7 +147,7 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
     if kind == "classes":
         labels = given.kind.labels
         given.examples[3] = Example("a | b\n" + "c " * 400, labels[0], "row 3")
-        given.raws[3] = 9 * np.eye(3)[1]
+        given.raw_outputs[3] = 9 * np.eye(3)[1]
         levels = (CoverageLevel(0.5, 900, 890),)
         given.calibration = Calibration(kind, labels, (2.0,), levels=levels, examples=1800)
     longest = model.config.max_position_embeddings
@@ -167,7 +167,7 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
     assert (
         f"read at most 9 tokens of a text (data.max_length); these predictions read up to {longest}." in text
     )
-    for name, value in given.sums.scores.items():
+    for name, value in given.score_sums.scores.items():
         assert f"| {name} | {value:.4f} |" in text
     lines = {line.split(" | ")[0]: line for line in text.splitlines()}
     if kind == "classes":

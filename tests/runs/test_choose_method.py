@@ -33,7 +33,7 @@ def asked(*changes: str):
 
 
 def task_of(examples: int, classes: int = 3, text="a text"):
-    kind = SimpleNamespace(contrasts=True, labels=range(classes))
+    kind = SimpleNamespace(supports_contrastive=True, labels=range(classes))
     return SimpleNamespace(kind=kind, results=SimpleNamespace(train=[SimpleNamespace(text=text)] * examples))
 
 
@@ -110,7 +110,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     assert (begun["method"], begun["data.folds"]) == (method, 0)
     results = judged[-1].results
     assert len(results.heldout) == 4 and judged[-1].out_of_fold is None
-    own = predict_outcomes(bert_jax.load(tmp_path / "run/model"), results.heldout).sums.scores
+    own = predict_outcomes(bert_jax.load(tmp_path / "run/model"), results.heldout).score_sums.scores
     assert {name: scores[name] for name in own} == pytest.approx(own)
     # It is found again, without its folds.
     monkeypatch.setattr(choose_method, "pick_best", None)

@@ -75,10 +75,10 @@ def test_documents_stay_whole_and_labels_are_spread():
 def test_a_label_has_no_part_in_its_own_prediction(opened):
     task, data, config, _ = opened
     parts = Folds(task, data, config)
-    before = parts.predict_with_probes().raws
+    before = parts.predict_with_probes().raw_outputs
     labels = parts.pieces[7].targets
     labels["labels"] = 1 - labels["labels"]
-    after = parts.predict_with_probes().raws
+    after = parts.predict_with_probes().raw_outputs
     # All examples of its fold are predicted by those of the others.
     same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
     assert same == (parts.fold_of_piece == parts.fold_of_piece[7]).tolist()
@@ -111,7 +111,7 @@ def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(open
 
     features = SimpleNamespace(states=range(40), probe=probe)
     outcomes, _ = parts.predict_with_probe(features, "softmax", np.ones(40, bool))
-    np.testing.assert_allclose(outcomes.raws, np.tile(shares, (40, 1)), rtol=1e-5)
+    np.testing.assert_allclose(outcomes.raw_outputs, np.tile(shares, (40, 1)), rtol=1e-5)
 
 
 def nearest(parts: Folds, vectors: np.ndarray, fold: int) -> np.ndarray:
@@ -122,7 +122,7 @@ def nearest(parts: Folds, vectors: np.ndarray, fold: int) -> np.ndarray:
 
 
 def texts_of(parts: Folds) -> list[str]:
-    return [example.text for example in parts.judge.examples]
+    return [example.text for example in parts.evaluator.examples]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def fitted(opened, tmp_path_factory):
 
     def without_the_fold(task, data, config, path):
         left_out = {
-            parts.judge.examples[i].text
+            parts.evaluator.examples[i].text
             for i in np.flatnonzero(parts.fold_of_piece == config.data.fold_index)
         }
         assert not left_out & {example.text for example in task.results.train}
@@ -290,12 +290,12 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
 def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch, capsys):
     task, data, config, overrides = opened
     parts = Folds(task, data, config)
-    truth = [parts.judge.kind.value(example) for example in parts.judge.examples]
+    truth = [parts.evaluator.kind.value(example) for example in parts.evaluator.examples]
 
     def outcomes(wrong: int, last: bool = False):
         right = np.eye(2)[truth]
         places = range(40 - wrong, 40) if last else range(wrong)
-        return parts.outcomes([row[::-1] if i in places else row for i, row in enumerate(right)])
+        return parts.make_outcomes([row[::-1] if i in places else row for i, row in enumerate(right)])
 
     def chosen(*wrong: int):
         of = dict(zip(("linear_probe", "contrastive", "finetune"), wrong, strict=True))
@@ -304,7 +304,7 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
             Folds, "predict_with_runs", lambda self, method, *_: outcomes(of[method], last=True)
         )
         found = choose_method(parts, values(), overrides, tmp_path, train_single)
-        return found.method, found.outcomes.sums.scores["accuracy"]
+        return found.method, found.outcomes.score_sums.scores["accuracy"]
 
     assert chosen(0, 0, 0) == ("linear_probe", 1)
     assert "the probe makes no error, so nothing else is tried" in capsys.readouterr().out

@@ -53,7 +53,7 @@ def rows_of(path: Path) -> list[tuple]:
     for segment in Index.open(path).segments:
         for row in range(len(segment.texts)):
             if segment.live is None or segment.live[row]:
-                name, start = segment.place(row)
+                name, start = segment.document_place(row)
                 payload = (
                     name,
                     segment.titles[segment.documents[row]],

@@ -52,14 +52,14 @@ def drawn(content: str) -> np.ndarray:
 class Given:
     """Vectors that are drawn for each text and prompt."""
 
-    def of(self, some, prompts=()) -> np.ndarray:
+    def encode(self, some, prompts=()) -> np.ndarray:
         return unit([drawn("".join(prompts) + text) for text in some])
 
 
 class GivenScores:
     """Scores that are drawn for each pair."""
 
-    def of(self, pairs) -> np.ndarray:
+    def score(self, pairs) -> np.ndarray:
         return np.array([drawn("\n".join(pair))[0] for pair in pairs], np.float32)
 
 
@@ -86,8 +86,8 @@ def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypa
     mined = list(mine_hard_negatives(groups, corpus, Given(), limits, counts, reranker))
     candidates = list(dict.fromkeys([*(row["answer"] for row in rows), *corpus]))
     products = (
-        Given().of([row["question"] for row in rows], QUERY_PROMPTS)
-        @ Given().of(candidates, DOCUMENT_PROMPTS).T
+        Given().encode([row["question"] for row in rows], QUERY_PROMPTS)
+        @ Given().encode(candidates, DOCUMENT_PROMPTS).T
     )
     expected = []
     for row, cosines in zip(rows, products, strict=True):
@@ -164,7 +164,7 @@ def test_texts_are_embedded_behind_the_prompt_of_their_part(encoder_path, tmp_pa
     kept, ours = CachedEncoder(prompted, tmp_path / "kept"), load(prompted)
     for prompts, name in ((QUERY_PROMPTS, "query"), (DOCUMENT_PROMPTS, "passage")):
         assert np.array_equal(
-            kept.of(["w3 w4"], prompts)[:], ours.embed(["w3 w4"], prompt=name, normalize=True)
+            kept.encode(["w3 w4"], prompts)[:], ours.embed(["w3 w4"], prompt=name, normalize=True)
         )
 
 
@@ -211,8 +211,10 @@ def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
     caches = [RowCache(tmp_path, "lengths", "of lists") for _ in range(2)]
     lists = [["a"] * n for n in range(10)]
     for cache, some in zip(caches, (lists, lists[::-1]), strict=True):
-        assert cache.of(some, lambda missing: np.array([*map(len, missing)]))[:].tolist() == [*map(len, some)]
-    again = RowCache(tmp_path, "lengths", "of lists").of([*lists, lists[3]], pytest.fail)
+        assert cache.get_or_compute(some, lambda missing: np.array([*map(len, missing)]))[:].tolist() == [
+            *map(len, some)
+        ]
+    again = RowCache(tmp_path, "lengths", "of lists").get_or_compute([*lists, lists[3]], pytest.fail)
     assert again[:].tolist() == [*range(10), 3]
     (tmp_path / "file").touch()
     with pytest.raises(BertJaxError, match="file: Not a directory; name another one"):

@@ -33,9 +33,9 @@ def random_document(name: str, rng: random.Random) -> Document:
 def change_index(path, documents=(), remove=(), compact=False, settings=INDEX_SETTINGS):
     with open_writer(path, settings) as writer:
         if remove:
-            writer.remove(remove)
+            writer.remove_documents(remove)
         if documents:
-            writer.add(
+            writer.add_documents(
                 documents,
                 PassageCutter(WordCounter(), settings.passage_tokens, settings.overlap),
                 hashed_vectors,

@@ -18,33 +18,33 @@ class Batches:
     """Made-up rows in place of a corpus; `plant(step, batch)` may change what a step gets."""
 
     def __init__(self, rows: int = 32, plant=None):
-        self.batch, self.plant = rows, plant
+        self.rows_per_step, self.plant = rows, plant
         self.tokenizer = WordPiece.from_vocabulary(ENTRIES)
 
     def identity(self):
         return {"rows": "made up"}
 
-    def length(self, step):
+    def row_length(self, step):
         return ROW_LENGTH
 
     def features(self, step):
         return {name: (value.shape, value.dtype) for name, value in self.whole(0).items()}
 
     def whole(self, step):
-        batch = seeded_batch(self.batch, ROW_LENGTH, len(ENTRIES), 2, TARGETS, seed=step)
+        batch = seeded_batch(self.rows_per_step, ROW_LENGTH, len(ENTRIES), 2, TARGETS, seed=step)
         batch = {k: v.astype(np.float32 if k.endswith("weights") else np.int32) for k, v in batch.items()}
         batch["targets"] = 5 + batch["targets"] % 7  # so that there is something to learn
         return self.plant(step, batch) if self.plant else batch
 
     def share(self, batch, index, count):
-        size = self.batch // count
+        size = self.rows_per_step // count
         return {name: value[index * size : (index + 1) * size] for name, value in batch.items()}
 
     def batches(self, start, stop, index, count):
         for step in range(start, stop):
             yield self.share(self.whole(step), index, count)
 
-    def heldout(self, length, index, count):
+    def validation_batches(self, length, index, count):
         for step in (1, 2):
             yield self.share(self.whole(HELDOUT + step), index, count)
 
@@ -82,4 +82,4 @@ def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretr
     }
     data = DataConfig(lengths=(ROW_LENGTH,), length_ratios=(1.0,), max_predictions_per_seq=TARGETS)
     config = Config(steps=steps, seed=3, model=model, data=data, **sections, **values)
-    return PretrainTask.of(config), config
+    return PretrainTask.from_config(config), config

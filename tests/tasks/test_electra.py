@@ -226,7 +226,7 @@ def test_scores_are_of_real_tokens():
         "precision": hits / told[real].sum(), "recall": hits / replaced[real].sum(),
         "loss": np.log1p(np.exp(np.where(replaced, -logits, logits)))[real].mean(),
     }  # fmt: skip
-    task = ReplacedTokenTask.of(load_config("configs/electra.py:tiny", [])[1])
+    task = ReplacedTokenTask.from_config(load_config("configs/electra.py:tiny", [])[1])
     batch = seeded_batch(3, 7, 9, 1, 2, seed=0) | {"attention_mask": mask}
     outputs = {"mlm": np.zeros((3, 2, 9)), "told": logits, "replaced": replaced}
     scores, losses = task.scores(outputs, batch), task.losses(outputs, batch)
@@ -371,7 +371,7 @@ REFUSED = {
 def test_what_cannot_be_trained_is_refused(size):
     settings, message = REFUSED[size]
     with pytest.raises(BertJaxError, match=message) as error:
-        ReplacedTokenTask.of(load_config(f"configs/electra.py:{size}", settings)[1])
+        ReplacedTokenTask.from_config(load_config(f"configs/electra.py:{size}", settings)[1])
     assert "\n" not in str(error.value)
 
 
@@ -390,7 +390,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_recipes_have_the_published_sizes(size):
     _, config = load_config(f"configs/electra.py:{size}", [])
-    task = ReplacedTokenTask.of(config)
+    task = ReplacedTokenTask.from_config(config)
     sizes = [
         (model.hidden_size, model.num_hidden_layers, model.embedding_width)
         for model in (layout.config for layout in task.layouts.values())

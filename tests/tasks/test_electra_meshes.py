@@ -39,15 +39,15 @@ def measured_on(name: str, devices: int, changes: dict) -> dict:
     head, sizes = FAMILIES[name]
     layout = family_layout(name, FAMILY_CONFIGS[name] | {"vocab_size": config.model.vocab_size}, (head,))
     assert layout.config.hidden_dropout_prob > 0
-    generator = Layout(sizes.of(layout.config), layout.family, ("mlm",), pooler=False)
+    generator = Layout(sizes.derive_encoder(layout.config), layout.family, ("mlm",), pooler=False)
     task = ReplacedTokenTask(layout, pretraining.data, generator=generator, disentangled=name == "deberta-v2")
     mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()
     state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
     step, evaluation, losses = make_step(task, config, mesh), make_evaluation(task, config, mesh), []
-    for batch in place_batches(data.batches(0, STEPS, 0, 1), mesh, data.batch):
+    for batch in place_batches(data.batches(0, STEPS, 0, 1), mesh, data.rows_per_step):
         state, measured = step(state, batch, constants)
         losses.append([float(loss.mean) for loss in measured["losses"].values()])
-    batch = next(place_batches(data.heldout(20, 0, 1), mesh, data.batch))
+    batch = next(place_batches(data.validation_batches(20, 0, 1), mesh, data.rows_per_step))
     heldout, _ = jax.device_get(evaluation(state.params, batch, constants))
     return {"losses": losses, "heldout": [float(x) for x in jax.tree.leaves(heldout)]}
 

@@ -275,19 +275,19 @@ def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluati
     pace = StepTimer()
     for seconds in (30, 2, 2):  # the first compiles
         clock[0] += seconds
-        pace.add(tokens=100)
+        pace.count_step(tokens=100)
     clock[0] += 7
     pace.exclude_pause(7)
-    pace.wait(1.7)
-    assert pace.line(left=9) == pytest.approx(
+    pace.add_input_wait(1.7)
+    assert pace.take_timings(left=9) == pytest.approx(
         {"seconds": 34, "input_wait": 0.05, "tokens_per_second": 50, "hours_left": 9 * 2 / 3600}
     )
     clock[0] += 4
-    pace.add(tokens=100)
-    assert pace.line(left=8)["tokens_per_second"] == 25
+    pace.count_step(tokens=100)
+    assert pace.take_timings(left=8)["tokens_per_second"] == 25
 
 
 def test_a_line_of_the_compiled_step_alone_has_no_speed():
     pace = StepTimer()
-    pace.add(tokens=100)
-    assert pace.line(left=9).keys() == {"seconds", "input_wait"}
+    pace.count_step(tokens=100)
+    assert pace.take_timings(left=9).keys() == {"seconds", "input_wait"}

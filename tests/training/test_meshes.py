@@ -89,7 +89,7 @@ def steps_on(devices, changes, state=None, first=0, stop=STEPS):
     state = state(task, config, mesh) if state else begun(task, config, mesh)
     constants = make_constants(task, config, mesh)
     losses = []
-    for batch in place_batches(data.batches(first, stop, 0, 1), mesh, data.batch):
+    for batch in place_batches(data.batches(first, stop, 0, 1), mesh, data.rows_per_step):
         state, measured = step(state, batch, constants)
         losses.append(loss(measured))
     assert np.isfinite(losses).all()
@@ -100,7 +100,7 @@ def evaluated_on(devices, changes, state):
     """The held-out sums, and what is predicted of each row."""
     task, config, mesh, _, evaluation = compiled(devices, tuple(changes.items()))
     data = Batches()
-    batch = next(place_batches(data.heldout(20, 0, 1), mesh, data.batch))
+    batch = next(place_batches(data.validation_batches(20, 0, 1), mesh, data.rows_per_step))
     heldout, predicted = jax.device_get(evaluation(state.params, batch, make_constants(task, config, mesh)))
     return {"heldout": [float(x) for x in jax.tree.leaves(heldout)], "predicted": predicted.tolist()}
 

@@ -225,7 +225,7 @@ def test_a_step_copies_no_moments_before_it_replaces_them():
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "embedding_size"), [("base", 0), ("large", 0), ("base", 128)])
 def test_every_parameter_of_every_head_has_a_sharding_on_every_mesh(size, embedding_size):
-    config = EncoderConfig.named(
+    config = EncoderConfig.from_size(
         size, vocab_multiple=128, tie_word_embeddings=False, embedding_size=embedding_size
     )
     module = Bert(config, tuple(HEADS), labels=2)

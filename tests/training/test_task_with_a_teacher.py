@@ -87,7 +87,7 @@ def test_two_teachers_share_a_compiled_step():
     for seed in (5, 6):
         task, config = distilling(seed)
         mesh = make_mesh(config.mesh)
-        step, _ = cache.of(task, config, mesh)
+        step, _ = cache.get_or_make(task, config, mesh)
         measured = step(
             initial_state(task, config, mesh), Batches().whole(0), make_constants(task, config, mesh)
         )[1]

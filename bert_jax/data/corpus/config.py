@@ -10,7 +10,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.text.tokenizer import ENCODER_INPUTS
 
 LONGEST = 1 << 16  # tokens of a row
-Above = Range(0, 1e9, above=True)
+Above = Range(0, 1e9, exclusive_minimum=True)
 SentenceObjective = Literal["next_sentence", "sentence_order", "none"]
 
 
@@ -68,7 +68,7 @@ class DataConfig:
                 f"data.mask_replace_prob + data.random_replace_prob is {replaced:g}, more than 1"
             )
 
-    def targets(self, length: int) -> int:
+    def max_targets(self, length: int) -> int:
         """Return K, the most targets of a row of `length`."""
         # The ceiling is computed with integers, in millionths: as floats, 0.07 x 100 is 7.000000000000001.
         rate = round(self.mlm_probability * 1_000_000)
@@ -80,7 +80,7 @@ class DataConfig:
 
     def features(self, rows: int, length: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Return the shape and type of every array of a batch, without making one."""
-        targets = self.targets(length)
+        targets = self.max_targets(length)
         sizes: dict[str, tuple[int, ...]] = dict.fromkeys(ENCODER_INPUTS, (rows, length))
         sizes |= dict.fromkeys(("target_positions", "targets", "target_weights"), (rows, targets))
         if self.packed:

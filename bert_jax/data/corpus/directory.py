@@ -97,10 +97,10 @@ class Corpus:
         from bert_jax.text.directory import open_tokenizer
 
         tokenizer = open_tokenizer(self.directory / "tokenizer")
-        self.check(tokenizer, f"{self.name}/tokenizer")
+        self.require_tokenizer(tokenizer, f"{self.name}/tokenizer")
         return tokenizer
 
-    def check(self, tokenizer: Tokenizer, owner: str) -> None:
+    def require_tokenizer(self, tokenizer: Tokenizer, owner: str) -> None:
         """Refuse a tokenizer that would produce other ids than those on disk."""
         if tokenizer.fingerprint != self.fingerprint:
             raise BertJaxError(

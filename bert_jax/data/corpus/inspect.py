@@ -29,7 +29,9 @@ def show_step(config, step: int, rows: int, colour: bool | None = None) -> str:
     batch = stream.batch(step)
     if colour is None:
         colour = is_coloured()
-    facts = [{"step": step, "row": row} | fact for row, fact in enumerate(stream.facts(step)[:rows])]
+    facts = [
+        {"step": step, "row": row} | fact for row, fact in enumerate(stream.example_origins(step)[:rows])
+    ]
     legend = "Targets, here x: " + ", ".join(
         f"{tint}x{RESET} {fate}" if colour else f"{signs.format(new='y', old='x')} {fate}"
         for fate, (tint, signs) in STYLES.items()
@@ -106,7 +108,7 @@ def table_of_rates(stream: "Stream", batch: "Batch", length: int) -> str:
     plain = [
         ("rows", f"{len(attention_mask)} x {length}"),
         ("tokens, not padding", f"{attention_mask.mean():.1%}"),
-        ("most targets in a row", f"{most:.0f} of {config.targets(length)}"),
+        ("most targets in a row", f"{most:.0f} of {config.max_targets(length)}"),
     ]
     if config.packed:
         plain.append(("sequences per row", f"{batch['segment_ids'].max(axis=1).mean():.2f}"))

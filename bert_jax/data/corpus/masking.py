@@ -26,7 +26,7 @@ class Masking:
 
     def __init__(self, config: DataConfig, length: int, special: Special, continues: np.ndarray):
         self.config, self.special, self.continues = config, special, continues
-        self.cap = config.targets(length)  # K
+        self.cap = config.max_targets(length)  # K
 
     def __call__(self, input_ids, attention_mask, keys) -> dict[str, tf.Tensor]:
         """Mask tokens of `input_ids` [B, L], given the `attention_mask` [B, L] and a key [B] for each row.

@@ -54,7 +54,7 @@ class Stream:
         self.corpora = [Corpus(path) for path in config.corpora]
         self.tokenizer = self.corpora[0].tokenizer
         for corpus in self.corpora[1:]:
-            corpus.check(self.tokenizer, config.corpora[0])
+            corpus.require_tokenizer(self.tokenizer, config.corpora[0])
         self.phases = phases(config, steps)
         sizes = [corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora]
         self.weights = config.weights or [float(size) ** config.alpha for size in sizes]
@@ -113,7 +113,7 @@ class Stream:
             masked = masking(batch["input_ids"], batch["attention_mask"], keys[here])
             yield self._order_arrays(batch | {name: value.numpy() for name, value in masked.items()})
 
-    def facts(self, step: int) -> list[dict[str, int]]:
+    def example_origins(self, step: int) -> list[dict[str, int]]:
         """Return, for each example of a step, its corpus, plan, pass and index in the plan."""
         names = ("corpus", "plan", "pass", "example")
         columns = self._locate(self.length(step), self._examples(step, slice(None)))

@@ -58,7 +58,7 @@ class BatchConfig:
     # (number of groups of `together` pieces, share of the steps) of each set, if the pieces are several sets, one after
     # the other. All pieces of a step come from one set. (): one set.
     sets: tuple[tuple[int, float], ...] = ()
-    together: int = 1  # this many consecutive pieces always stay in the same step
+    group_size: int = 1  # this many consecutive pieces always stay in the same step
     noun: str = "example"  # what messages call a piece
 
     def program_cost(self, rows: int) -> float:

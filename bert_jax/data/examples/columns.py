@@ -57,7 +57,7 @@ class ExampleColumns:
     def numbered(self) -> bool:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
-    def of(self, where: str, row: Mapping) -> "ExampleColumns":
+    def resolve(self, where: str, row: Mapping) -> "ExampleColumns":
         """The columns of a table with this first row."""
         return self
 
@@ -69,15 +69,15 @@ AUTODETECT = ExampleColumns()
 class ColumnsFromTraining(ExampleColumns):
     """Columns that default to those of a model's training data (`training_columns`), if the table has them."""
 
-    before: ExampleColumns = AUTODETECT
+    training_columns: ExampleColumns = AUTODETECT
 
     @property
     def numbered(self) -> bool:
-        return super().numbered if self.named else self.before.numbered
+        return super().numbered if self.named else self.training_columns.numbered
 
-    def of(self, where: str, row: Mapping) -> ExampleColumns:
+    def resolve(self, where: str, row: Mapping) -> ExampleColumns:
         # If the user names only the text, read no second text.
-        before = replace(self.before, text_pair="") if self.text else self.before
+        before = replace(self.training_columns, text_pair="") if self.text else self.training_columns
         names = {key: getattr(before, key) for key in NAMES}
         there = {key: name and match_columns(where, row, [name])[0] for key, name in names.items()}
         filled = {key: getattr(self, key) or there[key] for key in NAMES}
@@ -229,7 +229,7 @@ def source_labels(spec: str, columns: ExampleColumns = AUTODETECT) -> tuple[str,
     if task:
         return task.labels
     given = tables.source_class_names(spec)
-    columns = columns.of(spec, given)
+    columns = columns.resolve(spec, given)
     names = {normalize_column(column): labels for column, labels in given.items()}
     of_labels = (normalize_column(column) for column in (columns.label, *LABEL_NAMES, *TAG_NAMES))
     return next((names[column] for column in of_labels if column in names), ())

@@ -36,30 +36,32 @@ class Epochs:
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
         lengths = np.array(config.lengths or sizes)
-        group_size = config.together
+        group_size = config.group_size
         sets = config.sets or ((len(sizes) // group_size, 1.0),)
         firsts = group_size * mixed(sets, config.steps, examples // group_size, config.seed)
         self.chosen = (firsts[:, :, None] + np.arange(group_size)).reshape(config.steps, examples)
         alike = shuffled(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
         self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
-        self.batch = self.arrangement.rows
+        self.rows_per_step = self.arrangement.rows
         # Batches of the validation set have as many rows as a training step.
         starts = range(0, len(heldout), examples)
         self.held_steps = [range(start, min(start + examples, len(heldout))) for start in starts]
         held_sizes = [[len(heldout[i]) for i in step] for step in self.held_steps]
-        self.held_arrangement = Arrangement(self.batch, 1, [], [])
+        self.held_arrangement = Arrangement(self.rows_per_step, 1, [], [])
         if held_sizes:
-            self.held_arrangement = arrange(held_sizes, config, self.batch)
+            self.held_arrangement = arrange(held_sizes, config, self.rows_per_step)
 
     def padding(self) -> float:
         """The share of padding among the tokens computed in training."""
-        computed = self.batch * sum(self.arrangement.lengths)
+        computed = self.rows_per_step * sum(self.arrangement.lengths)
         real = sum(len(self.train[i]) for chosen in self.chosen for i in chosen)
         return 1 - real / computed
 
     def describe_rows(self) -> str:
         lengths = " or ".join(f"{length:,}" for length in sorted(set(self.arrangement.lengths)))
-        return f"{self.batch:,} rows of {lengths} tokens, {self.padding():.1%} of the tokens are padding"
+        return (
+            f"{self.rows_per_step:,} rows of {lengths} tokens, {self.padding():.1%} of the tokens are padding"
+        )
 
     def identity(self) -> dict[str, str]:
         return {
@@ -67,7 +69,7 @@ class Epochs:
             "held-out examples": fingerprint_examples(self.held),
         }
 
-    def length(self, step: int) -> int:
+    def row_length(self, step: int) -> int:
         return self.arrangement.lengths[step]
 
     def features(self, step: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
@@ -85,7 +87,9 @@ class Epochs:
             pieces = [self.train[i] for i in self.chosen[step]]
             yield self.filled(pieces, self.arrangement, step, host_index, host_count)
 
-    def heldout(self, length: int, host_index: int, host_count: int) -> Iterator[dict[str, np.ndarray]]:
+    def validation_batches(
+        self, length: int, host_index: int, host_count: int
+    ) -> Iterator[dict[str, np.ndarray]]:
         for step, indices in enumerate(self.held_steps):
             pieces = [self.held[i] for i in indices]
             yield self.filled(pieces, self.held_arrangement, step, host_index, host_count)

@@ -74,12 +74,12 @@ class GroupColumns:
         return bool(self.named) and all(name.isdecimal() for name in self.named)
 
     @property
-    def of_pairs(self) -> ExampleColumns:
+    def pair_columns(self) -> ExampleColumns:
         """The same columns for a table that has two texts with a label or score."""
         first, second = (*self.texts, "", "")[:2]
         return ExampleColumns(first, second, self.score, group=self.group, skip_bad=self.skip_bad)
 
-    def of(self, where: str, row: Mapping, rows: Sequence[Mapping] = ()) -> "GroupColumns":
+    def resolve(self, where: str, row: Mapping, rows: Sequence[Mapping] = ()) -> "GroupColumns":
         """Fill in the columns of a table with this first row. Its first `rows` show which columns hold text, and which
         hold only numbers."""
         check_columns(where, row, self.named, {})
@@ -192,7 +192,7 @@ def first_rows(rows: Iterable[LocatedRow]) -> tuple[list[LocatedRow], Iterator[L
 
 def resolve_columns(some: Sequence[LocatedRow], columns: GroupColumns) -> GroupColumns:
     """Fill in the columns of a table with these first rows."""
-    return columns.of(*some[0], [row for _, row in some])
+    return columns.resolve(*some[0], [row for _, row in some])
 
 
 def describe_columns(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str:

@@ -82,7 +82,7 @@ def parse_questions(
     first, rows = peek_readable_row(rows)
     if first is None:
         return
-    columns = columns.of(*first)
+    columns = columns.resolve(*first)
     names = question_and_passage(*first, columns, need_label)
 
     def parse_example(where: str, row: Row) -> Example:

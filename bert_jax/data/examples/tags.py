@@ -44,7 +44,7 @@ def parse_tagged_words(
     first, rows = peek_readable_row(rows)
     if first is None:
         return
-    columns = columns.of(*first)
+    columns = columns.resolve(*first)
     parse_class, (words_column, tags_column) = ClassParser(), words_and_tags(*first, columns, need_label)
 
     def parse_example(where: str, row: Row) -> Example:

@@ -51,7 +51,7 @@ def parse_labelled_texts(
     first, rows = peek_readable_row(rows)
     if first is None:
         return
-    columns = columns.of(*first)
+    columns = columns.resolve(*first)
     texts, label_column = text_and_label(*first, columns, need_label, pairs)
     read_label = cells.make_parser(columns.label_separator or SEPARATOR)
 

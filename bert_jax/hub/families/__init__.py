@@ -50,7 +50,7 @@ def resolve_size(name: str) -> tuple[str, EncoderConfig]:
     2
     """
     if name in BERT_SIZES:
-        return "", EncoderConfig.named(name)
+        return "", EncoderConfig.from_size(name)
     sizes = sizes_of_families()
     if name not in sizes:
         raise BertJaxError(f'no size "{name}"; {suggest_name(name, [*BERT_SIZES, *sizes])}')

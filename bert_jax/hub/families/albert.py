@@ -73,5 +73,8 @@ FAMILY = Family(
         "albert-xxlarge": {},
     },
     architectures={"ForPreTraining": ("mlm", "sop")},
-    extra=(r"embeddings\.(position_ids|token_type_ids)$", r"^predictions\.decoder\.(weight|bias)$"),
+    known_extra_tensors=(
+        r"embeddings\.(position_ids|token_type_ids)$",
+        r"^predictions\.decoder\.(weight|bias)$",
+    ),
 )

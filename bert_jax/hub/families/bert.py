@@ -71,7 +71,7 @@ FAMILY = Family(
         "answer": linear("answer/dense", "qa_outputs"),
     },
     architectures={"ForPreTraining": ("mlm", "nsp")},
-    extra=(
+    known_extra_tensors=(
         r"embeddings\.(position_ids|token_type_ids)$",
         r"^cls\.predictions\.decoder\.(weight|bias)$",  # copies of tied parameters
         r"^fit_dense(s\.\d+)?\.(weight|bias)$",  # TinyBERT's projections from its states to its teacher's

@@ -273,7 +273,7 @@ FAMILY = Family(
         "deberta-v2-xxlarge": size_fields(48, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
     },
     not_in_transformers=("replaced_in_context",),
-    extra=(
+    known_extra_tensors=(
         r"embeddings\.position_ids$",
         r"^cls\.predictions\.decoder\.(weight|bias)$",
         r"^(deberta\.)?embeddings\.word_embeddings\._weight$",

@@ -76,5 +76,5 @@ FAMILY = Family(
         "answer": linear("answer/dense", "qa_outputs"),
     },
     sizes={"distilbert-base": {}},
-    extra=(r"embeddings\.position_ids$", r"^vocab_projector\.weight$"),
+    known_extra_tensors=(r"embeddings\.position_ids$", r"^vocab_projector\.weight$"),
 )

@@ -65,5 +65,5 @@ FAMILY = replace(
         },
     },
     architectures={},
-    extra=(r"embeddings\.(position_ids|token_type_ids)$", r"^generator_lm_head\.weight$"),
+    known_extra_tensors=(r"embeddings\.(position_ids|token_type_ids)$", r"^generator_lm_head\.weight$"),
 )  # fmt: skip

@@ -124,7 +124,8 @@ def encoder(config: EncoderConfig) -> list[ParameterMapping]:
     path, tensor = "encoder/layers/", "layers.{i}."
     # The first layer has no attention norm: the embeddings are already normalised.
     norms = [
-        replace(part, first=1) for part in layer_norm(path + "attention_norm", tensor + "attn_norm", False)
+        replace(part, first_layer=1)
+        for part in layer_norm(path + "attention_norm", tensor + "attn_norm", False)
     ]
     return [
         ParameterMapping("encoder/embeddings/words", ("embeddings.tok_embeddings.weight",), per_entry=True),
@@ -186,5 +187,5 @@ FAMILY = Family(
             "num_hidden_layers": 28, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 2624
         },
     },
-    extra=(r"^decoder\.weight$", r"rotary_emb\..*inv_freq$"),  # the first: copies of tied parameters
+    known_extra_tensors=(r"^decoder\.weight$", r"rotary_emb\..*inv_freq$"),  # the first: copies of tied parameters
 )  # fmt: skip

@@ -181,7 +181,7 @@ FAMILY = Family(
     },
     not_in_transformers=("answer",),
     sizes={"nomic-bert-base": {}},
-    extra=(
+    known_extra_tensors=(
         r"embeddings\.(position_ids|token_type_ids)$",
         r"rotary_emb\.inv_freq$",
         r"^cls\.predictions\.decoder\.(weight|bias)$",  # copies of tied parameters

@@ -20,6 +20,6 @@ FAMILY = replace(
         "answer": linear("answer/dense", "qa_outputs"),
     },
     architectures={},
-    extra=(r"embeddings\.(position_ids|token_type_ids)$", r"^lm_head\.decoder\.(weight|bias)$"),
+    known_extra_tensors=(r"embeddings\.(position_ids|token_type_ids)$", r"^lm_head\.decoder\.(weight|bias)$"),
     position_offset=2,
 )  # fmt: skip

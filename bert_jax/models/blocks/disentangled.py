@@ -16,7 +16,7 @@ class Block(nn.Module):
     config: EncoderConfig
 
     @staticmethod
-    def kinds(config: EncoderConfig) -> list[int]:
+    def layer_types(config: EncoderConfig) -> list[int]:
         return [FIRST] + [0] * (config.num_hidden_layers - 1)
 
     @nn.compact

@@ -23,7 +23,7 @@ class Block(nn.Module):
     normalizes_last = True
 
     @staticmethod
-    def kinds(config: EncoderConfig) -> list[int]:
+    def layer_types(config: EncoderConfig) -> list[int]:
         near, every = config.local_attention.window, config.local_attention.every
         return [FIRST] + [
             NEAR if near and layer % every else FAR for layer in range(1, config.num_hidden_layers)

@@ -52,7 +52,7 @@ class Answers(Kind):
 
     name = "answers"
     heads, title = ("answer",), "answer"
-    best = "f1"
+    best_metric = "f1"
     detects_out_of_scope = False  # a passage may hold the answer anywhere
     units = abstention_units = "answers"
     targets: ClassVar = {
@@ -65,19 +65,19 @@ class Answers(Kind):
     longest: int = MAX_ANSWER_TOKENS
 
     @classmethod
-    def fits(cls, layout: Layout) -> bool:
+    def matches_layout(cls, layout: Layout) -> bool:
         return True
 
     @classmethod
-    def of(cls, layout: Layout) -> Self:
-        return cls(may_be_missing=bool(layout.published.get(MAY_BE_MISSING)))
+    def from_layout(cls, layout: Layout) -> Self:
+        return cls(may_be_missing=bool(layout.hf_config.get(MAY_BE_MISSING)))
 
     @property
-    def published(self) -> dict[str, Any]:
+    def hf_config_keys(self) -> dict[str, Any]:
         return {MAY_BE_MISSING: self.may_be_missing}
 
     @classmethod
-    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
+    def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         return read_questions(spec, columns, most)
 
     @classmethod
@@ -97,7 +97,7 @@ class Answers(Kind):
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         return cls(may_be_missing=any(not example.label for example in train))
 
-    def check(self, examples: Sequence[Example]) -> None:
+    def check_examples(self, examples: Sequence[Example]) -> None:
         pass  # the readers have checked them
 
     def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
@@ -112,10 +112,12 @@ class Answers(Kind):
     def truth(self, example: Example) -> tuple[str, ...]:
         return tuple(text for _, text in answers_of(example))
 
-    def counted(self, example: Example) -> Iterable[str]:
+    def counted_labels(self, example: Example) -> Iterable[str]:
         return ["answer" if example.label else "none"]
 
-    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
+    def encode_windows(
+        self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions
+    ) -> list[TextWindows]:
         overlap = min(OVERLAP, reading.max_length // 4) if reading.overlap < 0 else reading.overlap
         windows = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
         return [TextWindows(encodings) for encodings in windows]
@@ -159,10 +161,10 @@ class Answers(Kind):
         gap = np.log(max(missing, NOTHING)) - np.log(max(best.score, NOTHING))
         return best, float(gap) if self.may_be_missing else -np.inf
 
-    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
+    def target_values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         return [{**span_in(example, encoding), "label_weights": 1.0} for encoding in windows.encodings]
 
-    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         start, end = values["starts"], values["ends"]
         return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})
 
@@ -170,17 +172,17 @@ class Answers(Kind):
         logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
         return span_cross_entropy(logits, starts, ends, label_weights, attention_mask)
 
-    def scores(self, logits, batch: dict) -> dict[str, Loss]:
+    def batch_metrics(self, logits, batch: dict) -> dict[str, Loss]:
         logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
         best = jnp.where(attention_mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
         right = (best[..., 0] == starts) & (best[..., 1] == ends)
         return {"span_accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
 
-    def predicted(self, raw: tuple[Answer, float], calibration: Calibration) -> str:
+    def predict(self, raw: tuple[Answer, float], calibration: Calibration) -> str:
         answer, gap = raw
         return "" if gap > calibration.missing else answer.text
 
-    def sums(self, predicted: Sequence[str], truth: Sequence) -> metrics.ScoreSums:
+    def score_sums(self, predicted: Sequence[str], truth: Sequence) -> metrics.ScoreSums:
         return metrics.squad(predicted, truth)
 
     def is_right(self, predicted: str, truth: Sequence[str]) -> bool:
@@ -189,18 +191,21 @@ class Answers(Kind):
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         judged = [
             metrics.answer_scores(answer.text, right, squad_v2=False) if right else (False, 0.0)
-            for (answer, _), right in zip(outcomes.raws, outcomes.truth, strict=True)
+            for (answer, _), right in zip(outcomes.raw_outputs, outcomes.truth, strict=True)
         ]
         exact, f1 = np.array(judged, float).T
-        scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raws]).T
+        scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raw_outputs]).T
         best = BestAnswers(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
         return best.calibration(document_keys(outcomes.examples))
 
-    def view(self, outcomes: Outcomes) -> ReportData:
-        texts, calibration = list(zip(outcomes.truth, outcomes.predicted, strict=True)), outcomes.calibration
-        before = np.array([answer.score for answer, _ in outcomes.raws])
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        texts, calibration = (
+            list(zip(outcomes.truth, outcomes.predictions, strict=True)),
+            outcomes.calibration,
+        )
+        before = np.array([answer.score for answer, _ in outcomes.raw_outputs])
         after = answer_probability(before, calibration)
-        kept = np.array([gap <= calibration.missing for _, gap in outcomes.raws])
+        kept = np.array([gap <= calibration.missing for _, gap in outcomes.raw_outputs])
         right = np.array([self.is_right(p, t) for t, p in texts])
         confidence, correct = after[kept], right[kept]
         names = np.where([[any(t), bool(p)] for t, p in texts], "answer", "none")
@@ -208,24 +213,26 @@ class Answers(Kind):
         return ReportData(
             before[kept], confidence, correct, confidence, correct,
             pairs=pairs if "none" in names[:, 0] else [],
-            shown=self.report_examples(outcomes, np.where(kept, after, 1 - after), right),
+            examples=self.report_examples(outcomes, np.where(kept, after, 1 - after), right),
         )  # fmt: skip
 
-    def words(self, prediction: str | Sequence[str], example: Example) -> str:
+    def prediction_text(self, prediction: str | Sequence[str], example: Example) -> str:
         texts = [prediction] if isinstance(prediction, str) else prediction
         return " / ".join(dict.fromkeys(texts)) or "none"
 
-    def result(self, raw: tuple[Answer, float], calibration: Calibration) -> tuple[Answer | None, float]:
+    def result_and_confidence(
+        self, raw: tuple[Answer, float], calibration: Calibration
+    ) -> tuple[Answer | None, float]:
         answer, gap = raw
         score = float(answer_probability(np.array(answer.score), calibration))
         return None if gap > calibration.missing else replace(answer, score=score), score
 
-    def doubt(self, raw: tuple[Answer, float], calibration: Calibration) -> float:
-        answer, score = self.result(raw, calibration)
+    def uncertainty(self, raw: tuple[Answer, float], calibration: Calibration) -> float:
+        answer, score = self.result_and_confidence(raw, calibration)
         return score if answer is None else 1 - score
 
-    def as_json(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
-        answer, score = self.result(raw, calibration)
+    def to_record(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+        answer, score = self.result_and_confidence(raw, calibration)
         if answer is None:
             return {"answer": None}
         fields = round_floats(asdict(answer))
@@ -237,15 +244,15 @@ class Answers(Kind):
             *(field.name for field in fields(Answer)[1:]),
             *abstention_fields(0, min_confidence),
         )
-        return dict.fromkeys(columns) | self.as_json(raw, calibration, min_confidence)
+        return dict.fromkeys(columns) | self.to_record(raw, calibration, min_confidence)
 
-    def temperature(self, calibration: Calibration) -> str:
+    def describe_temperature(self, calibration: Calibration) -> str:
         return ""  # it is 1 / the slope of log odds, and means little without the offset
 
 
 def answer_probability(scores: np.ndarray, calibration: Calibration) -> np.ndarray:
     """Return the calibrated probability that answers with these scores are right."""
-    if not calibration.learnt:
+    if not calibration.is_fitted:
         return scores
     return sigmoid(log_odds(scores) / calibration.temperatures[0] + calibration.offset)
 

@@ -34,13 +34,13 @@ NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 @dataclass(frozen=True)
 class Classes(WholeTextKind):
     name = "classes"
-    best = "accuracy"
+    best_metric = "accuracy"
     link = "softmax"
     supports_contrastive = one_label = True
     problem_type = "single_label_classification"
 
     @classmethod
-    def fits(cls, layout: Layout) -> bool:
+    def matches_layout(cls, layout: Layout) -> bool:
         return len(layout.labels) > 1 and not read_problem_type(layout).startswith(
             ("multi_label", "regression")
         )
@@ -62,55 +62,57 @@ class Classes(WholeTextKind):
         (label,) = labels_of(example)
         return self.names.get(label, label)
 
-    def value(self, example: Example) -> int:
+    def target_value(self, example: Example) -> int:
         return self.labels.index(self.truth(example))
 
-    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return self.labels[values["labels"]], {}
 
     def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
         return cross_entropy(logits, batch["labels"], label_weights, smoothing)
 
-    def scores(self, logits, batch: dict) -> dict[str, Loss]:
+    def batch_metrics(self, logits, batch: dict) -> dict[str, Loss]:
         right = logits.argmax(-1) == batch["labels"]
         return {"accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
 
-    def predicted(self, raw: np.ndarray, calibration: Calibration) -> str:
+    def predict(self, raw: np.ndarray, calibration: Calibration) -> str:
         return self.labels[raw.argmax()]
 
-    def sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.ScoreSums:
+    def score_sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.ScoreSums:
         return metrics.single_label(predicted, truth, self.order or self.labels)
 
     def baseline(self, truth: Sequence[str]) -> Baseline:
         ((frequent, _),) = Counter(truth).most_common(1)
-        return Baseline("always the most frequent class", self.sums([frequent] * len(truth), truth).scores)
+        return Baseline(
+            "always the most frequent class", self.score_sums([frequent] * len(truth), truth).scores
+        )
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits, numbers = np.stack(outcomes.raws), self.numbers(outcomes.truth)
+        logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
         return fit_class_calibration(logits, numbers, self.labels, document_keys(outcomes.examples))
 
-    def numbers(self, labels: Sequence[str]) -> np.ndarray:
+    def label_indices(self, labels: Sequence[str]) -> np.ndarray:
         return np.array([self.labels.index(label) for label in labels])
 
-    def view(self, outcomes: Outcomes) -> ReportData:
-        logits, numbers = np.stack(outcomes.raws), self.numbers(outcomes.truth)
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
         before, after = (c.probabilities(logits) for c in (UNCALIBRATED, outcomes.calibration))
         right, confidence = logits.argmax(-1) == numbers, after.max(-1)
         return ReportData(
             before.max(-1), confidence, right, confidence, right,
-            counts=metrics.count_items(([p] for p in outcomes.predicted), ([t] for t in outcomes.truth), self.labels),
-            pairs=list(zip(outcomes.truth, outcomes.predicted, strict=True)),
-            shown=self.report_examples(outcomes, confidence, right),
+            counts=metrics.count_items(([p] for p in outcomes.predictions), ([t] for t in outcomes.truth), self.labels),
+            pairs=list(zip(outcomes.truth, outcomes.predictions, strict=True)),
+            examples=self.report_examples(outcomes, confidence, right),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        likely = outcomes.calibration.probabilities(np.stack(outcomes.raws))
-        numbers = self.numbers(outcomes.truth)
+        likely = outcomes.calibration.probabilities(np.stack(outcomes.raw_outputs))
+        numbers = self.label_indices(outcomes.truth)
         of_label = likely[np.arange(len(likely)), numbers]
         return [
             LabelError(example, true, predicted, float(1 - p), float(p))
             for example, true, predicted, p in zip(
-                outcomes.examples, outcomes.truth, outcomes.predicted, of_label, strict=True
+                outcomes.examples, outcomes.truth, outcomes.predictions, of_label, strict=True
             )
             if predicted != true
         ]
@@ -118,16 +120,16 @@ class Classes(WholeTextKind):
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
         return dict(zip(self.labels, map(float, calibration.probabilities(raw)), strict=True))
 
-    def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[Label, float]:
+    def result_and_confidence(self, raw: np.ndarray, calibration: Calibration) -> tuple[Label, float]:
         likely = calibration.probabilities(raw)
         order = np.argsort(-likely)
         first, second = likely[order[:2]]
         return Label(self.labels[order[0]], float(first), float(first - second)), float(first)
 
-    def as_json(
+    def to_record(
         self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
     ) -> dict[str, Any]:
-        label, score = self.result(raw, calibration)
+        label, score = self.result_and_confidence(raw, calibration)
         return round_floats(asdict(label)) | abstention_fields(score, min_confidence)
 
 

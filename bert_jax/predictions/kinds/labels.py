@@ -35,17 +35,17 @@ def cell_reader(separator: str):
 @dataclass(frozen=True)
 class Labels(WholeTextKind):
     name = "labels"
-    best = "f1_micro"
+    best_metric = "f1_micro"
     link = "sigmoid"
     units = "labels of texts"
     problem_type = "multi_label_classification"
     label_format = LabelFormat("labels", cell_reader, may_be_blank=True)
 
     @classmethod
-    def fits(cls, layout: Layout) -> bool:
+    def matches_layout(cls, layout: Layout) -> bool:
         return read_problem_type(layout).startswith("multi_label")
 
-    def check(self, examples: Sequence[Example]) -> None:
+    def check_examples(self, examples: Sequence[Example]) -> None:
         check_labels(examples, self.labels, fewest=1)
 
     def label_hint(self, columns: ExampleColumns) -> str:
@@ -63,32 +63,32 @@ class Labels(WholeTextKind):
         return {self.names.get(label, label) for label in labels_of(example)}
 
     @property
-    def target(self) -> Target:
+    def label_target(self) -> Target:
         return Target("float32", (len(self.labels),))
 
-    def value(self, example: Example) -> np.ndarray:
+    def target_value(self, example: Example) -> np.ndarray:
         return metrics.multi_hot([self.truth(example)], self.labels)[0]
 
-    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return " ".join(np.array(self.labels)[values["labels"]]) or "none", {}
 
     def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
         return binary_cross_entropy(logits, batch["labels"], label_weights)
 
-    def predicted(self, raw: np.ndarray, calibration: Calibration) -> set[str]:
+    def predict(self, raw: np.ndarray, calibration: Calibration) -> set[str]:
         likely = calibration.probabilities(raw, multi_label=True)
         chosen = likely > calibration.decision_thresholds(len(self.labels))
         return {self.labels[i] for i in np.flatnonzero(chosen)}
 
-    def sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.ScoreSums:
+    def score_sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.ScoreSums:
         return metrics.multi_label(predicted, truth, self.labels)
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits, truth = np.stack(outcomes.raws), metrics.multi_hot(outcomes.truth, self.labels)
+        logits, truth = np.stack(outcomes.raw_outputs), metrics.multi_hot(outcomes.truth, self.labels)
         return fit_label_calibration(logits, truth, self.labels, document_keys(outcomes.examples))
 
-    def view(self, outcomes: Outcomes) -> ReportData:
-        logits, truth = np.stack(outcomes.raws), metrics.multi_hot(outcomes.truth, self.labels)
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        logits, truth = np.stack(outcomes.raw_outputs), metrics.multi_hot(outcomes.truth, self.labels)
         before, after = (
             c.probabilities(logits, multi_label=True) for c in (UNCALIBRATED, outcomes.calibration)
         )
@@ -96,15 +96,15 @@ class Labels(WholeTextKind):
         confidence, right = all_right(after, chosen), (chosen == truth).all(-1)
         return ReportData(
             before.ravel(), after.ravel(), truth.ravel(), confidence, right,
-            counts=metrics.count_items(outcomes.predicted, outcomes.truth, self.labels),
-            pairs=[pair for sets in zip(outcomes.predicted, outcomes.truth, strict=True) for pair in confused(*sets)],
-            shown=self.report_examples(outcomes, confidence, right),
+            counts=metrics.count_items(outcomes.predictions, outcomes.truth, self.labels),
+            pairs=[pair for sets in zip(outcomes.predictions, outcomes.truth, strict=True) for pair in confused(*sets)],
+            examples=self.report_examples(outcomes, confidence, right),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        likely = outcomes.calibration.probabilities(np.stack(outcomes.raws), multi_label=True)
+        likely = outcomes.calibration.probabilities(np.stack(outcomes.raw_outputs), multi_label=True)
         truth, predicted = (
-            metrics.multi_hot(side, self.labels) for side in (outcomes.truth, outcomes.predicted)
+            metrics.multi_hot(side, self.labels) for side in (outcomes.truth, outcomes.predictions)
         )
         # The probability that each label is rightly given or left out if the model disagrees, and 1 if it agrees.
         of_label = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
@@ -117,14 +117,14 @@ class Labels(WholeTextKind):
             errors.append(LabelError(outcomes.examples[i], label, other, 1 - p, p))
         return errors
 
-    def words(self, prediction: set[str], example: Example) -> str:
+    def prediction_text(self, prediction: set[str], example: Example) -> str:
         return ", ".join(sorted(prediction)) or "none"
 
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
         likely = calibration.probabilities(raw, multi_label=True)
         return dict(zip(self.labels, map(float, likely), strict=True))
 
-    def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[list[Label], float]:
+    def result_and_confidence(self, raw: np.ndarray, calibration: Calibration) -> tuple[list[Label], float]:
         likely = calibration.probabilities(raw, multi_label=True)
         above = calibration.decision_thresholds(len(self.labels))
         every = [
@@ -132,11 +132,11 @@ class Labels(WholeTextKind):
         ]
         return [label for label in every if label.margin > 0], float(all_right(likely, likely > above))
 
-    def as_json(
+    def to_record(
         self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
     ) -> dict[str, Any]:
         # The score is the probability that no label is wrong and none is missing.
-        labels, score = self.result(raw, calibration)
+        labels, score = self.result_and_confidence(raw, calibration)
         return {
             "labels": [round_floats(asdict(label)) for label in labels],
             "score": round(score, 6),
@@ -144,7 +144,7 @@ class Labels(WholeTextKind):
 
     def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         # Join the labels as a column of labels is read, with a separator that no label contains.
-        cells = self.as_json(raw, calibration, min_confidence)
+        cells = self.to_record(raw, calibration, min_confidence)
         separator = next((mark for mark in ",;|" if mark not in "".join(self.labels)), SEPARATOR)
         return cells | {"labels": separator.join(label["label"] for label in cells["labels"])}
 

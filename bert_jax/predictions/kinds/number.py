@@ -25,20 +25,20 @@ FAR = 2.0  # standard deviations, robustly estimated, beyond which a number is d
 @dataclass(frozen=True)
 class Number(WholeTextKind):
     name = "number"
-    best = "spearman"
+    best_metric = "spearman"
     link = "identity"
     problem_type = "regression"
-    target = Target("float32")
+    label_target = Target("float32")
     label_format = LabelFormat("number", lambda separator: parse_number_cell)
 
     @classmethod
-    def fits(cls, layout: Layout) -> bool:
+    def matches_layout(cls, layout: Layout) -> bool:
         problem = read_problem_type(layout)
         single = len(layout.labels) == 1 and not layout.is_cross_encoder
         return problem == "regression" or single and not problem.startswith("multi_label")
 
     @classmethod
-    def of(cls, layout: Layout) -> Self:
+    def from_layout(cls, layout: Layout) -> Self:
         if len(layout.labels) > 1:
             raise BertJaxError(
                 f"this model gives {len(layout.labels)} numbers at once; only models with one number are supported"
@@ -49,7 +49,7 @@ class Number(WholeTextKind):
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         return cls(("LABEL_0",))
 
-    def check(self, examples: Sequence[Example]) -> None:
+    def check_examples(self, examples: Sequence[Example]) -> None:
         pass  # any number is allowed
 
     def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
@@ -58,15 +58,15 @@ class Number(WholeTextKind):
     def truth(self, example: Example) -> Any:
         return example.label
 
-    value = truth
+    target_value = truth
 
-    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return f"{values['labels']:g}", {}
 
     def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
         return squared_error(logits[..., 0], batch["labels"], label_weights)
 
-    def predicted(self, raw: np.ndarray, calibration: Calibration) -> float:
+    def predict(self, raw: np.ndarray, calibration: Calibration) -> float:
         return float(raw[0])
 
     def baseline(self, truth: Sequence[float]) -> Baseline:
@@ -74,28 +74,28 @@ class Number(WholeTextKind):
         # Correlations with a constant are undefined.
         return Baseline("always the mean", {"mean_squared_error": scores["mean_squared_error"]})
 
-    def sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.ScoreSums:
+    def score_sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.ScoreSums:
         return metrics.regression(predicted, truth)
 
-    def view(self, outcomes: Outcomes) -> ReportData:
-        return ReportData(numbers=(np.array(outcomes.predicted, float), np.array(outcomes.truth, float)))
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        return ReportData(numbers=(np.array(outcomes.predictions, float), np.array(outcomes.truth, float)))
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        errors = np.abs(np.array(outcomes.predicted, float) - np.array(outcomes.truth, float))
+        errors = np.abs(np.array(outcomes.predictions, float) - np.array(outcomes.truth, float))
         return [
             LabelError(
                 outcomes.examples[i],
                 f"{outcomes.truth[i]:g}",
-                f"{outcomes.predicted[i]:.4g}",
+                f"{outcomes.predictions[i]:.4g}",
                 float(errors[i]),
             )
             for i in np.flatnonzero(errors > FAR * 1.4826 * np.median(errors)).tolist()
         ]
 
-    def result(self, raw: np.ndarray, calibration: Calibration) -> tuple[float, float]:
+    def result_and_confidence(self, raw: np.ndarray, calibration: Calibration) -> tuple[float, float]:
         return float(raw[0]), 1.0
 
-    def doubt(self, raw: np.ndarray, calibration: Calibration) -> float:
+    def uncertainty(self, raw: np.ndarray, calibration: Calibration) -> float:
         raise BertJaxError(
             "this model gives a number and no probability, so it cannot tell which texts to label next; leave out "
             "--rank-for-labelling"
@@ -104,12 +104,12 @@ class Number(WholeTextKind):
     def probabilities(self, raw: np.ndarray, calibration: Calibration):
         return float(raw[0])
 
-    def as_json(
+    def to_record(
         self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
     ) -> dict[str, Any]:
         return {"number": round(float(raw[0]), 6)}
 
-    def floor(self, calibration: Calibration, precision: float) -> float:
+    def confidence_threshold(self, calibration: Calibration, precision: float) -> float:
         raise BertJaxError("this model gives a number and no probability, so no precision can be promised")
 
 

@@ -56,16 +56,16 @@ class Relevance(WholeTextKind):
 
     name = "relevance"
     heads = ("classify",)
-    best = retrieval.MAIN_METRIC
+    best_metric = retrieval.MAIN_METRIC
     units = abstention_units = "pairs"
     detects_out_of_scope = False
 
     @classmethod
-    def fits(cls, layout: Layout) -> bool:
+    def matches_layout(cls, layout: Layout) -> bool:
         return layout.is_cross_encoder
 
     @classmethod
-    def of(cls, layout: Layout) -> Self:
+    def from_layout(cls, layout: Layout) -> Self:
         if len(layout.labels) != 1:
             raise BertJaxError(f"this model gives {len(layout.labels)} numbers for a pair, not its relevance")
         return cls(LABELS)
@@ -75,11 +75,11 @@ class Relevance(WholeTextKind):
         return "relevance of documents for queries"
 
     @property
-    def published(self) -> dict[str, Any]:
-        return super().published | CROSS_ENCODER
+    def hf_config_keys(self) -> dict[str, Any]:
+        return super().hf_config_keys | CROSS_ENCODER
 
     @classmethod
-    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
+    def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         names = tuple(name for name in (columns.text, columns.text_pair) if name)
         of_candidates = CandidateColumns(names, columns.label, columns.group, columns.skip_bad)
         lists = read_candidates(spec, of_candidates, most)
@@ -89,7 +89,7 @@ class Relevance(WholeTextKind):
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         return cls(LABELS)
 
-    def check(self, examples: Sequence[Example]) -> None:
+    def check_examples(self, examples: Sequence[Example]) -> None:
         pass  # any grade is allowed
 
     def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
@@ -99,7 +99,7 @@ class Relevance(WholeTextKind):
         assert isinstance(example.label, float)
         return Judgement(example.text[0], example.label)
 
-    def counted(self, example: Example) -> Iterable[str]:
+    def counted_labels(self, example: Example) -> Iterable[str]:
         return [WORDS[self.truth(example).relevant]]
 
     def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> float:
@@ -107,25 +107,25 @@ class Relevance(WholeTextKind):
         return float(np.max(logits))
 
     @property
-    def target(self) -> Target:
+    def label_target(self) -> Target:
         return Target("float32")
 
-    def value(self, example: Example) -> float:
+    def target_value(self, example: Example) -> float:
         return self.truth(example).grade
 
-    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return f"{values['labels']:g}" if values["label_weights"] else "", {}
 
     def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
         return binary_cross_entropy(logits, batch["labels"][..., None], label_weights)
 
-    def predicted(self, raw: float, calibration: Calibration) -> float:
+    def predict(self, raw: float, calibration: Calibration) -> float:
         return float(relevance_probability(np.array(raw), calibration))
 
     def is_right(self, predicted: float, truth: Judgement) -> bool:
         return (predicted >= RELEVANT) == truth.relevant
 
-    def sums(self, predicted: Sequence[float], truth: Sequence[Judgement]) -> metrics.ScoreSums:
+    def score_sums(self, predicted: Sequence[float], truth: Sequence[Judgement]) -> metrics.ScoreSums:
         metrics.check_lengths(predicted, truth)
         scores: dict[str, dict[str, float]] = {}
         grades: dict[str, dict[str, float]] = {}
@@ -137,21 +137,21 @@ class Relevance(WholeTextKind):
         )
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits = np.array(outcomes.raws, np.float64)
+        logits = np.array(outcomes.raw_outputs, np.float64)
         return fit_relevance_calibration(logits, true_relevance(outcomes), document_keys(outcomes.examples))
 
-    def view(self, outcomes: Outcomes) -> ReportData:
-        logits, truth = np.array(outcomes.raws, np.float64), true_relevance(outcomes)
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)
         before, after = (
             relevance_probability(logits, calibration) for calibration in (UNCALIBRATED, outcomes.calibration)
         )
         return ReportData(
             before, after, truth, after, truth,
-            shown=self.report_examples(outcomes, after, (after >= RELEVANT) == truth),
+            examples=self.report_examples(outcomes, after, (after >= RELEVANT) == truth),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
-        rows = zip(outcomes.examples, true_relevance(outcomes).tolist(), outcomes.predicted, strict=True)
+        rows = zip(outcomes.examples, true_relevance(outcomes).tolist(), outcomes.predictions, strict=True)
         doubts = [(example, right, 1 - p if right else p) for example, right, p in rows]
         return [
             LabelError(example, WORDS[right], WORDS[not right], doubt, 1 - doubt)
@@ -159,26 +159,26 @@ class Relevance(WholeTextKind):
             if doubt > DOUBTFUL
         ]
 
-    def words(self, prediction, example: Example) -> str:
+    def prediction_text(self, prediction, example: Example) -> str:
         is_relevant = prediction.relevant if isinstance(prediction, Judgement) else prediction >= RELEVANT
         return WORDS[is_relevant]
 
-    def result(self, raw: float, calibration: Calibration) -> tuple[float, float]:
+    def result_and_confidence(self, raw: float, calibration: Calibration) -> tuple[float, float]:
         """Return the probability twice: a promised precision is the share of relevant documents above a threshold."""
-        return self.predicted(raw, calibration), self.predicted(raw, calibration)
+        return self.predict(raw, calibration), self.predict(raw, calibration)
 
-    def doubt(self, raw: float, calibration: Calibration) -> float:
-        return 1 - 2 * abs(self.predicted(raw, calibration) - 0.5)
+    def uncertainty(self, raw: float, calibration: Calibration) -> float:
+        return 1 - 2 * abs(self.predict(raw, calibration) - 0.5)
 
     def probabilities(self, raw: float, calibration: Calibration) -> float:
-        return self.predicted(raw, calibration)
+        return self.predict(raw, calibration)
 
-    def as_json(self, raw: float, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
-        probability = self.predicted(raw, calibration)
+    def to_record(self, raw: float, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+        probability = self.predict(raw, calibration)
         is_relevant = probability >= (RELEVANT if min_confidence is None else min_confidence)
         return {"relevance": round(probability, 6), "relevant": is_relevant}
 
-    def temperature(self, calibration: Calibration) -> str:
+    def describe_temperature(self, calibration: Calibration) -> str:
         return ""  # it is 1 / the slope of log odds, and means little without the offset
 
 

@@ -68,22 +68,22 @@ class Tags(Kind):
 
     name = "tags"
     heads, title = ("tag",), "tag"
-    best = "f1"
+    best_metric = "f1"
     link = "softmax"
     units, abstention_units = "words", "spans"
     one_label = True
-    published: ClassVar[dict[str, Any]] = {}
+    hf_config_keys: ClassVar[dict[str, Any]] = {}
     targets: ClassVar = {
         "labels": Target("int32", each_token=True),
         "label_weights": Target("float32", each_token=True),
     }
 
     @classmethod
-    def fits(cls, layout: Layout) -> bool:
+    def matches_layout(cls, layout: Layout) -> bool:
         return True
 
     @classmethod
-    def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
+    def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         return read_tags(spec, columns, most)
 
     @classmethod
@@ -101,7 +101,7 @@ class Tags(Kind):
     def read_unlabelled_rows(
         cls, rows: Iterable[LocatedRow], columns: ExampleColumns, first: Mapping
     ) -> Iterator[Example]:
-        words = columns.of("the first row", first).text or find_usual_column(
+        words = columns.resolve("the first row", first).text or find_usual_column(
             "the first row", first, WORD_NAMES
         )
         if normalize_column(words) in WORD_NAMES or isinstance(first.get(words), list):
@@ -111,7 +111,9 @@ class Tags(Kind):
     def truth(self, example: Example) -> list[str]:
         return [self.names.get(tag, tag) for tag in labels_of(example)]
 
-    def windows(self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions) -> list[TextWindows]:
+    def encode_windows(
+        self, tokenizer: Tokenizer, texts: Sequence, reading: EncodingOptions
+    ) -> list[TextWindows]:
         overlap = reading.max_length // 4 if reading.overlap < 0 else reading.overlap
         if all(isinstance(text, str) for text in texts):
             whole = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
@@ -135,9 +137,9 @@ class Tags(Kind):
                 tags[word] = scores[position]
         return tags
 
-    def values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
+    def target_values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         """Return the targets of each window: a word has its label and weight at its first token."""
-        numbers, values = self.numbers(self.truth(example)), []
+        numbers, values = self.label_indices(self.truth(example)), []
         for encoding, words in zip(windows.encodings, windows.extra, strict=True):
             labels, label_weights = np.zeros((2, len(encoding.input_ids)))
             for position, word in words:
@@ -145,7 +147,7 @@ class Tags(Kind):
             values.append({"labels": labels, "label_weights": label_weights})
         return values
 
-    def shown(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
+    def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         positions = np.flatnonzero(values["label_weights"]).tolist()
         names = {position: self.labels[int(values["labels"][position])] for position in positions}
         return "", {position: name for position, name in names.items() if name != OUTSIDE}
@@ -153,14 +155,14 @@ class Tags(Kind):
     def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
         return cross_entropy(logits, batch["labels"], label_weights, smoothing)
 
-    def scores(self, logits, batch: dict) -> dict[str, Loss]:
+    def batch_metrics(self, logits, batch: dict) -> dict[str, Loss]:
         right = logits.argmax(-1) == batch["labels"]
         return {"accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
 
-    def predicted(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
+    def predict(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
         return [self.labels[i] for i in raw.argmax(-1)]
 
-    def sums(self, predicted: Sequence, truth: Sequence) -> metrics.ScoreSums:
+    def score_sums(self, predicted: Sequence, truth: Sequence) -> metrics.ScoreSums:
         return metrics.tagged_spans(predicted, truth)
 
     def score_breakdown(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
@@ -169,15 +171,15 @@ class Tags(Kind):
             name: metrics.precision_recall_f1(*three) | {"spans": three[2]} for name, three in counts.items()
         }
 
-    def numbers(self, tags: Sequence[str]) -> np.ndarray:
+    def label_indices(self, tags: Sequence[str]) -> np.ndarray:
         number = {label: i for i, label in enumerate(self.labels)}
         return np.array([number[tag] for tag in tags])
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        numbers = list(map(self.numbers, outcomes.truth))
+        numbers = list(map(self.label_indices, outcomes.truth))
 
         def words(rows: ExampleIndices) -> tuple[np.ndarray, np.ndarray]:
-            logits, truth = ([side[row] for row in rows] for side in (outcomes.raws, numbers))
+            logits, truth = ([side[row] for row in rows] for side in (outcomes.raw_outputs, numbers))
             return np.concatenate(logits), np.concatenate(truth)
 
         def unscaled(rows: ExampleIndices) -> Calibration:
@@ -189,7 +191,10 @@ class Tags(Kind):
         def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
             logits, truth = words(rows)
             before, after = (c.probabilities(logits).max(-1) for c in (UNCALIBRATED, calibration))
-            texts = [([calibration.probabilities(outcomes.raws[row])], [outcomes.truth[row]]) for row in rows]
+            texts = [
+                ([calibration.probabilities(outcomes.raw_outputs[row])], [outcomes.truth[row]])
+                for row in rows
+            ]
             spans = [self.judged_spans(*text) for text in texts]
             confidence, correct = map(np.concatenate, zip(*spans, strict=True))
             owners = np.repeat(rows, [len(scores) for scores, _ in spans])
@@ -204,18 +209,18 @@ class Tags(Kind):
         judged = []
         for words, tags in zip(likely, truth, strict=True):
             right, confidence = set(metrics.extract_spans(tags)), words.max(-1)
-            for span in metrics.extract_spans(self.predicted(words, UNCALIBRATED)):
+            for span in metrics.extract_spans(self.predict(words, UNCALIBRATED)):
                 judged.append((float(confidence[span[1] : span[2]].mean()), span in right))
         scores, exact = np.array(judged).reshape(-1, 2).T
         return scores, exact > 0
 
-    def view(self, outcomes: Outcomes) -> ReportData:
-        likely = [outcomes.calibration.probabilities(raw) for raw in outcomes.raws]
-        logits = np.concatenate(outcomes.raws)
-        numbers = np.concatenate([self.numbers(tags) for tags in outcomes.truth])
+    def report_data(self, outcomes: Outcomes) -> ReportData:
+        likely = [outcomes.calibration.probabilities(raw) for raw in outcomes.raw_outputs]
+        logits = np.concatenate(outcomes.raw_outputs)
+        numbers = np.concatenate([self.label_indices(tags) for tags in outcomes.truth])
         confidence, correct = self.judged_spans(likely, outcomes.truth)
-        counts = metrics.count_spans(outcomes.predicted, outcomes.truth)
-        tags = list(zip(outcomes.truth, outcomes.predicted, strict=True))
+        counts = metrics.count_spans(outcomes.predictions, outcomes.truth)
+        tags = list(zip(outcomes.truth, outcomes.predictions, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
         return ReportData(
@@ -223,29 +228,31 @@ class Tags(Kind):
             confidence, correct,
             counts=counts,
             pairs=[pair for sides in tags for pair in zip(*sides, strict=True)],
-            shown=self.report_examples(outcomes, least, [t == p for t, p in tags]),
+            examples=self.report_examples(outcomes, least, [t == p for t, p in tags]),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
         errors = []
         for example, raw, true, predicted in zip(
-            outcomes.examples, outcomes.raws, outcomes.truth, outcomes.predicted, strict=True
+            outcomes.examples, outcomes.raw_outputs, outcomes.truth, outcomes.predictions, strict=True
         ):
             wrong = [i for i in range(len(true)) if true[i] != predicted[i]]
             if wrong:
-                likely = outcomes.calibration.probabilities(raw)[np.arange(len(true)), self.numbers(true)]
+                likely = outcomes.calibration.probabilities(raw)[
+                    np.arange(len(true)), self.label_indices(true)
+                ]
                 i = min(wrong, key=lambda i: likely[i])
                 label, p = f"{true[i]} of “{example.text[i]}”", float(likely[i])
                 errors.append(LabelError(example, label, predicted[i], 1 - p, p))
         return errors
 
-    def text(self, example: Example) -> str:
+    def example_text(self, example: Example) -> str:
         return " ".join(example.text)
 
-    def words(self, prediction: Sequence[str], example: Example) -> str:
+    def prediction_text(self, prediction: Sequence[str], example: Example) -> str:
         return bracketed(example.text, prediction)
 
-    def result(self, raw: TokenLogits, calibration: Calibration) -> tuple[list[Span], float]:
+    def result_and_confidence(self, raw: TokenLogits, calibration: Calibration) -> tuple[list[Span], float]:
         spans = join_spans(raw.text, join_tokens(raw, calibration.probabilities(raw.logits)), self.labels)
         return spans, min((span.score for span in spans), default=1.0)
 
@@ -253,7 +260,7 @@ class Tags(Kind):
         """Return the probability of the most doubtful word."""
         return float(self.word_confidences(raw, calibration).min(initial=1))
 
-    def doubt(self, raw: np.ndarray | TokenLogits, calibration: Calibration) -> float:
+    def uncertainty(self, raw: np.ndarray | TokenLogits, calibration: Calibration) -> float:
         """Return the mean doubt of the words."""
         confidence = self.word_confidences(raw, calibration)
         return float(1 - confidence.mean()) if len(confidence) else 0.0
@@ -262,9 +269,9 @@ class Tags(Kind):
         logits = raw.logits if isinstance(raw, TokenLogits) else raw
         return calibration.probabilities(logits).max(-1)
 
-    def as_json(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         if isinstance(raw, TokenLogits):
-            spans, _ = self.result(raw, calibration)
+            spans, _ = self.result_and_confidence(raw, calibration)
             return {
                 "spans": [
                     round_floats(asdict(span)) | abstention_fields(span.score, min_confidence)
@@ -275,7 +282,7 @@ class Tags(Kind):
             raise BertJaxError(
                 "--min-precision is about spans, and lists of words get a tag for each word instead; give texts"
             )
-        return {"tags": self.predicted(raw, calibration)}
+        return {"tags": self.predict(raw, calibration)}
 
 
 def join_tokens(pieces: TokenLogits, likely: np.ndarray) -> list[tuple[int, int, np.ndarray]]:

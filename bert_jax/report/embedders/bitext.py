@@ -35,21 +35,21 @@ class Bitext:
         self.notes = note_duplicates([*zip(self.first, self.second, strict=True)], self.places, "pairs")
 
     def measure(self, embedder) -> RetrievalResults:
-        first, notes = embedder.vectors(self.first, "first texts")
-        second, more = embedder.vectors(self.second, "second texts")
+        first, notes = embedder.encode_texts(self.first, "first texts")
+        second, more = embedder.encode_texts(self.second, "second texts")
         target = Translations(self.first, self.second)
-        forward = target.search(self.places, first, second, FORWARD)
-        cosines = Cosines.of(first, second[target.kept], forward.relevant, PARTNER)
+        forward = target.rank_translations(self.places, first, second, FORWARD)
+        cosines = Cosines.from_vectors(first, second[target.kept], forward.relevant, PARTNER)
         back = Translations(self.second, self.first)
-        backward = back.search(self.places, second, first, BACKWARD)
+        backward = back.rank_translations(self.places, second, first, BACKWARD)
         searches = [forward, backward]
         return RetrievalResults(
             embedder.name,
-            average_directions(target.rows(forward), back.rows(backward)),
+            average_directions(target.score_rows(forward), back.score_rows(backward)),
             [*notes, *more],
             searches,
             cosines,
-            [np.where(search.places > DEPTH, 0, 1 / search.places) for search in searches],
+            [np.where(search.first_ranks > DEPTH, 0, 1 / search.first_ranks) for search in searches],
             "reciprocal rank",
             PARTNER,
         )
@@ -67,16 +67,16 @@ class Translations:
         known = defaultdict(list)
         for text, n in zip(texts, self.gold.tolist(), strict=True):
             known[text].append(n)
-        self.of = [list(dict.fromkeys(known[text])) for text in texts]
+        self.translations = [list(dict.fromkeys(known[text])) for text in texts]
 
-    def search(
+    def rank_translations(
         self, places: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str
     ) -> SearchResults:
         ranked = search_exact(vectors, others[self.kept], None)
         shown = [f"{place}: {text}" for place, text in zip(places, self.texts, strict=True)]
-        return SearchResults.of(shown, self.others, self.of, ranked, name)
+        return SearchResults.from_rankings(shown, self.others, self.translations, ranked, name)
 
-    def rows(self, search: SearchResults) -> np.ndarray:
+    def score_rows(self, search: SearchResults) -> np.ndarray:
         first = np.array([order[0] for order in search.order])
         return score_matches(np.where(search.hits[:, 0], self.gold, first), self.gold)
 

@@ -51,7 +51,7 @@ class ClusteringData:
         self.notes = [*note_duplicates(texts, places, "texts"), *note_contradictions(groups)]
 
     def measure(self, embedder) -> "ClusteringResults":
-        vectors, notes = embedder.vectors([group.texts[0] for group in self.groups])
+        vectors, notes = embedder.encode_texts([group.texts[0] for group in self.groups])
         cluster, distance = cluster_vectors(vectors, len(self.labels))
         sums = metrics.clustering(cluster.tolist(), [group.alike for group in self.groups])
         return ClusteringResults(embedder.name, sums, notes, self.groups, self.labels, cluster, distance)
@@ -130,7 +130,7 @@ class ClusteringResults(EmbedderResults):
     @cached_property
     def confusions(self) -> ConfusionMatrix:
         pairs = [(g.alike, name) for g, name in zip(self.groups, self.names, strict=True)]
-        return ConfusionMatrix.of(pairs, self.labels)
+        return ConfusionMatrix.from_pairs(pairs, self.labels)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class ClusteringResults(EmbedderResults):
             rows,
         )
 
-    def changes(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
+    def compare_with(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
         def shown(title: str, which: np.ndarray, distance: np.ndarray) -> ExampleTable:
             changed = [n for n in np.argsort(distance, kind="stable").tolist() if which[n]]
             rows = [

@@ -19,7 +19,7 @@ class Cosines:
     noun: str  # what a query's match is called
 
     @classmethod
-    def of(
+    def from_vectors(
         cls, queries: np.ndarray, documents: np.ndarray, relevant: Sequence[Sequence[int]], noun: str
     ) -> "Cosines":
         rng = np.random.default_rng(0)
@@ -44,18 +44,18 @@ class Cosines:
             for name, values in sides.items()
             if len(values)
         }
-        return {"quantiles": quantiles, "right_above_random": self.above}
+        return {"quantiles": quantiles, "right_above_random": self.matching_above_random}
 
     @property
-    def above(self) -> float | None:
+    def matching_above_random(self) -> float | None:
         """The probability that a matching pair's cosine exceeds a random pair's; None if there are no random pairs."""
         return area_under_curve(self.right, self.random) if len(self.random) else None
 
     @property
-    def in_words(self) -> str:
-        if self.above is None:
+    def description(self) -> str:
+        if self.matching_above_random is None:
             return f"The median cosine with a {self.noun} is {np.median(self.right):.3f}."
         return (
             f"The median cosine with a {self.noun} is {np.median(self.right):.3f}, with a random one "
-            f"{np.median(self.random):.3f}; the former is higher in {self.above:.1%} of cases."
+            f"{np.median(self.random):.3f}; the former is higher in {self.matching_above_random:.1%} of cases."
         )

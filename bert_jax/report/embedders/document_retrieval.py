@@ -46,15 +46,15 @@ class RetrievalData:
         if isinstance(embedder, BM25):
             ranked = embedder.nearest([*self.queries.values()], texts, ids)
         else:
-            documents, document_notes = embedder.vectors(texts, "documents", DOCUMENT_PROMPTS)
-            queries, query_notes = embedder.vectors([*self.queries.values()], "queries", QUERY_PROMPTS)
+            documents, document_notes = embedder.encode_texts(texts, "documents", DOCUMENT_PROMPTS)
+            queries, query_notes = embedder.encode_texts([*self.queries.values()], "queries", QUERY_PROMPTS)
             notes = [*document_notes, *query_notes]
-            cosines = Cosines.of(queries, documents, right, "relevant document")
+            cosines = Cosines.from_vectors(queries, documents, right, "relevant document")
             ranked = retrieval.search_exact(queries, documents, ids)
         shown = [
             [f"{name}: {text}" for name, text in side.items()] for side in (self.queries, self.documents)
         ]
-        search = SearchResults.of(shown[0], shown[1], right, ranked)
+        search = SearchResults.from_rankings(shown[0], shown[1], right, ranked)
         sums = retrieval.ranking_metrics([[ids[n] for n in best] for best in search.order], relevant)
         quality = sums.compute_scores(sums.rows)[retrieval.MAIN_METRIC]
         return RetrievalResults(

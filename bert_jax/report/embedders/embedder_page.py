@@ -22,7 +22,7 @@ def write_embedder_report(
     lines.append("")
     for picture in a.pictures(directory, other):
         lines += picture.lines
-    for examples in a.changes(other) if other else [a.worst_examples]:
+    for examples in a.compare_with(other) if other else [a.worst_examples]:
         lines += examples.lines
     lines += ["## Reproduce", "", f"    {command}", ""]
     write_atomically(directory / "report.md", "\n".join(lines))

@@ -79,7 +79,7 @@ class EmbedderResults(ABC):
         """The examples that are most clearly wrong."""
 
     @abstractmethod
-    def changes(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
+    def compare_with(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
         """Return the examples on which `other` is better than this embedder, and those on which it is worse."""
 
 

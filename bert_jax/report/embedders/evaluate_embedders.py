@@ -113,7 +113,7 @@ def embedder_results_to_json(data: EvaluationData, measured: Sequence[EmbedderRe
     if len(measured) == 1:
         return sides[0] | {"notes": collect_notes(data, measured)}
     a, b = measured
-    better, worse = a.changes(b)
+    better, worse = a.compare_with(b)
     return {
         "notes": data.notes,
         "models": sides,

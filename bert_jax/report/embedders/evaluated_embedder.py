@@ -16,7 +16,7 @@ class EvaluatedEmbedder:
         self.name, self.trial = str(directory), trial
         self.model = load(directory)
 
-    def vectors(
+    def encode_texts(
         self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
     ) -> tuple[np.ndarray, list[str]]:
         """Return unit vectors, with the first of these prompts that the model has, and notes for the user."""

@@ -49,7 +49,7 @@ class RetrievalResults(EmbedderResults):
                     directory / picture_file_name("cosines", letter), side.cosines
                 )
                 title, what = f"Cosines {letter}".strip(), f"cosines of {self.noun}s and of random ones"
-                drawn.append(ReportPicture(title, what, file, side.cosines.in_words))
+                drawn.append(ReportPicture(title, what, file, side.cosines.description))
         return drawn
 
     @property
@@ -58,12 +58,22 @@ class RetrievalResults(EmbedderResults):
         keys = [
             (value, -place, -search.highest[q], s, q)
             for s, (search, quality) in enumerate(zip(self.searches, self.quality, strict=True))
-            for q, (value, place) in enumerate(zip(quality.tolist(), search.places.tolist(), strict=True))
+            for q, (value, place) in enumerate(
+                zip(quality.tolist(), search.first_ranks.tolist(), strict=True)
+            )
         ]
         rows = []
         for value, _, _, s, q in sorted(keys)[:SHOWN]:
             search = self.searches[s]
-            rows.append((search.queries[q], search.right(q), search.place(q), search.first(q), value))
+            rows.append(
+                (
+                    search.queries[q],
+                    search.relevant_document(q),
+                    search.describe_rank(q),
+                    search.top_document(q),
+                    value,
+                )
+            )
         return ExampleTable(
             "Worst queries",
             f"The {len(rows)} of {len(keys):,} queries with the lowest {self.measure}; ties: the lowest-ranked "
@@ -72,7 +82,7 @@ class RetrievalResults(EmbedderResults):
             rows,
         )
 
-    def changes(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
+    def compare_with(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
         keys = [
             (after - before, s, q)
             for s, sides in enumerate(zip(self.quality, other.quality, strict=True))
@@ -89,10 +99,10 @@ class RetrievalResults(EmbedderResults):
                         before.queries[q],
                         self.quality[s][q].item(),
                         other.quality[s][q].item(),
-                        before.place(q),
-                        after.place(q),
-                        before.first(q),
-                        after.first(q),
+                        before.describe_rank(q),
+                        after.describe_rank(q),
+                        before.top_document(q),
+                        after.top_document(q),
                     )
                 )
             note = (

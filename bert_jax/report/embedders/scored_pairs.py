@@ -34,8 +34,8 @@ class ScoredPairsData:
         )
 
     def measure(self, embedder) -> "CorrelationResults":
-        first, notes = embedder.vectors([group.texts[0] for group in self.groups], "first texts")
-        second, more = embedder.vectors([group.texts[1] for group in self.groups], "second texts")
+        first, notes = embedder.encode_texts([group.texts[0] for group in self.groups], "first texts")
+        second, more = embedder.encode_texts([group.texts[1] for group in self.groups], "second texts")
         cosines, scores = (first * second).sum(-1), np.array([group.scores[0] for group in self.groups])
         sums = metrics.regression(cosines.tolist(), scores.tolist())
         correlations = ScoreSums(
@@ -52,7 +52,7 @@ class CorrelationResults(EmbedderResults):
     cosines: np.ndarray
 
     @cached_property
-    def apart(self) -> np.ndarray:
+    def rank_gaps(self) -> np.ndarray:
         """How far the rank of each pair's cosine is above the rank of its score, as a share of all pairs."""
         return (average_ranks(self.cosines) - average_ranks(self.scores)) / len(self.scores)
 
@@ -72,8 +72,8 @@ class CorrelationResults(EmbedderResults):
     @property
     def worst_examples(self) -> ExampleTable:
         rows = [
-            (*g.texts, g.scores[0], float(self.cosines[n]), f"{self.apart[n]:+.0%}", g.where)
-            for n in np.argsort(-np.abs(self.apart), kind="stable")[:SHOWN].tolist()
+            (*g.texts, g.scores[0], float(self.cosines[n]), f"{self.rank_gaps[n]:+.0%}", g.where)
+            for n in np.argsort(-np.abs(self.rank_gaps), kind="stable")[:SHOWN].tolist()
             for g in [self.groups[n]]
         ]
         return ExampleTable(
@@ -84,14 +84,14 @@ class CorrelationResults(EmbedderResults):
             rows,
         )
 
-    def changes(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
-        gain = np.abs(self.apart) - np.abs(other.apart)
+    def compare_with(self, other: Self) -> tuple[ExampleTable, ExampleTable]:
+        gain = np.abs(self.rank_gaps) - np.abs(other.rank_gaps)
 
         def shown(title: str, gain: np.ndarray, where: str) -> ExampleTable:
             changed = [n for n in np.argsort(-gain, kind="stable").tolist() if gain[n] > 0]
             rows = [
                 (*g.texts, g.scores[0], float(self.cosines[n]), float(other.cosines[n]),
-                 f"{self.apart[n]:+.0%}", f"{other.apart[n]:+.0%}", g.where)
+                 f"{self.rank_gaps[n]:+.0%}", f"{other.rank_gaps[n]:+.0%}", g.where)
                 for n in changed[:SHOWN] for g in [self.groups[n]]
             ]  # fmt: skip
             note = f"{len(changed):,} of {len(gain):,} pairs are placed {where} their score; the largest changes first."

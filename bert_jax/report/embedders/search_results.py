@@ -20,7 +20,7 @@ class SearchResults:
     name: str = ""
 
     @classmethod
-    def of(
+    def from_rankings(
         cls, queries, documents, relevant, rankings: Iterable[tuple[np.ndarray, np.ndarray]], name=""
     ) -> "SearchResults":
         """Build a search from `ranked`, which has the form of retrieval.nearest's results."""
@@ -37,7 +37,7 @@ class SearchResults:
         return hits
 
     @cached_property
-    def places(self) -> np.ndarray:
+    def first_ranks(self) -> np.ndarray:
         """The rank of each query's first relevant document; DEPTH + 1 if none is among the first DEPTH."""
         return np.where(self.hits.any(1), self.hits.argmax(1) + 1, DEPTH + 1)
 
@@ -48,17 +48,17 @@ class SearchResults:
         rows = np.column_stack([self.hits.cumsum(1) / counts[:, None], np.ones(len(counts))])
         return ScoreSums(rows, lambda sums: {str(k + 1): sums[..., k] / sums[..., -1] for k in range(DEPTH)})
 
-    def right(self, query: int) -> str:
+    def relevant_document(self, query: int) -> str:
         """Return the first relevant document found, or the most relevant one if none was found."""
-        place = self.places[query]
+        place = self.first_ranks[query]
         if place > DEPTH:
             return self.documents[self.relevant[query][0]]
         return self.documents[self.order[query][place - 1]]
 
-    def place(self, query: int) -> str:
-        place = self.places[query]
+    def describe_rank(self, query: int) -> str:
+        place = self.first_ranks[query]
         return str(place) if place <= DEPTH else f"not in the first {DEPTH}"
 
-    def first(self, query: int) -> str:
+    def top_document(self, query: int) -> str:
         order = self.order[query]
         return self.documents[order[0]] if len(order) else "nothing"

@@ -69,7 +69,7 @@ def boundary(stream: Stream, length: int) -> int:
 def test_any_step_can_be_made_again(corpus, examples):
     stream = opened(corpus, sentence_objective=examples)
     steps = (*STEPS, boundary(stream, 64))
-    assert {fact["pass"] for fact in stream.facts(steps[-1])} == {0, 1}
+    assert {fact["pass"] for fact in stream.example_origins(steps[-1])} == {0, 1}
     wanted = {step: digest(stream.batch(step)) for step in steps}
     assert len(set(wanted.values())) == len(steps)
     begun = time.perf_counter()
@@ -150,7 +150,7 @@ def test_a_pass_has_every_example_once_in_an_order_of_its_own(corpus):
     stream = opened(corpus, lengths=(64,), length_ratios=(1.0,))
     orders: dict[int, list[int]] = {}
     for step in range(4 * boundary(stream, 64)):
-        for fact in stream.facts(step):
+        for fact in stream.example_origins(step):
             assert fact["plan"] == fact["pass"] % 3
             orders.setdefault(fact["pass"], []).append(fact["example"])
     for number in range(3):
@@ -163,7 +163,7 @@ def test_masks_are_fresh_on_every_pass_unless_frozen(corpus):
         stream = opened(corpus, lengths=(64,), length_ratios=(1.0,), dupe_factor=1, **changes)
         size, found = len(stream._plan(0, 64, 0)), {}
         for step in range(2 * size // BATCH + 2):
-            for row, fact in enumerate(stream.facts(step)):
+            for row, fact in enumerate(stream.example_origins(step)):
                 if fact["example"] == 7:
                     found[fact["pass"]] = {
                         name: value[row].tolist() for name, value in stream.batch(step).items()
@@ -341,7 +341,7 @@ def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
             corpora=(str(corpus), str(tmp_path / "small")), batch_size=BATCH, lengths=(64, 128), **changes
         )
         stream = Stream(both, 0, 100)
-        facts = [fact["corpus"] for step in range(100) for fact in stream.facts(step)]
+        facts = [fact["corpus"] for step in range(100) for fact in stream.example_origins(step)]
         assert np.array_equal(stream.batch(3)["input_ids"][8:16], stream.batch(3, 1, 4)["input_ids"])
         return np.mean(facts)
 

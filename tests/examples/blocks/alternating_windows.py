@@ -16,7 +16,7 @@ class Block(nn.Module):
     config: EncoderConfig
 
     @staticmethod
-    def kinds(config: EncoderConfig) -> list[int]:
+    def layer_types(config: EncoderConfig) -> list[int]:
         return [layer % 2 for layer in range(config.num_hidden_layers)]
 
     @nn.compact

@@ -63,5 +63,5 @@ FAMILY = Family(
         "classify": [*linear("pooler/dense", "pre_classifier"), *linear("classify/dense", "classifier")],
         "tag": linear("tag/dense", "classifier"),
     },
-    extra=(r"^steps$",),
+    known_extra_tensors=(r"^steps$",),
 )

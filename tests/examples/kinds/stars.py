@@ -66,13 +66,13 @@ class Stars(WholeTextKind):
         """The nearer to the middle of a star, the surer."""
         numbers = 3 + np.array([float(raw[0]) for raw in raws])
         odds = 2 - 8 * np.abs(numbers - np.clip(np.round(numbers), 1, 5))
-        temperature = calibration.temperatures[0] if calibration.learnt else 1.0
+        temperature = calibration.temperatures[0] if calibration.is_fitted else 1.0
         return 1 / (1 + np.exp(-(odds / temperature + calibration.offset)))
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         right, before = (
-            np.equal(outcomes.predicted, outcomes.truth),
-            self.confidence(outcomes.raws, UNCALIBRATED),
+            np.equal(outcomes.predictions, outcomes.truth),
+            self.confidence(outcomes.raw_outputs, UNCALIBRATED),
         )
 
         def fitted(rows) -> Calibration:
@@ -80,7 +80,7 @@ class Stars(WholeTextKind):
             return Calibration(self.name, (), (1 / slope,), offset=offset)
 
         def judge(calibration, rows) -> CalibratedPredictions:
-            after = self.confidence(outcomes.raws, calibration)[rows]
+            after = self.confidence(outcomes.raw_outputs, calibration)[rows]
             return CalibratedPredictions(before[rows], after, right[rows], after, right[rows], rows)
 
         return cross_fitted([fitted], judge, document_keys(outcomes.examples))
@@ -89,13 +89,15 @@ class Stars(WholeTextKind):
         return f"{prediction} stars"
 
     def view(self, outcomes: Outcomes) -> ReportData:
-        before, after = (self.confidence(outcomes.raws, c) for c in (UNCALIBRATED, outcomes.calibration))
-        right, sides = np.equal(outcomes.predicted, outcomes.truth), (outcomes.predicted, outcomes.truth)
+        before, after = (
+            self.confidence(outcomes.raw_outputs, c) for c in (UNCALIBRATED, outcomes.calibration)
+        )
+        right, sides = np.equal(outcomes.predictions, outcomes.truth), (outcomes.predictions, outcomes.truth)
         return ReportData(
             before, after, right, after, right,
             counts=count_items(*([[star] for star in side] for side in sides)),
             pairs=[(str(t), str(p)) for p, t in zip(*sides, strict=True)],
-            shown=self.report_examples(outcomes, after, right),
+            examples=self.report_examples(outcomes, after, right),
         )  # fmt: skip
 
     def result(self, raw, calibration):

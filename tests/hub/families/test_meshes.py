@@ -35,7 +35,7 @@ def losses_of(name: str, devices: int, changes: dict) -> list[float]:
     mesh, data = make_mesh(config.mesh, jax.devices()[:devices]), Batches()
     state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
     step, losses = make_step(task, config, mesh), []
-    for batch in place_batches(data.batches(0, STEPS, 0, 1), mesh, data.batch):
+    for batch in place_batches(data.batches(0, STEPS, 0, 1), mesh, data.rows_per_step):
         state, measured = step(state, batch, constants)
         losses.append(float(measured["losses"]["mlm_loss"].mean))
     return losses

@@ -242,9 +242,9 @@ def test_a_published_size_has_the_parameters_of_transformers(size):
     layout = Layout(config, FAMILIES[name], ("mlm",), pooler=False)
     shapes = layout.shapes()
     ours = {}
-    for part in layout.parts(prefixed=True):
-        of_layer = part.shapes(shapes[part.path])
-        names = part.published(layout.config.groups)
+    for part in layout.parameter_mappings(prefixed=True):
+        of_layer = part.tensor_shapes(shapes[part.path])
+        names = part.all_tensor_names(layout.config.groups)
         ours |= {name: of_layer[i % len(of_layer)] for i, name in enumerate(names)}
     with torch.device("meta"):
         config = transformers.AutoConfig.for_model(**layout.to_hf_config())
