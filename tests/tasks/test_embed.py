@@ -101,7 +101,7 @@ def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, encoder_p
     value, _, batch = gradient_of(task, data, config)
     assert np.isfinite(value) and value > 0
     assert batch.get("scores", np.zeros((24, 0))).shape == (24, learnt_from)
-    assert not task.pairs_only and task.best_metric == "ndcg@10"
+    assert not task.learns_similarity and task.best_metric == "ndcg@10"
 
 
 @pytest.mark.slow

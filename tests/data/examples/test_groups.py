@@ -92,7 +92,7 @@ def test_columns_that_a_run_named_are_remembered_where_a_table_has_them(tmp_path
     path = write_jsonl(
         tmp_path / "pairs.jsonl", [{"why": f"a{n}", "asked": f"b{n}", "much": n} for n in range(3)]
     )
-    before = GroupColumns(texts=("asked", "why"), score="much").of_pairs
+    before = GroupColumns(texts=("asked", "why"), score="much").pair_columns
 
     def texts_by(columns: GroupColumns) -> tuple[tuple[str, ...], tuple[float, ...]]:
         group = read_groups(path, reuse_training_columns(path, columns, before))[1]
