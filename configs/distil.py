@@ -46,7 +46,7 @@ def names() -> dict[str, str]:
 def classifier(config: ConfigDict) -> None:
     """Learn the predictions of a fine-tuned classifier on texts, with or without labels."""
     config.task = "distil_classifier"
-    config.head = "kept"  # the student starts with its teacher's head
+    config.head_init = "pretrained"  # the student starts with its teacher's head
 
 
 def of_corpora(config: ConfigDict, objective: str) -> None:
@@ -58,7 +58,9 @@ def distilbert(config: ConfigDict) -> None:
     """DistilBERT's recipe: half of the layers, three passes over Wikipedia and books in large batches."""
     of_corpora(config, "distilbert")
     config.steps = 6_000
-    config.data = ConfigDict({"batch_size": 4096, "lengths": (512,), "shares": (1.0,), "plans": 3})
+    config.data = ConfigDict(
+        {"batch_size": 4096, "lengths": (512,), "length_ratios": (1.0,), "dupe_factor": 3}
+    )
     config.optimizer = ConfigDict({"learning_rate": 5e-4, "warmup_steps": 0.05, "beta2": 0.98})
 
 
@@ -67,7 +69,7 @@ def minilm(config: ConfigDict) -> None:
     of_corpora(config, "minilm")
     config.steps = 400_000
     config.model = ConfigDict({"layers": 6, "hidden_size": 384})
-    config.data = ConfigDict({"batch_size": 256, "lengths": (512,), "shares": (1.0,)})
+    config.data = ConfigDict({"batch_size": 256, "lengths": (512,), "length_ratios": (1.0,)})
     config.optimizer = ConfigDict({"learning_rate": 6e-4, "warmup_steps": 4_000})
 
 
@@ -76,7 +78,7 @@ def tinybert(config: ConfigDict) -> None:
     of_corpora(config, "tinybert")
     config.steps = 300_000
     config.model = ConfigDict({"layers": 4, "hidden_size": 312, "feed_forward": 1200})
-    config.data = ConfigDict({"batch_size": 256, "lengths": (128,), "shares": (1.0,)})
+    config.data = ConfigDict({"batch_size": 256, "lengths": (128,), "length_ratios": (1.0,)})
     config.optimizer = ConfigDict({"learning_rate": 5e-5, "warmup_steps": 0.1})
 
 
@@ -86,7 +88,15 @@ def laptop(config: ConfigDict) -> None:
     config.steps = 2_000
     config.model.update({"layers": 2, "hidden_size": 192, "feed_forward": 768})
     config.model.update({"dropout": 0.0, "attention_dropout": 0.0})
-    config.data.update({"batch_size": 32, "lengths": (64,), "plans": 1, "masked": 0.0, "replaced": 0.0})
+    config.data.update(
+        {
+            "batch_size": 32,
+            "lengths": (64,),
+            "dupe_factor": 1,
+            "mask_replace_prob": 0.0,
+            "random_replace_prob": 0.0,
+        }
+    )
     config.loss = ConfigDict({"scores": 0.0})
     config.optimizer = ConfigDict({"learning_rate": 2e-3, "warmup_steps": 100})
     config.log = ConfigDict({"every": 50, "evaluate_every": 250, "max_eval_batches": 20})

@@ -42,7 +42,9 @@ def get_config(names: str = "small") -> ConfigDict:
     shape = {name: getattr(model, name) for name in ("layers", "hidden_size", "heads", "feed_forward")}
     config.model = ConfigDict(shape | model.settings)
     # Unlike in BERT, no target becomes a random token.
-    config.data = ConfigDict({"examples": "full_sentences", "shares": (1.0,), "replaced": 0.0})
+    config.data = ConfigDict(
+        {"sentence_objective": "none", "length_ratios": (1.0,), "random_replace_prob": 0.0}
+    )
     if config.family == "electra":
         electra(config)
     else:
@@ -73,8 +75,8 @@ def electra(config: ConfigDict) -> None:
         {
             "batch_size": 128 if small else 2048 if large else 256,
             "lengths": (128 if small else 512,),
-            "rate": 0.25 if large else 0.15,
-            "masked": 0.85,  # the other targets stay unchanged
+            "mlm_probability": 0.25 if large else 0.15,
+            "mask_replace_prob": 0.85,  # the other targets stay unchanged
         }
     )
     config.generator = ConfigDict({"width": 1 / 4 if small or large else 1 / 3})
@@ -86,7 +88,7 @@ def deberta_v3(config: ConfigDict) -> None:
     """The paper's recipe: a generator as wide as the discriminator and half as deep, with all targets masked."""
     config.steps = 500_000
     config.sharing = "disentangled"
-    config.data.update({"batch_size": 8192, "lengths": (512,), "masked": 1.0})
+    config.data.update({"batch_size": 8192, "lengths": (512,), "mask_replace_prob": 1.0})
     config.generator = ConfigDict({"width": 1.0, "depth": 0.5})
     config.discriminator_weight = 50.0
     rate = 3e-4 if config.model.hidden_size >= 1024 else 6e-4
@@ -102,7 +104,7 @@ def tpu(config: ConfigDict) -> None:
 def laptop(config: ConfigDict) -> None:
     """Small batches of short rows."""
     config.steps = 2_000
-    config.data.update({"batch_size": 32, "lengths": (128,), "plans": 1})
+    config.data.update({"batch_size": 32, "lengths": (128,), "dupe_factor": 1})
     config.optimizer.update(
         {"learning_rate": 1e-3 if config.model.hidden_size <= 256 else 5e-4, "warmup_steps": 100}
     )

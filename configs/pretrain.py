@@ -39,14 +39,14 @@ def get_config(names: str = "base") -> ConfigDict:
             "batch_size": 256,
             # Attention cost grows with the square of the length: most steps are short, the others train the positions.
             "lengths": (128, 512),
-            "shares": (0.9, 0.1),
-            "examples": "next_sentence",
-            "plans": 10,  # Google's duplication factor
+            "length_ratios": (0.9, 0.1),
+            "sentence_objective": "next_sentence",
+            "dupe_factor": 10,  # Google's duplication factor
         }
     )
     if family:
         config.family = family
-        config.data.examples = "full_sentences"  # except for ALBERT, these families only train the masked LM
+        config.data.sentence_objective = "none"  # except for ALBERT, these families only train the masked LM
     if family in OF_FAMILY:
         OF_FAMILY[family](config)
     for recipe in recipes:
@@ -72,15 +72,15 @@ def electra(config: ConfigDict) -> None:
     config.data.update(
         {"batch_size": 128 if small else 2048 if large else 256, "lengths": (128 if small else 512,)}
     )
-    config.data.shares = (1.0,)
+    config.data.length_ratios = (1.0,)
     config.optimizer = ConfigDict({"learning_rate": 5e-4 if small else 2e-4})
 
 
 def albert(config: ConfigDict) -> None:
     """ALBERT's batch size and learning rate, masked n-grams of up to three words, and the order of sentences."""
     config.steps = 125_000
-    config.data.update({"batch_size": 4096, "lengths": (512,), "shares": (1.0,)})
-    config.data.update({"examples": "sentence_order", "unit": "span", "longest_span": 3})
+    config.data.update({"batch_size": 4096, "lengths": (512,), "length_ratios": (1.0,)})
+    config.data.update({"sentence_objective": "sentence_order", "mask_unit": "span", "max_span_length": 3})
     config.optimizer = ConfigDict({"name": "lamb", "learning_rate": 1.76e-3, "warmup_steps": 3_125})
 
 
@@ -90,7 +90,15 @@ def modernbert(config: ConfigDict) -> None:
     large = config.model.hidden_size > 768
     config.steps = 364_000
     config.model.rotary.theta = 10_000.0
-    config.data.update({"batch_size": 4608, "lengths": (1024,), "shares": (1.0,), "rate": 0.3, "packs": 32})
+    config.data.update(
+        {
+            "batch_size": 4608,
+            "lengths": (1024,),
+            "length_ratios": (1.0,),
+            "mlm_probability": 0.3,
+            "max_documents_per_row": 32,
+        }
+    )
     config.optimizer = ConfigDict(
         {
             "learning_rate": 5e-4 if large else 8e-4,
@@ -114,7 +122,7 @@ def long(config: ConfigDict) -> None:
     config.steps = 508_000
     config.first_step = 0
     config.model.rotary.theta = 160_000.0
-    config.data.update({"batch_size": 72, "lengths": (8192,), "packs": 128})
+    config.data.update({"batch_size": 72, "lengths": (8192,), "max_documents_per_row": 128})
     config.optimizer.update(
         {"learning_rate": 5e-5 if large else 3e-4, "warmup_steps": 0, "decay_ratio": 1 / 6}
     )
@@ -124,7 +132,7 @@ def roberta(config: ConfigDict) -> None:
     """Full sentences instead of sentence pairs, only long rows, large batches (the 500k-step recipe)."""
     config.steps = 500_000
     config.data.update(
-        {"batch_size": 8192, "lengths": (512,), "shares": (1.0,), "examples": "full_sentences"}
+        {"batch_size": 8192, "lengths": (512,), "length_ratios": (1.0,), "sentence_objective": "none"}
     )
     large = config.model.hidden_size >= 1024
     config.optimizer = ConfigDict(
@@ -134,14 +142,14 @@ def roberta(config: ConfigDict) -> None:
 
 def deberta(config: ConfigDict) -> None:
     """The paper's recipe: large batches of long rows."""
-    config.data.update({"batch_size": 2048, "lengths": (512,), "shares": (1.0,)})
+    config.data.update({"batch_size": 2048, "lengths": (512,), "length_ratios": (1.0,)})
     config.optimizer = ConfigDict({"learning_rate": 2e-4, "warmup_steps": 10_000})
 
 
 def deberta_v2(config: ConfigDict) -> None:
     """The recipe of version 3, without its replaced tokens."""
     config.steps = 500_000
-    config.data.update({"batch_size": 8192, "lengths": (512,), "shares": (1.0,)})
+    config.data.update({"batch_size": 8192, "lengths": (512,), "length_ratios": (1.0,)})
     rate = 3e-4 if config.model.hidden_size >= 1024 else 6e-4
     config.optimizer = ConfigDict({"learning_rate": rate, "warmup_steps": 10_000, "beta2": 0.98})
 
@@ -162,11 +170,19 @@ def tpu(config: ConfigDict) -> None:
 def laptop(config: ConfigDict) -> None:
     """For a small machine: short rows, no sentence pairs, 40% masked, no dropout, embeddings from co-occurrences."""
     config.steps = 2_000
-    config.embeddings = "cooccurrences"
+    config.embedding_init = "cooccurrences"
     config.model.update({"dropout": 0.0, "attention_dropout": 0.0})
-    config.data.update({"batch_size": 64, "lengths": (64,), "shares": (1.0,), "plans": 1, "rate": 0.4})
-    if config.data.examples == "next_sentence":
-        config.data.examples = "full_sentences"
+    config.data.update(
+        {
+            "batch_size": 64,
+            "lengths": (64,),
+            "length_ratios": (1.0,),
+            "dupe_factor": 1,
+            "mlm_probability": 0.4,
+        }
+    )
+    if config.data.sentence_objective == "next_sentence":
+        config.data.sentence_objective = "none"
     # A wider model needs a lower rate: at 2e-3 mini predicts the most frequent words, regardless of context.
     config.optimizer = ConfigDict(
         {"learning_rate": 2e-3 * 128 / config.model.hidden_size, "warmup_steps": 100}

@@ -22,7 +22,7 @@ echo "1. A published 6-layer model, and a search by meaning"
 say bert-jax info "$published"
 [ -f $text/test.jsonl ] || { mkdir -p $text && say python launch/python_text.py $text; }
 say bert-jax index $text/reference.jsonl --model "$published" --output $work/index
-say bert-jax search $work/index "compare two things for being the very same object" --legs vectors --top 2
+say bert-jax search $work/index "compare two things for being the very same object" --retrievers vectors --top-k 2
 
 echo
 echo "2. Your own BERT, from raw text"
@@ -32,22 +32,22 @@ config=(--config "configs/pretrain.py:tiny,laptop" --config.data.corpora="$work/
 say bert-jax inspect "${config[@]}" --rows 1
 echo
 echo "Random initial values, measured by a run of zero steps:"
-say bert-jax train "${config[@]}" --config.embeddings=random --config.steps=0 --workdir $work/untrained
+say bert-jax train "${config[@]}" --config.embedding_init=random --config.steps=0 --workdir $work/untrained
 say bert-jax train "${config[@]}" --config.steps=600 --workdir $work/pretrained
 
 draws=$(printf ",$text/train-%s.jsonl" 1 2 3)
 labels() { # NAME MODEL --config.KEY=VALUE ...: trains a classifier on each draw
   say bert-jax train --config configs/classify.py --config.init="$2" --config.data.train=$text/train-1.jsonl \
-    --config.data.heldout=$text/test.jsonl --config.data.calibration_share=0 --config.report=False \
+    --config.data.validation=$text/test.jsonl --config.data.calibration_ratio=0 --config.report=False \
     --config.sweep="data.train=[${draws:1}]" --workdir "$work/labels-$1" "${@:3}"
 }
-tuned=(--config.head=kept --config.optimizer.learning_rate=1e-3 --config.epochs=10 --config.log.evaluate_every=1000)
+tuned=(--config.head_init=pretrained --config.optimizer.learning_rate=1e-3 --config.epochs=10 --config.log.evaluate_every=1000)
 
 echo
 echo "3. Which library is a docstring from? Three draws of 50 labels per library"
 labels untrained $work/untrained/model "${tuned[@]}"
 labels pretrained $work/pretrained/model "${tuned[@]}"
-labels published "$published" --config.method=probe
+labels published "$published" --config.method=linear_probe
 python launch/quickstart_result.py $work
 
 cat <<NEXT

@@ -24,7 +24,7 @@ def measure_input(spec: str, overrides: Sequence[str], as_json: bool = False) ->
 
     machine, figures, turns = Machine(), dict[str, Figures](), list[Turn]()
     for length in data.lengths:
-        of_length = dataclasses.replace(data, lengths=(length,), shares=(1.0,))
+        of_length = dataclasses.replace(data, lengths=(length,), length_ratios=(1.0,))
         rows, running = timed(rows_per_second, of_length, config.seed)  # the first batches make the plans
         _, far = timed(lambda made: Stream(made, config.seed, FAR).batch(FAR - 1), of_length)
         turns += [running, far]

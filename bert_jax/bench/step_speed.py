@@ -102,7 +102,7 @@ def profile_step(spec: str, overrides: Sequence[str], picture: str, as_json: boo
         lengths = ", ".join(str(phase.length) for phase in outline.phases)
         raise BertJaxError(
             f"--profile draws steps of one length, and the run has {lengths}; set --config.data.lengths=N "
-            "--config.data.shares=1"
+            "--config.data.length_ratios=1"
         )
     step = Step(outline, outline.phases[0])
     title = f"a step of {spec}, {outline.rows} x {outline.phases[0].length}"

@@ -226,10 +226,10 @@ class Adaptation:
             )
         encoder = self.config
         self.train("language", {"task": "pretrain", "model": encoder.settings}, self.settings.model, f"steps={steps}",
-                   f"data.corpora={corpus}", "data.examples=full_sentences", "data.shares=(1.0,)", "data.batch_size=32",
-                   f"data.lengths=({min(CORPUS_ROWS, encoder.max_positions)},)", "optimizer.learning_rate=5e-5",
-                   "first_step=0", f"optimizer.warmup_steps={steps // 10}", f"log.evaluate_every={max(steps // 4, 1)}",
-                   f"checkpoints.every={max(steps // 4, 1)}")  # fmt: skip
+                   f"data.corpora={corpus}", "data.sentence_objective=none", "data.length_ratios=(1.0,)",
+                   "data.batch_size=32", f"data.lengths=({min(CORPUS_ROWS, encoder.max_positions)},)",
+                   "optimizer.learning_rate=5e-5", "first_step=0", f"optimizer.warmup_steps={steps // 10}",
+                   f"log.evaluate_every={max(steps // 4, 1)}", f"checkpoints.every={max(steps // 4, 1)}")  # fmt: skip
         return str(self.path / "language/model")
 
     def embedder(self, begin: str) -> str:
@@ -241,7 +241,7 @@ class Adaptation:
         self.mine(CANDIDATES, embedder, QUERIES, margin=0.0)
         longest = min(self.longest + QUERY_ROOM, self.config.max_positions)
         return self.train("reranker", {"task": "rerank"}, self.settings.model, f"data.train={self.path / CANDIDATES}",
-                          f"data.documents={CONTRASTED}", f"data.max_length={longest}", "report=False",
+                          f"data.max_documents_per_query={CONTRASTED}", f"data.max_length={longest}", "report=False",
                           *self.learning())  # fmt: skip
 
     def distilled(self, embedder: str, reranker: str) -> str:

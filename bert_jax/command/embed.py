@@ -31,5 +31,5 @@ from bert_jax.command.flags import LONG, flag, positive_integer, verb
 def embed(args):
     from bert_jax.search.embed_file import write_vectors
 
-    settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long": args.long}
+    settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long_texts": args.long_texts}
     write_vectors(args.model, settings, args.input, args.text, args.output, args.quantize)

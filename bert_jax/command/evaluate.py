@@ -26,7 +26,7 @@ DIMENSIONS = flag(
     help="for an embedder: use only the first N dimensions of its vectors",
 )
 # Flags that do not apply if an index is measured.
-TABLE_FLAGS = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dimensions")
+TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out_of_scope", "dimensions")
 
 
 @verb(
@@ -49,12 +49,12 @@ TABLE_FLAGS = ("text", "pair", "label", "separator", "skip_bad", "foreign", "dim
     TEXT,
     PAIR,
     flag("--label", default="", metavar="COLUMN", help="column of labels, tags or answers"),
-    flag("--separator", help='separator of several labels in one cell (default: as in training, or ",")'),
+    flag("--label-separator", help='separator of several labels in one cell (default: as in training, or ",")'),
     SKIP_BAD,
     LONG,
     JSON,
     flag(
-        "--foreign", metavar="FILE",
+        "--out-of-scope", metavar="FILE",
         help="texts that the model should refuse, in any file that `predict` reads: measure how well it distinguishes "
         "them from the test set",
     ),
@@ -102,11 +102,11 @@ def evaluate_embedders(args, command: str) -> None:
     from bert_jax.report.embedders import evaluate_embedders
     from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 
-    if args.foreign:
-        raise BertJaxError("--foreign is for predictions; leave it out to measure an embedder")
-    texts = tuple(name for name in (args.text, args.pair) if name)
+    if args.out_of_scope:
+        raise BertJaxError("--out-of-scope is for predictions; leave it out to measure an embedder")
+    texts = tuple(name for name in (args.text, args.text_pair) if name)
     groups = GroupColumns(texts, args.label, skip_bad=args.skip_bad)
-    trial = EmbedderEvalConfig(args.data, args.split, groups, args.dimensions, args.long)
+    trial = EmbedderEvalConfig(args.data, args.split, groups, args.dimensions, args.long_texts)
     names = args.compare or [args.model]
     print(evaluate_embedders.describe_embedders(names, trial, args.json, args.report, command))
 
@@ -122,16 +122,20 @@ def evaluate_predictions(args, command: str) -> None:
             "--split and --dimensions are for embedders; leave them out to measure predictions"
         )
     columns = ExampleColumns(
-        args.text, args.pair, args.label, separator=args.separator or "", skip_bad=args.skip_bad
+        args.text,
+        args.text_pair,
+        args.label,
+        label_separator=args.label_separator or "",
+        skip_bad=args.skip_bad,
     )
-    trial = PredictionEvalConfig(args.data, columns, args.long, args.foreign or "")
+    trial = PredictionEvalConfig(args.data, columns, args.long_texts, args.out_of_scope or "")
     if args.compare:
         if args.report:
             raise BertJaxError("--report needs --model; a comparison is printed as lines, or with --json")
-        if args.foreign:
-            raise BertJaxError("--foreign needs --model; evaluate each of the two models with it")
+        if args.out_of_scope:
+            raise BertJaxError("--out-of-scope needs --model; evaluate each of the two models with it")
         first, second = args.compare
-        print(compare_models(first, second, args.data, columns, args.long, args.json))
+        print(compare_models(first, second, args.data, columns, args.long_texts, args.json))
     elif args.report:
         print(evaluate_with_report(args.report, args.model, trial, args.json, command))
     else:

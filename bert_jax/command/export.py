@@ -31,10 +31,10 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
     from bert_jax.training.workdir import Workdir, save_models
 
     workdir = Workdir(path)
-    if workdir.read()["config"].get("method") == "contrast":
+    if workdir.read()["config"].get("method") == "contrastive":
         raise BertJaxError(
-            f"{path} fits its head after the last step (method=contrast), so its checkpoints have none; the model of "
-            f"the finished run is {workdir.model}"
+            f"{path} fits its head after the last step (method=contrastive), so its checkpoints have none; the model "
+            f"of the finished run is {workdir.model}"
         )
     task = tasks.reopen_task(workdir.read()["config"]["task"], workdir.layouts())
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())

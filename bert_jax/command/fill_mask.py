@@ -9,7 +9,7 @@ from bert_jax.core.files import to_json
     'bert-jax fill-mask --model DIR "Paris is the [MASK] of France."',
     flag("--model", required=True, metavar="DIR", help="model directory with a masked LM head"),
     flag("texts", nargs="*", metavar="TEXT", help="texts with [MASK] (default: lines of standard input)"),
-    flag("--top", type=positive_integer, default=5, help="predictions per mask (default 5)"),
+    flag("--top-k", type=positive_integer, default=5, help="predictions per mask (default 5)"),
     flag(
         "--steps",
         type=positive_integer,
@@ -24,7 +24,7 @@ def fill_mask(args):
     from bert_jax.text.lines import read_lines
 
     texts = iter(args.texts) if args.texts else read_lines("-")
-    for text in load(args.model).fill_mask(texts, top=args.top, steps=args.steps):
+    for text in load(args.model).fill_mask(texts, top=args.top_k, steps=args.steps):
         for filled in flatten_fillings(text):
             if args.json:
                 result = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}

@@ -175,8 +175,8 @@ CONFIG: Flag = add_config_flags
 OVERRIDES: Flag = lambda parser: parser.set_defaults(overrides=[])  # noqa: E731
 JSON = flag("--json", action="store_true", help="print one JSON object instead of lines")
 LONG = flag(
-    "--long", choices=("cut", "windows"), default="cut",
-    help="truncate texts that are too long, or read them in windows and average (default cut)",
+    "--long-texts", choices=("truncate", "windows"), default="truncate",
+    help="truncate texts that are too long, or read them in windows and average (default truncate)",
 )  # fmt: skip
 TOKENIZER = flag("--tokenizer", required=True, metavar="DIR", help="vocabulary or model directory")
 INPUT = flag(
@@ -197,7 +197,7 @@ TEXT = flag(
     "--text", default="", metavar="COLUMN",
     help="column of texts, words or questions; a number (0, 1) without a header (default: by its usual names)",
 )  # fmt: skip
-PAIR = flag("--pair", default="", metavar="COLUMN", help="column of second texts, or of passages")
+PAIR = flag("--text-pair", default="", metavar="COLUMN", help="column of second texts, or of passages")
 SKIP_BAD = flag(
     "--skip-bad", action="store_true",
     help="skip rows that are not examples, such as those with an empty cell, and count them",

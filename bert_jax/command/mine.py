@@ -18,7 +18,7 @@ any_score = number_type(-MAX_FLOAT)
     flag("--model", required=True, metavar="DIR", help="embedder that finds the nearest texts"),
     flag("--data", required=True, metavar="FILE", help="table whose columns are anchor and positive, in this order"),
     flag("--text", default="", metavar="COLUMN", help="column of anchors (default: the first that holds text)"),
-    flag("--pair", default="", metavar="COLUMN", help="column of positives (default: the next that holds text)"),
+    flag("--text-pair", default="", metavar="COLUMN", help="column of positives (default: the next that holds text)"),
     SKIP_BAD,
     flag(
         "--corpus", metavar="FILE",
@@ -30,9 +30,9 @@ any_score = number_type(-MAX_FLOAT)
     flag("--output", required=True, metavar="FILE.jsonl", help="output file: anchor, positive, negatives"),
     flag("--cache", metavar="DIR", help="directory of vectors and scores for later runs (default: OUTPUT.cache)"),
     flag("--negatives", type=positive_integer, default=3, metavar="N", help="negatives of an anchor (default 3)"),
-    flag("--first", type=whole_number_type(0), default=0, metavar="N", help="skip the N nearest texts (default 0)"),
+    flag("--range-min", type=whole_number_type(0), default=0, metavar="N", help="skip the N nearest texts (default 0)"),
     flag(
-        "--last", type=positive_integer, default=100, metavar="N", help="consider only the N nearest texts "
+        "--range-max", type=positive_integer, default=100, metavar="N", help="consider only the N nearest texts "
         "(default 100)",
     ),
     flag(
@@ -40,8 +40,8 @@ any_score = number_type(-MAX_FLOAT)
         help="keep a negative if its cosine is lower than the positive's by more than this share of it (default 0.05), "
         "or with --rescore if its score is lower by more than this number (default 0)",
     ),
-    flag("--least", type=any_score, metavar="SCORE", help="lowest score of a negative (a cosine, or by --rescore)"),
-    flag("--most", type=any_score, metavar="SCORE", help="highest score of a negative (a cosine, or by --rescore)"),
+    flag("--min-score", type=any_score, metavar="SCORE", help="lowest score of a negative, a cosine or by --rescore"),
+    flag("--max-score", type=any_score, metavar="SCORE", help="highest score of a negative, a cosine or by --rescore"),
 )  # fmt: skip
 def mine(args):
     from bert_jax.core.output import refuse_input
@@ -58,8 +58,8 @@ def mine(args):
 
     for source in filter(None, (args.data, args.corpus)):
         refuse_input(args.output, source)
-    limits = MiningLimits(args.negatives, args.first, args.last, **score_bounds(args))
-    names = tuple(name for name in (args.text, args.pair) if name)
+    limits = MiningLimits(args.negatives, args.range_min, args.range_max, **score_bounds(args))
+    names = tuple(name for name in (args.text, args.text_pair) if name)
     columns = GroupColumns(names, skip_bad=args.skip_bad)
     groups = read_groups(args.data, columns)
     check_pairs(args.data, groups)
@@ -68,13 +68,13 @@ def mine(args):
     cache = Path(args.cache or f"{args.output}.cache")
     vectors = CachedEncoder(args.model, cache)
     scores = CachedPairScorer(args.rescore, cache) if args.rescore else None
-    print_line(describe_columns(args.data, columns, "--text and --pair", most=2), sys.stderr)
+    print_line(describe_columns(args.data, columns, "--text and --text-pair", most=2), sys.stderr)
     counts = write_mined(Path(args.output), groups, corpus, vectors, limits, scores, args.scores)
     left = ""
     if counts.too_few:
         left = (
             f"; {counts.too_few:,} anchors have fewer than {args.negatives} negatives within the limits and are left "
-            "out: a higher --last or a lower --margin keeps more"
+            "out: a higher --range-max or a lower --margin keeps more"
         )
     print(f"{counts.groups:,} groups in {args.output}{left}", file=sys.stderr)
 
@@ -97,12 +97,14 @@ def write_mined(output: Path, groups, corpus, vectors, limits, scores=None, with
 
 def score_bounds(args) -> dict[str, float]:
     """Return the margin, and the limits of scores that the user gave."""
-    ranges = {"margin": (0, 1), "least": (-1, 1), "most": (-1, 1)}
+    ranges = {"margin": (0, 1), "min_score": (-1, 1), "max_score": (-1, 1)}
     given = {name: value for name in ranges if (value := getattr(args, name)) is not None}
     for name, value in given.items():
         low, high = ranges[name]
         if not args.rescore and not low <= value <= high:
-            raise BertJaxError(f"--{name} {value:g} is for cosines; give a number from {low} to {high}")
+            raise BertJaxError(
+                f"--{name.replace('_', '-')} {value:g} is for cosines; give a number from {low} to {high}"
+            )
     return {"margin": 0.0 if args.rescore else 0.05} | given
 
 

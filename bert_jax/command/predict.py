@@ -22,15 +22,15 @@ from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag,
     SKIP_BAD,
     LONG,
     flag(
-        "--may-be-missing", action="store_true", default=None,
+        "--allow-no-answer", action="store_true", default=None,
         help="allow that a passage has no answer (default: as the model was trained)",
     ),
     flag(
-        "--precision", type=number_type(0, 1, above=True, below=True), metavar="P",
+        "--min-precision", type=number_type(0, 1, above=True, below=True), metavar="P",
         help="abstain from predictions so that this share of the others is correct; needs a calibrated model",
     ),
     flag(
-        "--foreign", type=number_type(0, 1, above=True, below=True), metavar="SHARE",
+        "--out-of-scope", type=number_type(0, 1, above=True, below=True), metavar="SHARE",
         help="mark a text as foreign if it is less similar to the training texts than all but this share of known "
         "texts are: 0.01 marks about 1%% of known texts by mistake",
     ),
@@ -45,7 +45,7 @@ def predict(args):
     from bert_jax.inference.predict_file import PredictionOptions, predict_rows, write_predictions
     from bert_jax.inference.rank_for_labelling import rank_rows
 
-    columns = ExampleColumns(text=args.text, pair=args.pair, id=args.id, skip_bad=args.skip_bad)
-    options = PredictionOptions(args.long, args.may_be_missing, args.precision, args.foreign)
+    columns = ExampleColumns(text=args.text, text_pair=args.text_pair, id=args.id, skip_bad=args.skip_bad)
+    options = PredictionOptions(args.long_texts, args.allow_no_answer, args.min_precision, args.out_of_scope)
     rows_of = rank_rows if args.rank_for_labelling else predict_rows
     write_predictions(args.model, args.input, args.output, columns, options, rows_of)

@@ -10,21 +10,21 @@ from bert_jax.core.files import to_json
 
 @verb(
     "rank documents for queries with a cross-encoder",
-    "bert-jax rerank --model DIR --input candidates.jsonl --top 10",
+    "bert-jax rerank --model DIR --input candidates.jsonl --top-k 10",
     flag("--model", required=True, metavar="DIR", help="cross-encoder: a classifier with one output"),
     flag(
         "--input", required=True, metavar="FILE",
         help="table of queries and documents, with the documents in columns, in a list, or one in each row",
     ),
     flag("--text", default="", metavar="COLUMN", help="column of queries (default: the first that holds text)"),
-    flag("--pair", default="", metavar="COLUMN", help="column of documents (default: all others that hold text)"),
+    flag("--text-pair", default="", metavar="COLUMN", help="column of documents (default: all others that hold text)"),
     flag("--output", metavar="FILE.jsonl", help="output file, a line for each query (default: standard output)"),
     flag(
-        "--top", type=positive_integer, metavar="N", help="write only the N best documents of each query "
+        "--top-k", type=positive_integer, metavar="N", help="write only the N best documents of each query "
         "(default: all)",
     ),
     flag(
-        "--precision", type=number_type(0, 1, above=True, below=True), metavar="P",
+        "--min-precision", type=number_type(0, 1, above=True, below=True), metavar="P",
         help="leave out documents so that this share of the others is relevant; needs a calibrated model",
     ),
     SKIP_BAD,
@@ -37,7 +37,7 @@ def rerank(args):
     from bert_jax.text.truncation import TruncationCounter, warn_caller
 
     refuse_input(args.output, args.input)
-    names = tuple(name for name in (args.text, args.pair) if name)
+    names = tuple(name for name in (args.text, args.text_pair) if name)
     lists = read_candidates(args.input, CandidateColumns(names, skip_bad=args.skip_bad))
     model = load(args.model)
     check_cross_encoder(model, args.model)
@@ -47,8 +47,8 @@ def rerank(args):
             ranked = model.rank(
                 candidates.query,
                 candidates.documents,
-                top=args.top,
-                precision=args.precision,
+                top=args.top_k,
+                precision=args.min_precision,
                 truncated=truncated,
             )
             rows = [

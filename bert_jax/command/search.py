@@ -31,8 +31,8 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
     flag("index", metavar="INDEX", help="directory of an index"),
     flag("query", nargs="?", metavar="QUERY", help="text to search for"),
     flag("--queries", metavar="FILE", help="file with a query per line, or a table, instead of a query"),
-    flag("--top", type=positive_integer, default=10, metavar="N", help="number of passages to show (default 10)"),
-    flag("--legs", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
+    flag("--top-k", type=positive_integer, default=10, metavar="N", help="number of passages to show (default 10)"),
+    flag("--retrievers", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
     flag("--weights", metavar="NAME=W,...", help="weights of the legs, as keywords=1,vectors=2 (default 1)"),
     flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
     flag(
@@ -65,12 +65,14 @@ def print_hits(args) -> None:
         raise BertJaxError(
             f"{args.index} holds no documents; `bert-jax index DOCS --output {args.index}` adds some"
         )
-    retrievers = None if args.legs is None else args.legs.split(",")
+    retrievers = None if args.retrievers is None else args.retrievers.split(",")
     weights = parse_weights(args.weights)
     queries = iter([args.query]) if args.query is not None else read_queries(args.queries)
     while some := list(islice(queries, QUERIES_AT_ONCE)):
         for query, hits in zip(
-            some, index.search(some, args.top, retrievers, weights, args.rerank, args.rerank_top), strict=True
+            some,
+            index.search(some, args.top_k, retrievers, weights, args.rerank, args.rerank_top),
+            strict=True,
         ):
             if args.json:
                 print(to_json({"query": query, "hits": [hit_to_json(hit, args.explain) for hit in hits]}))

@@ -3,8 +3,8 @@
 A config file defines `get_config(name)`, which returns a `ConfigDict`. A key that the file leaves out has the default
 of the dataclass. An unknown key is an error, which suggests a known one:
 
-    config = load("configs/pretrain.py:base", ["data.rate=0.2"], Pretraining)
-    config.data.rate  # 0.2
+    config = load("configs/pretrain.py:base", ["data.mlm_probability=0.2"], Pretraining)
+    config.data.mlm_probability  # 0.2
 """
 
 import ast

@@ -85,9 +85,9 @@ def describe_allowed_values(hint: Any) -> str:
 
     >>> from typing import Annotated
     >>> from bert_jax.core.config import Range
-    >>> hints = (Annotated[int, Range(1)], tuple[str, ...], Literal["cut", "windows"])
+    >>> hints = (Annotated[int, Range(1)], tuple[str, ...], Literal["truncate", "windows"])
     >>> tuple(describe_allowed_values(hint) for hint in hints)
-    ('whole number, 1 or more', 'texts', 'cut, windows')
+    ('whole number, 1 or more', 'texts', 'truncate, windows')
     """
     limits = getattr(hint, "__metadata__", ())
     plain = typing.get_args(hint)[0] if limits else hint
@@ -106,7 +106,7 @@ def describe_allowed_values(hint: Any) -> str:
 
 def has_choices(hint: Any) -> bool:
     """
-    >>> has_choices(Literal["cut", "windows"]), has_choices(bool)
+    >>> has_choices(Literal["truncate", "windows"]), has_choices(bool)
     (True, False)
     """
     limits = getattr(hint, "__metadata__", ())

@@ -26,10 +26,10 @@ MEANINGS = {
     "data.train data.corpora": "train train_file train_files train_data train_data_file train_dataset "
     "training_data dataset dataset_name data_path data_dir data_file data_files input_file train_path "
     "corpus corpora",
-    "data.heldout": "validation_file validation_data validation_dataset valid_file valid dev dev_file "
-    "dev_data val_data val_file eval_file eval_data eval_dataset test_file test_data validation",
-    "data.heldout_share": "validation_split validation_fraction validation_size val_split test_size "
-    "eval_split valid_fraction dev_size heldout_fraction",
+    "data.validation": "validation_file validation_data validation_dataset valid_file valid dev dev_file "
+    "dev_data val_data val_file eval_file eval_data eval_dataset test_file test_data",
+    "data.validation_ratio": "validation_split validation_fraction validation_size val_split test_size "
+    "eval_split valid_fraction dev_size",
     "data.folds": "cv n_splits num_folds n_folds k_folds cross_validation",
     "data.batch_size": "train_batch_size bs global_batch_size per_device_train_batch_size "
     "per_gpu_train_batch_size per_device_batch_size mini_batch_size batchsize",
@@ -37,24 +37,23 @@ MEANINGS = {
     "max_seq_len max_sequence_length sequence_length seq_length seq_len block_size model_max_length "
     "truncation_length",
     "data.overlap": "doc_stride stride window_overlap",
-    "data.long": "truncation truncate",
-    "data.most": "max_train_samples max_samples max_examples max_train_examples num_train_examples limit",
-    "data.rows": "packing padding pad_to_max_length group_by_length",
+    "data.long_texts": "truncation truncate",
+    "data.max_examples": "max_train_samples max_samples max_train_examples num_train_examples limit",
+    "data.batching": "packing padding pad_to_max_length group_by_length",
     "data.columns.text data.columns.texts": "text_column text_col text_column_name sentence_column "
     "content_column question_column query_column anchor_column",
     "data.columns.label data.columns.score": "label_column label_col label_column_name target_column "
     "score_column tags_column answer_column",
-    "data.columns.pair data.columns.texts": "text_pair_column pair_column text2_column "
+    "data.columns.text_pair data.columns.texts": "text_pair_column pair_column text2_column "
     "sentence2_column context_column passage_column document_column positive_column",
-    "data.others": "num_negatives negatives n_negatives negatives_per_query num_hard_negatives neg_ratio",
-    "data.documents": "max_documents docs_per_query",
-    "data.rate": "mlm_probability mlm_prob masked_lm_prob masking_rate mask_rate mask_probability "
+    "data.num_random_negatives": "num_negatives negatives n_negatives negatives_per_query num_hard_negatives neg_ratio",
+    "data.max_documents_per_query": "max_documents docs_per_query",
+    "data.mlm_probability": "mlm_prob masked_lm_prob masking_rate mask_rate mask_probability "
     "masking_ratio mask_ratio",
-    "data.cap": "max_predictions_per_seq max_predictions",
-    "data.short": "short_seq_prob",
-    "data.plans": "dupe_factor duplication_factor",
-    "data.unit": "do_whole_word_mask whole_word_mask whole_word_masking wwm",
-    "kind": "problem_type task_type problem",
+    "data.max_predictions_per_seq": "max_predictions",
+    "data.dupe_factor": "duplication_factor",
+    "data.mask_unit": "do_whole_word_mask whole_word_mask whole_word_masking wwm",
+    "problem_type": "task_type problem",
     "labels": "num_labels label_list label_names classes num_classes class_names id2label label2id",
     "class_weights": "class_weight balanced balance weighted_loss",
     "label_smoothing": "label_smoothing_factor smoothing label_smooth",
@@ -105,7 +104,7 @@ MEANINGS = {
     "model.pooling": "pooling_mode pooling_type pooling_strategy pooler_type",
     "model.normalize": "normalize_embeddings normalise",
     "model.dimensions": "embedding_dim embedding_dimension output_dim embed_dim",
-    "model.pairs": "cross_encoder bi_encoder siamese",
+    "model.pair_encoding": "cross_encoder bi_encoder siamese",
     "model.layers": "num_hidden_layers num_layers n_layers n_layer depth",
     "model.hidden_size": "hidden_dim d_model n_embd dim hidden",
     "model.heads": "num_attention_heads num_heads n_heads n_head attention_heads",

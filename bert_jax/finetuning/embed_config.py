@@ -16,30 +16,31 @@ class GroupsConfig:
     # training data: files, folders of files, or tfds:NAME/CONFIG:SPLIT; each step takes its groups from one of them
     train: tuple[str, ...] = ()
     # share of the steps that each training file gets; (): in proportion to its number of groups
-    shares: Annotated[tuple[float, ...], Range(0, 1e6, above=True)] = ()
-    heldout: str = ""  # validation set, in the same form as data.train; "": a share of the training data
-    heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
+    mixture_weights: Annotated[tuple[float, ...], Range(0, 1e6, above=True)] = ()
+    validation: str = ""  # validation set, in the same form as data.train; "": a share of the training data
+    validation_ratio: Share = 0.1  # share of the training data, by document, that becomes the validation set
     columns: GroupColumns = field(default_factory=GroupColumns)
     # number of groups to use from each training file, drawn at random, the same for every seed; 0: all
-    most: NonNegative = 0
+    max_examples: NonNegative = 0
     # groups per step; the texts of other groups are negatives (multiple_negatives, guided)
     batch_size: Annotated[int, Range(1, 1 << 20)] = 64
     # maximum number of tokens in a text; longer ones are truncated
     max_length: Annotated[int, Range(1, 1 << 20)] = 128
     # how texts are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
     # step; padded: one per row, all rows of one length; the choice does not change what is learnt
-    rows: RowLayout = "packed"
+    batching: RowLayout = "packed"
 
     def __post_init__(self):
         check_ranges(self, "data.")
-        if self.shares and len(self.shares) != len(self.train):
+        if self.mixture_weights and len(self.mixture_weights) != len(self.train):
             raise BertJaxError(
-                f"data.shares holds {len(self.shares)} numbers, but data.train names {len(self.train)} files; give one "
-                "number for each file"
+                f"data.mixture_weights holds {len(self.mixture_weights)} numbers, but data.train names "
+                f"{len(self.train)} files; give one number for each file"
             )
-        if not self.heldout and not 0 < self.heldout_share < 1:
+        if not self.validation and not 0 < self.validation_ratio < 1:
             raise BertJaxError(
-                f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
+                f"data.validation_ratio must be between 0 and 1, not {self.validation_ratio}; or name a file, "
+                "data.validation"
             )
 
 

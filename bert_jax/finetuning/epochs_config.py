@@ -25,7 +25,7 @@ Dropout = Annotated[float, Range(0, 1, below=True, beside=-1)]
 @dataclass(frozen=True)
 class FinetuneOptimizerConfig(OptimizerConfig):
     # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank 5e-5), higher for narrower models and for
-    # method=contrast
+    # method=contrastive
     learning_rate: Rate = 0.0
     warmup_steps: Warmup = 0.1
 

@@ -16,7 +16,7 @@ E = TypeVar("E", bound=Example)
 Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, like Kind.read
 
 DEFAULT_FOLDS = 5
-SPLIT_KEYS = ("heldout_share", "calibration_share")
+SPLIT_KEYS = ("validation_ratio", "calibration_ratio")
 MAX_EXAMPLES_FOR_FOLDS = (
     2_000  # with this many examples or more a split loses little, and folds would take long
 )
@@ -28,23 +28,25 @@ def split_examples(config: FinetuneConfig, read: Reader | None = None) -> Exampl
     # The parts do not depend on the run's seed: runs that differ only by their seed are judged on the same examples.
     data, kind = config.data, config.prediction_kind
     columns, read = data.columns, read or kind.read
-    train = read(data.train, columns, data.most)
+    train = read(data.train, columns, data.max_examples)
     count = default_num_folds(config, len(train)) if data.folds < 0 else data.folds
     if count and jax.process_count() > 1:
         raise BertJaxError(f"data.folds={count} is for one process; set --config.data.folds=0")
-    if count and data.fold < 0:
-        return ExampleSplits(train, read(data.heldout, columns) if data.heldout else [], [], count)
+    if count and data.fold_index < 0:
+        return ExampleSplits(train, read(data.validation, columns) if data.validation else [], [], count)
     if count:
         numbered = list(zip(train, assign_folds(train, count), strict=True))
-        kept = [example for example, fold in numbered if fold != data.fold]
-        return ExampleSplits(kept, [example for example, fold in numbered if fold == data.fold], [], count)
-    if data.heldout:
-        heldout = read(data.heldout, columns)
+        kept = [example for example, fold in numbered if fold != data.fold_index]
+        return ExampleSplits(
+            kept, [example for example, fold in numbered if fold == data.fold_index], [], count
+        )
+    if data.validation:
+        heldout = read(data.validation, columns)
     else:
-        train, heldout = train_validation_split(train, data.heldout_share)
-    if kind.calibrate is Kind.calibrate or not data.calibration_share:
+        train, heldout = train_validation_split(train, data.validation_ratio)
+    if kind.calibrate is Kind.calibrate or not data.calibration_ratio:
         return ExampleSplits(train, heldout, [])
-    train, calibration = set_aside_calibration(train, data.calibration_share)
+    train, calibration = set_aside_calibration(train, data.calibration_ratio)
     return ExampleSplits(train, heldout, calibration)
 
 
@@ -56,7 +58,7 @@ def set_aside_calibration(train: list[E], share: float) -> tuple[list[E], list[E
     wanted = next(
         (n / 100 for n in range(1, 51) if suffices_for_calibration(n / 100, documents, len(train))), None
     )
-    advice = f"Set --config.data.calibration_share={wanted:g}" if wanted else "Label more texts"
+    advice = f"Set --config.data.calibration_ratio={wanted:g}" if wanted else "Label more texts"
     print_once(
         f"{share:.0%} of {len(train):,} examples are too few for calibration, which needs "
         f"{MIN_CALIBRATION_EXAMPLES}, from at least two "

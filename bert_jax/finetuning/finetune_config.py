@@ -12,8 +12,8 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.finetuning.epochs_config import MAX_LEARNING_RATE, Dropout, EpochsConfig, InitEncoderConfig
 from bert_jax.predictions.kind import Kind
 
-Method = Literal["finetune", "contrast", "probe"]
-# The learning rate of method=contrast: for up to FEW_TEXTS texts, that of fine-tuning is best; for more, up to
+Method = Literal["finetune", "contrastive", "linear_probe"]
+# The learning rate of method=contrastive: for up to FEW_TEXTS texts, that of fine-tuning is best; for more, up to
 # MAX_RATE_FACTOR times that rate.
 # With the 6-layer MiniLM, 16 and 32 texts of SST-2 lost two to three points of accuracy at 2.5 times the rate, and 80
 # to 160 texts of SST-2 and GoEmotions gained one to six.
@@ -23,28 +23,30 @@ FEW_TEXTS, MAX_RATE_FACTOR = 32, 2.5
 @dataclass(frozen=True)
 class ExamplesConfig:
     train: str = ""  # training data: a file, a folder, a glob, or tfds:NAME/CONFIG:SPLIT
-    heldout: str = ""  # validation set, in the same form as data.train; "": a share of the training data
-    heldout_share: Share = 0.1  # share of the training data, by document, that becomes the validation set
+    validation: str = ""  # validation set, in the same form as data.train; "": a share of the training data
+    validation_ratio: Share = 0.1  # share of the training data, by document, that becomes the validation set
     # share of the remaining documents on which probabilities are calibrated; 0: none
-    calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
+    calibration_ratio: Annotated[float, Range(0, 1, below=True)] = 0.05
     # folds of a cross-validation: each is predicted by a model trained on the others, for scores and calibration; 0:
     # none, the validation set is used; -1: 5 for fewer than 2,000 examples, else 0
     folds: Annotated[int, Range(-1, 100)] = -1
-    fold: Annotated[int, Range(-1, 99)] = -1  # index of the fold that this run leaves out, from 0; -1: none
+    fold_index: Annotated[
+        int, Range(-1, 99)
+    ] = -1  # index of the fold that this run leaves out, from 0; -1: none
     # file of texts that the model should refuse; the report says how well it recognises them
-    foreign: str = ""
+    out_of_scope: str = ""
     columns: ExampleColumns = field(default_factory=ExampleColumns)
     # number of training examples to use, drawn at random, the same for every seed; 0: all
-    most: NonNegative = 0
+    max_examples: NonNegative = 0
     batch_size: Annotated[int, Range(1, 1 << 20)] = 32  # examples per step
     # maximum number of tokens in an example, or in a window of it
     max_length: Annotated[int, Range(1, 1 << 20)] = 128
     # how longer texts are read; cut: truncated; windows: in overlapping windows
-    long: Literal["cut", "windows"] = "cut"
+    long_texts: Literal["truncate", "windows"] = "truncate"
     overlap: NonNegative = 32  # tokens that neighbouring windows share
     # how examples are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
     # step; padded: one per row, all rows of one length; the choice does not change what is learnt
-    rows: RowLayout = "packed"
+    batching: RowLayout = "packed"
 
     def __post_init__(self):
         check_ranges(self, "data.")
@@ -54,13 +56,14 @@ class ExamplesConfig:
             )
         if self.folds == 1:
             raise BertJaxError("data.folds is 1; at least 2 are needed, or 0 for a split")
-        if 0 <= self.fold >= self.folds:
+        if 0 <= self.fold_index >= self.folds:
             raise BertJaxError(
-                f"data.fold={self.fold} is not among the data.folds={self.folds} folds, which count from 0"
+                f"data.fold_index={self.fold_index} is not among the data.folds={self.folds} folds, which count from 0"
             )
-        if not self.heldout and not 0 < self.heldout_share < 1:
+        if not self.validation and not 0 < self.validation_ratio < 1:
             raise BertJaxError(
-                f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
+                f"data.validation_ratio must be between 0 and 1, not {self.validation_ratio}; or name a file, "
+                "data.validation"
             )
 
 
@@ -70,11 +73,11 @@ class HeadConfig(InitEncoderConfig):
 
     # what the head reads of a text; mean: the mean of its hidden states; cls: the state of [CLS]; published: what heads
     # of this family read in transformers; auto: as `init` pools if it is an embedder, else published
-    pooling: Literal["auto", "published", "mean", "cls"] = "auto"
+    pooling: Literal["auto", "native", "mean", "cls"] = "auto"
     # how the texts of a pair are encoded; together: in one sequence (a cross-encoder); apart: separately (a
     # bi-encoder), and the head reads the difference of their vectors; auto: apart if there are folds and `init` is an
     # embedder or model.pooling is set
-    pairs: Literal["auto", "together", "apart"] = "auto"
+    pair_encoding: Literal["auto", "cross_encoder", "bi_encoder"] = "auto"
     head_dropout: Dropout = -1.0  # dropout before the head; -1: that of `init`
 
 
@@ -86,30 +89,34 @@ class FinetuneConfig(EpochsConfig):
     # seconds; contrast: the encoder learns which texts share a class, then the head is fitted as a probe, for few
     # labels; auto: what predicts better in the folds, or in one of them for more examples but fewer than 1,000 of each
     # class; else finetune
-    method: Literal["auto", "finetune", "contrast", "probe"] = "auto"
+    method: Literal["auto", "finetune", "contrastive", "linear_probe"] = "auto"
     # what the head starts as; probe: fitted as a probe; kept: the head of `init` (random if it has none)
-    head: Literal["probe", "kept"] = "probe"
+    head_init: Literal["linear_probe", "pretrained"] = "linear_probe"
     data: ExamplesConfig = field(default_factory=ExamplesConfig)
 
     def __post_init__(self):
         super().__post_init__()
-        if self.method in ("probe", "contrast") and self.head == "kept":
-            raise BertJaxError(f"method={self.method} makes a new head; leave --config.head=kept out")
-        if self.method == "probe" and self.prediction_kind.link is None:
+        if self.method in ("linear_probe", "contrastive") and self.head_init == "pretrained":
             raise BertJaxError(
-                f"a probe cannot learn {self.prediction_kind.name}; leave --config.method=probe out"
+                f"method={self.method} makes a new head; leave --config.head_init=pretrained out"
+            )
+        if self.method == "linear_probe" and self.prediction_kind.link is None:
+            raise BertJaxError(
+                f"a probe cannot learn {self.prediction_kind.name}; leave --config.method=linear_probe out"
             )
         needs_validation = self.sweep or self.patience or self.checkpoints.best_metric or self.num_seeds > 1
-        if self.method == "contrast" and needs_validation:
+        if self.method == "contrastive" and needs_validation:
             raise BertJaxError(
-                "method=contrast fits its head at the end of the run, so nothing is validated before; leave sweep, "
+                "method=contrastive fits its head at the end of the run, so nothing is validated before; leave sweep, "
                 "num_seeds, patience and checkpoints.best_metric out"
             )
-        if self.method == "contrast" and self.model.pairs == "apart":
-            raise BertJaxError("method=contrast encodes pairs together; leave model.pairs=apart out")
-        if self.method == "contrast" and not self.prediction_kind.supports_contrastive:
+        if self.method == "contrastive" and self.model.pair_encoding == "bi_encoder":
             raise BertJaxError(
-                f"method=contrast is for one class per text, not for {self.prediction_kind.name}"
+                "method=contrastive encodes pairs together; leave model.pair_encoding=bi_encoder out"
+            )
+        if self.method == "contrastive" and not self.prediction_kind.supports_contrastive:
+            raise BertJaxError(
+                f"method=contrastive is for one class per text, not for {self.prediction_kind.name}"
             )
 
     @property
@@ -120,25 +127,25 @@ class FinetuneConfig(EpochsConfig):
     @property
     def cross_validates(self) -> bool:
         """Whether folds are trained before the run itself."""
-        return self.data.folds > 0 and self.data.fold < 0
+        return self.data.folds > 0 and self.data.fold_index < 0
 
     @property
     def auto_method(self) -> bool:
         """Whether the data may decide the method, even if there are too many examples for folds."""
-        is_decided = self.method != "auto" or self.head == "kept" or self.data.folds >= 0
+        is_decided = self.method != "auto" or self.head_init == "pretrained" or self.data.folds >= 0
         return not (is_decided or self.patience or self.checkpoints.best_metric)
 
     def default_learning_rate(self, width: int, examples: int) -> float:
         rate = super().default_learning_rate(width, examples)
-        higher = min(max(examples / FEW_TEXTS, 1), MAX_RATE_FACTOR) if self.method == "contrast" else 1
+        higher = min(max(examples / FEW_TEXTS, 1), MAX_RATE_FACTOR) if self.method == "contrastive" else 1
         return min(rate * higher, MAX_LEARNING_RATE)
 
     def with_method(self, method: Method) -> Self:
-        return dataclasses.replace(self, method=method, steps=0 if method == "probe" else self.steps)
+        return dataclasses.replace(self, method=method, steps=0 if method == "linear_probe" else self.steps)
 
     @property
     def batch_size(self) -> int:
         return self.data.batch_size
 
     def num_steps(self, examples: int) -> int:
-        return 0 if self.method == "probe" else super().num_steps(examples)
+        return 0 if self.method == "linear_probe" else super().num_steps(examples)

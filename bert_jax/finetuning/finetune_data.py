@@ -48,7 +48,9 @@ def open_data(
     train = encode_windows(task, tokenizer, config.data, parts.train, "training")
     heldout = encode_windows(task, tokenizer, config.data, parts.heldout, "validation")
     pieces = make_pieces(task.kind, parts.train, train)
-    measured = not parts.folds and config.method != "contrast"  # contrast fits its head at the end of the run
+    measured = (
+        not parts.folds and config.method != "contrastive"
+    )  # contrast fits its head at the end of the run
     config = config.resolve_defaults(
         len(pieces), task.best if measured else "", task.layout.config.hidden_size
     )
@@ -61,22 +63,28 @@ def make_finetune_task(
     config: FinetuneConfig, parts: ExampleSplits, labels: Sequence[str], smoothing: float, balanced: bool
 ) -> FinetuneTask:
     data = config.data
-    everything = [*parts.train, *parts.heldout] if data.fold >= 0 else parts.train
+    everything = [*parts.train, *parts.heldout] if data.fold_index >= 0 else parts.train
     kind = config.prediction_kind.from_examples(everything, labels or source_labels(data.train, data.columns))
     kind.check([*parts.heldout, *parts.calibration])
     layout = layout_with_head(config, kind, all(isinstance(example.text, tuple) for example in parts.train))
-    if HEADS[layout.heads[-1]].compares and config.model.pairs == "auto" and data.fold < 0:
+    if HEADS[layout.heads[-1]].compares and config.model.pair_encoding == "auto" and data.fold_index < 0:
         print_once(
             "the two texts of a pair are encoded separately and compared; if they are parts of one text, such as "
-            "subject and body, set --config.model.pairs=together"
+            "subject and body, set --config.model.pair_encoding=cross_encoder"
         )
     weights = balanced_class_weights(kind, parts.train) if balanced else ()
-    foreign = read_out_of_scope(data.foreign, data.columns, kind) if data.foreign else []
+    foreign = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
     results = FinishInputs(
-        parts.train, parts.heldout, parts.calibration, data.long, config.report, foreign, data.max_length
+        parts.train,
+        parts.heldout,
+        parts.calibration,
+        data.long_texts,
+        config.report,
+        foreign,
+        data.max_length,
     )
-    make = ContrastiveTask if config.method == "contrast" else FinetuneTask
-    return make(layout, kind, smoothing, weights, config.head == "probe", results=results)
+    make = ContrastiveTask if config.method == "contrastive" else FinetuneTask
+    return make(layout, kind, smoothing, weights, config.head_init == "linear_probe", results=results)
 
 
 def make_epochs(
@@ -91,11 +99,11 @@ def make_epochs(
     held = make_pieces(task.kind, parts.heldout, heldout)
     judge = PredictionEvaluator(task.kind, parts.heldout, heldout)
     # All folds have rows of the same lengths, so that they can share one compiled step.
-    lengths = sorted(map(len, [*train, *held] if data.fold >= 0 else train)) if parts.folds else ()
+    lengths = sorted(map(len, [*train, *held] if data.fold_index >= 0 else train)) if parts.folds else ()
     # Validation examples are then predicted only at the end of the run.
-    if data.fold >= 0 or config.method == "contrast":
+    if data.fold_index >= 0 or config.method == "contrastive":
         held, judge = [], PredictionEvaluator(task.kind, [], [])
-    batches = make_batch_config(config, data.rows, data.max_length, task.layout.config, lengths)
+    batches = make_batch_config(config, data.batching, data.max_length, task.layout.config, lengths)
     if len(train) > len(parts.train):
         batches = dataclasses.replace(batches, noun="window")
     each_token = HEADS[task.head].each_token
@@ -107,10 +115,14 @@ def describe_data(config: FinetuneConfig, parts: ExampleSplits, epochs: Epochs) 
     data, windows = config.data, len(epochs.train)
     beside = f"{len(parts.heldout):,} for validation, {len(parts.calibration):,} for calibration"
     if parts.folds:
-        beside = f"{parts.folds} folds" if data.fold < 0 else f"without fold {data.fold + 1} of {parts.folds}"
+        beside = (
+            f"{parts.folds} folds"
+            if data.fold_index < 0
+            else f"without fold {data.fold_index + 1} of {parts.folds}"
+        )
     whole = f" in {pluralize(windows, epochs.noun)}" if windows > len(parts.train) else ""
     of_step = f"; {pluralize(data.batch_size, epochs.noun)} per step, in {epochs.describe_rows()}"
-    if config.method == "probe":  # there are no steps
+    if config.method == "linear_probe":  # there are no steps
         of_step = ""
     return f"{data.train}: {pluralize(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}"
 
@@ -130,22 +142,22 @@ def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Lay
 
 
 def choose_head(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs: bool) -> str:
-    """Return the head of this kind that reads what `model.pooling` and `model.pairs` name.
+    """Return the head of this kind that reads what `model.pooling` and `model.pair_encoding` name.
 
     By default it reads what an embedder pools, or what one of the `heads` of the model directory reads.
     """
-    asked = config.model.pairs
-    may_compare = pairs and (asked == "apart" or asked == "auto" and not needs_cross_encoding(config))
+    asked = config.model.pair_encoding
+    may_compare = pairs and (asked == "bi_encoder" or asked == "auto" and not needs_cross_encoding(config))
     fitting = [head for head in kind.heads if may_compare or not HEADS[head].compares]
     pooling: str = config.model.pooling
     if pooling == "auto":
         embedder = sentence_transformers.read_embedder(hub.resolve_directory(config.init))
         known = next((head for head in heads if head in fitting), fitting[0])
-        compares = may_compare and asked == "apart"
+        compares = may_compare and asked == "bi_encoder"
         if embedder is None and HEADS[known].compares >= compares:
             return known
         pooling = embedder.pooling if embedder else "mean"
-    compares = may_compare and (asked == "apart" or bool(config.data.folds))
+    compares = may_compare and (asked == "bi_encoder" or bool(config.data.folds))
     return next(
         (head for head in fitting if HEADS[head].reads == pooling and HEADS[head].compares == compares),
         fitting[0],
@@ -154,7 +166,7 @@ def choose_head(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs:
 
 def needs_cross_encoding(config: FinetuneConfig) -> bool:
     """Whether the texts of a pair must be encoded together."""
-    return config.method == "contrast" or config.data.long == "windows"
+    return config.method == "contrastive" or config.data.long_texts == "windows"
 
 
 def balanced_class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
@@ -166,13 +178,13 @@ def encode_windows(
     task: FinetuneTask, tokenizer: Tokenizer, data: ExamplesConfig, examples: Sequence[Example], what: str
 ) -> list[TextWindows]:
     """Encode each text, truncated or in windows; say how many are truncated, but not again in each fold."""
-    reading = EncodingOptions(data.max_length, data.long, data.overlap, HEADS[task.head].compares)
+    reading = EncodingOptions(data.max_length, data.long_texts, data.overlap, HEADS[task.head].compares)
     windows = task.kind.windows(tokenizer, [example.text for example in examples], reading)
-    if data.fold >= 0:
+    if data.fold_index >= 0:
         return windows
     truncated = TruncationCounter(data.max_length)
     truncated.count(text.encodings[0] for text in windows)
-    advice = "set --config.data.long=windows to read all of them, or raise data.max_length"
+    advice = "set --config.data.long_texts=windows to read all of them, or raise data.max_length"
     longest = task.layout.config.max_positions  # what the trained model can read
     if longest > data.max_length and what == "training":
         advice += f"; predict and evaluate read up to {longest:,} tokens"

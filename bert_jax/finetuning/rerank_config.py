@@ -14,28 +14,31 @@ from bert_jax.losses.ranking import RANKING_LOSSES
 @dataclass(frozen=True)
 class CandidatesConfig:
     train: str = ""  # training data: a file, a folder of files, or tfds:NAME/CONFIG:SPLIT
-    heldout: str = ""  # validation set, in the same form as data.train; "": a share of the training data
-    heldout_share: Share = 0.1  # share of the queries that becomes the validation set
+    validation: str = ""  # validation set, in the same form as data.train; "": a share of the training data
+    validation_ratio: Share = 0.1  # share of the queries that becomes the validation set
     # share of the remaining queries on which probabilities are calibrated; 0: none
-    calibration_share: Annotated[float, Range(0, 1, below=True)] = 0.05
+    calibration_ratio: Annotated[float, Range(0, 1, below=True)] = 0.05
     columns: CandidateColumns = field(default_factory=CandidateColumns)
-    most: NonNegative = 0  # number of queries to use, drawn at random, the same for every seed; 0: all
+    max_examples: NonNegative = (
+        0  # number of queries to use, drawn at random, the same for every seed; 0: all
+    )
     # documents of other queries to add to each query as not relevant; -1: 4 if all documents are relevant, else none
-    others: Annotated[int, Range(-1, 1000)] = -1
+    num_random_negatives: Annotated[int, Range(-1, 1000)] = -1
     # maximum number of documents per training query; the most relevant are kept; 0: all
-    documents: NonNegative = 0
+    max_documents_per_query: NonNegative = 0
     batch_size: Annotated[int, Range(1, 1 << 20)] = 16  # queries per step, each with its documents
     # maximum number of tokens in a pair; longer documents are truncated
     max_length: Annotated[int, Range(1, 1 << 20)] = 256
     # how pairs are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
     # step; padded: one per row, all rows of one length; the choice does not change what is learnt
-    rows: RowLayout = "packed"
+    batching: RowLayout = "packed"
 
     def __post_init__(self):
         check_ranges(self, "data.")
-        if not self.heldout and not 0 < self.heldout_share < 1:
+        if not self.validation and not 0 < self.validation_ratio < 1:
             raise BertJaxError(
-                f"data.heldout_share must be between 0 and 1, not {self.heldout_share}; or name a file, data.heldout"
+                f"data.validation_ratio must be between 0 and 1, not {self.validation_ratio}; or name a file, "
+                "data.validation"
             )
 
 

@@ -113,7 +113,7 @@ def describe_relevance_scores(calibration: Calibration) -> str:
 def describe_validation_source(config: EmbedConfig | RerankConfig, what: str) -> str:
     """Say where the validation set comes from: a file, or a share of the training data."""
     data = config.data
-    return f"`{data.heldout}`" if data.heldout else f"{data.heldout_share:.0%} of the {what}"
+    return f"`{data.validation}`" if data.validation else f"{data.validation_ratio:.0%} of the {what}"
 
 
 def truncation_lines(truncated: TruncationCounter, what: str) -> list[str]:

@@ -7,15 +7,20 @@ __all__ = ["Label", "classify"]
 
 
 def classify(
-    model: Runner, texts, *, scores: bool = False, long: str = "cut", precision: float | None = None
+    model: Runner,
+    texts,
+    *,
+    scores: bool = False,
+    long_texts: str = "truncate",
+    precision: float | None = None,
 ):
     """Return the best `Label` of a text or a pair, or with `scores` the probability of every label.
 
     A multi-label model returns the list of labels above their thresholds (0.5 if the model was not calibrated); a
-    regression model returns a number. Texts that are too long are truncated, with a warning; with long="windows" they
-    are read in windows, and the logits are averaged. With `precision=0.95`, which needs a calibrated model, a result
-    is None if the model is not confident enough, so that 95% of the other results are correct. An empty text gets a
-    label, too; only in files are empty cells refused.
+    regression model returns a number. Texts that are too long are truncated, with a warning; with long_texts="windows"
+    they are read in windows, and the logits are averaged. With `precision=0.95`, which needs a calibrated model, a
+    result is None if the model is not confident enough, so that 95% of the other results are correct. An empty text
+    gets a label, too; only in files are empty cells refused.
 
     >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
     ['good', 'good']
@@ -29,4 +34,4 @@ def classify(
         result, confidence = kind.result(raw, calibration)
         return result if min_confidence is None or confidence >= min_confidence else None
 
-    return model.outcomes(kind, texts, read, long)
+    return model.outcomes(kind, texts, read, long_texts)

@@ -19,28 +19,33 @@ QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
 
 def embed(
     model: Runner, texts, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
-    long: str = "cut", dimensions: int | None = None,
+    long_texts: str = "truncate", dimensions: int | None = None,
 ):  # fmt: skip
     """Return a vector [D] for a text, an array [N, D] for a list, or an iterator of vectors for any other iterable.
 
     A sentence-transformers directory defines the pooling, normalization, maximum length and prompts; for other models
     the vector is the mean of the hidden states, normalized to length 1. `prompt` is the name of one of the model's
-    prompts. Texts that are too long are truncated, with a warning; with long="windows" they are read in windows, and
-    the vectors are averaged, weighted by the tokens of each window. `dimensions` keeps only the first dimensions, for
-    models that were trained for this.
+    prompts. Texts that are too long are truncated, with a warning; with long_texts="windows" they are read in windows,
+    and the vectors are averaged, weighted by the tokens of each window. `dimensions` keeps only the first dimensions,
+    for models that were trained for this.
 
     >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
     ((8,), (2, 8))
     """
     embed_chunk = make_embed_function(
-        model, prompt=prompt, pooling=pooling, normalize=normalize, long=long, dimensions=dimensions
+        model,
+        prompt=prompt,
+        pooling=pooling,
+        normalize=normalize,
+        long_texts=long_texts,
+        dimensions=dimensions,
     )
     return map_texts(texts, embed_chunk, vector_stacker(dimensions or model.layout.vector_size))
 
 
 def make_embed_function(
     model: Runner, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
-    long: str = "cut", dimensions: int | None = None, truncated: TruncationCounter | None = None,
+    long_texts: str = "truncate", dimensions: int | None = None, truncated: TruncationCounter | None = None,
 ) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
     """Return the function that computes the vectors [N, D] of a list of texts, with the settings of `embed`.
 
@@ -59,14 +64,14 @@ def make_embed_function(
         check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
     before = prompt_text(embedder, prompt)
     program = pooled_states(model.config, pooling, False, embedder.projection)
-    reading = embedder_reading(model, long)
+    reading = embedder_reading(model, long_texts)
     warned = TruncationCounter(reading.max_length)
 
     def embed_chunk(chunk):
         windows = reading.encode(model.tokenizer, prepare_texts(embedder, chunk, before))
         first = (parts[0] for parts in windows)
         if truncated is None:
-            warned.warn(first, 'long="windows" reads all of them')
+            warned.warn(first, 'long_texts="windows" reads all of them')
         else:
             truncated.count(first)
         vectors = np.stack(model.run([window for parts in windows for window in parts], program))
@@ -80,10 +85,10 @@ def make_embed_function(
     return embed_chunk
 
 
-def embedder_reading(model: Runner, long: str = "cut") -> EncodingOptions:
+def embedder_reading(model: Runner, long_texts: str = "truncate") -> EncodingOptions:
     """Return how the model reads texts to embed them."""
     longest = model.config.max_positions
-    return EncodingOptions(min(model.embedder.max_length or longest, longest), long)
+    return EncodingOptions(min(model.embedder.max_length or longest, longest), long_texts)
 
 
 def similarity(model: Runner, a, b, **settings) -> np.ndarray:

@@ -28,8 +28,8 @@ def in_scope(model: Runner, texts):
     return model.outcomes(model.kind, texts, read, truncated=uncounted, scoped=True, gather=np.array)
 
 
-def mean_state_vectors(model: Runner, texts: Sequence, long: str = "cut") -> np.ndarray:
+def mean_state_vectors(model: Runner, texts: Sequence, long_texts: str = "truncate") -> np.ndarray:
     """Return the vectors [N, D] by which `in_scope` compares texts: the mean states of the first window, normalized."""
-    windows = model.kind.windows(model.tokenizer, texts, model.reading(model.kind, long))
+    windows = model.kind.windows(model.tokenizer, texts, model.reading(model.kind, long_texts))
     first = [text.encodings[0] for text in windows]
     return np.stack(model.run(first, pooled_states(model.config, "mean", True)))

@@ -23,7 +23,7 @@ def predict_outcomes(
     model: Model,
     examples: Sequence[Example],
     label_order: Sequence[str] = (),
-    long: str = "cut",
+    long_texts: str = "truncate",
     scoped: bool = False,
 ) -> Outcomes:
     """Return the model's outcomes for the examples; if `scoped`, with their similarities to the training texts."""
@@ -36,8 +36,8 @@ def predict_outcomes(
         similarities.extend(similarity)
         return raw
 
-    raws = model.outcomes(kind, texts, read, long, truncated, scoped)
-    notice = truncated.notice("--long windows reads all of them")
+    raws = model.outcomes(kind, texts, read, long_texts, truncated, scoped)
+    notice = truncated.notice("--long-texts windows reads all of them")
     notes = [*notes, notice] if notice else notes
     near = np.array(similarities, np.float32) if scoped else None
     return Outcomes(kind, examples, raws, model.calibration, notes, near)

@@ -36,7 +36,7 @@ OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
 class PredictionOptions:
     """How texts are read, and what is predicted."""
 
-    long: str = "cut"
+    long_texts: str = "truncate"
     may_be_missing: bool | None = None
     precision: float | None = None  # abstain from predictions so that this share of the others is correct
     # Mark texts as foreign if they are less similar to the training texts than all but this share of known texts.
@@ -114,7 +114,7 @@ def predict_rows(
     kind = model.kind.with_options(may_be_missing=options.may_be_missing)
     read, scoped = make_reader(model, kind, options, in_table), options.foreign is not None
     for example, row, prediction in predict_examples(
-        model, kind, source, columns, options.long, read, scoped
+        model, kind, source, columns, options.long_texts, read, scoped
     ):
         if in_table:
             yield add_prediction_columns(row or text_fields(kind, example), prediction, example.where)
@@ -170,7 +170,7 @@ def predict_examples(
     kind: Kind,
     source: str,
     columns: ExampleColumns,
-    long: str,
+    long_texts: str,
     read: Callable,
     scoped: bool = False,
 ) -> Iterator[tuple[Example, tables.Row, dict[str, Any]]]:
@@ -183,11 +183,11 @@ def predict_examples(
     if first is None:
         raise empty_input_error(source)
     if given.live:
-        pairs = predict_live(model, kind, examples, long, read, truncated, scoped)
+        pairs = predict_live(model, kind, examples, long_texts, read, truncated, scoped)
     else:
         examples, read_ahead = tee(examples)
         texts = (example.text for example in read_ahead)
-        pairs = zip(examples, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)
+        pairs = zip(examples, model.outcomes(kind, texts, read, long_texts, truncated, scoped), strict=True)
     has_warned = False
     for example, prediction in pairs:
         if (
@@ -201,7 +201,7 @@ def predict_examples(
 
 
 def warn_truncated(truncated: TruncationCounter) -> None:
-    if notice := truncated.notice("--long windows reads all of them"):
+    if notice := truncated.notice("--long-texts windows reads all of them"):
         warn_caller(notice)
 
 
@@ -214,7 +214,7 @@ def predict_live(
     model: Model,
     kind: Kind,
     examples: Iterator[Example],
-    long: str,
+    long_texts: str,
     read: Callable,
     truncated: TruncationCounter,
     scoped: bool = False,
@@ -222,4 +222,4 @@ def predict_live(
     """Yield each example with its prediction as soon as the example arrives, alone or with others."""
     for arrived in group_arrivals(examples, most=tokens_per_batch() // 2):
         texts = [example.text for example in arrived]
-        yield from zip(arrived, model.outcomes(kind, texts, read, long, truncated, scoped), strict=True)
+        yield from zip(arrived, model.outcomes(kind, texts, read, long_texts, truncated, scoped), strict=True)

@@ -51,7 +51,7 @@ def rank_rows(
     rows = [given.row_of(example) for example in examples]
     texts = [example.text for example in examples]
     truncated = TruncationCounter(model.config.max_positions)
-    outcomes = model.outcomes(kind, texts, judged, options.long, truncated, options.foreign is not None)
+    outcomes = model.outcomes(kind, texts, judged, options.long_texts, truncated, options.foreign is not None)
     warn_truncated(truncated)
     predictions, uncertainties = zip(*outcomes, strict=True)
     size = tokens_per_batch()

@@ -27,14 +27,14 @@ def rank(
     *,
     top: int | None = None,
     precision: float | None = None,
-    long: str = "cut",
+    long_texts: str = "truncate",
     truncated: TruncationCounter | None = None,
 ) -> list[Ranked]:
     """Rank documents with a cross-encoder of one logit, best first; return the `top` ones, or all by default.
 
     With `precision`, which needs a calibrated model, return only documents so probable that this share of them is
     relevant. If a pair is too long, its document is truncated, with a warning or counted in `truncated`. With
-    long="windows" the document is read in windows instead, and the most relevant window counts.
+    long_texts="windows" the document is read in windows instead, and the most relevant window counts.
 
     >>> [document.index for document in model.rank("the cat", ["the mat", "cats"], top=1)]
     [0]
@@ -56,7 +56,9 @@ def rank(
         result, _ = kind.result(raw, calibration)
         return float(result), float(np.ravel(raw)[0])
 
-    outcomes = model.outcomes(kind, [(query, document) for document in documents], read, long, truncated)
+    outcomes = model.outcomes(
+        kind, [(query, document) for document in documents], read, long_texts, truncated
+    )
     # Sort by logits, because probabilities near 1 are equal in floating point.
     order = sorted(range(len(outcomes)), key=lambda i: (-outcomes[i][1], i))
     ranked = [Ranked(i, outcomes[i][0], documents[i]) for i in order]

@@ -88,10 +88,10 @@ class Runner:
         """Return the kind of prediction of the model's head that is among `heads`."""
         return require_kind(self.layout, self.require_head(heads, what))
 
-    def reading(self, kind: Kind, long: str = "cut") -> EncodingOptions:
+    def reading(self, kind: Kind, long_texts: str = "truncate") -> EncodingOptions:
         """Return how the model reads texts for this kind of prediction."""
         apart = HEADS[self.require_head(kind.heads, kind.name)].compares
-        return EncodingOptions(self.config.max_positions, long, apart=apart)
+        return EncodingOptions(self.config.max_positions, long_texts, apart=apart)
 
     def run(
         self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
@@ -130,7 +130,7 @@ class Runner:
         kind: Kind,
         texts,
         read: Callable = lambda raw: raw,
-        long: str = "cut",
+        long_texts: str = "truncate",
         truncated: TruncationCounter | None = None,
         scoped: bool = False,
         gather: Callable[[list], Any] = list,
@@ -140,7 +140,7 @@ class Runner:
         If `scoped`, call read(outcome, similarity), with the similarity of the text's first window to the training
         texts. Truncated texts are counted in `truncated`; without it there is a warning.
         """
-        reading = self.reading(kind, long)
+        reading = self.reading(kind, long_texts)
         program_of = head_logits_and_vectors if scoped else head_logits
         program = program_of(self.config, self.require_head(kind.heads, kind.name), len(self.labels))
         warned = TruncationCounter(reading.max_length)
@@ -151,7 +151,7 @@ class Runner:
             if truncated:
                 truncated.count(first)
             else:
-                warned.warn(first, 'long="windows" reads all of them')
+                warned.warn(first, 'long_texts="windows" reads all of them')
             outputs = self.run([encoding for text in windows for encoding in text.encodings], program)
             similarities: list[tuple[float, ...]] = [()] * len(chunk)
             if scoped:

@@ -112,7 +112,7 @@ def describe_checkpoints(config: CheckpointConfig, steps: int, state: int) -> st
 
 def check_input(data: DataConfig, seed: int, phase: dict, where: Slice) -> str:
     length, taken = phase["length"], phase["rows_per_second"] / where.hosts
-    made = rows_per_second(dataclasses.replace(data, lengths=(length,), shares=(1.0,)), seed)
+    made = rows_per_second(dataclasses.replace(data, lengths=(length,), length_ratios=(1.0,)), seed)
     warning = "" if made > taken * (1 + INPUT_MARGIN) else ": too slow, unless its hosts have more cores"
     return (
         f"input: this machine makes {made:,.0f} rows/s of {length} tokens, a host of the slice takes "

@@ -74,7 +74,7 @@ class Calibration:
         if not self.learnt:
             raise BertJaxError(
                 "this model was not calibrated, so no precision can be promised; `bert-jax train` calibrates a model "
-                "unless data.calibration_share is 0 or too few examples are left"
+                "unless data.calibration_ratio is 0 or too few examples are left"
             )
         threshold = lowest_threshold(self.levels, precision)
         if threshold is None:
@@ -93,7 +93,7 @@ class Calibration:
         promised = f"at most {best:g} can: ask for that, or" if best else "nor can a lower one:"
         return (
             f"{reason}; {promised} calibrate with more examples (label more or, if no folds are trained, raise "
-            "--config.data.calibration_share)"
+            "--config.data.calibration_ratio)"
         )
 
 

@@ -45,7 +45,7 @@ def unmatched(examples, in_data: Sequence[str], in_model: Sequence[str], matched
             "correct the data, or train with these labels"
         )
     hint = (
-        "set --separator to what stands between several labels in a cell"
+        "set --label-separator to what stands between several labels in a cell"
         if joined
         else "if they mean the same, rename the model's labels in the id2label of its config.json"
     )

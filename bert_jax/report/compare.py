@@ -20,11 +20,11 @@ MAX_CHANGED = 10  # the number of examples shown of each sort
 
 
 def compare_models(
-    a, b, data: str, columns: ExampleColumns = AUTODETECT, long: str = "cut", as_json: bool = False
+    a, b, data: str, columns: ExampleColumns = AUTODETECT, long_texts: str = "truncate", as_json: bool = False
 ) -> str:
     models = [load(directory) for directory in (a, b)]
     examples, label_order = read_examples(models[0], data, columns)
-    pair = [predict_outcomes(model, examples, label_order, long) for model in models]
+    pair = [predict_outcomes(model, examples, label_order, long_texts) for model in models]
     first, second = (given.kind for given in pair)
     if first.name != second.name or sorted(first.labels) != sorted(second.labels):
         raise BertJaxError(

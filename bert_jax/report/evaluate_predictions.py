@@ -20,7 +20,7 @@ class PredictionEvalConfig:
 
     data: str
     columns: ExampleColumns = AUTODETECT
-    long: str = "cut"
+    long_texts: str = "truncate"
     foreign: str = ""  # a file of texts that the model should refuse
 
 
@@ -58,9 +58,9 @@ def format_prediction_scores(scored: PredictionScores, directory, data: str, as_
 
 
 def evaluate_model(
-    model: Model, data: str, columns: ExampleColumns = AUTODETECT, long: str = "cut"
+    model: Model, data: str, columns: ExampleColumns = AUTODETECT, long_texts: str = "truncate"
 ) -> PredictionScores:
-    return score_outcomes(predict_outcomes(model, *read_examples(model, data, columns), long))
+    return score_outcomes(predict_outcomes(model, *read_examples(model, data, columns), long_texts))
 
 
 def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None) -> PredictionScores:
@@ -78,9 +78,9 @@ def run_evaluation(model: Model, trial: PredictionEvalConfig) -> tuple[Outcomes,
         if trial.foreign
         else []
     )
-    given = predict_outcomes(model, examples, known, trial.long, bool(out_of_scope_texts))
+    given = predict_outcomes(model, examples, known, trial.long_texts, bool(out_of_scope_texts))
     return given, out_of_scope_detection.compare_with_known(
-        model, given, out_of_scope_texts, trial.long
+        model, given, out_of_scope_texts, trial.long_texts
     ) if out_of_scope_texts else None
 
 

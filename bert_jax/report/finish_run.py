@@ -52,7 +52,10 @@ class FinishedRun:
         """The outcomes on the validation set or, if there is none, out of fold on the training examples."""
         if self.results.heldout or self.out_of_fold is None:
             return predict_outcomes(
-                self.model, self.results.heldout, long=self.results.long, scoped=self.measures_out_of_scope
+                self.model,
+                self.results.heldout,
+                long_texts=self.results.long_texts,
+                scoped=self.measures_out_of_scope,
             )
         return replace(self.out_of_fold.outcomes, calibration=self.model.calibration)
 
@@ -74,7 +77,9 @@ class FinishedRun:
             if self.out_of_fold:
                 given = self.out_of_fold.outcomes
             else:
-                given = predict_outcomes(self.model, self.results.calibration, long=self.results.long)
+                given = predict_outcomes(
+                    self.model, self.results.calibration, long_texts=self.results.long_texts
+                )
             try:
                 self.model.calibration = given.kind.calibrate(given)
             except BertJaxError as error:
@@ -102,12 +107,12 @@ class FinishedRun:
             return scopes.NO_DETECTOR
         scope = OutOfScopeDetector.of(self.vectors(results.train))
         known = out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.vectors(kept))
-        print_line(f"`predict --foreign` is available (measured on {count:,} known texts)")
+        print_line(f"`predict --out-of-scope` is available (measured on {count:,} known texts)")
         return OutOfScopeDetector.of(scope.vectors, known)
 
     def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         texts = [examples[i].text for i in scopes.draw_text_indices(len(examples))]
-        return mean_state_vectors(self.model, texts, self.results.long)
+        return mean_state_vectors(self.model, texts, self.results.long_texts)
 
     def suggest_class_weights(self) -> None:
         """Say which classes are never predicted, and which setting may help."""
@@ -131,7 +136,8 @@ class FinishedRun:
         foreign = None
         if self.measures_out_of_scope:
             foreign = replace(
-                compare_with_known(self.model, self.outcomes, results.foreign, results.long), learnt=True
+                compare_with_known(self.model, self.outcomes, results.foreign, results.long_texts),
+                learnt=True,
             )
         about = ReportContext(
             f"{workdir.path}: {scored}",
@@ -141,7 +147,7 @@ class FinishedRun:
             out_of_fold.curve if out_of_fold else None,
             foreign,
             unseen,
-            results.max_length if results.long == "cut" else 0,
+            results.max_length if results.long_texts == "truncate" else 0,
         )
         with atomic_directory(workdir.report, REPORT_FILES) as new:
             write_report(new, self.outcomes, self.model, about)
@@ -172,5 +178,7 @@ def describe_calibration(kind: Kind, calibration: Calibration) -> str:
         error = f"expected calibration error {calibration.error_before:.4f}, {calibration.error_after:.4f}"
         fit = f"{temperature}{', ' * bool(temperature)}{loss} ({error})"
     best = highest_precision(calibration.levels)
-    promise = f"--precision can promise {best:g} at most" if best else "--precision can promise nothing"
+    promise = (
+        f"--min-precision can promise {best:g} at most" if best else "--min-precision can promise nothing"
+    )
     return f"calibrated on {calibration.examples:,} examples: {fit}; {promise}"

@@ -75,7 +75,7 @@ def read_out_of_scope_texts(model: Model, source: str, columns: ExampleColumns) 
 
 
 def compare_with_known(
-    model: Model, known: Outcomes, examples: Sequence[Example], long: str = "cut"
+    model: Model, known: Outcomes, examples: Sequence[Example], long_texts: str = "truncate"
 ) -> OutOfScopeComparison:
     """Compare known with foreign texts; `known` must have its similarities."""
     kind, calibration = known.kind, model.calibration
@@ -86,7 +86,7 @@ def compare_with_known(
 
     uncounted = TruncationCounter(model.config.max_positions)
     texts = [example.text for example in examples]
-    pairs = model.outcomes(kind, texts, read, long, uncounted, True)
+    pairs = model.outcomes(kind, texts, read, long_texts, uncounted, True)
     similarities, probabilities = np.array(pairs, np.float32).T
     likely = np.array([kind.confidence(raw, calibration) for raw in known.raws], np.float32)
     return OutOfScopeComparison(
@@ -110,7 +110,7 @@ def format_out_of_scope(scores: OutOfScopeScores) -> list[str]:
     lines += [
         f"  area under the curve {name:<24}  {value:.4f}" for name, value in list_aurocs(scores).items()
     ]
-    header = ("--foreign", "known called foreign", "foreign called foreign")
+    header = ("--out-of-scope", "known called foreign", "foreign called foreign")
     lines.append("  " + "  ".join(header))
     for row in scores.called:
         values = f"{row.at:g}", f"{row.known:.4f}", f"{row.foreign:.4f}"

@@ -275,8 +275,8 @@ def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
         )
     units = given.kind.abstention_units
     note = (
-        f"`--precision` keeps the {units} that are probable enough for the promised precision. A promise holds only "
-        "for texts like those kept for calibration: from the same sources, labelled by the same rules."
+        f"`--min-precision` keeps the {units} that are probable enough for the promised precision. A promise holds "
+        "only for texts like those kept for calibration: from the same sources, labelled by the same rules."
     )
     header = (
         "promised precision",
@@ -294,7 +294,7 @@ def out_of_scope_lines(directory: Path, given: OutOfScopeComparison) -> list[str
         f"Texts that the model should refuse: {scores.foreign:,}. Scored texts beside them: {scores.known:,}. "
         "`in_scope` is the share of known texts that are no more similar to the training texts than this text is."
         + " It was learnt from the scored texts themselves, so the share of them called foreign is as requested; "
-        "`evaluate --foreign` measures it on others." * given.learnt,
+        "`evaluate --out-of-scope` measures it on others." * given.learnt,
         "",
         *markdown_table(
             ("area under the curve", "value"), [(name, value) for name, value in list_aurocs(scores).items()]

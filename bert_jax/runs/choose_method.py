@@ -32,8 +32,8 @@ ONE_FOLD_FROM = 1_000  # examples: with fewer, one fold would choose by chance
 # (0.717, 0.687).
 PROBE_BELOW = 64
 METHOD_NAMES: dict[Method, str] = {
-    "probe": "a probe of the frozen encoder",
-    "contrast": "contrast followed by a probe",
+    "linear_probe": "a probe of the frozen encoder",
+    "contrastive": "contrast followed by a probe",
     "finetune": "fine-tuning",
 }
 
@@ -51,7 +51,7 @@ def choose_method(
     else:
         predicted, models = f"one of {count} folds", f"a model without one of {count} folds is trained by"
     for method in tried:
-        if method == "probe":
+        if method == "linear_probe":
             outcomes: Outcomes | None = parts.predict_with_probes()
         else:
             print_once(f"{models} {METHOD_NAMES[method]}; --config.data.folds=0 trains only the final model")
@@ -61,13 +61,13 @@ def choose_method(
         results[method] = outcomes
         scores = outcome_scores(results[method])
         print_once(f"{predicted}, {METHOD_NAMES[method]}: {describe_scores(scores)}")
-        if method == "probe" and parts.curve:
+        if method == "linear_probe" and parts.curve:
             print_once(f"learning curve of the probe: {parts.curve.in_words()}")
         if scores[kind.best] == 1 and config.method == "auto":
             break  # no method can be better
-    if config.method == "auto" and list(results) == ["probe"]:
+    if config.method == "auto" and list(results) == ["linear_probe"]:
         reason = "the probe makes no error"
-        if tried == ["probe"]:
+        if tried == ["linear_probe"]:
             reason = f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder"
         print_once(f"{reason}, so nothing else is tried; --config.method=finetune trains the encoder")
     best, why = pick_best(results)
@@ -85,16 +85,16 @@ def pick_best(results: Mapping[Method, Outcomes]) -> tuple[Method, str]:
     chance: on 128 examples of SST-2 a probe had 0.742 out of fold and contrast 0.719, but on 872 others they had 0.673
     and 0.775.
     """
-    trained = [method for method in results if method != "probe"]
+    trained = [method for method in results if method != "linear_probe"]
     if not trained:
-        return "probe", ""
+        return "linear_probe", ""
     metric = results[trained[0]].kind.best
     best = max(trained, key=lambda method: rank_key(metric, outcome_scores(results[method])))
-    if "probe" not in results:
+    if "linear_probe" not in results:
         return best, ""
-    probe_lead = difference_intervals(results[best].sums, results["probe"].sums)[metric]
+    probe_lead = difference_intervals(results[best].sums, results["linear_probe"].sums)[metric]
     if probe_lead.value > probe_lead.standard_error:
-        return "probe", ""
+        return "linear_probe", ""
     return best, "" if probe_lead.value < 0 else "; the probe is not ahead by more than a standard error"
 
 
@@ -105,15 +105,15 @@ def candidate_methods(
     kind = task.kind
     if config.method != "auto":
         return [config.method]
-    if config.head == "kept" or not kind.link:
+    if config.head_init == "pretrained" or not kind.link:
         return ["finetune"]
     compares = HEADS[task.head].compares
     if compares and kind.supports_contrastive and examples < PROBE_BELOW * len(kind.labels):
-        return ["probe"]
+        return ["linear_probe"]
     if not kind.supports_contrastive or compares:
-        return ["probe", "finetune"]
+        return ["linear_probe", "finetune"]
     few = whole and examples < CONTRAST_BELOW * len(kind.labels)
-    return ["probe", "contrast"] if few else ["probe", "contrast", "finetune"]
+    return ["linear_probe", "contrastive"] if few else ["linear_probe", "contrastive", "finetune"]
 
 
 def needs_one_fold(asked: FinetuneConfig, task: FinetuneTask) -> bool:

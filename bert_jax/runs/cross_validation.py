@@ -40,9 +40,9 @@ from bert_jax.training.workdir import Workdir
 
 SIMILARITIES = "similarities.npy"
 FEWEST_OF_CURVE = 40  # examples for a learning curve: with fewer, a quarter of them teaches nothing
-METHOD_LABELS: dict[Method, str] = {"contrast": "contrast", "finetune": "fine-tuning"}
+METHOD_LABELS: dict[Method, str] = {"contrastive": "contrastive", "finetune": "fine-tuning"}
 # Keys that the run of a fold sets itself.
-OWN_KEYS = ("steps", "method", "report", "data.fold", "data.folds", "data.foreign")
+OWN_KEYS = ("steps", "method", "report", "data.fold_index", "data.folds", "data.out_of_scope")
 
 
 class Folds:
@@ -59,7 +59,7 @@ class Folds:
         self.predicted = range(config.data.folds) if predicted is None else predicted
         examples = task.results.train if task.results else []
         most, compares = task.layout.config.max_positions, HEADS[task.head].compares
-        reading = EncodingOptions(most, config.data.long, apart=compares)  # as `predict` reads them
+        reading = EncodingOptions(most, config.data.long_texts, apart=compares)  # as `predict` reads them
         windows = task.kind.windows(data.tokenizer, [example.text for example in examples], reading)
         self.judge, self.pieces = (
             PredictionEvaluator(task.kind, examples, windows),
@@ -178,7 +178,7 @@ class Folds:
         own += ["report=False", f"data.folds={count}"]
         logits: list = [None] * len(self.pieces)
         for fold in self.predicted:
-            module, config = tasks.read_config(values, [*own_overrides, *own, f"data.fold={fold}"])
+            module, config = tasks.read_config(values, [*own_overrides, *own, f"data.fold_index={fold}"])
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
             with prefix_run_lines(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}"):

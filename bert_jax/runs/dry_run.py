@@ -126,7 +126,7 @@ def step_facts(data: BatchSource, config: RunConfig) -> Facts:
     """Yield the examples, rows and tokens of a step, the number of steps, and how often the data are seen."""
     first = max(config.first_step, 0)
     if config.steps <= first:
-        is_probe = isinstance(config, FinetuneConfig) and config.method == "probe"
+        is_probe = isinstance(config, FinetuneConfig) and config.method == "linear_probe"
         what = "the head is computed by a regression, the encoder stays as it is"
         yield "steps", f"none: {what if is_probe else 'the run measures and saves its initial model'}"
         return
@@ -164,15 +164,15 @@ def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workd
 def describe_folds(count: int, compared: Sequence[Method]) -> str:
     """Describe which methods `count` folds compare, and how many models are trained to compare them.
 
-    >>> describe_folds(5, ["probe"])
+    >>> describe_folds(5, ["linear_probe"])
     '5, predicted by a probe of the frozen encoder'
     >>> describe_folds(5, ["finetune"])
     '5, predicted by fine-tuning, which trains 5 models'
-    >>> describe_folds(1, ["contrast", "finetune"])[-78:]
+    >>> describe_folds(1, ["contrastive", "finetune"])[-78:]
     'the last two train 1 model each; the better method then trains the final model'
     """
     *others, last = (METHOD_NAMES[method] for method in compared)
-    trained = sum(method != "probe" for method in compared)
+    trained = sum(method != "linear_probe" for method in compared)
     models = pluralize(count, "model")
     cost = ("", f", which trains {models}", f"; the last two train {models} each")[trained]
     if not others:

@@ -15,7 +15,7 @@ from bert_jax.text.truncation import warn_caller
 
 SKIPPING = 'data={"columns": {"skip_bad": True}}'
 CLASSIFY, TAG = "classify", "tag"
-NUMBER = "number"
+MULTI_LABEL, NUMBER = "multi_label_classification", "regression"
 
 
 def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> Run:
@@ -45,18 +45,21 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
         raise BertJaxError(
             f"finetune has no task {task!r:.60}; {suggest_name(task, ROW_MAKERS)}; use bert_jax.fit for others"
         )
-    kind = {"kind": infer_kind(parts["texts"][1])} if task == CLASSIFY else {}
-    if kind == {"kind": NUMBER} and "kind" not in keys:
+    problem = {"problem_type": infer_problem_type(parts["texts"][1])} if task == CLASSIFY else {}
+    if problem == {"problem_type": NUMBER} and "problem_type" not in keys:
         print_line(
-            'the labels hold fractions, so they are learnt as numbers; kind="classes" learns them as classes'
+            'the labels hold fractions, so they are learnt as numbers; problem_type="single_label" learns them as '
+            "classes"
         )
-    values = merge_keys({"task": task, "data": data} | kind, {"init": model} | keys)
+    values = merge_keys({"task": task, "data": data} | problem, {"init": model} | keys)
     columns = values["data"].get("columns", {})
     skips = isinstance(columns, Mapping) and columns.get("skip_bad") is True
     tables = {
         name: [
             (f"{name}[{n}]", ROW_MAKERS[task](f"{name}[{n}]", text, label))
-            for n, text, label in keep_complete(name, *both, skips, values.get("kind") == "labels")
+            for n, text, label in keep_complete(
+                name, *both, skips, str(values.get("problem_type")).startswith("multi_label")
+            )
         ]
         for name, both in parts.items()
     }
@@ -136,16 +139,16 @@ def are_tagged(texts: list, labels: list) -> bool:
     return alike or any(len(text) != 2 for text in texts)
 
 
-def infer_kind(labels: list) -> str:
-    """Return the kind of prediction that these labels need.
+def infer_problem_type(labels: list) -> str:
+    """Return Hugging Face's problem_type for these labels.
 
-    >>> infer_kind(["a", "b"]), infer_kind([["a", "b"], []]), infer_kind([0.5, 1.0])
-    ('classes', 'labels', 'number')
+    >>> infer_problem_type(["a", "b"]), infer_problem_type([["a", "b"], []]), infer_problem_type([0.5, 1.0])
+    ('single_label_classification', 'multi_label_classification', 'regression')
     """
     if any(isinstance(label, list | tuple | Set) for label in labels):
-        return "labels"
+        return MULTI_LABEL
     fractions = (label for label in labels if isinstance(label, float) and math.isfinite(label))
-    return "classes" if all(label.is_integer() for label in fractions) else NUMBER
+    return "single_label_classification" if all(label.is_integer() for label in fractions) else NUMBER
 
 
 def labelled_row(where: str, text, label) -> dict:

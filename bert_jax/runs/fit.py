@@ -158,8 +158,8 @@ def config_values(config) -> dict:
 def merge_keys(values: Mapping, keys: Mapping) -> dict:
     """Return the values of a config, changed by keys, which may be nested dicts or names with dots.
 
-    >>> merge_keys({"data": {"batch": 8, "rows": "packed"}}, {"data": {"batch": 16}, "log.every": 5})
-    {'data': {'batch': 16, 'rows': 'packed'}, 'log': {'every': 5}}
+    >>> merge_keys({"data": {"batch_size": 8, "batching": "packed"}}, {"data": {"batch_size": 16}, "log.every": 5})
+    {'data': {'batch_size': 16, 'batching': 'packed'}, 'log': {'every': 5}}
     """
     both = dict(values)
     for name, value in keys.items():

@@ -111,9 +111,9 @@ def with_method(method: Method, opened: OpenedTask, values: dict, overrides: Seq
     task, data, config = opened[0], opened[1], cast(FinetuneConfig, opened[2])
     if config.method == method:
         return opened
-    if method != "contrast":
+    if method != "contrastive":
         return task, data, config.with_method(method)
-    module, asked = tasks.read_config(values, [*overrides, "method=contrast"])
+    module, asked = tasks.read_config(values, [*overrides, "method=contrastive"])
     return module.open(asked)
 
 

@@ -76,7 +76,7 @@ def write_vectors(
     if output is not None:
         print_summary(output, truncated.texts, clipped, describe_column(source, column), is_new)
     if truncated.truncated:
-        warn_caller(truncated.notice("--long windows reads all of them"))
+        warn_caller(truncated.notice("--long-texts windows reads all of them"))
 
 
 class CountedTexts:
@@ -145,7 +145,7 @@ def shard_settings(
         pooling=model.embedder.pooling,
         normalize=model.embedder.normalize,
         prompt=settings["prompt"],
-        long=settings["long"],
+        long_texts=settings["long_texts"],
         max_length=embedder_reading(model).max_length,
         dimensions=settings["dimensions"] or model.layout.vector_size,
         quantization=quantize,

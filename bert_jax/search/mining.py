@@ -33,18 +33,19 @@ class MiningLimits:
     """The limits on texts near an anchor that become its negatives. Scores are cosines or a reranker's scores."""
 
     negatives: int = 3  # per anchor
-    first: int = 0  # the number of nearest texts to skip: they may be correct, too
-    last: int = 100  # the number of nearest texts to consider, including those skipped
+    range_min: int = 0  # the number of nearest texts to skip: they may be correct, too
+    range_max: int = 100  # the number of nearest texts to consider, including those skipped
     # A negative's score must be below the positive's by more than this: a fraction of the positive's cosine, or an
     # absolute difference of a reranker's scores.
     margin: float = 0.05
-    least: float = -math.inf
-    most: float = math.inf
+    min_score: float = -math.inf
+    max_score: float = math.inf
 
     def __post_init__(self):
-        if self.last < self.first + self.negatives:
+        if self.range_max < self.range_min + self.negatives:
             raise BertJaxError(
-                f"--last {self.last} leaves fewer than {self.negatives} texts after the first {self.first}; raise it"
+                f"--range-max {self.range_max} leaves fewer than {self.negatives} texts after the first "
+                f"{self.range_min}; raise it"
             )
 
 
@@ -81,7 +82,7 @@ class NegativeSearch:
         return range(start, self.num_considered)
 
     def consider(self, place: int, score: float, limits: MiningLimits) -> None:
-        fits = limits.least <= score <= limits.most and score < self.below
+        fits = limits.min_score <= score <= limits.max_score and score < self.below
         if fits and len(self.negatives) < limits.negatives:
             self.negatives.append(int(self.near[place]))
             self.scores.append(score)
@@ -103,9 +104,9 @@ def mine_hard_negatives(
     anchors = embedder.of([group.texts[0] for group in groups], QUERY_PROMPTS)
     place = index_own_texts(groups, texts)
     right = np.array([place[group.texts[1]] for group in groups])
-    ranked = search_exact(anchors, documents, None, limits.last, list_positives(groups, place))
+    ranked = search_exact(anchors, documents, None, limits.range_max, list_positives(groups, place))
     searches = (
-        NegativeSearch(group.texts[0], group.texts[1], near[limits.first :], cosines[limits.first :])
+        NegativeSearch(group.texts[0], group.texts[1], near[limits.range_min :], cosines[limits.range_min :])
         for group, (near, cosines) in zip(groups, ranked, strict=True)
     )
     first = 0

@@ -39,7 +39,7 @@ class ShardSettings:
     pooling: str
     normalize: bool
     prompt: str | None
-    long: str
+    long_texts: str
     max_length: int
     dimensions: int
     quantization: str | None  # int8 or binary

@@ -21,7 +21,9 @@ from bert_jax.training.outline import Outline, make_outline
 @dataclass(frozen=True)
 class PassagesConfig(ExamplesConfig):
     max_length: Annotated[int, Range(1, 1 << 20)] = 384
-    long: Literal["windows"] = "windows"  # longer passages are read in windows: the answer may be anywhere
+    long_texts: Literal["windows"] = (
+        "windows"  # longer passages are read in windows: the answer may be anywhere
+    )
     overlap: NonNegative = OVERLAP
 
 

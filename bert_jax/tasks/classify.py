@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from bert_jax.core.config import Range, Registered
-from bert_jax.core.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.finetune_data import open_data
@@ -13,11 +13,19 @@ from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.predictions.kind import KINDS, Kind
 from bert_jax.training.outline import Outline, make_outline
 
+# Hugging Face's problem_type -> the kind of prediction.
+PROBLEM_TYPES = {
+    "single_label_classification": "classes",
+    "multi_label_classification": "labels",
+    "regression": "number",
+}
+
 
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
-    # what is predicted for a text: one of several classes, several labels at once, a number, or a kind of your own
-    kind: Annotated[str, Registered(lambda: ("classes", "labels", "number"))] = "classes"
+    # what is predicted for a text: one of several classes, several labels at once, a number (as in config.json; also
+    # single_label, multi_label), or a kind of your own
+    problem_type: Annotated[str, Registered(lambda: list(PROBLEM_TYPES))] = "single_label_classification"
     labels: tuple[str, ...] = ()  # labels in the order of the model's outputs; (): the labels in the data
     # weights of classes in the loss; balanced: all classes count the same, however rare
     class_weights: Literal["none", "balanced"] = "none"
@@ -28,12 +36,27 @@ class Config(FinetuneConfig):
         super().__post_init__()
         if not self.prediction_kind.one_label and (self.class_weights != "none" or self.label_smoothing):
             raise BertJaxError(
-                f"class_weights and label_smoothing are for one class per text, not for kind={self.kind}"
+                "class_weights and label_smoothing are for one class per text, not for "
+                f"problem_type={self.problem_type}"
             )
 
     @property
     def prediction_kind(self) -> type[Kind]:
-        return KINDS[self.kind]
+        return kind_of_problem(self.problem_type)
+
+
+def kind_of_problem(problem_type: str) -> type[Kind]:
+    """Return the kind of prediction for a Hugging Face problem_type, which may lack its ending, or for a kind's name.
+
+    >>> kind_of_problem("multi_label").name, kind_of_problem("regression").name
+    ('labels', 'number')
+    """
+    if name := PROBLEM_TYPES.get(problem_type) or PROBLEM_TYPES.get(f"{problem_type}_classification"):
+        return KINDS[name]
+    is_own = problem_type in KINDS.names() or "." in problem_type
+    if not is_own or problem_type in PROBLEM_TYPES.values():
+        raise BertJaxError(f'no problem_type "{problem_type}"; {suggest_name(problem_type, PROBLEM_TYPES)}')
+    return KINDS[problem_type]
 
 
 def open(config: Config) -> tuple[FinetuneTask, Epochs, Config]:

@@ -108,7 +108,7 @@ class Config(CorporaConfig):
     first_step: int = 0
     model: StudentEncoderConfig = field(default_factory=StudentEncoderConfig)
     loss: DistillationLossConfig = field(default_factory=DistillationLossConfig)
-    data: DataConfig = field(default_factory=lambda: DataConfig(examples="full_sentences"))
+    data: DataConfig = field(default_factory=lambda: DataConfig(sentence_objective="none"))
 
     def __post_init__(self):
         if not self.teacher:

@@ -131,7 +131,9 @@ def soft_loss(kind: Kind, logits, taught, weight, temperature: float) -> Loss:
 
 def open(config: Config) -> tuple[ClassifierDistillTask, Epochs, Config]:
     teacher = load(config.teacher)
-    reading = TeacherReader(teacher, require_distillable(teacher.kind, config.teacher), config.data.long)
+    reading = TeacherReader(
+        teacher, require_distillable(teacher.kind, config.teacher), config.data.long_texts
+    )
     config = complete_config(config, teacher, reading)
     plain, data, config = open_data(config, reading.kind.labels, read_examples=reading.read)
     settings = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
@@ -153,8 +155,10 @@ def complete_config(config: Config, teacher: Model, reading: "TeacherReader") ->
     student, data = config.model, dataclasses.replace(config.data, folds=0)
     if config.init == config.teacher and not student.layers:
         student = dataclasses.replace(student, layers=max(teacher.config.layers // 2, 1))
-    config = dataclasses.replace(config, kind=reading.kind.name, model=student, data=data)
-    examples = reading.read(data.train, data.columns, data.most)
+    config = dataclasses.replace(
+        config, problem_type=reading.kind.problem_type or reading.kind.name, model=student, data=data
+    )
+    examples = reading.read(data.train, data.columns, data.max_examples)
     if any(example.where in reading.labelled_places for example in examples):
         return config
     if config.labels_weight:
@@ -162,14 +166,14 @@ def complete_config(config: Config, teacher: Model, reading: "TeacherReader") ->
     print_once(
         "the texts have no labels: scores measure agreement with the teacher; the student is not calibrated"
     )
-    return dataclasses.replace(config, report=False, data=dataclasses.replace(data, calibration_share=0.0))
+    return dataclasses.replace(config, report=False, data=dataclasses.replace(data, calibration_ratio=0.0))
 
 
 class TeacherReader:
     """Reads texts and runs the teacher on them; its predictions stand in for missing labels."""
 
-    def __init__(self, teacher: Model, kind: WholeTextKind, long: str):
-        self.teacher, self.kind, self.long = teacher, kind, long
+    def __init__(self, teacher: Model, kind: WholeTextKind, long_texts: str):
+        self.teacher, self.kind, self.long_texts = teacher, kind, long_texts
         self.taught: dict[Any, np.ndarray] = {}  # text or pair -> logits
         # places (`Example.where`) of the examples whose label comes from the data
         self.labelled_places: set[str] = set()
@@ -185,7 +189,9 @@ class TeacherReader:
     def label_with_teacher(self, examples: list[Example], spec: str) -> list[Example]:
         texts = [text for text in dict.fromkeys(e.text for e in examples) if text not in self.taught]
         print_once(f"the teacher reads {len(texts):,} texts of {spec}")
-        self.taught |= zip(texts, self.teacher.outcomes(self.kind, texts, long=self.long), strict=True)
+        self.taught |= zip(
+            texts, self.teacher.outcomes(self.kind, texts, long_texts=self.long_texts), strict=True
+        )
         self.labelled_places |= {example.where for example in examples if example.label is not None}
         return [
             dataclasses.replace(example, label=self.predicted(example.text))

@@ -147,8 +147,8 @@ class ReplacedTokenTask(MaskedLMTask):
     def of(cls, config: Config) -> "ReplacedTokenTask":
         if not config.data.packed:
             raise BertJaxError(
-                f"data.examples={config.data.examples} makes pairs, from which the task electra does not learn; set "
-                "--config.data.examples=full_sentences"
+                f"data.sentence_objective={config.data.sentence_objective} makes pairs, from which the task electra "
+                "does not learn; set --config.data.sentence_objective=none"
             )
         family = choose_family(config, hub.read_layout(config.init)[0] if config.init else None)
         head = next((head for head in HEADS if head in family.heads), None)
@@ -166,7 +166,7 @@ class ReplacedTokenTask(MaskedLMTask):
         return cls(
             Layout(model, family, (head,), pooler=False),
             config.data,
-            embeddings=config.embeddings,
+            embedding_init=config.embedding_init,
             weight=config.discriminator_weight,
             disentangled=config.sharing == "disentangled",
             generator=Layout(smaller, family, ("mlm",), pooler=False),

@@ -53,7 +53,7 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
             "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
         )
     sets, heldout = read_group_splits(config)
-    for spec in filter(None, [*config.data.train, config.data.heldout]):
+    for spec in filter(None, [*config.data.train, config.data.validation]):
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
@@ -75,9 +75,9 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
     config = config.resolve_defaults(len(train), task.best if heldout else "", task.layout.config.hidden_size)
     card = embedder_card(task, config, (len(train), len(heldout)), truncated)
     task = dataclasses.replace(task, model_card=card)
-    shares = config.data.shares or tuple(float(len(groups)) for groups in sets)
+    shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)
     batches = make_batch_config(
-        config, config.data.rows, config.data.max_length, task.layout.config,
+        config, config.data.batching, config.data.max_length, task.layout.config,
         sets=list(zip(map(len, sets), shares, strict=True)), group_size=texts,
     )  # fmt: skip
     batches = dataclasses.replace(batches, noun="text")
@@ -118,9 +118,9 @@ def outline(config: Config) -> Outline:
 def read_group_splits(config: Config) -> tuple[list[list[Group]], list[Group]]:
     """Return the training groups, as a list for each file, and the validation groups."""
     data = config.data
-    sets = [read_groups(spec, data.columns, data.most) for spec in data.train]
-    if data.heldout:
-        heldout = read_groups(data.heldout, data.columns)
+    sets = [read_groups(spec, data.columns, data.max_examples) for spec in data.train]
+    if data.validation:
+        heldout = read_groups(data.validation, data.columns)
     else:
         sets, heldout = split_by_document(config, sets)
     check_shapes([groups[0] for groups in [*sets, heldout]])
@@ -137,7 +137,7 @@ def split_by_document(
 ) -> tuple[list[list[Group]], list[Group]]:
     """Set a share of the documents aside for validation; documents are counted across all files."""
     _, heldout = train_validation_split(
-        [group for groups in sets for group in groups], config.data.heldout_share
+        [group for groups in sets for group in groups], config.data.validation_ratio
     )
     held = {document_key(group) for group in heldout}
     kept = [[group for group in groups if document_key(group) not in held] for groups in sets]
@@ -145,7 +145,7 @@ def split_by_document(
         if not groups:
             raise BertJaxError(
                 f"{spec}: all of its documents are in the validation set; add more, or name another validation set, "
-                "--config.data.heldout=FILE"
+                "--config.data.validation=FILE"
             )
     return kept, heldout
 

@@ -44,13 +44,13 @@ class Config(CorporaConfig):
     model: EncoderConfig = field(default_factory=EncoderConfig)
     # initial word embeddings without `init`; random: random numbers; cooccurrences: vectors from the co-occurrences of
     # tokens in the corpora, with their frequencies as output bias, which takes seconds to minutes
-    embeddings: Literal["random", "cooccurrences"] = "random"
+    embedding_init: Literal["random", "cooccurrences"] = "random"
 
 
 C = TypeVar("C", bound=Config)
 # The heads that can learn from each kind of examples; the first one that the family has is trained. A family without a
 # head for sentence order learns it with its next-sentence head: for both, label 1 is a pair that no document contains.
-PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "full_sentences": ()}
+PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "none": ()}
 WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")  # the last two keys of the paths of these parameters
 
 
@@ -98,10 +98,10 @@ def outline_task(config: C, task_of: Callable[[C], Task]) -> Outline:
 def outline_corpora(task: Task, config: CorporaConfig) -> Outline:
     """Return the outline of a task whose batches come from corpora."""
     data = config.data
-    batch, all_shares = data.batch_size, sum(data.shares)
+    batch, all_shares = data.batch_size, sum(data.length_ratios)
     phases = (
         OutlinePhase(length, share / all_shares, task.features(batch, length))
-        for length, share in zip(data.lengths, data.shares, strict=True)
+        for length, share in zip(data.lengths, data.length_ratios, strict=True)
     )
     return Outline(task, config, batch, batch, tuple(phases), config.steps - max(config.first_step, 0))
 
@@ -148,11 +148,11 @@ class MaskedLMTask(Task):
     best = "mlm_loss"
 
     data: DataConfig = DataConfig()
-    embeddings: str = field(default="random", kw_only=True)  # as in the config
+    embedding_init: str = field(default="random", kw_only=True)  # as in the config
 
     @property
     def initializes_from_data(self) -> bool:
-        return self.embeddings != "random"
+        return self.embedding_init != "random"
 
     def begun(self, params: dict, data: BatchSource, steps: int) -> dict:
         if not self.initializes_from_data:
@@ -188,17 +188,17 @@ class PretrainTask(MaskedLMTask):
         if config.init and source is None:
             source, _ = hub.read_layout(config.init)
         family = choose_family(config, source)
-        of_pairs = PAIR_HEADS[config.data.examples]
+        of_pairs = PAIR_HEADS[config.data.sentence_objective]
         pair_head = tuple(head for head in of_pairs if head in family.heads)[:1]
         if of_pairs and not pair_head:
             raise BertJaxError(
-                f'data.examples={config.data.examples} trains the head "{of_pairs[0]}", which models of the family '
-                f'"{family.model_type}" lack; set --config.data.examples=full_sentences'
+                f'data.sentence_objective={config.data.sentence_objective} trains the head "{of_pairs[0]}", which '
+                f'models of the family "{family.model_type}" lack; set --config.data.sentence_objective=none'
             )
         layout = Layout(
             family.apply_constants(config.model), family, ("mlm", *pair_head), pooler=bool(pair_head)
         )
-        return cls(layout, config.data, embeddings=config.embeddings)
+        return cls(layout, config.data, embedding_init=config.embedding_init)
 
     @property
     def pair_head(self) -> str:

@@ -40,7 +40,7 @@ def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
             "config key data.train is missing; give a file of queries and documents, --config.data.train=pairs.jsonl"
         )
     train, heldout, calibration = read_query_splits(config)
-    for spec in filter(None, [config.data.train, config.data.heldout]):
+    for spec in filter(None, [config.data.train, config.data.validation]):
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     task = make_ranking_task(config, train)
     pairs = [list_pairs(part) for part in (train, heldout, calibration)]
@@ -55,7 +55,7 @@ def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
     card = cross_encoder_card(task, config, tuple(map(len, (train, heldout, calibration))), reading.truncated)
     task = dataclasses.replace(task, model_card=card)
     batches = make_batch_config(
-        config, config.data.rows, config.data.max_length, task.layout.config, group_size=task.documents
+        config, config.data.batching, config.data.max_length, task.layout.config, group_size=task.documents
     )
     batches = dataclasses.replace(batches, noun="pair")
     judge = RankingEvaluator(task.kind, results.heldout, heldout_pieces)
@@ -80,10 +80,10 @@ def inspect(config: Config, step: int, rows: int) -> str:
 def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, CandidateLists]:
     """Return the training, validation and calibration queries."""
     data = config.data
-    train = read_candidates(data.train, data.columns, data.most)
-    heldout = read_candidates(data.heldout, data.columns) if data.heldout else []
+    train = read_candidates(data.train, data.columns, data.max_examples)
+    heldout = read_candidates(data.validation, data.columns) if data.validation else []
     check_grades(data.train, train)
-    others = data.others
+    others = data.num_random_negatives
     if others < 0:
         others = (
             0
@@ -93,22 +93,22 @@ def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, C
         if others:
             print_once(
                 f"every document is relevant for its query, so each query gets {others} documents of other queries as "
-                "not relevant (data.others); `bert-jax mine` finds harder ones"
+                "not relevant (data.num_random_negatives); `bert-jax mine` finds harder ones"
             )
     if others and RANKING_LOSSES[choose_loss(config, train)].taught:
         raise BertJaxError(
-            f"data.others={others} adds documents that no teacher has scored; leave it out, or set "
+            f"data.num_random_negatives={others} adds documents that no teacher has scored; leave it out, or set "
             "--config.loss.name=binary, which learns from labels alone"
         )
     if others:
         train, heldout = (add_random_negatives(drop_scores(part), others) for part in (train, heldout))
-    if not data.heldout:
-        train, heldout = train_validation_split(train, data.heldout_share)
+    if not data.validation:
+        train, heldout = train_validation_split(train, data.validation_ratio)
     calibration: CandidateLists = []
-    if data.calibration_share:
-        train, calibration = set_aside_calibration(train, data.calibration_share)
-    if data.documents:
-        train = [keep_most_relevant(candidates, data.documents) for candidates in train]
+    if data.calibration_ratio:
+        train, calibration = set_aside_calibration(train, data.calibration_ratio)
+    if data.max_documents_per_query:
+        train = [keep_most_relevant(candidates, data.max_documents_per_query) for candidates in train]
     return train, heldout, calibration
 
 

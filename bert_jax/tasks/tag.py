@@ -16,7 +16,7 @@ from bert_jax.training.outline import Outline, make_outline
 
 @dataclass(frozen=True)
 class WordsConfig(ExamplesConfig):
-    long: Literal["windows"] = "windows"  # longer texts are read in windows: every word gets its tag
+    long_texts: Literal["windows"] = "windows"  # longer texts are read in windows: every word gets its tag
 
 
 @dataclass(frozen=True)

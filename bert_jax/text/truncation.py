@@ -10,7 +10,7 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.text.apart import encode_separately
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
-LONG = ("cut", "windows")
+LONG = ("truncate", "windows")
 
 
 @dataclass(frozen=True)
@@ -19,26 +19,26 @@ class EncodingOptions:
     neighbouring windows share, and whether the texts of a pair are encoded separately."""
 
     max_length: int
-    long: str = "cut"
+    long_texts: str = "truncate"
     overlap: int = -1  # -1: the usual overlap for the kind of prediction
     apart: bool = False
 
     def __post_init__(self):
-        if not isinstance(self.long, str) or self.long not in LONG:
+        if not isinstance(self.long_texts, str) or self.long_texts not in LONG:
             raise BertJaxError(
-                f'long texts cannot be read as "{self.long!s:.60}"; {suggest_name(self.long, LONG)}'
+                f'long texts cannot be read as "{self.long_texts!s:.60}"; {suggest_name(self.long_texts, LONG)}'
             )
-        if self.apart and self.long == "windows":
+        if self.apart and self.long_texts == "windows":
             raise BertJaxError(
-                "a model that encodes the texts of a pair separately cannot read them in windows; leave long=windows "
-                "out, or train a model with --config.model.pairs=together"
+                "a model that encodes the texts of a pair separately cannot read them in windows; leave "
+                "long_texts=windows out, or train a model with --config.model.pair_encoding=cross_encoder"
             )
 
     def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:
         """Encode each text, truncated, or in as many windows as it needs."""
         if self.apart:
             return [[encoding] for encoding in encode_separately(tokenizer, texts, self.max_length)]
-        if self.long == "windows":
+        if self.long_texts == "windows":
             overlap = self.max_length // 4 if self.overlap < 0 else self.overlap
             return tokenizer.windows(texts, max_length=self.max_length, overlap=overlap)
         return [[encoding] for encoding in tokenizer.encode(texts, max_length=self.max_length)]

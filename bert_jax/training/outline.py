@@ -33,7 +33,8 @@ def make_outline(task: Task, data: BatchSource, config: RunConfig, batch: int) -
     `batch` is the number of examples per step."""
     if not config.steps:
         raise BertJaxError(
-            "the run takes no steps, so nothing is compiled; leave --config.steps=0 and --config.method=probe out"
+            "the run takes no steps, so nothing is compiled; leave --config.steps=0 and --config.method=linear_probe "
+            "out"
         )
     lengths = [data.length(step) for step in range(config.steps)]
     phases = []

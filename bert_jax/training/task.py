@@ -30,7 +30,9 @@ class FinishInputs:
     train: Sequence[Example]
     heldout: Sequence[Example]
     calibration: Sequence[Example]  # () if none were set aside
-    long: Literal["cut", "windows"] = "cut"  # how to read texts that are longer than the model allows
+    long_texts: Literal["truncate", "windows"] = (
+        "truncate"  # how to read texts that are longer than the model allows
+    )
     report: bool = True  # whether to write a report
     foreign: Sequence[Example] = ()  # examples without labels, which the model should refuse
     max_length: int = 0  # the most tokens of a text, or of each of its windows, in training

@@ -36,7 +36,7 @@ AUTO = {
     "answer": "AutoModelForQuestionAnswering",
 }
 # What transformers trains as well: the published head, not fitted as a probe first, without cross-validation.
-AS_TRANSFORMERS = ("model.pooling=published", "head=kept", "data.folds=0")
+AS_TRANSFORMERS = ("model.pooling=native", "head_init=pretrained", "data.folds=0")
 IGNORED = -100  # label that torch's cross entropy ignores
 AUTOCAST, SENTENCES = "transformers-autocast", "sentence-transformers"
 
@@ -147,7 +147,7 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
         compiling = float((seconds[seconds > 4 * usual] - usual).sum())
         scores = {name: value for name, value in lines[-1].items() if name not in ("step", "kind", "time")}
         totals = {"seconds": float(seconds.sum()), "compiling": compiling}
-        return config.checkpoints.best, scores | totals, losses
+        return config.checkpoints.best_metric, scores | totals, losses
 
     return run
 
@@ -164,7 +164,11 @@ def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
         else:
             torch = TorchFinetuning(task.layout, config, pad, autocast)
         seconds, losses = torch.train(data)
-        return config.checkpoints.best, data.judge(torch.predict(data.held)) | {"seconds": seconds}, losses
+        return (
+            config.checkpoints.best_metric,
+            data.judge(torch.predict(data.held)) | {"seconds": seconds},
+            losses,
+        )
 
     return run
 

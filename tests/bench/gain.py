@@ -53,8 +53,8 @@ class Gain:
 def check_labels(labels: Recipe) -> None:
     """Refuse a recipe that is not a fine-tuning, has no validation set, or has a single seed."""
     config = config_of(labels)
-    if not config.data.heldout:
-        raise BertJaxError(f"{labels.text}: name a validation set, data.heldout=FILE")
+    if not config.data.validation:
+        raise BertJaxError(f"{labels.text}: name a validation set, data.validation=FILE")
     if config.num_seeds < 2:
         raise BertJaxError(f"{labels.text}: one seed shows no spread; set num_seeds=3")
 
@@ -110,7 +110,7 @@ def best_setting(labels: Recipe, directory: Path) -> SettingScores:
     for setting in sorted({path.parent.parent for path in directory.glob("*/seed=*/model")}):
         models = [load(path) for path in sorted(setting.glob("seed=*/model"))]
         if len(models) == config.num_seeds:
-            examples, known = read_examples(models[0], data.heldout, data.columns)
+            examples, known = read_examples(models[0], data.validation, data.columns)
             sums = [predict_outcomes(model, examples, known).sums for model in models]
             settings.append(SettingScores(setting.name, models[0].kind.best, sums))
     if not settings:

@@ -219,7 +219,7 @@ def with_missing_words(probabilities: np.ndarray, words: int) -> np.ndarray:
 OURS = ("default", "probe")
 LEARNERS = {
     "default": Learner(train_with()),
-    "probe": Learner(train_with("method=probe")),
+    "probe": Learner(train_with("method=linear_probe")),
     "regression": Learner(regression),
     "setfit": Learner(setfit, ("classify",), most=64),
     "trainer": Learner(trainer),

@@ -41,12 +41,16 @@ INPUTS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 
 EMBEDDERS = ("sentence-transformers", "onnxruntime")
 FINE_TUNERS = ("transformers", "transformers-autocast")
-ONE_EPOCH = "--config.data.most=6400 --config.epochs=1"
+ONE_EPOCH = "--config.data.max_examples=6400 --config.epochs=1"
 
 
 def finetuning(name: str, title: str, files: str, settings: str) -> Measurement:
     config, train, *heldout = files.split()
-    flags = [f"--config.data.train={train}", *(f"--config.data.heldout={path}" for path in heldout), settings]
+    flags = [
+        f"--config.data.train={train}",
+        *(f"--config.data.validation={path}" for path in heldout),
+        settings,
+    ]
     command = f"finetune --config configs/{config}.py --config.init={{model}} {' '.join(flags)}"
     return Measurement(name, title, command, FINE_TUNERS)
 
@@ -62,7 +66,7 @@ MEASUREMENTS = (
     ),
     Measurement(
         "step", "base", "step --config configs/pretrain.py:base --config.data.batch_size=8 --config.data.lengths=128 "
-        "--config.data.shares=1", ("torch", "torch-autocast", "torch-autocast-compiled"),
+        "--config.data.length_ratios=1", ("torch", "torch-autocast", "torch-autocast-compiled"),
     ),
     finetuning(
         "sst-2", "fine-tune on SST-2", "classify {data}/glue-sst2/train.tsv {data}/glue-sst2/dev.tsv",
@@ -71,20 +75,22 @@ MEASUREMENTS = (
     finetuning(
         "mrpc", "fine-tune on MRPC", "classify {inputs}/mrpc-train.tsv {inputs}/mrpc-test.tsv",
         "--config.epochs=2 --config.optimizer.learning_rate=5e-5 --config.data.columns.text=sentence1 "
-        "--config.data.columns.pair=sentence2",
+        "--config.data.columns.text_pair=sentence2",
     ),
     finetuning(
         "conll-2003", "fine-tune on CoNLL-2003", "tag {data}/conll2003/eng.train {data}/conll2003/eng.testa", ONE_EPOCH,
     ),
     finetuning(
-        "squad", "fine-tune on SQuAD", "answer {data}/squad/dev-v1.1.json", "--config.data.most=3000 --config.epochs=1",
+        "squad", "fine-tune on SQuAD", "answer {data}/squad/dev-v1.1.json",
+        "--config.data.max_examples=3000 --config.epochs=1",
     ),
     Measurement(
         "pretrain", "mini without dropout, 16 rows of 128",
         "pretrain --config configs/pretrain.py:mini,laptop --workdir {output}/pretrain "
-        "--config.data.corpora={corpus} --config.data.batch_size=16 --config.data.lengths=128 --config.data.rate=0.15 "
-        "--config.data.examples=next_sentence --config.steps=3000 --config.model.dropout=0 "
-        "--config.model.attention_dropout=0 --config.embeddings=random --config.log.max_eval_batches=80",
+        "--config.data.corpora={corpus} --config.data.batch_size=16 --config.data.lengths=128 "
+        "--config.data.mlm_probability=0.15 --config.data.sentence_objective=next_sentence --config.steps=3000 "
+        "--config.model.dropout=0 --config.model.attention_dropout=0 --config.embedding_init=random "
+        "--config.log.max_eval_batches=80",
         needs=("torch", "transformers"),
     ),
     Measurement(

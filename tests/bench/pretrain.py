@@ -36,7 +36,7 @@ def compare_pretraining(spec: str, overrides: Sequence[str], workdir: str) -> Co
         raise BertJaxError(f"{spec} does not pre-train from random values; name such a config, without init")
     task, data, config = module.open(config)
     if task.initializes_from_data:
-        raise BertJaxError("both sides must start from random embeddings; set --config.embeddings=random")
+        raise BertJaxError("both sides must start from random embeddings; set --config.embedding_init=random")
     theirs, machine = TorchPretraining(task, data, config), Machine()
     finished, our_turn = timed(train, task, data, config, workdir, make_params_loader(task, data, config))
     if not finished:
@@ -61,7 +61,7 @@ class TorchPretraining:
     def __init__(self, task: PretrainTask, data: Corpora, config: Config):
         if task.layout.heads != ("mlm", "nsp"):
             raise BertJaxError(
-                "transformers learns next-sentence pairs; set --config.data.examples=next_sentence"
+                "transformers learns next-sentence pairs; set --config.data.sentence_objective=next_sentence"
             )
         self.torch, transformers = quiet_transformers(config.seed)
         self.data, self.config = data, config

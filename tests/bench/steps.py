@@ -31,7 +31,7 @@ def torch_step(spec: str, overrides: Sequence[str], autocast: bool, compiled: bo
     batch = synthetic_batch(outline.phases[0].features, encoder.vocab_size)
     if "segment_ids" in batch:
         raise BertJaxError(
-            "transformers takes a row as one sequence; set --config.data.examples=next_sentence"
+            "transformers takes a row as one sequence; set --config.data.sentence_objective=next_sentence"
         )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     published = Layout(encoder, heads=("mlm", "nsp")).to_hf_config()

@@ -40,7 +40,7 @@ def flags(corpus, workdir, *more):
     }  # fmt: skip
     del settings["steps"]
     return [
-        "recipes", "--config", f"{PRETRAIN} data.examples=full_sentences", *more,
+        "recipes", "--config", f"{PRETRAIN} data.sentence_objective=none", *more,
         "--minutes", "0.1", "--workdir", str(workdir), *(f"--config.{k}={v}" for k, v in settings.items()),
     ]  # fmt: skip
 
@@ -125,8 +125,8 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
     rows = [{"text": " ".join(words[n][0]), "label": "ab"[n % 2]} for n in range(40)]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     tuning = (
-        f"{CLASSIFY} data.train={tmp_path}/labels.jsonl data.heldout={tmp_path}/labels.jsonl num_seeds=2 epochs=8 "
-        "data.calibration_share=0 head=kept sweep=optimizer.learning_rate=[1e-9,1e-2]"
+        f"{CLASSIFY} data.train={tmp_path}/labels.jsonl data.validation={tmp_path}/labels.jsonl num_seeds=2 epochs=8 "
+        "data.calibration_ratio=0 head_init=pretrained sweep=optimizer.learning_rate=[1e-9,1e-2]"
     )
     asked = flags(corpus, tmp_path / "out", "--labels", tuning)
     assert main(asked) == 0
@@ -157,8 +157,8 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
     "tuning, message",
     [
         (PRETRAIN, "is not a fine-tuning"),
-        ("CLASSIFY data.train=x num_seeds=3", "name a validation set, data.heldout=FILE"),
-        ("CLASSIFY data.train=x data.heldout=y", "one seed shows no spread; set num_seeds=3"),
+        ("CLASSIFY data.train=x num_seeds=3", "name a validation set, data.validation=FILE"),
+        ("CLASSIFY data.train=x data.validation=y", "one seed shows no spread; set num_seeds=3"),
     ],
 )
 def test_labels_that_show_nothing_are_refused(tuning, message, tmp_path, capsys):

@@ -60,7 +60,7 @@ def test_a_fine_tuning_and_that_of_transformers(tmp_path, capsys):
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
     flags = ["--config", f"{ROOT}/configs/classify.py", f"--config.init={tmp_path / 'model'}",
              f"--config.data.train={tmp_path / 'train.csv'}", "--config.data.max_length=8",
-             "--config.data.calibration_share=0", "--config.epochs=3", *ONCE]  # fmt: skip
+             "--config.data.calibration_ratio=0", "--config.epochs=3", *ONCE]  # fmt: skip
     others = ["transformers", "transformers-autocast"]
     assert main(["finetune", *flags, "--rounds", "2", "--against", *others]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -89,7 +89,7 @@ def test_a_size_beside_that_of_transformers(tmp_path):
 @pytest.mark.long
 def test_a_step_beside_that_of_torch(capsys):
     pytest.importorskip("torch"), pytest.importorskip("transformers")
-    settings = ["data.batch_size=2", "data.lengths=16", "data.shares=1"]
+    settings = ["data.batch_size=2", "data.lengths=16", "data.length_ratios=1"]
     flags = ["--config", f"{ROOT}/configs/pretrain.py:tiny", *(f"--config.{s}" for s in settings)]
     assert main(["step", *flags, *ONCE, "--against", "torch", "torch-autocast"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -108,7 +108,7 @@ def test_a_model_that_is_no_classifier(tmp_path, capsys):
     assert 'bench predict needs the head "classify"' in capsys.readouterr().err
 
 
-STEP = ["--config", f"{ROOT}/configs/pretrain.py:tiny", "--config.data.batch=2"]
+STEP = ["--config", f"{ROOT}/configs/pretrain.py:tiny", "--config.data.batch_size=2"]
 
 
 @pytest.mark.slow
@@ -123,14 +123,14 @@ def test_a_step_of_each_length_is_timed(capsys):
     assert "--profile draws steps of one length, and the run has 128, 512" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("examples", ["next_sentence", "full_sentences"])
+@pytest.mark.parametrize("examples", ["next_sentence", "none"])
 def test_made_up_rows_are_full_and_count_whole(examples):
     settings = [
-        "data.batch=3",
+        "data.batch_size=3",
         "data.lengths=20",
-        "data.shares=1",
-        f"data.examples={examples}",
-        "data.packs=3",
+        "data.length_ratios=1",
+        f"data.sentence_objective={examples}",
+        "data.max_documents_per_row=3",
     ]
     _, config = tasks.load_config(f"{ROOT}/configs/pretrain.py:tiny", settings)
     outline = tasks.outline_run(config)
@@ -139,7 +139,7 @@ def test_made_up_rows_are_full_and_count_whole(examples):
     assert {name: (array.shape, array.dtype) for name, array in batch.items()} == features
     assert batch["attention_mask"].all() and (batch["target_weights"] == 1).all()
     assert all(len(set(row)) == len(row) and max(row) < 20 for row in batch["target_positions"].tolist())
-    if examples == "full_sentences":
+    if examples == "none":
         first = [batch["segment_ids"][0].tolist().index(number) for number in (1, 2, 3)]
         assert batch["cls_positions"][0].tolist() == first and batch["segment_ids"].max() == 3
     else:
@@ -171,7 +171,7 @@ def test_a_step_of_made_up_rows_of_labels_learns(tmp_path):
 @pytest.mark.slow
 def test_an_input_stream_is_timed(tmp_path, capsys):
     corpus = make_corpus(tmp_path)
-    words = ["input", *STEP, "--config.data.lengths=32", "--config.data.shares=1"]
+    words = ["input", *STEP, "--config.data.lengths=32", "--config.data.length_ratios=1"]
     figures = figures_of([*words, f"--config.data.corpora={corpus}"], capsys)
     (rows,) = figures.values()
     assert rows["tokens_per_second"] == pytest.approx(32 * rows["rows_per_second"])

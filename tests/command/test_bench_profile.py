@@ -97,7 +97,7 @@ def test_operations_are_traced_and_known(named):
 @pytest.mark.long
 def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
     picture = tmp_path / "step.png"
-    settings = ["data.batch=2", "data.lengths=32", "data.shares=1"]
+    settings = ["data.batch_size=2", "data.lengths=32", "data.length_ratios=1"]
     flags = ["--config", f"{ROOT}/configs/pretrain.py:tiny", *(f"--config.{s}" for s in settings)]
     assert main(["bench", "train", *flags, "--profile", str(picture), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -203,8 +203,11 @@ def test_truncated_texts_are_counted_once_over_all_shards(embed, tmp_path):
     for output in ([], ["--output", "o.npy"], ["--output", "there"], ["--output", "there"]):
         said = embed(*given, *output)
         assert said.count("3 of 24 texts are longer than 16 tokens and were truncated") == 1
-        assert "the longest (number 18) by 28 tokens; --long windows" in said and said.count("truncated") == 1
-    assert "truncated" not in embed(*given, "--output", "windows", "--long", "windows")
+        assert (
+            "the longest (number 18) by 28 tokens; --long-texts windows" in said
+            and said.count("truncated") == 1
+        )
+    assert "truncated" not in embed(*given, "--output", "windows", "--long-texts", "windows")
 
 
 @pytest.mark.slow

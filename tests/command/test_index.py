@@ -45,7 +45,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     assert said.startswith(
         "no --model, so documents are found by keywords alone\n5 documents in 5 passages in index"
     )
-    out = run("search", "index", "very nice", "--top", 2, "--explain")[0].splitlines()
+    out = run("search", "index", "very nice", "--top-k", 2, "--explain")[0].splitlines()
     assert (
         out[0].endswith("  4\\n.txt, characters 0-39")
         and "keywords: rank 1" in out[1]
@@ -54,7 +54,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     assert out[2].strip() == "Cats\\x1b[31m are very very very very nice."
     assert (
         "no vectors because it was built without --model"
-        in run("search", "index", "a", "--legs", "vectors", code=1)[1]
+        in run("search", "index", "a", "--retrievers", "vectors", code=1)[1]
     )
     long = f"{'Birds fly. ' * 60}Fish swim."
     (tmp_path / "long.txt").write_text(long)
@@ -248,7 +248,7 @@ def test_an_index_knows_its_model(run, model, tmp_path):
 
     write_model(tmp_path / "judge", heads=("classify",), labels=("relevant",))
     ranked = [json.loads(run("search", "index", "cat", "--json", *flags)[0])["hits"] for flags in (
-        ["--top", 20], ["--rerank", "judge", "--rerank-top", 6],
+        ["--top-k", 20], ["--rerank", "judge", "--rerank-top", 6],
     )]  # fmt: skip
     texts = [" ".join(filter(None, (hit["title"], hit["text"]))) for hit in ranked[0][:6]]
     order = bert_jax.load(tmp_path / "judge").rank("cat", texts)

@@ -28,7 +28,7 @@ def corpus(tmp_path_factory):
 
 
 def settings(corpus, *more):
-    return [f"data.corpora={corpus / 'corpus'}", "data.batch_size=64", "data.plans=1", *more]
+    return [f"data.corpora={corpus / 'corpus'}", "data.batch_size=64", "data.dupe_factor=1", *more]
 
 
 def config(corpus, *more):
@@ -41,7 +41,7 @@ def test_targets_show_what_became_of_them(corpus):
     from bert_jax.data.corpus.stream import Stream
 
     text = show_step(config(corpus), step=3, rows=64, colour=False)
-    batch = Stream(DataConfig((str(corpus / "corpus"),), batch_size=64, plans=1), 0, 1_000_000).batch(3)
+    batch = Stream(DataConfig((str(corpus / "corpus"),), batch_size=64, dupe_factor=1), 0, 1_000_000).batch(3)
     masked = replaced = kept = 0
     for i in range(64):
         for position, target, weight in zip(
@@ -70,8 +70,8 @@ def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
     assert "\x1b[31m[MASK" in show_step(config(corpus), step=0, rows=1, colour=True)
 
 
-@pytest.mark.parametrize("examples", ["sentence_order", "full_sentences"])
+@pytest.mark.parametrize("examples", ["sentence_order", "none"])
 def test_other_examples(corpus, examples):
-    text = show_step(config(corpus, f"data.examples={examples}"), 950_000, 8, False)
-    assert ("sequence 2:" in text and "sequences per row" in text) == (examples == "full_sentences")
+    text = show_step(config(corpus, f"data.sentence_objective={examples}"), 950_000, 8, False)
+    assert ("sequence 2:" in text and "sequences per row" in text) == (examples == "none")
     assert ("swapped pairs" in text) == (examples == "sentence_order")

@@ -62,7 +62,7 @@ def test_what_embed_refuses(directory, tmp_path, capsys, monkeypatch, source, ou
 
 @pytest.mark.slow
 def test_fill_mask_prints_the_fillings(directory, capsys):
-    flags = ["fill-mask", "--model", str(directory), "--top", "2"]
+    flags = ["fill-mask", "--model", str(directory), "--top-k", "2"]
     assert main([*flags, "the [MASK] sat", "[MASK] cat [MASK]"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 6 and all(0 < float(line.split()[0]) < 1 for line in shown)

@@ -75,8 +75,8 @@ def test_tags_of_words_and_spans_of_texts(headed_model, tmp_path):
     pairs = write_jsonl(tmp_path / "pairs.jsonl", [{"text": text, "pair": "no"} for text in SMALL_TEXTS])
     (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
     assert list(predict_rows(model, pairs)) == list(predict_rows(model, str(tmp_path / "in.txt")))
-    with pytest.raises(BertJaxError, match='--pair.*"pair"'):
-        list(predict_rows(model, pairs, ExampleColumns(pair="pair")))
+    with pytest.raises(BertJaxError, match='--text-pair.*"pair"'):
+        list(predict_rows(model, pairs, ExampleColumns(text_pair="pair")))
     spans = [[(s["label"], s["text"], s["start"], s["end"]) for s in one["spans"]]
              for one in predict_rows(model, str(tmp_path / "in.txt"))]  # fmt: skip
     assert spans == [[(s.label, s.text, s.start, s.end) for s in one] for one in model.tag(SMALL_TEXTS)]
@@ -332,7 +332,7 @@ def test_long_texts_of_a_pipe_are_told_of_once(small_classifier, stdin_pipe):
     for _ in range(3):
         stdin_pipe.write("the cat sat on the mat . " * 5 + "\n")
     stdin_pipe.close()
-    with pytest.warns(match="--long") as told:
+    with pytest.warns(match="--long-texts") as told:
         assert len(list(predict_rows(small_classifier, "-"))) == 3
     assert len(told) == 1
 

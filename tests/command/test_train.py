@@ -41,7 +41,7 @@ def told(capsys, corpus, workdir, *flags) -> str:
             "optimiser.learning_rate=1",
             'unknown config key optimiser.learning_rate; did you mean "optimizer.learning_rate"?',
         ),
-        ("rate=1", 'unknown config key rate; did you mean "data.rate"?'),
+        ("rate=1", 'unknown config key rate; did you mean "optimizer.learning_rate"?'),
         ("mesh.data=x", "mesh.data"),
         ("optimizer.name=lion", "config key optimizer.name cannot be 'lion'; known: adam, lamb"),
         ("task=pretrian", 'no task "pretrian"; did you mean "pretrain"?'),
@@ -139,14 +139,14 @@ def test_recipes_of_the_config_file():
     assert (roberta.data.batch_size, roberta.optimizer.beta2) == (8192, 0.98)
     assert configs.load_config_file(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
     laptop = configs.load_config_file(f"{spec}:tiny,laptop", [], pretrain.Config)
-    assert (laptop.steps, laptop.data.batch_size, laptop.data.lengths, laptop.data.rate) == (
+    assert (laptop.steps, laptop.data.batch_size, laptop.data.lengths, laptop.data.mlm_probability) == (
         2000,
         64,
         (64,),
         0.4,
     )
     assert (
-        configs.load_config_file(f"{spec}:albert-base,laptop", [], pretrain.Config).data.examples
+        configs.load_config_file(f"{spec}:albert-base,laptop", [], pretrain.Config).data.sentence_objective
         == "sentence_order"
     )
 

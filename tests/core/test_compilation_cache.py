@@ -69,7 +69,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
     changes = {
         "init": tmp_path / "model", "data.train": tmp_path / "t.csv", "data.max_length": 16, "data.batch_size": 8,
-        "epochs": 2, "data.calibration_share": 0, "report": False,
+        "epochs": 2, "data.calibration_ratio": 0, "report": False,
     }  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     environment |= {

@@ -40,14 +40,19 @@ class Settings:
 
 def test_overrides_are_read_as_the_type_of_their_field():
     overrides = [
-        "data.corpora=a,b", "data.weights=1,2.5", "data.rate=1e-1", "data.batch_size=1e3", "data.unit=word",
-        "data.fresh_masks=false", "steps=5", "model.layers=3",
+        "data.corpora=a,b", "data.weights=1,2.5", "data.mlm_probability=1e-1", "data.batch_size=1e3",
+        "data.mask_unit=word", "data.dynamic_masking=false", "steps=5", "model.layers=3",
     ]  # fmt: skip
     found = load_config_file(f"{PRETRAIN}:base", overrides, Settings, strict=False)
     data = found.data
-    assert (data.corpora, data.weights, data.rate, data.batch_size) == (("a", "b"), (1.0, 2.5), 0.1, 1000)
-    assert (data.unit, data.fresh_masks, found.steps, found.model.layers) == ("word", False, 5, 3)
-    assert data.shares == (0.9, 0.1)
+    assert (data.corpora, data.weights, data.mlm_probability, data.batch_size) == (
+        ("a", "b"),
+        (1.0, 2.5),
+        0.1,
+        1000,
+    )
+    assert (data.mask_unit, data.dynamic_masking, found.steps, found.model.layers) == ("word", False, 5, 3)
+    assert data.length_ratios == (0.9, 0.1)
 
 
 @pytest.mark.parametrize("size", BERT_SIZES)
@@ -74,7 +79,7 @@ def test_a_size_of_a_family_names_it(size):
 
 
 def test_a_family_without_a_head_for_pairs_says_so():
-    _, config = load_task(f"{PRETRAIN}:electra-small", ["data.examples=next_sentence"])
+    _, config = load_task(f"{PRETRAIN}:electra-small", ["data.sentence_objective=next_sentence"])
     with pytest.raises(BertJaxError, match='"nsp".*"electra"'):
         PretrainTask.of(config)
 
@@ -83,7 +88,7 @@ def test_a_family_without_a_head_for_pairs_says_so():
 def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     published = {"hidden_size": 24, "num_attention_heads": 3, "embedding_size": 8}
     write_released(tmp_path, "electra", published, ("mlm",))
-    changes = [f"init={tmp_path}", "first_step=0", "model.layers=12", "data.examples=full_sentences"]
+    changes = [f"init={tmp_path}", "first_step=0", "model.layers=12", "data.sentence_objective=none"]
     _, config = load_task(f"{PRETRAIN}:albert-base", changes)
     with pytest.raises(BertJaxError, match='"electra".*"albert".*--config.family=electra'):
         PretrainTask.of(config)
@@ -95,26 +100,26 @@ def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
 
 def test_recipes():
     data = load_config_file(f"{PRETRAIN}:large,roberta", [], Settings, strict=False).data
-    assert (data.examples, data.lengths, data.batch_size) == ("full_sentences", (512,), 8192)
+    assert (data.sentence_objective, data.lengths, data.batch_size) == ("none", (512,), 8192)
 
 
 WRONG = {
-    "data.rat=0.2": 'unknown config key data.rat; did you mean "data.rate"?',
-    "dta.rate=0.2": 'unknown config key dta.rate; did you mean "data.rate"?',
-    "learning_rate=1": 'unknown config key learning_rate; did you mean "data.rate"?',
+    "data.mlm_probabilty=0.2": 'unknown config key data.mlm_probabilty; did you mean "data.mlm_probability"?',
+    "dta.mlm_probability=0.2": 'unknown config key dta.mlm_probability; did you mean "data.mlm_probability"?',
+    "learning_rate=1": "unknown config key learning_rate; known: ",
     "batch_size=1": 'unknown config key batch_size; did you mean "data.batch_size"?',
     "data.batch_size=x": "config key data.batch_size must be a whole number",
     "data.batch_size=2.5": "config key data.batch_size must be a whole number",
-    "data.unit=tokn": "config key data.unit cannot be 'tokn'; did you mean \"token\"?",
-    "data.fresh_masks=3": "must be true or false",
+    "data.mask_unit=tokn": "config key data.mask_unit cannot be 'tokn'; did you mean \"token\"?",
+    "data.dynamic_masking=3": "must be true or false",
     "data=3": "config key data is a section",
     "seed.x=1": "config key seed holds a value, not a section",
-    "data.rate": "needs a value",
-    "data.lengths=128": "2 data.shares for 1 data.lengths",
-    "data.masked=0.95": "more than 1",
+    "data.mlm_probability": "needs a value",
+    "data.lengths=128": "2 data.length_ratios for 1 data.lengths",
+    "data.mask_replace_prob=0.95": "more than 1",
     "data.weights=1": "1 data.weights for 0 corpora",
-    "data.rate=1.5": "data.rate must be between 0 and 1",
-    "data.plans=0": "data.plans must be between 1 and 10,000",
+    "data.mlm_probability=1.5": "data.mlm_probability must be between 0 and 1",
+    "data.dupe_factor=0": "data.dupe_factor must be between 1 and 10,000",
 }
 
 
@@ -188,11 +193,20 @@ def test_small_data_get_60_steps_unless_epochs_are_given(recipe, epochs):
 def test_a_task_of_glue_brings_its_splits_its_kind_and_its_metric():
     def read(name):
         _, config = load_task(str(ROOT / f"configs/classify.py:{name}"), ["init=model"])
-        return config.data.train, config.data.heldout, config.kind, config.checkpoints.best_metric
+        return config.data.train, config.data.validation, config.problem_type, config.checkpoints.best_metric
 
-    assert read("mrpc") == ("tfds:glue/mrpc:train", "tfds:glue/mrpc:validation", "classes", "f1")
-    assert read("mnli")[1:] == ("tfds:glue/mnli:validation_matched", "classes", "accuracy")
-    assert read("cola")[3] == "matthews" and read("stsb")[2:] == ("number", "pearson")
+    assert read("mrpc") == (
+        "tfds:glue/mrpc:train",
+        "tfds:glue/mrpc:validation",
+        "single_label_classification",
+        "f1",
+    )
+    assert read("mnli")[1:] == (
+        "tfds:glue/mnli:validation_matched",
+        "single_label_classification",
+        "accuracy",
+    )
+    assert read("cola")[3] == "matthews" and read("stsb")[2:] == ("regression", "pearson")
 
 
 def test_every_data_key_is_read_somewhere():
@@ -206,10 +220,10 @@ def test_every_data_key_is_read_somewhere():
 
 
 def test_misspelt_override_on_the_command_line(capsys):
-    assert main(["inspect", "--config", f"{PRETRAIN}:tiny", "--config.dta.rate=0.1"]) == 1
+    assert main(["inspect", "--config", f"{PRETRAIN}:tiny", "--config.dta.mlm_probability=0.1"]) == 1
     assert (
         capsys.readouterr().err
-        == 'bert-jax inspect: unknown config key dta.rate; did you mean "data.rate"?\n'
+        == 'bert-jax inspect: unknown config key dta.mlm_probability; did you mean "data.mlm_probability"?\n'
     )
 
 
@@ -254,7 +268,7 @@ def keys(reader, prefix: str = "") -> set[str]:
 def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     _, config = load_task(f"{PRETRAIN}:albert-base", [])
     task = PretrainTask.of(config)
-    assert (config.data.unit, config.data.longest_span) == ("span", 3)
+    assert (config.data.mask_unit, config.data.max_span_length) == ("span", 3)
     assert task.layout.architecture == "ForPreTraining" and task.layout.pooler
     logits = np.array([[2.0, 0.0], [0.0, 1.0], [9.0, 0.0]], np.float32)
     batch = {"labels": np.array([0, 0, 1]), "label_weights": np.array([1.0, 1.0, 0.0])}
@@ -263,7 +277,7 @@ def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     expected = np.log1p(np.exp([-2.0, 1.0])).mean()
     assert float(task.losses(outputs, batch)["sop_loss"].mean) == pytest.approx(expected, rel=1e-6)
     assert float(task.scores(outputs, batch)["sop_accuracy"].mean) == 0.5
-    _, config = load_task(f"{PRETRAIN}:base", ["data.examples=sentence_order"])
+    _, config = load_task(f"{PRETRAIN}:base", ["data.sentence_objective=sentence_order"])
     assert PretrainTask.of(config).layout.heads == ("mlm", "nsp")
 
 

@@ -92,7 +92,9 @@ def test_every_key_that_is_proposed_is_one_of_some_task():
 def test_what_is_misspelt_or_in_another_section():
     assert hint_for("optimiser.learning_rat", NAMES["embed"], []) == 'did you mean "optimizer.learning_rate"?'
     assert hint_for("seeed", NAMES["embed"], []) == 'did you mean "seed"?'
-    assert hint_for("optimizer.rate", NAMES["embed"], []) == 'did you mean "optimizer.learning_rate"?'
+    assert (
+        hint_for("optimizer.learning_rate", NAMES["embed"], []) == 'did you mean "optimizer.learning_rate"?'
+    )
     assert hint_for("seeds", NAMES["embed"], []) == 'did you mean "num_seeds"?'
     assert hint_for("model.zzz", NAMES["embed"], ["dtype"]) == "known: dtype"
 
@@ -124,7 +126,10 @@ def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys
     assert of_rate.split()[1] == "*2e-05" and "(default: 0)" in of_rate
     meanings = " ".join(" ".join(lines).split())
     assert "the faster one on this device; one of: float32, bfloat16, auto" in meanings
-    assert "one of: classes, labels, number, or one of your own" in meanings
+    assert (
+        "one of: single_label_classification, multi_label_classification, regression, or one of your own"
+        in meanings
+    )
     assert lines[-2].startswith("This config cannot run yet: config key init is missing")
     assert main([*asked, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -132,7 +137,7 @@ def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys
     assert changed == {
         "task": "classify",
         "data.train": "tfds:glue/mrpc:train",
-        "data.heldout": "tfds:glue/mrpc:validation",
+        "data.validation": "tfds:glue/mrpc:validation",
         "checkpoints.best_metric": "f1",
         "optimizer.learning_rate": 2e-5,
     }

@@ -87,7 +87,7 @@ def test_the_installed_package_trains_with_the_configs_that_came_with_it(built, 
     ran(program, "prepare", "--input", "text.txt", "--tokenizer", "vocab", "--output", "corpus", cwd=tmp_path)
     ran(
         program, "train", "--config", "configs/pretrain.py:tiny", "--config.data.corpora=corpus", "--workdir", "run",
-        "--config.steps=3", "--config.data.batch_size=4", "--config.data.lengths=32", "--config.data.shares=1",
+        "--config.steps=3", "--config.data.batch_size=4", "--config.data.lengths=32", "--config.data.length_ratios=1",
         cwd=tmp_path,
     )  # fmt: skip
     assert (tmp_path / "run/model/model.safetensors").is_file()

@@ -65,16 +65,17 @@ MODEL = [f"model.{name}={value}" for name, value in WIDTH.items()]
 FEW = ["epochs=1", "data.folds=0", "report=False"]
 # What makes a command small, by its config and then by its workdir.
 LITTLE = {
-    "configs/pretrain.py": [*MODEL, "steps=4", "data.batch_size=8", "data.lengths=32", "data.shares=1", "data.plans=1",
+    "configs/pretrain.py": [*MODEL, "steps=4", "data.batch_size=8", "data.lengths=32", "data.length_ratios=1",
+                            "data.dupe_factor=1",
                             "optimizer.warmup_steps=2", "log.max_eval_batches=2"],
     "configs/classify.py": [*FEW, "data.max_length=32"],
-    "configs/tag.py": [*FEW, "data.max_length=32", "data.overlap=8", "data.calibration_share=0"],
-    "configs/answer.py": [*FEW, "data.max_length=48", "data.overlap=8", "data.calibration_share=0"],
+    "configs/tag.py": [*FEW, "data.max_length=32", "data.overlap=8", "data.calibration_ratio=0"],
+    "configs/answer.py": [*FEW, "data.max_length=48", "data.overlap=8", "data.calibration_ratio=0"],
     "configs/embed.py": ["steps=2", "data.batch_size=8", "data.max_length=16"],
     "configs/rerank.py": ["steps=2", "data.batch_size=8", "data.max_length=32"],
     "runs/half": ["data.batch_size=8", "data.lengths=32"],
     "runs/taught": ["data.batch_size=8", "data.lengths=32"],
-    "runs/reviews": ["data.calibration_share=0.5", "report=True"],
+    "runs/reviews": ["data.calibration_ratio=0.5", "report=True"],
 }  # fmt: skip
 # No later command opens the models of these runs: they are not trained here, but by the tests of their tasks.
 NOT_OPENED = {

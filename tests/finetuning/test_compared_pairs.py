@@ -56,7 +56,7 @@ def test_one_text_and_windows_are_refused():
         encode_separately(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
     with pytest.raises(BertJaxError, match='""'):
         encode_separately(TOKENIZER, [""], 9)
-    with pytest.raises(BertJaxError, match="--config.model.pairs=together"):
+    with pytest.raises(BertJaxError, match="--config.model.pair_encoding=cross_encoder"):
         EncodingOptions(32, "windows", apart=True)
 
 
@@ -121,13 +121,13 @@ def test_packed_rows_give_what_rows_of_their_own_give(compared):
         ("mean", {}, "compare_mean"),
         ("cls", {}, "compare_cls"),
         (None, {}, "classify"),
-        (None, {"model.pairs": "apart"}, "compare_mean"),
-        ("mean", {"model.pairs": "together"}, "classify_mean"),
-        ("mean", {"method": "contrast"}, "classify_mean"),
+        (None, {"model.pair_encoding": "bi_encoder"}, "compare_mean"),
+        ("mean", {"model.pair_encoding": "cross_encoder"}, "classify_mean"),
+        ("mean", {"method": "contrastive"}, "classify_mean"),
         ("mean", {"data.folds": 0}, "classify_mean"),
-        ("mean", {"data.folds": 0, "model.pairs": "apart"}, "compare_mean"),
-        ("mean", {"data.long": "windows"}, "classify_mean"),
-        ("mean", {"model.pooling": "published"}, "classify"),
+        ("mean", {"data.folds": 0, "model.pair_encoding": "bi_encoder"}, "compare_mean"),
+        ("mean", {"data.long_texts": "windows"}, "classify_mean"),
+        ("mean", {"model.pooling": "native"}, "classify"),
         ("mean", {"data.columns.text": "text"}, "classify_mean"),
     ],
 )
@@ -155,10 +155,10 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
     opened, _, config = task.open(config)
     assert opened.layout.heads == (head,)
     if config.data.folds and head.startswith("compare"):
-        assert candidate_methods(config, opened, 2 * PROBE_BELOW - 1) == ["probe"]
-        assert candidate_methods(config, opened, 2 * PROBE_BELOW) == ["probe", "finetune"]
-    unasked = head.startswith("compare") and "model.pairs" not in overrides
-    assert ("--config.model.pairs=together" in capsys.readouterr().out) == unasked
+        assert candidate_methods(config, opened, 2 * PROBE_BELOW - 1) == ["linear_probe"]
+        assert candidate_methods(config, opened, 2 * PROBE_BELOW) == ["linear_probe", "finetune"]
+    unasked = head.startswith("compare") and "model.pair_encoding" not in overrides
+    assert ("--config.model.pair_encoding=cross_encoder" in capsys.readouterr().out) == unasked
 
 
 @pytest.mark.slow
@@ -167,10 +167,10 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
     [
         ({}, "compare_cls"),
         ({"data.folds": 0}, "compare_cls"),
-        ({"model.pairs": "apart"}, "compare_cls"),
-        ({"model.pairs": "together"}, "classify"),
-        ({"method": "contrast"}, "classify"),
-        ({"data.long": "windows"}, "classify"),
+        ({"model.pair_encoding": "bi_encoder"}, "compare_cls"),
+        ({"model.pair_encoding": "cross_encoder"}, "classify"),
+        ({"method": "contrastive"}, "classify"),
+        ({"data.long_texts": "windows"}, "classify"),
         ({"data.columns.text": "text"}, "classify"),
     ],
 )
@@ -190,8 +190,8 @@ def test_a_model_of_pairs_is_trained_on_unless_its_head_cannot_be_used(
 
 
 def test_contrast_of_pairs_apart_is_refused():
-    given = ["init=model", "data.train=t.csv", "method=contrast", "model.pairs=apart"]
-    with pytest.raises(BertJaxError, match="method=contrast"):
+    given = ["init=model", "data.train=t.csv", "method=contrastive", "model.pair_encoding=bi_encoder"]
+    with pytest.raises(BertJaxError, match="method=contrastive"):
         load_task("configs/classify.py", given)
 
 
@@ -210,8 +210,13 @@ def alike(count: int, seed: int) -> list[tuple[str, str, str]]:
 def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path, encoder_path, capsys):
     header = ("text", "text2", "label")
     train, dev = (write_csv(tmp_path / f"{n}.csv", alike(100, n), header) for n in (1, 2))
-    given = {"data.train": train, "data.heldout": dev, "model.pairs": "apart", "data.rows": "packed"}
-    lines = finetune("classify", encoder_path, tmp_path / "run", head="probe", epochs=3, **given)
+    given = {
+        "data.train": train,
+        "data.validation": dev,
+        "model.pair_encoding": "bi_encoder",
+        "data.batching": "packed",
+    }
+    lines = finetune("classify", encoder_path, tmp_path / "run", head_init="linear_probe", epochs=3, **given)
     assert lines[-1]["accuracy"] > 0.9
     trained = load(tmp_path / "run/model")
     pairs = [tuple(row[:2]) for row in alike(40, 3)]
@@ -222,8 +227,10 @@ def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path
 
 
 def test_few_pairs_of_several_labels_are_fine_tuned_too():
-    _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv", "kind=labels"])
-    for name, expected in (("labels", ["probe", "finetune"]), ("classes", ["probe"])):
+    _, config = load_task(
+        "configs/classify.py", ["init=model", "data.train=t.csv", "problem_type=multi_label"]
+    )
+    for name, expected in (("labels", ["linear_probe", "finetune"]), ("classes", ["linear_probe"])):
         task = SimpleNamespace(kind=KINDS[name](LABELS), head="compare_mean")
         assert candidate_methods(config, task, 10) == expected
 
@@ -231,8 +238,13 @@ def test_few_pairs_of_several_labels_are_fine_tuned_too():
 @pytest.mark.slow
 def test_of_few_pairs_the_probe_is_the_model_and_nothing_is_trained(tmp_path, encoder_path, capsys):
     train = write_csv(tmp_path / "t.csv", alike(60, 1), ("text", "text2", "label"))
-    given = {"data.train": train, "model.pairs": "apart", "data.folds": 3, "optimizer.learning_rate": 1e-3}
-    finetune("classify", encoder_path, tmp_path / "run", head="probe", **given)
+    given = {
+        "data.train": train,
+        "model.pair_encoding": "bi_encoder",
+        "data.folds": 3,
+        "optimizer.learning_rate": 1e-3,
+    }
+    finetune("classify", encoder_path, tmp_path / "run", head_init="linear_probe", **given)
     assert "few" in capsys.readouterr().out
     assert not (tmp_path / "run/folds").exists()
     assert len(load(tmp_path / "run/model").classify([("w1 w2", "w2 w1")])) == 1

@@ -58,12 +58,11 @@ def test_nothing_to_compare_has_a_slope_of_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rows", "pooling"), [("packed", "mean"), ("padded", "cls"), ("packed", "published")]
-)
+@pytest.mark.parametrize(("rows", "pooling"), [("packed", "mean"), ("padded", "cls"), ("packed", "native")])
 def test_vectors_are_what_the_head_reads(encoder_path, tmp_path, rows, pooling):
     train = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
-    overrides = [f"init={encoder_path}", f"data.train={train}", "method=contrast", "data.folds=0", f"data.rows={rows}",
+    overrides = [f"init={encoder_path}", f"data.train={train}", "method=contrastive", "data.folds=0",
+                 f"data.batching={rows}",
                  f"model.pooling={pooling}", *SHORT]  # fmt: skip
     task, data, config = open_task(overrides)
     params, _ = warm_start.read_initial_params(config.init, task, 0)
@@ -77,7 +76,7 @@ def test_vectors_are_what_the_head_reads(encoder_path, tmp_path, rows, pooling):
 def test_texts_of_a_class_come_together_and_the_head_fits_them(encoder_path, tmp_path):
     train, others = marked_texts(300, 0), marked_texts(60, 1)
     overrides = [f"init={encoder_path}", f"data.train={write_csv(tmp_path / 'train.csv', train)}", "steps=80",
-                 "method=contrast", "data.folds=0", "model.pooling=mean", *SHORT]  # fmt: skip
+                 "method=contrastive", "data.folds=0", "model.pooling=mean", *SHORT]  # fmt: skip
     assert run.start_training("configs/classify.py", overrides, str(tmp_path / "run"))
     before, after = load(encoder_path), load(tmp_path / "run/model")
 
@@ -95,7 +94,7 @@ def test_texts_of_a_class_come_together_and_the_head_fits_them(encoder_path, tmp
 
 def test_its_learning_rate_is_higher_for_more_texts():
     def rate(width: int, texts: int, *more: str) -> float:
-        overrides = ["init=model", "data.train=x.csv", "method=contrast", *more]
+        overrides = ["init=model", "data.train=x.csv", "method=contrastive", *more]
         return load_task("configs/classify.py", overrides)[1].choose_learning_rate(width, texts)
 
     rates = [rate(384, texts) for texts in (16, 32, 64, 80, 5000)]
@@ -106,9 +105,9 @@ def test_its_learning_rate_is_higher_for_more_texts():
 
 
 def test_what_cannot_be_contrasted_is_said(encoder_path):
-    given = [f"init={encoder_path}", "data.train=x.csv", "method=contrast"]
-    with pytest.raises(BertJaxError, match="method=contrast"):
-        load_task("configs/classify.py", [*given, "head=kept"])
+    given = [f"init={encoder_path}", "data.train=x.csv", "method=contrastive"]
+    with pytest.raises(BertJaxError, match="method=contrastive"):
+        load_task("configs/classify.py", [*given, "head_init=pretrained"])
     for asked in ("num_seeds=2", "patience=1", "checkpoints.best_metric=accuracy"):
         with pytest.raises(BertJaxError, match="sweep"):
             load_task("configs/classify.py", [*given, asked])

@@ -41,15 +41,15 @@ def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys
     path = write_csv(tmp_path / "t.csv", rows, ("text", "label", "document"))
 
     def parts(**changes):
-        columns = ExampleColumns(document="document")
+        columns = ExampleColumns(group="document")
         data = ExamplesConfig(str(path), str(path), columns=columns, **changes)
         return split_examples(Config(init="anywhere", data=data))
 
-    assert not parts(calibration_share=0.01).calibration
-    advised = re.search(r"calibration_share=([\d.]+)", capsys.readouterr().out)
+    assert not parts(calibration_ratio=0.01).calibration
+    advised = re.search(r"calibration_ratio=([\d.]+)", capsys.readouterr().out)
     assert (advised and float(advised[1])) == share
     if share:
-        calibration = parts(calibration_share=share).calibration
+        calibration = parts(calibration_ratio=share).calibration
         assert (
             len(calibration) >= MIN_CALIBRATION_EXAMPLES
             and len({example.document for example in calibration}) > 1
@@ -155,7 +155,7 @@ def test_class_weights_and_windows_weigh_as_they_should():
         ({"init": ""}, "config key init is missing"),
         ({"data.train": ""}, "data.train is missing"),
         ({"data.max_length": 100}, "set --config.data.max_length=64"),
-        ({"kind": "number", "class_weights": "balanced"}, "for one class per text"),
+        ({"problem_type": "regression", "class_weights": "balanced"}, "for one class per text"),
         pytest.param(
             {"checkpoints.best_metric": "f2"},
             'checkpoints.best_metric: no validation metric "f2"; known',
@@ -181,7 +181,7 @@ def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):
         given = [
             f"init={encoder_path}",
             f"data.train={path}",
-            f"data.heldout={path}",
+            f"data.validation={path}",
             "data.batch_size=8",
             "data.overlap=8",
             "data.max_length=48",

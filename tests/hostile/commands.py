@@ -41,11 +41,12 @@ OUTPUTS = {"--output", "--workdir", "--report", "--profile", "destination", "dir
 
 TINY = {
     "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "data.lengths": 24,
-    "data.shares": 1, "data.plans": 2, "data.batch_size": 8, "steps": 2, "log.max_eval_batches": 1,
+    "data.length_ratios": 1, "data.dupe_factor": 2, "data.batch_size": 8, "steps": 2, "log.max_eval_batches": 1,
     "optimizer.warmup_steps": 1,
 }  # fmt: skip
 GENTLE = {
-    "steps": 2, "data.batch_size": 4, "data.max_length": 32, "report": "false", "data.rows": "padded", "data.folds": 0,
+    "steps": 2, "data.batch_size": 4, "data.max_length": 32, "report": "false", "data.batching": "padded",
+    "data.folds": 0,
 }  # fmt: skip
 LABELLED = {"classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked.jsonl"}
 
@@ -265,9 +266,10 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
     # Plain text has no columns.
     "vocab --column": GIVEN, "prepare --column": GIVEN, "prepare --heldout": ("0",),
     "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
-    "evaluate --text": ("",), "evaluate --pair": ("",), "evaluate --label": ("",), "evaluate --separator": GIVEN,
-    "evaluate --report": (".", "{out}/taken"), "predict --output": ("{out}/taken.txt",), "predict --text": ("",),
-    "predict --pair": ("",), "predict --id": ("",),
+    "evaluate --text": ("",), "evaluate --text-pair": ("",), "evaluate --label": ("",),
+    "evaluate --label-separator": GIVEN, "evaluate --report": (".", "{out}/taken"),
+    "predict --output": ("{out}/taken.txt",), "predict --text": ("",), "predict --text-pair": ("",),
+    "predict --id": ("",),
 }  # fmt: skip
 ZERO, MINUS, HALF, NONE = ("0",), ("-1", "0"), ("0", "1.5"), ("",)
 MAY_KEYS: dict[str, tuple[str, ...]] = {
@@ -284,13 +286,13 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "model.relative.buckets": ZERO, "model.relative.farthest": ZERO, "model.rotary.theta": ZERO,
     "model.rotary.near_theta": ZERO, "model.near.window": ZERO, "model.convolution.width": ZERO,
     "model.layer_groups": ZERO, "data.weights": (",,", "[[1]]", "(" * 500), "data.alpha": HALF,
-    "data.shares": ("[[1]]",),
-    "data.short": ZERO, "data.rate": ZERO, "data.cap": ZERO, "data.masked": ZERO, "data.replaced": ZERO,
-    "epochs": HALF, "data.folds": MINUS, "data.fold": ("-1",),
-    "data.heldout": NONE, "data.foreign": NONE, "data.calibration_share": ZERO, "data.columns.text": NONE,
-    "data.columns.pair": NONE, "data.columns.label": NONE, "data.columns.id": NONE, "data.columns.document": NONE,
-    "data.columns.separator": TEXTS, "data.most": ZERO, "data.overlap": ZERO, "labels": ("", " "),
-    "label_smoothing": ZERO,
+    "data.length_ratios": ("[[1]]",),
+    "data.short_seq_prob": ZERO, "data.mlm_probability": ZERO, "data.max_predictions_per_seq": ZERO,
+    "data.mask_replace_prob": ZERO, "data.random_replace_prob": ZERO, "epochs": HALF, "data.folds": MINUS,
+    "data.fold_index": ("-1",), "data.validation": NONE, "data.out_of_scope": NONE, "data.calibration_ratio": ZERO,
+    "data.columns.text": NONE, "data.columns.text_pair": NONE, "data.columns.label": NONE, "data.columns.id": NONE,
+    "data.columns.group": NONE, "data.columns.label_separator": TEXTS, "data.max_examples": ZERO, "data.overlap": ZERO,
+    "labels": ("", " "), "label_smoothing": ZERO,
 }  # fmt: skip
 PACKED = (".gz", ".xz", ".bz2", ".zst", ".parquet")
 # Tables whose texts are sound, whatever the labels are.

@@ -117,7 +117,7 @@ def with_calibration(folder: Path) -> None:
 
 
 def with_origin(folder: Path) -> None:
-    columns = ExampleColumns("review", label="stars", separator=";")
+    columns = ExampleColumns("review", label="stars", label_separator=";")
     origin.save_origin(folder, origin.Origin("bert-jax train", 200, {"train": "1f"}, columns))
 
 

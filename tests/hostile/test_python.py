@@ -77,7 +77,7 @@ def calls():
         yield f"pooling {n}", lambda m, wrong=wrong: m["mlm"].pooled(["w1"], pooling=wrong)
         yield f"pooling of embed {n}", lambda m, wrong=wrong: m["mlm"].embed("w1", pooling=wrong)
         yield f"prompt {n}", lambda m, wrong=wrong: m["mlm"].embed("w1", prompt=wrong)
-        yield f"long {n}", lambda m, wrong=wrong: m["classify"].classify("w1", long=wrong)
+        yield f"long_texts {n}", lambda m, wrong=wrong: m["classify"].classify("w1", long_texts=wrong)
     yield "labels twice", lambda m: bert_jax.load(m["path"], head="classify", labels=["a", "a"])
     yield "a field", lambda m: bert_jax.load(m["path"], layers=3)
     yield "a misspelt field", lambda m: bert_jax.load(m["path"], dtpye="float32")

@@ -63,7 +63,7 @@ def refused(task: str, overrides: list[str], values: dict | None = None) -> None
     [
         ("data.weights=1e9,1e10", "data.weights"),
         ("data.alpha=1e3", "data.alpha"),
-        ("data.cap=-1", "data.cap"),
+        ("data.max_predictions_per_seq=-1", "data.max_predictions_per_seq"),
         ("optimizer.beta2=1", "optimizer.beta2"),
         ("optimizer.epsilon=0", "optimizer.epsilon"),
         ("optimizer.frozen_layers=-2", "optimizer.frozen_layers"),

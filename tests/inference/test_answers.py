@@ -92,13 +92,13 @@ def test_long_texts_are_cut_aloud_or_averaged(model):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        whole = model.embed(["cat", long], long="windows", normalize=False)
+        whole = model.embed(["cat", long], long_texts="windows", normalize=False)
     (windows,) = model.tokenizer.windows([long], max_length=16, overlap=4)
     states = np.concatenate([bare(model, window, "hidden") for window in windows])
     np.testing.assert_allclose(whole[1], states.mean(0), atol=1e-5)
     np.testing.assert_allclose(whole[0], cut[0], atol=1e-5)
     with pytest.raises(BertJaxError, match='did you mean "windows"'):
-        model.embed("cat", long="window")
+        model.embed("cat", long_texts="window")
 
 
 def test_a_warning_points_at_the_caller(model):
@@ -169,7 +169,9 @@ def test_classify(model):
     (windows,) = model.tokenizer.windows([long], max_length=16, overlap=4)
     logits = np.mean([bare(model, window, "classify") for window in windows], axis=0)
     np.testing.assert_allclose(
-        list(model.classify(long, long="windows", scores=True).values()), jax.nn.softmax(logits), atol=1e-5
+        list(model.classify(long, long_texts="windows", scores=True).values()),
+        jax.nn.softmax(logits),
+        atol=1e-5,
     )
     with pytest.warns(UserWarning, match="was truncated by 21 tokens"):
         model.classify(long)

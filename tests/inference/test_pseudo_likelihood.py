@@ -126,11 +126,11 @@ def test_minimal_pairs_of_a_model_trained_on_made_up_text(tmp_path):
     source = TextSource([tmp_path / "text.txt"], "sentences")
     prepare_corpus(source, vocabulary, tmp_path / "corpus", heldout=0.02, processes=1)
     values = {
-        "data.corpora": tmp_path / "corpus", "data.examples": "full_sentences", "data.lengths": 32, "data.shares": 1,
-        "data.batch_size": 32, "data.plans": 1, "data.rate": 0.2, "steps": 1500, "model.layers": 2,
-        "model.hidden_size": 64, "model.heads": 4, "model.feed_forward": 128, "model.max_positions": 64,
-        "model.dropout": 0, "model.attention_dropout": 0, "optimizer.learning_rate": 3e-3, "optimizer.warmup_steps": 50,
-        "log.every": 100, "log.evaluate_every": 500, "checkpoints.every": 500,
+        "data.corpora": tmp_path / "corpus", "data.sentence_objective": "none", "data.lengths": 32,
+        "data.length_ratios": 1, "data.batch_size": 32, "data.dupe_factor": 1, "data.mlm_probability": 0.2,
+        "steps": 1500, "model.layers": 2, "model.hidden_size": 64, "model.heads": 4, "model.feed_forward": 128,
+        "model.max_positions": 64, "model.dropout": 0, "model.attention_dropout": 0, "optimizer.learning_rate": 3e-3,
+        "optimizer.warmup_steps": 50, "log.every": 100, "log.evaluate_every": 500, "checkpoints.every": 500,
     }  # fmt: skip
     settings = [f"--config.{name}={value}" for name, value in values.items()]
     spec = f"{ROOT}/configs/pretrain.py:tiny"

@@ -55,7 +55,7 @@ def both(encoder_path, tmp_path_factory):
     train = write_jsonl(root / "groups.jsonl", rows)
     given = (
         f"data.batch_size={GROUPS}",
-        "data.rows=bucketed",
+        "data.batching=bucketed",
         "model.dropout=0.0",
         "model.attention_dropout=0.0",
     )

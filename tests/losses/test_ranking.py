@@ -50,8 +50,8 @@ def both(encoder_path, tmp_path_factory):
     ]
     train = write_jsonl(root / "train.jsonl", rows)
     overrides = [
-        f"init={encoder_path}", f"data.train={train}", f"data.heldout={train}", "data.calibration_share=0.0",
-        f"data.batch_size={QUERIES}", "data.max_length=24", "data.rows=packed", "model.dropout=0.0",
+        f"init={encoder_path}", f"data.train={train}", f"data.validation={train}", "data.calibration_ratio=0.0",
+        f"data.batch_size={QUERIES}", "data.max_length=24", "data.batching=packed", "model.dropout=0.0",
         "model.attention_dropout=0.0", "model.head_dropout=0.0", "loss.name=margin_mse",
     ]  # fmt: skip
     module, config = load_task("configs/rerank.py", overrides)

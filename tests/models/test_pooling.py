@@ -48,7 +48,7 @@ def test_packed_rows_equal_separate_ones_in_a_family_without_a_pooler(head):
 
 @pytest.mark.parametrize(
     ("embedder", "pooling", "head"),
-    [("mean", "auto", "classify_mean"), ("cls", "auto", "classify_cls"), ("mean", "published", "classify"),
+    [("mean", "auto", "classify_mean"), ("cls", "auto", "classify_cls"), ("mean", "native", "classify"),
      (None, "auto", "classify"), (None, "mean", "classify_mean"), ("max", "auto", "classify")],
 )  # fmt: skip
 def test_a_classifier_reads_what_is_pooled_or_asked_for(tmp_path, encoder_path, embedder, pooling, head):
@@ -65,7 +65,7 @@ def test_a_classifier_reads_what_is_pooled_or_asked_for(tmp_path, encoder_path, 
 
 def test_what_was_trained_on_the_mean_is_trained_on(tmp_path, encoder_path):
     path = write_csv(tmp_path / "t.csv", marked_texts(120, 0))
-    given = {"data.train": path, "data.heldout": path, "model.pooling": "mean"}
+    given = {"data.train": path, "data.validation": path, "model.pooling": "mean"}
     assert finetune("classify", encoder_path, tmp_path / "run", **given)[-1]["accuracy"] > 0.9
     again = [f"init={tmp_path / 'run/model'}", f"data.train={path}", "data.max_length=32"]
     task, config = load_task("configs/classify.py", again)

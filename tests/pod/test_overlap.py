@@ -60,7 +60,7 @@ def test_a_layer_s_gradients_are_sent_beside_the_backward_pass_of_the_rest(monke
     monkeypatch.setenv("LIBTPU_INIT_ARGS", " ".join(flags))
     overrides = [
         "data.lengths=512",
-        "data.shares=1",
+        "data.length_ratios=1",
         "mesh.shard_optimizer=True",
         "mesh.gradient_reduce_dtype=bfloat16",
     ]

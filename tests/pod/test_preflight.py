@@ -104,7 +104,7 @@ def test_the_rows_of_data_are_those_of_the_slice(name, chips, model, tmp_path):
         f"{text},{'ab'[i % 2]} {text if name == 'embed' else ''}" for i, text in enumerate(random_texts(60))
     ]
     train.write_text("\n".join([columns, *map(str.strip, written)]))
-    config = of_texts(name, model, f"data.train={train}", "data.batch_size=32", "data.heldout_share=0.2")
+    config = of_texts(name, model, f"data.train={train}", "data.batch_size=32", "data.validation_ratio=0.2")
     devices = jax.sharding.AbstractMesh((chips, 1, 1), AXES)
     with jax.sharding.use_abstract_mesh(devices):
         there = tasks.outline_run(config)

@@ -23,7 +23,7 @@ from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 pytestmark = [pytest.mark.slow, pytest.mark.pod]
 
 CONFIG = str(ROOT / "configs/pretrain.py")
-PACKED = ["data.examples=full_sentences", "data.lengths=512", "data.shares=1"]
+PACKED = ["data.sentence_objective=none", "data.lengths=512", "data.length_ratios=1"]
 
 
 def compiled(name: str, topology: str, *overrides: str) -> dict:
@@ -137,7 +137,7 @@ def test_training_takes_the_program_that_was_checked(tmp_path):
         *PACKED[:1],
         f"data.corpora={corpus}",
         "data.lengths=128",
-        "data.shares=1",
+        "data.length_ratios=1",
         "data.batch_size=16",
     ]
     script = """

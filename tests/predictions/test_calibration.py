@@ -387,7 +387,7 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     unscaled = describe_calibration(
         classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=())
     )
-    assert "probabilities stay as they are" in unscaled and "--precision can promise nothing" in unscaled
+    assert "probabilities stay as they are" in unscaled and "--min-precision can promise nothing" in unscaled
 
 
 @pytest.mark.slow

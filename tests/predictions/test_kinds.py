@@ -107,7 +107,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     ]
     data = write_jsonl(tmp_path / "train.jsonl", rows)
     given = ["kind=stars", f"init={tmp_path / 'm'}", f"data.train={data}", "data.max_length=16", "epochs=1",
-             "data.calibration_share=0.25"]  # fmt: skip
+             "data.calibration_ratio=0.25"]  # fmt: skip
     for n, rate in enumerate((0.5, 1e-9)):
         assert run.start_training(
             "configs/classify.py", [*given, f"optimizer.learning_rate={rate}"], str(tmp_path / f"run{n}")

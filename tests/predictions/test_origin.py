@@ -21,7 +21,9 @@ from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_csv, write_jsonl
 from tests.support.texts import marked_texts
 
-NAMED = ExampleColumns(text="review", pair="title", label="stars", id="key", document="film", separator=";")
+NAMED = ExampleColumns(
+    text="review", text_pair="title", label="stars", id="key", group="film", label_separator=";"
+)
 LABELS = ("no", "yes")
 
 
@@ -63,19 +65,23 @@ def of(row: dict, columns: ExampleColumns = AUTODETECT, before: ExampleColumns =
 def test_columns_of_the_training_data_are_those_of_a_table_that_has_them():
     row = dict.fromkeys(("REVIEW ", "title", "stars", "key", "film"), "")
     assert of(row) == ExampleColumns("REVIEW ", "title", "stars", "key", "film", ";")
-    assert of(dict.fromkeys(("review", "label", "text"), "")) == ExampleColumns("review", separator=";")
-    assert of({"text": ""}) == ExampleColumns(separator=";"), "and others are evident"
+    assert of(dict.fromkeys(("review", "label", "text"), "")) == ExampleColumns("review", label_separator=";")
+    assert of({"text": ""}) == ExampleColumns(label_separator=";"), "and others are evident"
 
 
 def test_what_is_named_now_comes_first():
     row = dict.fromkeys(("review", "title", "stars", "other"), "")
-    assert of(row, ExampleColumns(label="other")) == ExampleColumns("review", "title", "other", separator=";")
-    assert of(row, ExampleColumns(text="other")) == ExampleColumns("other", label="stars", separator=";"), (
-        "it is read alone"
+    assert of(row, ExampleColumns(label="other")) == ExampleColumns(
+        "review", "title", "other", label_separator=";"
     )
-    assert of(row, ExampleColumns(text="other", pair="review")).pair == "review"
-    assert of(row, ExampleColumns(pair="other")) == ExampleColumns("review", "other", "stars", separator=";")
-    assert of(row, ExampleColumns(separator=",")).separator == ","
+    assert of(row, ExampleColumns(text="other")) == ExampleColumns(
+        "other", label="stars", label_separator=";"
+    ), "it is read alone"
+    assert of(row, ExampleColumns(text="other", text_pair="review")).text_pair == "review"
+    assert of(row, ExampleColumns(text_pair="other")) == ExampleColumns(
+        "review", "other", "stars", label_separator=";"
+    )
+    assert of(row, ExampleColumns(label_separator=",")).label_separator == ","
     assert (
         of(row, ExampleColumns(skip_bad=True)).skip_bad
         and not of(row, before=ExampleColumns(skip_bad=True)).skip_bad
@@ -127,11 +133,11 @@ def test_files_of_the_same_shape_need_no_flags(trained, tmp_path):
     ]
     assert [e.text for e in read_examples(model, data, ExampleColumns(text="text"))[0]] == cycled("w")
     with pytest.raises(BertJaxError, match='"titel"'):
-        read_examples(model, data, ExampleColumns(pair="titel"))
+        read_examples(model, data, ExampleColumns(text_pair="titel"))
 
 
 def replace_pair(columns: ExampleColumns) -> ExampleColumns:
-    return ExampleColumns(columns.text, "", columns.label, columns.id, columns.document, columns.separator)
+    return ExampleColumns(columns.text, "", columns.label, columns.id, columns.group, columns.label_separator)
 
 
 def test_files_of_another_shape_are_read_by_what_is_evident(trained, tmp_path):
@@ -170,11 +176,11 @@ def test_numbered_columns_are_remembered(trained, tmp_path):
 
 
 def test_the_separator_is_remembered(trained, tmp_path):
-    model = trained(ExampleColumns(separator=";"), problem_type="multi_label_classification")
+    model = trained(ExampleColumns(label_separator=";"), problem_type="multi_label_classification")
     data = csv_of(tmp_path / "a.csv", ("text", "labels"), SMALL_TEXTS, cycled("no;yes", "", "yes"))
     assert [e.label for e in read_examples(model, data)[0]] == cycled(("no", "yes"), (), ("yes",))
     data = csv_of(tmp_path / "b.csv", ("text", "labels"), SMALL_TEXTS, cycled("no,yes", "", "yes"))
-    assert [e.label for e in read_examples(model, data, ExampleColumns(separator=","))[0]] == cycled(
+    assert [e.label for e in read_examples(model, data, ExampleColumns(label_separator=","))[0]] == cycled(
         ("no", "yes"), (), ("yes",)
     )
 
@@ -244,8 +250,8 @@ def test_a_model_of_the_command_remembers(encoder_path, tmp_path, capsys):
     rows = [(label, text) for text, label in marked_texts(60, 0)]
     data = write_csv(tmp_path / "train.csv", rows[1:], rows[0])  # without a header
     settings = {
-        "init": encoder_path, "data.train": data, "data.columns.text": 1, "data.columns.label": 0, "method": "probe",
-        "head": "probe", "data.max_length": 32, "data.folds": 2, "report": False,
+        "init": encoder_path, "data.train": data, "data.columns.text": 1, "data.columns.label": 0,
+        "method": "linear_probe", "head_init": "linear_probe", "data.max_length": 32, "data.folds": 2, "report": False,
     }  # fmt: skip
     flags = [f"--config.{name}={value}" for name, value in settings.items()]
     command = ["train", "--config", "configs/classify.py", "--workdir", str(tmp_path / "run"), *flags]

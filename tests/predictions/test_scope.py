@@ -222,7 +222,7 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
         row | {"in_scope": share, "foreign": share < middle} for row, share in zip(plain, shares, strict=True)
     ]
     assert found == expected and {row["foreign"] for row in found} == {True, False}
-    arguments = ["predict", "--model", str(classifier), "--input", data, "--foreign", str(middle)]
+    arguments = ["predict", "--model", str(classifier), "--input", data, "--out-of-scope", str(middle)]
     assert cli.main([*arguments, "--output", str(tmp_path / "out.csv")]) == 0
     cells = [row for _, row in read_table_rows(str(tmp_path / "out.csv"))]
     assert [row["predicted_in_scope"] for row in cells] == list(map(str, shares))
@@ -231,7 +231,7 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
     for wrong in ("0", "1", "x"):
         with pytest.raises(SystemExit):
             cli.main([*arguments[:-1], wrong])
-        assert "--foreign" in capsys.readouterr().err
+        assert "--out-of-scope" in capsys.readouterr().err
 
 
 def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
@@ -255,14 +255,14 @@ def test_a_model_without_scope_says_so_in_a_line(classifier, tmp_path, capsys):
     (tmp_path / "in.txt").write_text("the cat\n")
     rows = write_jsonl(tmp_path / "dev.jsonl", [{"text": "the cat", "label": "no"}])
     files = ["--model", str(tmp_path / "m")], str(tmp_path / "in.txt")
-    predict = ["predict", *files[0], "--input", files[1], "--foreign", "0.1"]
-    evaluate = ["evaluate", *files[0], "--data", rows, "--foreign", files[1]]
+    predict = ["predict", *files[0], "--input", files[1], "--out-of-scope", "0.1"]
+    evaluate = ["evaluate", *files[0], "--data", rows, "--out-of-scope", files[1]]
     for command in (predict, evaluate):
         assert cli.main(command) == 1
         told = capsys.readouterr().err
         assert said in told and told.count("\n") == 1
     compare = ["evaluate", "--compare", str(classifier), str(classifier), *evaluate[3:]]
-    assert cli.main(compare) == 1 and "--foreign" in capsys.readouterr().err
+    assert cli.main(compare) == 1 and "--out-of-scope" in capsys.readouterr().err
 
 
 # evaluate
@@ -285,7 +285,7 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
         for texts in (SMALL_TEXTS, [". . on .", "on on . ."])
     )
     arguments = ["evaluate", "--model", str(classifier), "--data", data, "--text", "review"]
-    assert cli.main([*arguments, "--foreign", foreign, "--json"]) == 0
+    assert cli.main([*arguments, "--out-of-scope", foreign, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["out_of_scope"]
     assert (found["known"], found["foreign"]) == (8, 2)
     assert found["area"] == pytest.approx(area_under_curve(shares, others), abs=0.02)
@@ -294,16 +294,16 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
         assert row["known"] == (shares < row["at"]).mean()
         assert row["foreign"] == (others < row["at"]).mean()
     assert [row["at"] for row in found["called"]] == [0.01, 0.05, 0.1]
-    assert cli.main([*arguments, "--foreign", foreign]) == 0
+    assert cli.main([*arguments, "--out-of-scope", foreign]) == 0
     told = capsys.readouterr().out
     assert "out of scope: 2 foreign and 8 known texts" in told
     for name, value in (("in_scope", found["area"]), ("the probability alone", found["area_of_probability"])):
         assert re.search(rf"area under the curve of {name} +{value:.4f}\n", told)
-    assert re.search(r"--foreign +known called foreign +foreign called foreign\n +0.01 ", told)
+    assert re.search(r"--out-of-scope +known called foreign +foreign called foreign\n +0.01 ", told)
     assert cli.main([*arguments, "--json"]) == 0
     assert "out_of_scope" not in json.loads(capsys.readouterr().out)
     (tmp_path / "empty.txt").write_text("")
-    assert cli.main([*arguments, "--foreign", str(tmp_path / "empty.txt")]) == 1
+    assert cli.main([*arguments, "--out-of-scope", str(tmp_path / "empty.txt")]) == 1
     assert "empty.txt" in capsys.readouterr().err
 
 
@@ -389,7 +389,7 @@ def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
     FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     page = (tmp_path / "run" / "report" / "report.md").read_text()
     assert "Texts that the model should refuse: 2. Scored texts beside them: 30." in page
-    assert "`evaluate --foreign` measures it on others" in page
+    assert "`evaluate --out-of-scope` measures it on others" in page
     scopes.save_detector(bare, scopes.NO_DETECTOR)
     FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     assert "Out of scope" not in (tmp_path / "run" / "report" / "report.md").read_text()
@@ -409,7 +409,12 @@ def test_foreign_texts_are_read_from_any_file(tmp_path):
 @pytest.mark.slow
 def test_foreign_texts_that_are_not_there_are_told_before_the_first_step(tmp_path, encoder_path):
     path = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
-    given = [f"init={encoder_path}", f"data.train={path}", "data.foreign=nowhere.txt", "data.max_length=32"]
+    given = [
+        f"init={encoder_path}",
+        f"data.train={path}",
+        "data.out_of_scope=nowhere.txt",
+        "data.max_length=32",
+    ]
     with pytest.raises((BertJaxError, FileNotFoundError), match="nowhere.txt"):
         run.start_training("configs/classify.py", given, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -265,7 +265,7 @@ def test_the_split_is_chosen_and_ids_must_differ(folder):
 
 
 def test_what_is_for_predictions_alone_is_refused(folder, encoder_path, capsys):
-    assert main(["evaluate", "--model", str(encoder_path), "--data", str(folder), "--foreign", "x"]) == 1
+    assert main(["evaluate", "--model", str(encoder_path), "--data", str(folder), "--out-of-scope", "x"]) == 1
     assert "predictions" in capsys.readouterr().err
 
 

@@ -165,7 +165,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     names, f1, cut = found["notes"]
     assert names.endswith("NO = no, YES = yes") and f1 == 'f1 is that of "yes"'
     assert cut.startswith("1 of 9 texts (number 9) is longer than 16 tokens and was truncated by 21 tokens")
-    windows = evaluate_model(model, str(data), columns, long="windows")
+    windows = evaluate_model(model, str(data), columns, long_texts="windows")
     assert len(windows.notes) == 2
 
 
@@ -236,7 +236,7 @@ def test_labels_are_matched_only_where_it_is_plain(theirs, ours, known, expected
 
 
 def test_a_cell_that_was_not_taken_apart_is_recognised():
-    with pytest.raises(BertJaxError, match="--separator"):
+    with pytest.raises(BertJaxError, match="--label-separator"):
         match_label_names(examples("book;film", "book"), ("book", "film"))
 
 

@@ -260,7 +260,7 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     data = write_jsonl(tmp_path / "train.jsonl", rows)
     given = [
         "data.max_length=16",
-        "data.calibration_share=0.25",
+        "data.calibration_ratio=0.25",
         "epochs=1",
         "data.batch_size=32",
         "log.every=2",

@@ -24,7 +24,7 @@ SHORT = (
     "optimizer.learning_rate=3e-3",
     "data.max_length=32",
     "data.batch_size=16",
-    "data.calibration_share=0",
+    "data.calibration_ratio=0",
 )
 
 
@@ -43,8 +43,8 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
     assert not needs_one_fold(asked(), task_of(999))
     assert not needs_one_fold(asked(), task_of(1_500, text=("a", "pair")))
     for change in (
-        "method=contrast",
-        "head=kept",
+        "method=contrastive",
+        "head_init=pretrained",
         "data.folds=0",
         "patience=2",
         "checkpoints.best_metric=accuracy",
@@ -67,7 +67,7 @@ def many(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["contrast", pytest.param("finetune", marks=pytest.mark.long)])
+@pytest.mark.parametrize("method", ["contrastive", pytest.param("finetune", marks=pytest.mark.long)])
 def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     encoder_path, tmp_path, many, monkeypatch, capsys, method
 ):  # fmt: skip
@@ -99,7 +99,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     assert printed.count("a model without one of 5 folds is trained by ") == 2
     for line in ("a probe of the frozen encoder", "contrast followed by a probe", "fine-tuning"):
         assert re.search(f"one of 5 folds, {line}: accuracy", printed)
-    assert sorted(seen) == ["contrast", "finetune", "probe"]
+    assert sorted(seen) == ["contrastive", "finetune", "linear_probe"]
     assert {len(of.examples) for of in seen.values()} == {8}
     assert len({tuple(example.text for example in of.examples) for of in seen.values()}) == 1
     assert not list((tmp_path / "run").glob("folds/*/*/similarities.npy")), "which only reports use"

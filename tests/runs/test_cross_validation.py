@@ -31,7 +31,7 @@ SHORT = (
     "data.max_length=32",
     "data.batch_size=16",
     "log.every=5",
-    "data.rows=padded",
+    "data.batching=padded",
 )
 
 
@@ -141,7 +141,8 @@ def fitted(opened, tmp_path_factory):
 
     def without_the_fold(task, data, config, path):
         left_out = {
-            parts.judge.examples[i].text for i in np.flatnonzero(parts.fold_of_piece == config.data.fold)
+            parts.judge.examples[i].text
+            for i in np.flatnonzero(parts.fold_of_piece == config.data.fold_index)
         }
         assert not left_out & {example.text for example in task.results.train}
         return train_single(task, data, config, path)
@@ -212,7 +213,7 @@ def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeyp
         rates.append(config.optimizer.learning_rate)
         return False
 
-    for method in ("finetune", "contrast"):
+    for method in ("finetune", "contrastive"):
         assert Folds(*whole).predict_with_runs(method, values(), overrides, tmp_path, refused) is None
         rates.append(with_method(method, whole, values(), overrides)[-1].optimizer.learning_rate)
     usual = rates[0]
@@ -262,7 +263,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     overrides = [f"init={encoder_path}", f"data.train={path}", "steps=12", "data.folds=3", *SHORT]
     given = (
         "configs/classify.py",
-        [*overrides, f"data.foreign={tmp_path / 'foreign.txt'}"],
+        [*overrides, f"data.out_of_scope={tmp_path / 'foreign.txt'}"],
         str(tmp_path / "run"),
     )
     assert run.start_training(*given)
@@ -297,31 +298,31 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         return parts.outcomes([row[::-1] if i in places else row for i, row in enumerate(right)])
 
     def chosen(*wrong: int):
-        of = dict(zip(("probe", "contrast", "finetune"), wrong, strict=True))
-        monkeypatch.setattr(Folds, "predict_with_probes", lambda self: outcomes(of["probe"]))
+        of = dict(zip(("linear_probe", "contrastive", "finetune"), wrong, strict=True))
+        monkeypatch.setattr(Folds, "predict_with_probes", lambda self: outcomes(of["linear_probe"]))
         monkeypatch.setattr(
             Folds, "predict_with_runs", lambda self, method, *_: outcomes(of[method], last=True)
         )
         found = choose_method(parts, values(), overrides, tmp_path, train_single)
         return found.method, found.outcomes.sums.scores["accuracy"]
 
-    assert chosen(0, 0, 0) == ("probe", 1)
+    assert chosen(0, 0, 0) == ("linear_probe", 1)
     assert "the probe makes no error, so nothing else is tried" in capsys.readouterr().out
-    assert chosen(5, 4, 0) == ("contrast", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
+    assert chosen(5, 4, 0) == ("contrastive", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
     assert "not ahead" not in capsys.readouterr().out
-    assert chosen(4, 5, 0) == ("contrast", 1 - 5 / 40), "one more of 40 is chance"
+    assert chosen(4, 5, 0) == ("contrastive", 1 - 5 / 40), "one more of 40 is chance"
     assert (
         "by contrast followed by a probe; the probe is not ahead by more than a standard"
         in capsys.readouterr().out
     )
-    assert chosen(4, 12, 0) == ("probe", 1 - 4 / 40)
+    assert chosen(4, 12, 0) == ("linear_probe", 1 - 4 / 40)
     monkeypatch.setattr("bert_jax.runs.choose_method.CONTRAST_BELOW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 
 
 @pytest.mark.parametrize(
     ("changes", "count"),
-    [((), 5), (("data.folds=0",), 0), (("data.folds=3",), 3), (("data.calibration_share=0.5",), 0),
+    [((), 5), (("data.folds=0",), 0), (("data.folds=3",), 3), (("data.calibration_ratio=0.5",), 0),
      (("patience=2", "checkpoints.best_metric=accuracy"), 0)],
 )  # fmt: skip
 def test_a_part_is_held_out_where_that_is_asked_for(opened, changes, count):
@@ -358,8 +359,16 @@ def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows_of(kind)))
     task = "tag" if kind == "tags" else "classify"
-    given = {"data.train": path, "data.heldout": path, "method": "probe", "head": "probe", "data.overlap": 8}
-    given |= {} if kind == "tags" else {"kind": kind}
+    given = {
+        "data.train": path,
+        "data.validation": path,
+        "method": "linear_probe",
+        "head_init": "linear_probe",
+        "data.overlap": 8,
+    }
+    given |= (
+        {} if kind == "tags" else {"problem_type": {"labels": "multi_label", "number": "regression"}[kind]}
+    )
     (measured,) = finetune(task, encoder_path, tmp_path / "run", **given)
     assert measured[metric] > most
     before, after = load(encoder_path).params["encoder"], load(tmp_path / "run/model").params["encoder"]
@@ -369,9 +378,10 @@ def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
 def test_what_a_probe_cannot_learn_is_said(encoder_path, tmp_path):
     with pytest.raises(BertJaxError, match="data.folds"):
         load_task("configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=1"])
-    with pytest.raises(BertJaxError, match="data.fold=5.*data.folds=5"):
+    with pytest.raises(BertJaxError, match="data.fold_index=5.*data.folds=5"):
         load_task(
-            "configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=5", "data.fold=5"]
+            "configs/classify.py",
+            [f"init={encoder_path}", "data.train=x.csv", "data.folds=5", "data.fold_index=5"],
         )
-    with pytest.raises(BertJaxError, match="--config.method=probe"):
-        load_task("configs/answer.py", [f"init={encoder_path}", "data.train=x.jsonl", "method=probe"])
+    with pytest.raises(BertJaxError, match="--config.method=linear_probe"):
+        load_task("configs/answer.py", [f"init={encoder_path}", "data.train=x.jsonl", "method=linear_probe"])

@@ -166,4 +166,7 @@ def test_folds_seeds_and_no_steps(material, capsys):
     )
     for task in TASKS.names():
         assert "none: the run measures" in shown(capsys, material, task, "steps=0")["steps"]
-    assert "none: the head is computed by a" in shown(capsys, material, "classify", "method=probe")["steps"]
+    assert (
+        "none: the head is computed by a"
+        in shown(capsys, material, "classify", "method=linear_probe")["steps"]
+    )

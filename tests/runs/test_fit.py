@@ -33,7 +33,7 @@ from tests.support.texts import marked_texts, random_texts
 from tests.support.tiny_encoder import ENCODER_CONFIG
 
 KEYS = {
-    "epochs": 1, "report": False, "head": "kept", "optimizer.learning_rate": 3e-3, "log.every": 5,
+    "epochs": 1, "report": False, "head_init": "pretrained", "optimizer.learning_rate": 3e-3, "log.every": 5,
     "data": {"max_length": 32, "batch_size": 8, "folds": 0}, "model": {"dropout": 0, "attention_dropout": 0},
 }  # fmt: skip
 
@@ -50,8 +50,8 @@ def frames():
 def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, encoder_path, tmp_path, capsys):
     for name, frame in zip(("train", "dev"), frames, strict=True):
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    files = {"data.train": tmp_path / "train.csv", "data.heldout": tmp_path / "dev.csv"}
-    finetune("classify", encoder_path, tmp_path / "command", epochs=1, **files, **{"data.rows": "packed"})
+    files = {"data.train": tmp_path / "train.csv", "data.validation": tmp_path / "dev.csv"}
+    finetune("classify", encoder_path, tmp_path / "command", epochs=1, **files, **{"data.batching": "packed"})
     held = frames[1]["text"].tolist(), frames[1]["label"].to_numpy()
     run = bert_jax.finetune(
         encoder_path, *(frames[0][name] for name in ("text", "label")), heldout=held, **KEYS
@@ -148,10 +148,10 @@ def test_incomplete_examples_are_skipped_if_asked(monkeypatch):
 def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, encoder_path, tmp_path, capsys):
     frames[0].to_csv(tmp_path / "train.csv", index=False)
     keys = KEYS | {
-        "head": "probe",
-        "method": "probe",
+        "head_init": "linear_probe",
+        "method": "linear_probe",
         "data.train": tmp_path / "train.csv",
-        "data.calibration_share": 0,
+        "data.calibration_ratio": 0,
     }
     begun = bert_jax.load(encoder_path)
     first = bert_jax.fit(ConfigDict({"task": "classify"}), workdir=tmp_path / "run", init=begun, **keys)

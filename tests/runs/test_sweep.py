@@ -48,8 +48,8 @@ def begun(tmp_path_factory):
 def overrides(begun, **changes) -> list[str]:
     model, train, heldout = begun
     values = {
-        "init": model, "data.train": train, "data.heldout": heldout, "epochs": 10, "data.max_length": 32,
-        "data.batch_size": 8, "data.rows": "padded", "data.calibration_share": 0, "log.every": 100,
+        "init": model, "data.train": train, "data.validation": heldout, "epochs": 10, "data.max_length": 32,
+        "data.batch_size": 8, "data.batching": "padded", "data.calibration_ratio": 0, "log.every": 100,
         "log.evaluate_every": 75, "checkpoints.every": 75,
     } | changes  # fmt: skip
     return [f"{key}={value}" for key, value in values.items()]
@@ -107,7 +107,9 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
 
 @pytest.mark.slow
 def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys):
-    given = overrides(begun, report=False, head="kept", epochs=5, **{"optimizer.learning_rate": 0.0})
+    given = overrides(
+        begun, report=False, head_init="pretrained", epochs=5, **{"optimizer.learning_rate": 0.0}
+    )
     assert run.start_training("configs/classify.py", given, str(tmp_path / "run"))
     assert CONSTANT in capsys.readouterr().out
 

@@ -272,7 +272,7 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys):
                 Index.open(path)
         else:
             Index.open(path)
-        for command in (["check", path], ["search", path, "w1", "--legs", "keywords", "--verify"]):
+        for command in (["check", path], ["search", path, "w1", "--retrievers", "keywords", "--verify"]):
             assert main([*map(str, command)]) == 1
             error = capsys.readouterr().err
             assert error.count("\n") == 1 and Path(name).name in error

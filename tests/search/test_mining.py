@@ -69,10 +69,10 @@ class GivenScores:
     [
         MiningLimits(2, margin=0.0),
         MiningLimits(6, margin=0.0),
-        MiningLimits(1, first=3, margin=0.0),
+        MiningLimits(1, range_min=3, margin=0.0),
         MiningLimits(2, margin=0.5),
-        MiningLimits(1, margin=0.0, last=2),
-        MiningLimits(2, margin=0.0, least=-0.4, most=0.3),
+        MiningLimits(1, margin=0.0, range_max=2),
+        MiningLimits(2, margin=0.0, min_score=-0.4, max_score=0.3),
     ],
 )
 def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypatch):
@@ -98,8 +98,8 @@ def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypa
         scores = reranker.of([(row["question"], text) for text in candidates]) if reranker else cosines
         of_positive = scores[candidates.index(row["answer"])]
         below = of_positive - limits.margin * (1 if reranker else abs(of_positive))
-        near = [n for n in order[limits.first : limits.last] if scores[n] < below]
-        near = [n for n in near if limits.least <= scores[n] <= limits.most][: limits.negatives]
+        near = [n for n in order[limits.range_min : limits.range_max] if scores[n] < below]
+        near = [n for n in near if limits.min_score <= scores[n] <= limits.max_score][: limits.negatives]
         if len(near) == limits.negatives:
             negatives = {f"negative_{n}": candidates[i] for n, i in enumerate(near, 1)}
             written = {"anchor": row["question"], "positive": row["answer"], **negatives}
@@ -112,7 +112,7 @@ def test_texts_of_the_same_label_are_no_negatives(encoder_path, tmp_path):
     rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(random_texts(16))]
     groups = read_groups(write_jsonl(tmp_path / "labelled.jsonl", rows), GroupColumns())
     label_of = {row["text"]: row["label"] for row in rows}
-    limits = MiningLimits(1, margin=0.0, last=16)
+    limits = MiningLimits(1, margin=0.0, range_max=16)
     mined = list(
         mine_hard_negatives(
             groups, [], CachedEncoder(encoder_path, tmp_path / "kept"), limits, MiningCounts()
@@ -310,7 +310,7 @@ def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(encoder_path
 BAD = {
     "an input as output": (["--corpus", "CORPUS", "--output", "CORPUS"], [], "is also the input"),
     "single texts": (["--data", "CORPUS"], [], "give anchors and positives"),
-    "no such column": (["--text", "question", "--pair", "passage"], [], 'row 1 has no column "passage"'),
+    "no such column": (["--text", "question", "--text-pair", "passage"], [], 'row 1 has no column "passage"'),
     "an empty anchor": (
         [], [{"a": "x", "b": "y"}, {"a": " ", "b": "z"}], 'row 2: column "a" is empty; .*1 of 2, which --skip-bad',
     ),
@@ -322,8 +322,12 @@ BAD = {
     "an empty text of the corpus": (
         ["--corpus", "ROWS", "--data", "PAIRS"], [{"t": "x", "label": ""}, {"t": ""}], 'row 2: column "t" is empty',
     ),
-    "a score as a limit of cosines": (["--most", "3"], [], "--most 3 is for cosines; give a number from -1 to 1"),
-    "too few texts": (["--first", "9", "--last", "11"], [], "--last 11 leaves fewer than 3 texts after the first 9"),
+    "a score as a limit of cosines": (
+        ["--max-score", "3"], [], "--max-score 3 is for cosines; give a number from -1 to 1",
+    ),
+    "too few texts": (
+        ["--range-min", "9", "--range-max", "11"], [], "--range-max 11 leaves fewer than 3 texts after the first 9",
+    ),
     "several numbers": (["--rescore", "SEVERAL"], [], "gives 2 numbers for a pair of texts, and a cross-enc"),
     "no numbers": (["--rescore", "MODEL"], [], 'is not a cross-encoder; .bert-jax train --config rerank. makes one'),
 }  # fmt: skip

@@ -12,7 +12,7 @@ def train_teacher(root: Path) -> Path:
     """A classifier of two layers that knows w0 from w1, in run/model; begin/ is what it was before."""
     save_encoder(root / "begin", ENCODER_CONFIG.replace(layers=2))
     train = write_csv(root / "train.csv", marked_texts(160, 0))
-    finetune("classify", root / "begin", root / "run", **{"data.train": train, "data.rows": "packed"})
+    finetune("classify", root / "begin", root / "run", **{"data.train": train, "data.batching": "packed"})
     return root / "run/model"
 
 

@@ -8,8 +8,8 @@ def finetune(task: str, model, workdir, **changes):
     """A run of `configs/TASK.py` on a small scale; gives the metrics of its last evaluation."""
     values = {
         "init": model, "epochs": 6, "optimizer.learning_rate": 3e-3, "data.max_length": 32, "data.batch_size": 8,
-        "model.dropout": 0, "model.attention_dropout": 0, "log.every": 5, "data.rows": "padded", "report": False,
-        "data.folds": 0, "head": "kept",
+        "model.dropout": 0, "model.attention_dropout": 0, "log.every": 5, "data.batching": "padded", "report": False,
+        "data.folds": 0, "head_init": "pretrained",
     } | changes  # fmt: skip
     run.start_training(
         f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir)

@@ -75,6 +75,6 @@ def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretr
         "optimizer": section(OptimizerConfig),
         "mesh": section(MeshConfig),
     }
-    data = DataConfig(lengths=(ROW_LENGTH,), shares=(1.0,), cap=TARGETS)
+    data = DataConfig(lengths=(ROW_LENGTH,), length_ratios=(1.0,), max_predictions_per_seq=TARGETS)
     config = Config(steps=steps, seed=3, model=model, data=data, **sections, **values)
     return PretrainTask.of(config), config

@@ -173,8 +173,8 @@ def words(teacher, objective="distilbert", **changes):
     directory, corpus = teacher
     values = {
         "teacher": directory, "data.corpora": corpus, "steps": 12, "data.batch_size": 8, "data.lengths": 24,
-        "data.plans": 1, "log.every": 4, "log.evaluate_every": 6, "log.max_eval_batches": 2, "checkpoints.every": 4,
-        "optimizer.learning_rate": 3e-3, "optimizer.warmup_steps": 2,
+        "data.dupe_factor": 1, "log.every": 4, "log.evaluate_every": 6, "log.max_eval_batches": 2,
+        "checkpoints.every": 4, "optimizer.learning_rate": 3e-3, "optimizer.warmup_steps": 2,
     } | OWN[objective] | changes  # fmt: skip
     settings = [f"--config.{key}={value}" for key, value in values.items()]
     return ["train", "--config", f"{ROOT}/configs/distil.py:{objective}", *settings]

@@ -154,4 +154,4 @@ def test_what_a_distillation_cannot_use_is_refused(teacher_path, tmp_path):
     with pytest.raises(BertJaxError, match="teacher"):
         opened(teacher="")
     with pytest.raises(BertJaxError, match="distil_classifier"):
-        opened(method="probe")
+        opened(method="linear_probe")

@@ -91,7 +91,7 @@ def test_every_mesh_gives_the_same_student_of_a_classifier(teacher_path, tmp_pat
     }
     curves = {}
     for name, (devices, mesh) in meshes.items():
-        keys = [*given, "data.rows=bucketed", *(f"mesh.{axis}" for axis in mesh)]
+        keys = [*given, "data.batching=bucketed", *(f"mesh.{axis}" for axis in mesh)]
         words = ["train", "--config", f"{ROOT}/configs/distil.py:classifier"]
         words += [f"--config.{key}" for key in keys] + ["--workdir", str(tmp_path / name)]
         flags = f"--xla_force_host_platform_device_count={devices}"

@@ -265,7 +265,7 @@ def test_draws_follow_rows_and_key():
 
 QUICK = {
     "steps": 6, "checkpoints.every": 3, "log.every": 2, "log.evaluate_every": 3, "log.max_eval_batches": 2,
-    "optimizer.warmup_steps": 2, "data.lengths": 24, "data.batch_size": 8, "data.plans": 1, "model.layers": 1,
+    "optimizer.warmup_steps": 2, "data.lengths": 24, "data.batch_size": 8, "data.dupe_factor": 1, "model.layers": 1,
     "model.hidden_size": 32, "model.heads": 2, "model.feed_forward": 64, "model.embedding_size": 16,
     "generator.width": 0.5,
 }  # fmt: skip
@@ -345,7 +345,7 @@ def test_kills_change_nothing(tmp_path):
     changes = {
         "task": "electra",
         "family": "electra",
-        "data__examples": "full_sentences",
+        "data__sentence_objective": "none",
         "generator__width": 0.5,
     }
     whole, often = (train_command(corpus, tmp_path / name, **changes) for name in ("whole", "often"))
@@ -359,7 +359,7 @@ def test_kills_change_nothing(tmp_path):
 
 
 REFUSED = {
-    "small": (["data.examples=next_sentence"], "set --config.data.examples=full_sentences"),
+    "small": (["data.sentence_objective=next_sentence"], "set --config.data.sentence_objective=none"),
     "base": (["family=bert"], "set --config.family=electra or --config.family=deberta-v2"),
     "deberta-v3-small": (["generator.width=0.5"], "cannot have embedding_size = 768"),
 }

@@ -48,7 +48,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_
         encoder_path,
         write_jsonl(tmp_path / "pairs.jsonl", rows),
         "data.batch_size=24",
-        "data.rows=bucketed",
+        "data.batching=bucketed",
         "model.dropout=0.1",
         f"loss.learn_scale={loss == 'multiple_negatives'}",
     )
@@ -67,7 +67,12 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_
 @pytest.mark.long
 def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(520))
-    given = ("data.batch_size=448", "data.rows=bucketed", "model.dropout=0.1", "model.attention_dropout=0.1")
+    given = (
+        "data.batch_size=448",
+        "data.batching=bucketed",
+        "model.dropout=0.1",
+        "model.attention_dropout=0.1",
+    )
     task, data, config = open_embed_task(encoder_path, train, *given)
     whole, gradients, _ = gradient_of(task, data, config)
     for chunk in (1, 7, 64):
@@ -91,7 +96,7 @@ def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, encoder_p
     rows = [row | {"worse": row["question"][:2], "score": scores} for row in random_pairs(12)]
     train = write_jsonl(tmp_path / "train.jsonl", rows)
     task, data, config = open_embed_task(
-        encoder_path, train, f"loss.name={loss}", "data.batch_size=8", "data.rows=bucketed"
+        encoder_path, train, f"loss.name={loss}", "data.batch_size=8", "data.batching=bucketed"
     )
     value, _, batch = gradient_of(task, data, config)
     assert np.isfinite(value) and value > 0
@@ -109,7 +114,7 @@ def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, 
     for layout in ("packed", "bucketed"):
         still = ("model.dropout=0.0", "model.attention_dropout=0.0", "loss.sizes=(32,8)")
         task, data, config = open_embed_task(
-            encoder_path, train, "data.batch_size=24", f"data.rows={layout}", *still
+            encoder_path, train, "data.batch_size=24", f"data.batching={layout}", *still
         )
         loss, gradients, batch = gradient_of(task, data, config)
         shapes.add(batch["input_ids"].shape[0])
@@ -193,7 +198,7 @@ def test_a_batch_has_what_its_teacher_gives(encoder_path, tmp_path):
             f"loss.name={loss}",
             f"loss.teacher={encoder_path}",
             "data.batch_size=6",
-            "data.rows=bucketed",
+            "data.batching=bucketed",
         )
         task, data, _ = open_embed_task(encoder_path, train, *given)
         (batch,) = data.batches(0, 1, 0, 1)
@@ -223,9 +228,9 @@ def test_each_step_is_of_one_of_several_files(encoder_path, tmp_path, capsys):
         return sum(second for _, second in seen)
 
     assert abs(steps_of_second() - 40 * 2 / 3) <= 1
-    assert steps_of_second("data.shares=3,1") == 10
-    with pytest.raises(BertJaxError, match="data.shares.*data.train"):
-        steps_of_second("data.shares=3")
+    assert steps_of_second("data.mixture_weights=3,1") == 10
+    with pytest.raises(BertJaxError, match="data.length_ratios.*data.train"):
+        steps_of_second("data.mixture_weights=3")
     scored = write_jsonl(
         tmp_path / "scored.jsonl", [row | {"score": n} for n, row in enumerate(random_pairs(9))]
     )

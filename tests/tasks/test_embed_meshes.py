@@ -28,8 +28,8 @@ def test_every_mesh_gives_the_same_curve(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(400))
     settings = [
         f"init={encoder_path}", f"data.train={train}", "data.max_length=24", f"steps={STEPS}",
-        "optimizer.learning_rate=1e-3", "data.batch_size=64", "data.rows=bucketed", "model.dropout=0.1", "log.every=1",
-        "log.evaluate_every=25",
+        "optimizer.learning_rate=1e-3", "data.batch_size=64", "data.batching=bucketed", "model.dropout=0.1",
+        "log.every=1", "log.evaluate_every=25",
     ]  # fmt: skip
     curves = {}
     for name, (devices, mesh) in RUNS.items():

@@ -98,9 +98,15 @@ def test_documents_that_no_teacher_scored_are_for_a_loss_of_labels(encoder_path,
     rows = [TAUGHT | {name: f"{name}{n}" for name in ("query", "positive")} for n in range(30)]
     rows = [row | {"negatives": [f"n{n}", f"m{n}"]} for n, row in enumerate(rows)]
     train = write_jsonl(tmp_path / "t.jsonl", rows)
-    with pytest.raises(BertJaxError, match="data.others=2"):
-        open_task(encoder_path, train, "data.others=2")
-    task, _, _ = open_task(encoder_path, train, "data.others=2", "loss.name=binary", "data.documents=4")
+    with pytest.raises(BertJaxError, match="data.num_random_negatives=2"):
+        open_task(encoder_path, train, "data.num_random_negatives=2")
+    task, _, _ = open_task(
+        encoder_path,
+        train,
+        "data.num_random_negatives=2",
+        "loss.name=binary",
+        "data.max_documents_per_query=4",
+    )
     assert task.documents == 4 and open_task(encoder_path, train)[0].loss.name == "teacher_ranking"
 
 
@@ -136,8 +142,8 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(encoder_path, tmp_path):
     given = (
         "data.batch_size=16",
         "loss.name=lambda_rank",
-        f"data.heldout={train}",
-        "data.calibration_share=0.0",
+        f"data.validation={train}",
+        "data.calibration_ratio=0.0",
     )
     task, data, config = open_task(encoder_path, train, *given)
     params = jax.device_get(jax.jit(lambda: init_random_params(task, config))())
@@ -177,8 +183,8 @@ def trained(encoder_path, tmp_path_factory):
     root = tmp_path_factory.mktemp("rerank")
     train, heldout = (write_jsonl(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40)))
     settings = {
-        "init": encoder_path, "data.train": train, "data.heldout": heldout, "data.max_length": 32, "epochs": 12,
-        "data.calibration_share": 0.15, "optimizer.learning_rate": 3e-3,
+        "init": encoder_path, "data.train": train, "data.validation": heldout, "data.max_length": 32, "epochs": 12,
+        "data.calibration_ratio": 0.15, "optimizer.learning_rate": 3e-3,
     }  # fmt: skip
     assert start_training(CONFIG, [f"{key}={value}" for key, value in settings.items()], str(root / "run"))
     return root
@@ -200,7 +206,7 @@ def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
     scored = json.loads(capsys.readouterr().out)
     assert scored["metrics"]["mrr@10"] == pytest.approx(lines[-1]["mrr@10"])
     asked = write_jsonl(trained / "asked.jsonl", [{"query": "w30 w31", "documents": documents}])
-    main(["rerank", "--model", str(trained / "run/model"), "--input", asked, "--top", "1"])
+    main(["rerank", "--model", str(trained / "run/model"), "--input", asked, "--top-k", "1"])
     (row,) = json.loads(capsys.readouterr().out)["ranked"]
     assert row == {"index": 1, "score": round(best.score, 6), "document": documents[1]}
     pair = write_jsonl(trained / "pairs.jsonl", [{"query": "w30 w31", "document": documents[1]}])

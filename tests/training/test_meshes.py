@@ -24,25 +24,27 @@ pytestmark = [pytest.mark.slow, pytest.mark.pod]
 STEPS = 50
 MESHES = {
     "one device": (1, {}),
-    "data 8, 4 microbatches": (8, {"accumulate": 4, "shard_optimizer": True}),
+    "data 8, 4 microbatches": (8, {"gradient_accumulation_steps": 4, "shard_optimizer": True}),
     "fsdp 8": (8, {"data": 1, "fsdp": 8}),
     "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
 }
 EVALUATED = "one device", "data 8, 4 microbatches", "2 x 2 x 2"
-ROUNDED = {"data 8, gradients in bfloat16": (8, {"reduce": "bfloat16", "shard_optimizer": True})}
+ROUNDED = {
+    "data 8, gradients in bfloat16": (8, {"gradient_reduce_dtype": "bfloat16", "shard_optimizer": True})
+}
 MORE_MESHES = {
-    "one device, 4 microbatches": (1, {"accumulate": 4}),
+    "one device, 4 microbatches": (1, {"gradient_accumulation_steps": 4}),
     "data 8": (8, {}),
     "data 8, in parts": (8, {"shard_optimizer": True}),
-    "fsdp 8, 4 microbatches": (8, {"data": 1, "fsdp": 8, "accumulate": 4}),
-    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "accumulate": 4}),
+    "fsdp 8, 4 microbatches": (8, {"data": 1, "fsdp": 8, "gradient_accumulation_steps": 4}),
+    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "gradient_accumulation_steps": 4}),
 }
 if jax.__version_info__ < ABORTING:
     MORE_MESHES |= {
         "2 x 2 x 2, in parts": (8, {"fsdp": 2, "tensor": 2, "shard_optimizer": True}),
         "2 x 2 x 2, 4 microbatches, in parts": (
             8,
-            {"fsdp": 2, "tensor": 2, "accumulate": 4, "shard_optimizer": True},
+            {"fsdp": 2, "tensor": 2, "gradient_accumulation_steps": 4, "shard_optimizer": True},
         ),
     }
 else:
@@ -110,7 +112,7 @@ def across_counts():
         first, restore = 0, None
         for devices, stop, changes in (
             (8, 20, MESHES["data 8, 4 microbatches"][1]),
-            (4, 35, {"fsdp": 2, "accumulate": 2}),
+            (4, 35, {"fsdp": 2, "gradient_accumulation_steps": 2}),
             (8, STEPS, MESHES["fsdp 8"][1]),
         ):
             some, state = steps_on(devices, changes, restore, first, stop)

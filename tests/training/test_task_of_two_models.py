@@ -24,7 +24,7 @@ from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 SETTINGS = {
     "steps": 12, "checkpoints.every": 4, "log.every": 4, "log.evaluate_every": 6, "optimizer.learning_rate": 3e-3,
-    "optimizer.warmup_steps": 2, "data.lengths": 20, "data.shares": 1,
+    "optimizer.warmup_steps": 2, "data.lengths": 20, "data.length_ratios": 1,
 }  # fmt: skip
 
 

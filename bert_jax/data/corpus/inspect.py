@@ -45,11 +45,11 @@ def show_row(stream: "Stream", batch: "Batch", row: int, fact: dict[str, int], c
     facts += [f"{real.sum()} tokens", f"{weights.sum():.0f} targets"]
     if "labels" in batch:
         label = int(batch["labels"][row]) if batch["label_weights"][row] else 2
-        facts.append(LABELS[stream.config.examples][label])
+        facts.append(LABELS[stream.config.sentence_objective][label])
     pieces = mark_targets(stream, batch, row, colour)
     if stream.config.packed:
         groups = batch["segment_ids"][row]
-        names = [f"sequence {n}" for n in range(1, stream.config.packs + 1)]
+        names = [f"sequence {n}" for n in range(1, stream.config.max_documents_per_row + 1)]
     else:
         groups, names = batch["token_type_ids"][row] + real, ["segment A", "segment B"]
     lines = [", ".join(facts)]
@@ -90,13 +90,17 @@ def table_of_rates(stream: "Stream", batch: "Batch", length: int) -> str:
     tokens = batch["input_ids"][rows, batch["target_positions"][rows, here]]
     fates = [fate(stream, *pair) for pair in zip(tokens, batch["targets"][rows, here], strict=True)]
     rates = [
-        ("targets of all tokens", len(rows) / attention_mask.sum(), config.rate),
-        ("  masked", fates.count("masked") / len(fates), config.masked),
-        ("  replaced at random", fates.count("replaced") / len(fates), config.replaced),
-        ("  kept", fates.count("kept") / len(fates), 1 - config.masked - config.replaced),
+        ("targets of all tokens", len(rows) / attention_mask.sum(), config.mlm_probability),
+        ("  masked", fates.count("masked") / len(fates), config.mask_replace_prob),
+        ("  replaced at random", fates.count("replaced") / len(fates), config.random_replace_prob),
+        (
+            "  kept",
+            fates.count("kept") / len(fates),
+            1 - config.mask_replace_prob - config.random_replace_prob,
+        ),
     ]
     if "labels" in batch and batch["label_weights"].any():
-        name = "random" if config.examples == "next_sentence" else "swapped"
+        name = "random" if config.sentence_objective == "next_sentence" else "swapped"
         rates.append((f"{name} pairs", np.average(batch["labels"], weights=batch["label_weights"]), 0.5))
     most = batch["target_weights"].sum(axis=1).max()
     plain = [

@@ -35,9 +35,11 @@ class Masking:
         special = tf.reduce_any(input_ids[..., None] == tf.constant(self.special.all, tf.int32), axis=-1)
         maskable = ~special & (attention_mask > 0)
         length = tf.cast(tf.reduce_sum(attention_mask, axis=1), tf.float64)
-        wanted = tf.cast(tf.round(self.config.rate * length), tf.int32)  # halves to even, as Python rounds
+        wanted = tf.cast(
+            tf.round(self.config.mlm_probability * length), tf.int32
+        )  # halves to even, as Python rounds
         wanted = tf.minimum(tf.clip_by_value(wanted, 1, self.cap), count_true(maskable))
-        if self.config.unit == "token":
+        if self.config.mask_unit == "token":
             positions = self._tokens(maskable, wanted, keys)
         else:
             positions = self._groups(self._group(input_ids, maskable, keys), maskable, wanted, keys)
@@ -68,13 +70,13 @@ class Masking:
         """Return [B, L], the number of the word or span to which each token belongs."""
         joined = tf.gather(tf.constant(self.continues), input_ids) & maskable & shifted(maskable, False)
         word = tf.cumsum(tf.cast(~joined, tf.int32), axis=1) - 1
-        if self.config.unit == "word":
+        if self.config.mask_unit == "word":
             return word
         # Spans lie end to end from the row's first word on. The length of a span is drawn with probability proportional
         # to 1 / length. A special token ends a span, as it ends a word. The first word, after [CLS], has number 1.
         length = input_ids.shape[1]
         word = tf.maximum(word - 1, 0)
-        shares = 1 / np.arange(1, self.config.longest_span + 1)
+        shares = 1 / np.arange(1, self.config.max_span_length + 1)
         steps = np.cumsum(shares / shares.sum())[:-1]
         drawn = uniform(keys, SPAN + np.arange(length))
         sizes = 1 + tf.reduce_sum(tf.cast(drawn[..., None] >= steps, tf.int32), axis=-1)
@@ -119,11 +121,11 @@ class Masking:
     def _replace(self, targets, positions, keys):
         fate = hash_unit(hash_at(keys[:, None], FATE + tf.cast(positions, tf.int64)))
         drawn = hash_unit(hash_at(keys[:, None], REPLACEMENT + tf.cast(positions, tf.int64)))
-        special, masked = self.special.all, self.config.masked
+        special, masked = self.special.all, self.config.mask_replace_prob
         random = tf.cast(drawn * (len(self.continues) - len(special)), tf.int32)
         for i in sorted(special):
             random += tf.cast(random >= i, tf.int32)
-        out = tf.where(fate < masked + self.config.replaced, random, targets)
+        out = tf.where(fate < masked + self.config.random_replace_prob, random, targets)
         return tf.where(fate < masked, self.special.mask, out)
 
 

@@ -43,7 +43,7 @@ class Pairs:
         if self.name == "next_sentence" and corpus_split.count < 2:
             raise BertJaxError(
                 "next-sentence pairs need two documents and the corpus has one; separate its documents, "
-                "or set --config.data.examples=sentence_order"
+                "or set --config.data.sentence_objective=sentence_order"
             )
         for first in range(0, corpus_split.count, BLOCK):
             yield self._block(

@@ -58,7 +58,11 @@ class Stream:
         self.phases = phases(config, steps)
         sizes = [corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora]
         self.weights = config.weights or [float(size) ** config.alpha for size in sizes]
-        self.kind = Rows(config.packs) if config.packed else Pairs(config.examples, config.short)
+        self.kind = (
+            Rows(config.max_documents_per_row)
+            if config.packed
+            else Pairs(config.sentence_objective, config.short_seq_prob)
+        )
         self.continues = word_continuations(self.tokenizer)
         self._plans: dict[tuple[int, int, int], SegmentPlan] = {}
         self._lock = threading.Lock()
@@ -201,7 +205,7 @@ class Stream:
         for c, p in set(zip(owner.tolist(), plan.tolist(), strict=True)):
             here = np.flatnonzero((owner == c) & (plan == p))
             table[here] = self._plan(c, length, p).table[example[here]]
-        occasion = turn if self.config.fresh_masks else plan
+        occasion = turn if self.config.dynamic_masking else plan
         keys = random_bits(
             random_bits(random_bits(random_key("mask", self.seed, length), owner), occasion), example
         )
@@ -233,7 +237,7 @@ class Stream:
         """Return the plan, pass and index in the plan of examples, given their `indices` within corpus `c`.
 
         A pass uses one plan. After the last plan the first one is used again. Each pass has its own order."""
-        plans = self.config.plans
+        plans = self.config.dupe_factor
         ends = np.zeros(1, np.int64)
         while ends[-1] <= indices.max() and len(ends) <= plans:
             ends = np.append(ends, ends[-1] + len(self._plan(c, length, len(ends) - 1)))
@@ -266,6 +270,6 @@ class Stream:
 
 def phases(config: DataConfig, steps: int) -> list[LengthPhase]:
     """Divide the steps into one phase for each length. Steps after the last phase belong to it."""
-    shares = np.cumsum(config.shares) / np.sum(config.shares)
+    shares = np.cumsum(config.length_ratios) / np.sum(config.length_ratios)
     edges = [0, *np.round(shares * steps).astype(int).tolist()]
     return [LengthPhase(*phase) for phase in zip(config.lengths, edges[:-1], edges[1:], strict=True)]

@@ -35,7 +35,7 @@ class CandidateColumns(GroupColumns):
     score: str = ""  # column of the label or score of a document; "": found by its usual name
     # column that groups queries: those with the same value are never split between training and validation; "": each
     # query alone
-    document: str = ""
+    group: str = ""
     documents: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[tuple[str, ...]] = ("query", "document", "not relevant")
     repeating: ClassVar[int] = 1

@@ -43,7 +43,9 @@ class ClassParser:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, float) and math.isfinite(value):
-            raise BertJaxError(f'{where} holds {value}, not a class; use kind "number" for such labels')
+            raise BertJaxError(
+                f'{where} holds {value}, not a class; use problem_type "regression" for such labels'
+            )
         if not isinstance(value, str | int):
             raise BertJaxError(f"{where} holds {value if value != value else type_name(value)}, not a class")
         self.first.setdefault(type(value), (where, value))

@@ -23,7 +23,7 @@ LABEL_NAMES = ("label", "labels", "score")
 WORD_NAMES = ("tokens", "words")
 TAG_NAMES = ("tags", "ner_tags", "ner", "labels")
 ANSWER_NAMES = ("answers", "answer")
-NAMES = ("text", "pair", "label", "id", "document")  # the fields of Columns that name a column
+NAMES = ("text", "text_pair", "label", "id", "group")  # the fields of Columns that name a column
 SEPARATOR = ","
 
 LocatedRow = tuple[str, tables.Row]  # where the row is, and the row
@@ -38,12 +38,14 @@ class ExampleColumns:
     """
 
     text: str = ""  # column of the text, the words or the question; "": found by its usual name
-    pair: str = ""  # column of the second text or the passage; "": found by its usual name
+    text_pair: str = ""  # column of the second text or the passage; "": found by its usual name
     label: str = ""  # column of the label, the tags or the answers; "": found by its usual name
     id: str = ""  # column of the example's id, which predictions and reports show; "": none
     # column of the document that a row belongs to; a document is never split between training and validation; "": none
-    document: str = ""
-    separator: str = ""  # separator of several labels in one cell; "": a comma, or that of the training data
+    group: str = ""
+    label_separator: str = (
+        ""  # separator of several labels in one cell; "": a comma, or that of the training data
+    )
     # skip and count bad rows, such as rows with an empty cell, instead of stopping with an error
     skip_bad: bool = False
 
@@ -75,12 +77,12 @@ class ColumnsFromTraining(ExampleColumns):
 
     def of(self, where: str, row: Mapping) -> ExampleColumns:
         # If the user names only the text, read no second text.
-        before = replace(self.before, pair="") if self.text else self.before
+        before = replace(self.before, text_pair="") if self.text else self.before
         names = {key: getattr(before, key) for key in NAMES}
         there = {key: name and match_columns(where, row, [name])[0] for key, name in names.items()}
         filled = {key: getattr(self, key) or there[key] for key in NAMES}
-        separator = self.separator or before.separator
-        return ExampleColumns(**filled, separator=separator, skip_bad=self.skip_bad)
+        separator = self.label_separator or before.label_separator
+        return ExampleColumns(**filled, label_separator=separator, skip_bad=self.skip_bad)
 
 
 def find_usual_column(where: str, row: Mapping, names: Iterable[str]) -> str:
@@ -123,7 +125,8 @@ def setting_of(fields: Iterable[str]) -> str:
     '--text and --label'
     """
     fields = list(fields)
-    flags, keys = ([prefix + name for name in fields] for prefix in ("--", "--config.data.columns."))
+    flags = [f"--{name.replace('_', '-')}" for name in fields]
+    keys = [f"--config.data.columns.{name}" for name in fields]
     return spell_setting(" and ".join(flags), " and ".join(keys))
 
 
@@ -132,16 +135,16 @@ def text_and_label(
 ) -> tuple[tuple[str, ...], str]:
     """Return (columns of the texts, column of the label)."""
     refuse_header(where, row, columns)
-    if columns.pair and not pairs:
-        raise BertJaxError(f'this model reads one text per row; leave out --pair "{columns.pair}"')
-    second = (columns.pair,) if columns.pair else ()
+    if columns.text_pair and not pairs:
+        raise BertJaxError(f'this model reads one text per row; leave out --text-pair "{columns.text_pair}"')
+    second = (columns.text_pair,) if columns.text_pair else ()
     texts = (columns.text, *second) if columns.text else find_text_columns(where, row, second, pairs)
     label = columns.label or find_usual_column(where, row, LABEL_NAMES)
     named = [name for name in columns.named if need_label or name != columns.label]
     check_columns(
         where, row, named, {"text": ("text", texts[0])} | ({"label": ("label", label)} if need_label else {})
     )
-    if pairs and not columns.pair:
+    if pairs and not columns.text_pair:
         warn_of_second_text(where, row, texts, [*named, label])
     return tuple(match_columns(where, row, texts)), label and match_columns(where, row, [label])[0]
 
@@ -160,7 +163,7 @@ def words_and_tags(where: str, row: Mapping, columns: ExampleColumns, need_label
 
 def question_and_passage(where: str, row: Mapping, columns: ExampleColumns, need_label: bool) -> list[str]:
     """Return [column of the question, column of the passage]."""
-    texts = columns.text or "question", columns.pair or "context"
+    texts = columns.text or "question", columns.text_pair or "context"
     if set(row) == {"text"} and not need_label:
         raise BertJaxError(
             f'{where}: a question needs a passage; give both, as {{"question": "...", "context": "..."}}'

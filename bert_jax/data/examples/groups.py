@@ -56,7 +56,7 @@ class GroupColumns:
     score: str = ""  # column of the score, or of the label of a single text; "": found by its usual name
     # column of the document that a row belongs to; a document is never split between training and validation; "": found
     # by its usual name
-    document: str = ""
+    group: str = ""
     # skip and count bad rows, such as rows with an empty cell, instead of stopping with an error
     skip_bad: bool = False
 
@@ -67,7 +67,7 @@ class GroupColumns:
 
     @property
     def named(self) -> list[str]:
-        return [*self.texts, *(name for name in (self.score, self.document) if name)]
+        return [*self.texts, *(name for name in (self.score, self.group) if name)]
 
     @property
     def numbered(self) -> bool:
@@ -77,14 +77,14 @@ class GroupColumns:
     def of_pairs(self) -> ExampleColumns:
         """The same columns for a table that has two texts with a label or score."""
         first, second = (*self.texts, "", "")[:2]
-        return ExampleColumns(first, second, self.score, document=self.document, skip_bad=self.skip_bad)
+        return ExampleColumns(first, second, self.score, group=self.group, skip_bad=self.skip_bad)
 
     def of(self, where: str, row: Mapping, rows: Sequence[Mapping] = ()) -> "GroupColumns":
         """Fill in the columns of a table with this first row. Its first `rows` show which columns hold text, and which
         hold only numbers."""
         check_columns(where, row, self.named, {})
         texts, score, document = (
-            match_columns(where, row, names) for names in (self.texts, [self.score], [self.document])
+            match_columns(where, row, names) for names in (self.texts, [self.score], [self.group])
         )
         known = score[0] or find_usual_column(where, row, SCORES)
         whole = document[0] or find_usual_column(where, row, self.documents)
@@ -104,7 +104,7 @@ class GroupColumns:
             raise BertJaxError(
                 f"{table_place(where)}: no column holds text; name them with {texts_setting()}"
             )
-        return replace(self, texts=tuple(texts), score=known, document=whole)
+        return replace(self, texts=tuple(texts), score=known, group=whole)
 
     def default_document(self, texts: Sequence[str]) -> str:
         """The document of a row if no column names it."""
@@ -165,7 +165,7 @@ def reuse_training_columns(
     spec: str, columns: GroupColumns, training_columns: ExampleColumns
 ) -> GroupColumns:
     """If the user names no columns of texts, use those named `before`, provided that the table has all of them."""
-    names = [name for name in (training_columns.text, training_columns.pair) if name]
+    names = [name for name in (training_columns.text, training_columns.text_pair) if name]
     if columns.texts or not names:
         return columns
     some, _ = first_rows(
@@ -210,10 +210,10 @@ def describe_columns(spec: str, columns: GroupColumns, advice: str, most: int = 
     ]
     if resolved.score:
         parts.append(f"{'score' if len(used) > 1 else 'label'} {quote_names([resolved.score])}")
-    if resolved.document:
-        parts.append(f"document {quote_names([resolved.document])}")
+    if resolved.group:
+        parts.append(f"document {quote_names([resolved.group])}")
     words = ", ".join(parts)
-    beside = {*used, resolved.score, resolved.document}
+    beside = {*used, resolved.score, resolved.group}
     unread = [name for name in rows[0] if name not in beside]
     numbers = [name for name in unread if not is_id(name) and holds_numbers(name, rows)]
     if numbers:
@@ -224,7 +224,7 @@ def describe_columns(spec: str, columns: GroupColumns, advice: str, most: int = 
 
 
 def texts_setting() -> str:
-    return spell_setting("--text and --pair", "--config.data.columns.texts")
+    return spell_setting("--text and --text-pair", "--config.data.columns.texts")
 
 
 def quote_names(names: Iterable[str]) -> str:
@@ -271,7 +271,7 @@ def parse_groups(
         texts = tuple(text for column in columns.texts for text in read_cell_texts(where, row, column))
         if texts[1:2] and texts[1] in texts[2:]:
             raise BadRowError(f"{where}: the positive is also one of the negatives; remove it from them")
-        document = read_name_cell(where, row, columns.document) if columns.document else ""
+        document = read_name_cell(where, row, columns.group) if columns.group else ""
         group = Group(
             texts, None, where,
             document=document or columns.default_document(texts),

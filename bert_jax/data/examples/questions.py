@@ -98,7 +98,7 @@ def parse_questions(
             answers = plain_answer(where, passage, answers, get_optional_cell(row, start))
         if answers is not None:
             answers = parse_answers(where, passage, answers, get_optional_cell(row, impossible))
-        document = columns.document or (title if get_optional_cell(row, title) else "")
+        document = columns.group or (title if get_optional_cell(row, title) else "")
         # Questions about the same passage stay together if no document is named.
         within = read_name_cell(where, row, document) or passage
         return Example(

@@ -62,7 +62,7 @@ def parse_tagged_words(
             tags,
             where,
             read_name_cell(where, row, columns.id),
-            read_name_cell(where, row, columns.document),
+            read_name_cell(where, row, columns.group),
         )
 
     yield from parse_examples(rows, parse_example, columns, is_whole=need_label)

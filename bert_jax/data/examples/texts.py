@@ -33,7 +33,7 @@ def read_labelled_texts(
             raise BertJaxError(f'{spec} has labels of kind "{task.kind}", not "{cells.kind}"')
         texts, label = glue.glue_columns(spec, task)
         if not columns.text:
-            columns = replace(columns, text=texts[0], pair=columns.pair or "".join(texts[1:]))
+            columns = replace(columns, text=texts[0], text_pair=columns.text_pair or "".join(texts[1:]))
         columns = replace(columns, label=columns.label or label)
     rows = tables.read_table_rows(spec, columns.numbered, keep_broken=True)
     return collect_examples(spec, parse_labelled_texts(rows, columns, cells, need_label, task), most)
@@ -53,7 +53,7 @@ def parse_labelled_texts(
         return
     columns = columns.of(*first)
     texts, label_column = text_and_label(*first, columns, need_label, pairs)
-    read_label = cells.make_parser(columns.separator or SEPARATOR)
+    read_label = cells.make_parser(columns.label_separator or SEPARATOR)
 
     def parse_example(where: str, row: Row) -> Example:
         parts = tuple(get_text_cell(where, row, column) for column in texts)
@@ -72,7 +72,7 @@ def parse_labelled_texts(
             label,
             where,
             read_name_cell(where, row, columns.id),
-            read_name_cell(where, row, columns.document),
+            read_name_cell(where, row, columns.group),
         )
 
     yield from parse_examples(rows, parse_example, columns, is_whole=need_label)

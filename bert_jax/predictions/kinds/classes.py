@@ -49,8 +49,8 @@ class Classes(WholeTextKind):
         if len(self.labels) < 3 or not all(NUMBER.fullmatch(label) for label in self.labels):
             return ""
         return (
-            f"the labels are numbers, but are learnt as {len(self.labels):,} classes; --config.kind=number learns them "
-            "as numbers"
+            f"the labels are numbers, but are learnt as {len(self.labels):,} classes; --config.problem_type=regression "
+            "learns them as numbers"
         )
 
     def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):

@@ -53,9 +53,10 @@ class Labels(WholeTextKind):
         joined = next((name for name in self.labels if len(split_label(name)) > 1), None)
         if joined is None:
             return ""
-        now = columns.separator or SEPARATOR
+        now = columns.label_separator or SEPARATOR
         return (
-            f'the label "{joined}" may be several labels; set --config.data.columns.separator, now {now!r}, to what '
+            f'the label "{joined}" may be several labels; set --config.data.columns.label_separator, now {now!r}, to '
+            "what "
             "stands between labels"
         )
 

@@ -80,8 +80,8 @@ class Relevance(WholeTextKind):
 
     @classmethod
     def read(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
-        names = tuple(name for name in (columns.text, columns.pair) if name)
-        of_candidates = CandidateColumns(names, columns.label, columns.document, columns.skip_bad)
+        names = tuple(name for name in (columns.text, columns.text_pair) if name)
+        of_candidates = CandidateColumns(names, columns.label, columns.group, columns.skip_bad)
         lists = read_candidates(spec, of_candidates, most)
         return [pair for candidates in lists for pair in candidates.pairs()]
 

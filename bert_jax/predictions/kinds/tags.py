@@ -281,7 +281,7 @@ class Tags(Kind):
             }
         if min_confidence is not None:
             raise BertJaxError(
-                "--precision is about spans, and lists of words get a tag for each word instead; give texts"
+                "--min-precision is about spans, and lists of words get a tag for each word instead; give texts"
             )
         return {"tags": self.predicted(raw, calibration)}
 

@@ -11,4 +11,4 @@ class EmbedderEvalConfig:
     split: str = ""  # split of a folder's relevance judgements
     columns: GroupColumns = GroupColumns()  # of a table
     dimensions: int | None = None  # to keep of each vector; None keeps all
-    long: str = "cut"
+    long_texts: str = "truncate"

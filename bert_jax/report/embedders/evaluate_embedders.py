@@ -45,7 +45,7 @@ def read_evaluation_data(trial: EmbedderEvalConfig) -> EvaluationData:
     raise BertJaxError(
         f"{trial.data}: texts in a row: {texts}, scores: {scores}; an embedder is evaluated on rows of two texts "
         "and their score, two texts that belong together, or a text and its label, or on a folder with corpus.jsonl, "
-        "queries.jsonl and qrels.tsv; name columns with --text, --pair, --label"
+        "queries.jsonl and qrels.tsv; name columns with --text, --text-pair, --label"
     )
 
 

@@ -20,15 +20,15 @@ class EvaluatedEmbedder:
         self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
     ) -> tuple[np.ndarray, list[str]]:
         """Return unit vectors, with the first of these prompts that the model has, and notes for the user."""
-        truncated = TruncationCounter(embedder_reading(self.model, self.trial.long).max_length)
+        truncated = TruncationCounter(embedder_reading(self.model, self.trial.long_texts).max_length)
         of_chunk = make_embed_function(
             self.model,
             prompt=find_prompt_name(self.model.embedder, prompts),
             normalize=True,
             dimensions=self.trial.dimensions,
-            long=self.trial.long,
+            long_texts=self.trial.long_texts,
             truncated=truncated,
         )
         vectors = np.stack(map_texts(list(texts), of_chunk))
-        notice = truncated.notice("--long windows reads all of them", noun)
+        notice = truncated.notice("--long-texts windows reads all of them", noun)
         return vectors, [notice] if notice else []

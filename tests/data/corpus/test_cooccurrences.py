@@ -46,7 +46,7 @@ def corpus(folder):
 def settings(folder, *more):
     return [
         f"data.corpora={folder}", "model.hidden_size=32", "model.feed_forward=64", "model.layers=1",
-        "model.heads=2", "data.examples=full_sentences", "data.lengths=24", "data.shares=1", "data.batch_size=8",
+        "model.heads=2", "data.sentence_objective=none", "data.lengths=24", "data.length_ratios=1", "data.batch_size=8",
         "embeddings=cooccurrences", *more,
     ]  # fmt: skip
 

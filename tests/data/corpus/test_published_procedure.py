@@ -57,7 +57,9 @@ def theirs():
 
 def ours(corpus, **changes) -> dict[str, np.ndarray]:
     """The same statistics of one pass of the stream."""
-    config = DataConfig(corpora=(str(corpus),), batch_size=512, lengths=(LENGTH,), shares=(1.0,), **changes)
+    config = DataConfig(
+        corpora=(str(corpus),), batch_size=512, lengths=(LENGTH,), length_ratios=(1.0,), **changes
+    )
     stream = Stream(config, seed=0, steps=10)
     seen = {name: [] for name in ("a", "b", "label", "targets", "fate", "random")}
     for batch in stream.batches(0, EXAMPLES // 512):
@@ -80,7 +82,7 @@ def ours(corpus, **changes) -> dict[str, np.ndarray]:
 
 
 EXAMPLES = 30 * 512
-SORTS = "next_sentence", "sentence_order", "full_sentences"
+SORTS = "next_sentence", "sentence_order", "none"
 
 
 def gather(seen, a, b, label, new, originals):
@@ -156,9 +158,9 @@ def test_the_stream_agrees(corpus, theirs):
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"rate": 0.13}, "number of targets"),
-        ({"masked": 0.85, "replaced": 0.05}, "masked"),
-        ({"short": 0.2}, "lengths of a"),
+        ({"mlm_probability": 0.13}, "number of targets"),
+        ({"mask_replace_prob": 0.85, "random_replace_prob": 0.05}, "masked"),
+        ({"short_seq_prob": 0.2}, "lengths of a"),
     ],
 )
 def test_other_numbers_are_caught(corpus, theirs, changes, complaint):
@@ -190,7 +192,9 @@ def test_bernoulli_masking_is_caught(corpus, theirs, monkeypatch):
     long_except(product(SORTS, (64, 128)), [("next_sentence", 64), *product(SORTS, [128])]),
 )
 def test_every_sentence_is_visited_once_or_counted(corpus, examples, length):
-    config = DataConfig(corpora=(str(corpus),), lengths=(length,), shares=(1.0,), examples=examples)
+    config = DataConfig(
+        corpora=(str(corpus),), lengths=(length,), length_ratios=(1.0,), sentence_objective=examples
+    )
     stream = Stream(config, seed=3, steps=10)
     part, plan = Corpus(corpus).train, stream._plan(0, length, 0)
     visits = np.zeros(len(part.tokens), int)
@@ -203,12 +207,12 @@ def test_every_sentence_is_visited_once_or_counted(corpus, examples, length):
     seen = np.add.reduceat(visits, part.sentences[:-1].astype(int))
     assert (seen == 0).sum() == plan.counts["sentences_dropped"]
     assert plan.counts["sentences_used"] == len(part.sentences) - 1
-    assert (plan.table["length"].sum(axis=1) + 3 <= length).all() or examples == "full_sentences"
+    assert (plan.table["length"].sum(axis=1) + 3 <= length).all() or examples == "none"
 
 
 @pytest.mark.slow
 def test_sides_are_cut_at_either_end_alike(corpus):
-    stream = Stream(DataConfig(corpora=(str(corpus),), lengths=(64,), shares=(1.0,)), seed=3, steps=10)
+    stream = Stream(DataConfig(corpora=(str(corpus),), lengths=(64,), length_ratios=(1.0,)), seed=3, steps=10)
     table, sentences = stream._plan(0, 64, 0).table, Corpus(corpus).train.sentences
     for side in (0, 1):
         start, size = table["start"][:, side], table["length"][:, side]

@@ -42,7 +42,7 @@ def corpus(tmp_path_factory):
 
 
 def opened(corpus, threads=None, seed=0, steps=1_200_000, **changes) -> Stream:
-    settings = {"batch_size": BATCH, "lengths": (64, 128), "plans": 3} | changes
+    settings = {"batch_size": BATCH, "lengths": (64, 128), "dupe_factor": 3} | changes
     return Stream(DataConfig(corpora=(str(corpus),), **settings), seed, steps, threads)
 
 
@@ -64,16 +64,16 @@ def boundary(stream: Stream, length: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "examples", long_except(["next_sentence", "sentence_order", "full_sentences"], ["next_sentence"])
+    "examples", long_except(["next_sentence", "sentence_order", "none"], ["next_sentence"])
 )
 def test_any_step_can_be_made_again(corpus, examples):
-    stream = opened(corpus, examples=examples)
+    stream = opened(corpus, sentence_objective=examples)
     steps = (*STEPS, boundary(stream, 64))
     assert {fact["pass"] for fact in stream.facts(steps[-1])} == {0, 1}
     wanted = {step: digest(stream.batch(step)) for step in steps}
     assert len(set(wanted.values())) == len(steps)
     begun = time.perf_counter()
-    again = opened(corpus, examples=examples)
+    again = opened(corpus, sentence_objective=examples)
     assert digest(again.batch(1_000_000)) == wanted[1_000_000]
     assert time.perf_counter() - begun < 5
     for step in steps:
@@ -82,13 +82,13 @@ def test_any_step_can_be_made_again(corpus, examples):
             assert all(len(part["input_ids"]) == BATCH // hosts for part in parts)
             assert digest(joined(parts)) == wanted[step]
     for threads in (1, 2, 8):
-        batches = opened(corpus, threads, examples=examples).batches(775, 778)
+        batches = opened(corpus, threads, sentence_objective=examples).batches(775, 778)
         assert digest(list(batches)[2]) == wanted[777]
-    assert digest(opened(corpus, seed=1, examples=examples).batch(777)) != wanted[777]
+    assert digest(opened(corpus, seed=1, sentence_objective=examples).batch(777)) != wanted[777]
 
 
-KINDS = ({"examples": "next_sentence"}, {"examples": "sentence_order", "unit": "word"},
-         {"examples": "full_sentences", "unit": "span"})  # fmt: skip
+KINDS = ({"sentence_objective": "next_sentence"}, {"sentence_objective": "sentence_order", "mask_unit": "word"},
+         {"sentence_objective": "none", "mask_unit": "span"})  # fmt: skip
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_lengths_follow_the_schedule_and_shapes_are_known(corpus):
 
 @pytest.mark.slow
 def test_a_pass_has_every_example_once_in_an_order_of_its_own(corpus):
-    stream = opened(corpus, lengths=(64,), shares=(1.0,))
+    stream = opened(corpus, lengths=(64,), length_ratios=(1.0,))
     orders: dict[int, list[int]] = {}
     for step in range(4 * boundary(stream, 64)):
         for fact in stream.facts(step):
@@ -160,7 +160,7 @@ def test_a_pass_has_every_example_once_in_an_order_of_its_own(corpus):
 
 def test_masks_are_fresh_on_every_pass_unless_frozen(corpus):
     def row_of_each_pass(**changes):
-        stream = opened(corpus, lengths=(64,), shares=(1.0,), plans=1, **changes)
+        stream = opened(corpus, lengths=(64,), length_ratios=(1.0,), dupe_factor=1, **changes)
         size, found = len(stream._plan(0, 64, 0)), {}
         for step in range(2 * size // BATCH + 2):
             for row, fact in enumerate(stream.facts(step)):
@@ -170,7 +170,7 @@ def test_masks_are_fresh_on_every_pass_unless_frozen(corpus):
                     }
         return found[0], found[1]
 
-    fresh, frozen = row_of_each_pass(), row_of_each_pass(fresh_masks=False)
+    fresh, frozen = row_of_each_pass(), row_of_each_pass(dynamic_masking=False)
     assert (
         fresh[0]["token_type_ids"] == fresh[1]["token_type_ids"]
         and fresh[0]["input_ids"] != fresh[1]["input_ids"]
@@ -200,7 +200,7 @@ def test_rows_are_text_of_the_corpus(corpus):
             assert stands_there([*a, *b]) != batch["labels"][i]
             followed += 1 - batch["labels"][i]
     assert followed
-    batch = opened(corpus, examples="full_sentences").batch(5)
+    batch = opened(corpus, sentence_objective="none").batch(5)
     assert not batch["token_type_ids"].any() and batch["segment_ids"].max() > 1
     for i in range(BATCH):
         row, segment_ids = restored(batch, i), batch["segment_ids"][i]
@@ -221,7 +221,7 @@ def restored(batch, row) -> np.ndarray:
 def test_whole_words_are_never_split_and_fill_the_count(corpus):
     """Each row against the published rule: words in random order, one that no longer fits is passed over."""
     continues = {i for i, entry in enumerate(ENTRIES) if entry.startswith("##")}
-    batch = opened(corpus, unit="word", batch_size=256).batch(0)
+    batch = opened(corpus, mask_unit="word", batch_size=256).batch(0)
     exact = 0
     for i in range(256):
         row = restored(batch, i)
@@ -241,7 +241,7 @@ def test_word_groups_are_taken_as_the_published_loop_takes_them():
     from bert_jax.data.corpus import masking
 
     rng = np.random.default_rng(0)
-    masker = Masking(DataConfig(unit="word"), 128, Special(*range(5)), np.zeros(1000, bool))
+    masker = Masking(DataConfig(mask_unit="word"), 128, Special(*range(5)), np.zeros(1000, bool))
     group = np.stack([np.repeat(np.arange(64), row)[:64] for row in rng.integers(1, 6, (64, 64))])
     keys = rng.integers(0, 2**63, 64).astype(np.uint64)
     wanted = rng.integers(1, 21, 64).astype(np.int32)
@@ -260,12 +260,12 @@ def test_span_lengths_follow_their_distribution(corpus):
     """Lengths in words drawn in proportion to 1, 1/2, 1/3: seen in the drawn spans, and in what is masked."""
     stream = opened(
         corpus,
-        unit="span",
+        mask_unit="span",
         lengths=(512,),
-        shares=(1.0,),
+        length_ratios=(1.0,),
         batch_size=64,
-        rate=0.05,
-        examples="full_sentences",
+        mlm_probability=0.05,
+        sentence_objective="none",
     )
     drawn = np.zeros(5)
     masker = Masking(stream.config, 512, stream.tokenizer.special, stream.continues)

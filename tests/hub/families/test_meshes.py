@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.pod]
 STEPS = 12
 MESHES = {
     "one device": (1, {}),
-    "fsdp 8, 2 microbatches": (8, {"data": 1, "fsdp": 8, "accumulate": 2}),
+    "fsdp 8, 2 microbatches": (8, {"data": 1, "fsdp": 8, "gradient_accumulation_steps": 2}),
     "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
     "data 8, in parts": (8, {"shard_optimizer": True}),
 }

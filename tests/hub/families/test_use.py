@@ -120,8 +120,8 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
 
     train = write_csv(tmp_path / "train.csv", short(8 * STEPS, 0))
     settings = {
-        "data.train": train, "data.heldout": write_csv(tmp_path / "dev.csv", short(24, 1)), "epochs": 1, "log.every": 1,
-        "model.head_dropout": 0,
+        "data.train": train, "data.validation": write_csv(tmp_path / "dev.csv", short(24, 1)), "epochs": 1,
+        "log.every": 1, "model.head_dropout": 0,
     }  # fmt: skip
     finetune("classify", model, tmp_path / "run", **settings)
     ours = [
@@ -134,7 +134,7 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     overrides = [
         f"{key}={values[key]}" for key in ("init", "epochs", "optimizer.learning_rate", "data.batch_size")
     ]
-    overrides += [f"data.train={train}", "data.max_length=32", f"data.heldout={tmp_path / 'dev.csv'}"]
+    overrides += [f"data.train={train}", "data.max_length=32", f"data.validation={tmp_path / 'dev.csv'}"]
     module, config = load_task("configs/classify.py", overrides)
     task, data, config = module.open(config)
     theirs = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
