@@ -87,7 +87,7 @@ def describe_allowed_values(hint: Any) -> str:
     >>> from bert_jax.core.config import Range
     >>> hints = (Annotated[int, Range(1)], tuple[str, ...], Literal["truncate", "windows"])
     >>> tuple(describe_allowed_values(hint) for hint in hints)
-    ('whole number, 1 or more', 'texts', 'cut, windows')
+    ('whole number, 1 or more', 'texts', 'truncate, windows')
     """
     limits = getattr(hint, "__metadata__", ())
     plain = typing.get_args(hint)[0] if limits else hint

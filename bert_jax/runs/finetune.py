@@ -45,7 +45,7 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
         raise BertJaxError(
             f"finetune has no task {task!r:.60}; {suggest_name(task, ROW_MAKERS)}; use bert_jax.fit for others"
         )
-    problem = {"problem_type": problem_type_of(parts["texts"][1])} if task == CLASSIFY else {}
+    problem = {"problem_type": infer_problem_type(parts["texts"][1])} if task == CLASSIFY else {}
     if problem == {"problem_type": NUMBER} and "problem_type" not in keys:
         print_line(
             'the labels hold fractions, so they are learnt as numbers; problem_type="single_label" learns them as '
@@ -139,10 +139,10 @@ def are_tagged(texts: list, labels: list) -> bool:
     return alike or any(len(text) != 2 for text in texts)
 
 
-def problem_type_of(labels: list) -> str:
+def infer_problem_type(labels: list) -> str:
     """Return Hugging Face's problem_type for these labels.
 
-    >>> problem_type_of(["a", "b"]), problem_type_of([["a", "b"], []]), problem_type_of([0.5, 1.0])
+    >>> infer_problem_type(["a", "b"]), infer_problem_type([["a", "b"], []]), infer_problem_type([0.5, 1.0])
     ('single_label_classification', 'multi_label_classification', 'regression')
     """
     if any(isinstance(label, list | tuple | Set) for label in labels):

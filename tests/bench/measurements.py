@@ -93,7 +93,8 @@ MEASUREMENTS = (
         "--config.data.corpora={corpus} --config.data.batch_size=16 --config.data.lengths=128 "
         "--config.data.mlm_probability=0.15 --config.data.sentence_objective=next_sentence --config.steps=3000 "
         "--config.model.hidden_dropout_prob=0 --config.model.attention_probs_dropout_prob=0 "
-        "--config.embedding_init=random --config.log.max_eval_batches=80",
+        "--config.embedding_init=random "
+        "--config.log.max_eval_batches=80",
         needs=("torch", "transformers"),
     ),
     Measurement(

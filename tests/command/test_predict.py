@@ -76,7 +76,7 @@ def test_tags_of_words_and_spans_of_texts(headed_model, tmp_path):
     (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
     assert list(predict_rows(model, pairs)) == list(predict_rows(model, str(tmp_path / "in.txt")))
     with pytest.raises(BertJaxError, match='--text-pair.*"pair"'):
-        list(predict_rows(model, pairs, ExampleColumns(pair="pair")))
+        list(predict_rows(model, pairs, ExampleColumns(text_pair="pair")))
     spans = [[(s["label"], s["text"], s["start"], s["end"]) for s in one["spans"]]
              for one in predict_rows(model, str(tmp_path / "in.txt"))]  # fmt: skip
     assert spans == [[(s.label, s.text, s.start, s.end) for s in one] for one in model.tag(SMALL_TEXTS)]

@@ -275,9 +275,9 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
     "vocab --column": GIVEN, "prepare --column": GIVEN, "prepare --heldout": ("0",),
     "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
     "evaluate --text": ("",), "evaluate --text-pair": ("",), "evaluate --label": ("",),
-    "evaluate --label-separator": GIVEN,
-    "evaluate --report": (".", "{out}/taken"), "predict --output": ("{out}/taken.txt",), "predict --text": ("",),
-    "predict --text-pair": ("",), "predict --id": ("",), "pairs --text": TEXTS, "pairs --id": TEXTS,
+    "evaluate --label-separator": GIVEN, "evaluate --report": (".", "{out}/taken"),
+    "predict --output": ("{out}/taken.txt",), "predict --text": ("",), "predict --text-pair": ("",),
+    "predict --id": ("",), "pairs --text": TEXTS, "pairs --id": TEXTS,
     "pairs --title": TEXTS,
     "pairs --output": ("{out}/taken.txt",),
 }  # fmt: skip

@@ -136,7 +136,7 @@ def test_files_of_the_same_shape_need_no_flags(trained, tmp_path):
     ]
     assert [e.text for e in read_examples(model, data, ExampleColumns(text="text"))[0]] == cycled("w")
     with pytest.raises(BertJaxError, match='"titel"'):
-        read_examples(model, data, ExampleColumns(pair="titel"))
+        read_examples(model, data, ExampleColumns(text_pair="titel"))
 
 
 def replace_pair(columns: ExampleColumns) -> ExampleColumns:

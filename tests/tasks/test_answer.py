@@ -33,7 +33,7 @@ def answered(tmp_path_factory, encoder_path):
     (root / "train.json").write_text(json.dumps({"version": "v2.0", "data": articles}))
     found = finetune(
         "answer", encoder_path, root / "run", epochs=10,
-        **{"data.train": root / "train.json", "data.overlap": 8, "data.rows": "packed"},
+        **{"data.train": root / "train.json", "data.overlap": 8, "data.batching": "packed"},
     )  # fmt: skip
     return root / "run" / "model", found
 

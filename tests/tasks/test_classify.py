@@ -23,7 +23,7 @@ def classified(tmp_path_factory, encoder_path):
         "classify",
         encoder_path,
         root / "run",
-        **{"data.train": train, "data.heldout": heldout, "data.rows": "packed"},
+        **{"data.train": train, "data.validation": heldout, "data.batching": "packed"},
     )
     return root, lines
 
@@ -32,7 +32,7 @@ def classified(tmp_path_factory, encoder_path):
 def test_a_head_for_other_labels_is_not_taken_over(encoder_path, tmp_path):
     rows = marked_texts(24, 0)
     given = {"data.train": write_csv(tmp_path / "t.csv", rows), "steps": 1, "log.evaluate_every": 1}
-    given["data.heldout"] = given["data.train"]
+    given["data.validation"] = given["data.train"]
     finetune("classify", encoder_path, tmp_path / "two", **given)
     begun = load_task("configs/classify.py", [f"init={tmp_path / 'two/model'}", f"data.train={given['data.train']}",
                                               "data.max_length=32"])  # fmt: skip
@@ -43,7 +43,7 @@ def test_a_head_for_other_labels_is_not_taken_over(encoder_path, tmp_path):
         "classify",
         tmp_path / "two/model",
         tmp_path / "three",
-        **given | {"data.train": other, "data.heldout": other},
+        **given | {"data.train": other, "data.validation": other},
     )
     assert load(tmp_path / "three/model").labels == ("class 0", "class 1", "class 2")
 
@@ -90,13 +90,14 @@ def test_several_labels_and_numbers_are_learnt(tmp_path, encoder_path):
         several.append({"text": " ".join([*has, text]), "labels": has})
         numbers.append({"text": " ".join([*has, text]), "label": len(has) / 2})
     # Both words are a matter of luck for a head of initial values with so few texts, and none for a probe.
-    for name, rows, kind, metric, head in (
-        ("several", several, "labels", "f1_micro", "probe"),
-        ("numbers", numbers, "number", "spearman", "kept"),
+    for name, rows, problem_type, metric, head in (
+        ("several", several, "multi_label", "f1_micro", "linear_probe"),
+        ("numbers", numbers, "regression", "spearman", "pretrained"),
     ):
         path = tmp_path / f"{name}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        given = {"data.train": path, "data.heldout_share": 0.2, "kind": kind, "epochs": 12, "head": head}
+        given = {"data.train": path, "data.validation_ratio": 0.2, "problem_type": problem_type}
+        given |= {"epochs": 12, "head_init": head}
         lines = finetune("classify", encoder_path, tmp_path / name, **given)
         assert max(line[metric] for line in lines) > 0.85
     config = json.loads((tmp_path / "numbers" / "model" / "config.json").read_text())

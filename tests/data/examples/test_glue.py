@@ -97,5 +97,5 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
         (("Yes",), ("O",)),
         (("Zoë", "sleeps"), ("I-PER", "O")),
     ]
-    asked = read_questions(spec, ExampleColumns(pair="text"))
+    asked = read_questions(spec, ExampleColumns(text_pair="text"))
     assert sorted(e.label for e in asked) == [(), ((4, "sleeps"),)]

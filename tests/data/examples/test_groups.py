@@ -157,7 +157,7 @@ BAD = {
     ),
     "a score that is no number": ([{"a": "a", "b": "b", "score": "high"}], [], "row 1.*'high', not a number"),
     "a score out of range": (
-        [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)], ["loss.name=cosine", "data.heldout_share=0.5"],
+        [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)], ["loss.name=cosine", "data.validation_ratio=0.5"],
         r"the score \d is not between -1 and 1, .*set --config.loss.name=cosent",
     ),
     "one label": (
@@ -167,17 +167,17 @@ BAD = {
         [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}], [], "no two different texts have the same label",
     ),
     "a loss of other data": (
-        [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.name=cosent", "data.heldout_share=0.5"],
+        [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.name=cosent", "data.validation_ratio=0.5"],
         "loss.name=cosent does not learn from groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives, "
         "guided, teacher_vectors$",
     ),
     "too large a size": (
-        [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.sizes=(64,)", "data.heldout_share=0.5"],
+        [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.sizes=(64,)", "data.validation_ratio=0.5"],
         "loss.sizes holds 64, but the vectors have 32 dimensions; set --config.loss.sizes from 1 to 32",
     ),
     "an odd size": (
         [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],
-        ["loss.name=angle", "loss.sizes=(8,7)", "data.heldout_share=0.5"],
+        ["loss.name=angle", "loss.sizes=(8,7)", "data.validation_ratio=0.5"],
         "loss.name=angle needs an even number of dimensions, not 7; set even --config.loss.sizes",
     ),
     "sizes of vectors that are compared whole": (
@@ -190,7 +190,7 @@ BAD = {
     ),
     "both directions of a loss that has none": (
         [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],
-        ["loss.symmetric=True", "data.heldout_share=0.5"],
+        ["loss.symmetric=True", "data.validation_ratio=0.5"],
         "loss.name=cosent does not read loss.symmetric; losses that do: multiple_negatives",
     ),
     "a loss without its teacher": (
@@ -198,7 +198,7 @@ BAD = {
     ),
     "a scale that is not learnt": (
         [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],
-        ["loss.learn_scale=True", "data.heldout_share=0.5"],
+        ["loss.learn_scale=True", "data.validation_ratio=0.5"],
         "loss.name=cosent does not learn its scale; losses that do: multiple_negatives, guided",
     ),
     "no text": ([{"number": 1}], [], "row 1: no column holds text; name them"),
@@ -221,7 +221,7 @@ def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(encoder_path,
     overrides = [
         f"init={encoder_path}",
         f"data.train={train}",
-        f"data.heldout={heldout}",
+        f"data.validation={heldout}",
         "data.batch_size=4",
         "data.max_length=8",
     ]

@@ -23,14 +23,14 @@ def test_columns_by_name_by_number_and_evident(tmp_path):
         Example("good", "yes", f"{csv} row 2"),
         Example("bad", "no", f"{csv} row 3"),
     ]
-    pairs = read_texts(csv, ExampleColumns(text="text", pair="second", id="key"))
+    pairs = read_texts(csv, ExampleColumns(text="text", text_pair="second", id="key"))
     assert pairs[0] == Example(("good", "very"), "yes", f"{csv} row 2", "7")
     tsv = write_source(tmp_path, "a.txt", "\ufeff1\tx\tA dog.\tThe dog.\n")
     assert texts_and_labels(read_texts(tsv, ExampleColumns("2", "3", "0"))) == [(("A dog.", "The dog."), "1")]
     row = {"premise": "a", "hypothesis": "b", "text": "c", "label": 2.0}
     evident = write_source(tmp_path, "a.jsonl", [row])
     assert texts_and_labels(read_texts(evident)) == [(("a", "b"), "2")]
-    assert texts_and_labels(read_texts(evident, ExampleColumns(pair="premise"))) == [(("c", "a"), "2")]
+    assert texts_and_labels(read_texts(evident, ExampleColumns(text_pair="premise"))) == [(("c", "a"), "2")]
 
 
 def test_labels_of_every_kind(tmp_path):
@@ -43,7 +43,7 @@ def test_labels_of_every_kind(tmp_path):
     csv = write_source(tmp_path, "a.csv", 'text,label\na,"joy, fear"\nb,\n')
     assert [e.label for e in read_texts(csv, kind="labels")] == [("joy", "fear"), ()]
     csv = write_source(tmp_path, "a.csv", "text,label\na,joy|fear\n")
-    assert read_texts(csv, ExampleColumns(separator="|"), "labels")[0].label == ("joy", "fear")
+    assert read_texts(csv, ExampleColumns(label_separator="|"), "labels")[0].label == ("joy", "fear")
     csv = write_source(tmp_path, "a.csv", "text,score\na,4.25\nb,-3\n")
     assert [e.label for e in read_texts(csv, kind="number")] == [4.25, -3.0]
 
@@ -104,7 +104,7 @@ def test_a_second_text_is_read_by_its_usual_names(tmp_path):
         ):
             assert texts_and_labels(read_texts(csv)) == [(("a", "b"), "yes")]
         with pytest.warns(
-            match=f'column "{second}" is ignored; if it holds a second text, name it with --pair'
+            match=f'column "{second}" is ignored; if it holds a second text, name it with --text-pair'
         ):
             assert texts_and_labels(read_texts(csv, ExampleColumns(text=first))) == [("a", "yes")]
 
@@ -113,7 +113,7 @@ def test_columns_that_are_named_are_read_without_a_word(tmp_path):
     csv = write_source(tmp_path, "a.csv", "label,text,pair\nyes,a,b\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert texts_and_labels(read_texts(csv, ExampleColumns(text="text", pair="pair"))) == [
+        assert texts_and_labels(read_texts(csv, ExampleColumns(text="text", text_pair="pair"))) == [
             (("a", "b"), "yes")
         ]
         assert texts_and_labels(read_texts(write_source(tmp_path, "b.csv", "label,text,n\nyes,a,b\n"))) == [
