@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.hub.families import resolve_size, sizes_of_families
-from bert_jax.models.config import BERT_SIZES
+from bert_jax.models.encoder_config import BERT_SIZES
 
 
 def get_config(names: str = "base") -> ConfigDict:

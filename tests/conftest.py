@@ -62,7 +62,7 @@ def quick_to_compile(request):
 @pytest.fixture(scope="session", autouse=True)
 def rows_are_packed():
     """Models of tests are so narrow that attention outweighs their products: no row would hold two texts."""
-    from bert_jax.data.examples.arrange import COSTS
+    from bert_jax.data.examples.row_packing import COSTS
 
     COSTS["cpu"] = dataclasses.replace(COSTS["cpu"], attention=1.0)
 

@@ -15,8 +15,8 @@ from bert_jax.bench.profile import name_operations, profile
 from bert_jax.bench.timing import FEWEST, Figures, Machine, Measured, Turn, timed, timed_rounds
 from bert_jax.bench.trace import on_host
 from bert_jax.core.errors import BertJaxError
-from bert_jax.predictions.whole_texts import WholeTextKind
-from bert_jax.text.lines import read_lines
+from bert_jax.predictions.whole_text_kind import WholeTextKind
+from bert_jax.text.line_reader import read_lines
 
 PERCENTILES = (50, 90, 99)
 

@@ -24,8 +24,8 @@ def export(args):
 def export_checkpoint(path: str, directory: str, step: int | None = None) -> int:
     """Write the models of a checkpoint, by default of the newest, and return its step."""
     from bert_jax import tasks
-    from bert_jax.hub import directory as hub
-    from bert_jax.text.directory import open_tokenizer
+    from bert_jax.hub import model_directory as hub
+    from bert_jax.text.tokenizer_directory import open_tokenizer
     from bert_jax.training.checkpoint import Checkpoints
     from bert_jax.training.run_config import CheckpointConfig
     from bert_jax.training.workdir import Workdir, save_models

@@ -21,7 +21,7 @@ from bert_jax.core.files import to_json
 )
 def fill_mask(args):
     from bert_jax.inference.model import load
-    from bert_jax.text.lines import read_lines
+    from bert_jax.text.line_reader import read_lines
 
     texts = iter(args.texts) if args.texts else read_lines("-")
     for text in load(args.model).fill_mask(texts, top=args.top_k, steps=args.steps):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bert_jax.command.flags import DOCUMENT_COLUMNS, flag, positive_integer, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.terminal import pluralize, print_line
-from bert_jax.text.lines import read_lines
+from bert_jax.text.line_reader import read_lines
 
 if TYPE_CHECKING:
     from bert_jax.search.documents import Document

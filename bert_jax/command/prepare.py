@@ -24,7 +24,7 @@ from bert_jax.command.flags import (
 )  # fmt: skip
 def prepare(args):
     from bert_jax.data.corpus.prepare import prepare_corpus, summarize
-    from bert_jax.text.readers import TextSource
+    from bert_jax.text.text_source import TextSource
 
     source = TextSource(args.input, args.layout, args.column, args.strict)
     options = {name: getattr(args, name) for name in ("language", "heldout", "processes")}

@@ -18,7 +18,7 @@ from bert_jax.core.files import to_json
 )
 def score(args):
     from bert_jax.inference.model import load
-    from bert_jax.text.lines import read_lines
+    from bert_jax.text.line_reader import read_lines
 
     texts, read_ahead = tee(args.texts or read_lines("-"))
     for text, scored in zip(texts, load(args.model).score(read_ahead), strict=True):

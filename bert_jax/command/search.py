@@ -87,7 +87,7 @@ def print_hits(args) -> None:
 
 def read_queries(source: str) -> Iterator[str]:
     """Yield the queries of a file; skip and count blank ones."""
-    from bert_jax.data.examples.unlabelled import read_unlabelled
+    from bert_jax.data.examples.unlabelled_texts import read_unlabelled
 
     blank = 0
     for query in read_unlabelled(source):

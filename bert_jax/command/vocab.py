@@ -15,15 +15,15 @@ from bert_jax.command.flags import COLUMN, INPUT, LAYOUT, OUTPUT, STRICT, flag, 
     flag("--extend", metavar="DIR", help="model directory whose vocabulary is extended by words of the text"),
 )  # fmt: skip
 def vocab(args):
-    from bert_jax.text.readers import TextSource
+    from bert_jax.text.text_source import TextSource
 
     source = TextSource(args.input, args.layout, args.column, args.strict)
     if args.extend:
-        from bert_jax.hub.extend import extend
+        from bert_jax.hub.extend_vocabulary import extend
 
         print(extend(args.extend, source, args.output, args.size or 1000))
     else:
-        from bert_jax.text.vocabulary import train_vocabulary
+        from bert_jax.text.vocabulary_training import train_vocabulary
 
         print(
             train_vocabulary(source, args.output, kind=args.kind, size=args.size or 30522, cased=args.cased)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.examples.arrange import PLACE, Target
 from bert_jax.data.examples.groups import Group
+from bert_jax.data.examples.row_packing import PLACE, Target
 from bert_jax.finetuning.gather import gather_by_example
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
 from bert_jax.losses.embedding import (

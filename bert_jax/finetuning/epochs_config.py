@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from bert_jax.core.config import NonNegative, Positive, Range, check_ranges
 from bert_jax.core.errors import BertJaxError
-from bert_jax.models.config import AttentionKernelName, EncoderConfig
+from bert_jax.models.encoder_config import AttentionKernelName, EncoderConfig
 from bert_jax.training.run_config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig, Warmup
 
 MAX_EVALUATIONS = 20  # validations in a run: with few examples an epoch is over in a step or two

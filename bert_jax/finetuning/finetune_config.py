@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from bert_jax.core.config import NonNegative, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import RowLayout
 from bert_jax.data.examples.columns import ExampleColumns
+from bert_jax.data.examples.row_packing import RowLayout
 from bert_jax.finetuning.epochs_config import (
     MAX_LEARNING_RATE,
     Dropout,

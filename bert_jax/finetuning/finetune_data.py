@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.columns import source_labels
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.contrastive import ContrastiveTask
 from bert_jax.finetuning.example_splits import ExampleSplits, Reader, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_task import FinetuneTask, PredictionEvaluator
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Kind, TextWindows, require_kind
-from bert_jax.predictions.unlabelled import read_out_of_scope
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 from bert_jax.training.processes import print_once
 from bert_jax.training.task import FinishInputs

@@ -12,7 +12,7 @@ from bert_jax.finetuning.linear_probe import fit_head_as_probe
 from bert_jax.losses.loss import Loss
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import Kind, TextWindows
-from bert_jax.predictions.probe import MAX_UNITS, Link
+from bert_jax.predictions.linear_model import MAX_UNITS, Link
 from bert_jax.training.task import BatchSource, Task
 
 MAX_PROBE_EXAMPLES = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows

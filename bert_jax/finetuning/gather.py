@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from bert_jax.data.examples.arrange import PLACE
+from bert_jax.data.examples.row_packing import PLACE
 
 
 def gather_by_example(values, batch: dict, pieces: int):

@@ -2,8 +2,8 @@
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import RESET, YELLOW, is_coloured, pluralize
-from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.text.tokenizer import Tokenizer
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.data.examples.arrange import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.randomness import sample_indices
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.programs import head_logits_and_vectors
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.probe import MAX_UNITS, LinearModel, Link, Units, fit_linear_model
+from bert_jax.predictions.linear_model import MAX_UNITS, LinearModel, Link, Units, fit_linear_model
 from bert_jax.text.tokenizer import Tokenizer
 
 

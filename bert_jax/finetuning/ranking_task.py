@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from bert_jax.data.examples.arrange import PLACE, Target
+from bert_jax.data.examples.row_packing import PLACE, Target
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.gather import gather_by_example
 from bert_jax.losses.loss import Loss

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 
 
 def keep_layers(params: dict, source: EncoderConfig, student: EncoderConfig) -> dict:

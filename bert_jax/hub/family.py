@@ -9,9 +9,9 @@ from typing import Any
 from bert_jax.core.config import MAX_INT
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.typed_json import JsonTypeError, coerce_json
-from bert_jax.hub.parts import ParameterMapping, linear
+from bert_jax.hub.parameter_mapping import ParameterMapping, linear
 from bert_jax.hub.tensors import Tensors
-from bert_jax.models.config import COMPUTATION_FIELDS, TRAINING_FIELDS, EncoderConfig, flattened
+from bert_jax.models.encoder_config import COMPUTATION_FIELDS, TRAINING_FIELDS, EncoderConfig, flattened
 
 ACTIVATIONS = {
     "gelu": "gelu",

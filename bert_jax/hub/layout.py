@@ -13,10 +13,10 @@ from flax.traverse_util import flatten_dict
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import ParameterMapping, linear
+from bert_jax.hub.parameter_mapping import ParameterMapping, linear
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER_KEYS, PROJECTION, EmbedderSettings, Projection
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import dummy_batch
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert, has_transform
 
 PROBLEM_TYPE = "problem_type"  # Hugging Face's key for what a classifier predicts, such as "regression"

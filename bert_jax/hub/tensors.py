@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json
-from bert_jax.hub import google
+from bert_jax.hub import tensorflow_checkpoint
 
 # In order of preference: safetensors can hold nothing but tensors.
 FILES = (
@@ -39,8 +39,8 @@ class Tensors(Mapping[str, np.ndarray]):
     def from_directory(cls, directory: Path) -> "Tensors":
         file = next((directory / name for name in FILES if (directory / name).is_file()), None)
         if file is None:
-            if checkpoint := google.checkpoint_in(directory):
-                return cls(*google.variables(checkpoint))
+            if checkpoint := tensorflow_checkpoint.checkpoint_in(directory):
+                return cls(*tensorflow_checkpoint.variables(checkpoint))
             files = ", ".join(FILES)
             raise BertJaxError(f"{directory} holds no weights: none of {files}, *.ckpt.index is there")
         parts = shards(file) if file.name.endswith(".index.json") else [file]

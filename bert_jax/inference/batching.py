@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
-from bert_jax.data.examples.arrange import EncodedExample, collate_rows
+from bert_jax.data.examples.row_packing import EncodedExample, collate_rows
 from bert_jax.text.tokenizer import Encoding
 
 # A CPU pays for every token of padding; an accelerator compiles each program for seconds.

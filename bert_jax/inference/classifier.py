@@ -1,7 +1,7 @@
 """Labels for whole texts, or for pairs of them."""
 
 from bert_jax.inference.runner import Runner
-from bert_jax.predictions.whole_texts import Label, WholeTextKind
+from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
 
 __all__ = ["Label", "classify"]
 

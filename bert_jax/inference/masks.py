@@ -3,7 +3,7 @@
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.text.tokenizer import Encoding
-from bert_jax.text.words import choose_central_windows
+from bert_jax.text.word_windows import choose_central_windows
 
 MaskPlace = tuple[
     tuple[int, int], int, int

@@ -8,8 +8,8 @@ import jax
 from bert_jax.core.compilation_cache import enable_compilation_cache
 from bert_jax.core.config import SEED_RANGE, check_number
 from bert_jax.core.errors import BertJaxError, check_name, suggest_name
-from bert_jax.hub import directory as hub
-from bert_jax.hub.oddities import layout_warnings
+from bert_jax.hub import model_directory as hub
+from bert_jax.hub.layout_warnings import layout_warnings
 from bert_jax.inference import programs
 from bert_jax.inference.classifier import classify
 from bert_jax.inference.embedder import embed, similarity
@@ -23,12 +23,12 @@ from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import vector_stacker
 from bert_jax.inference.tagger import tag, tag_words
 from bert_jax.inference.warm_up import warm_up
-from bert_jax.models.config import COMPUTATION_FIELDS
+from bert_jax.models.encoder_config import COMPUTATION_FIELDS
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
-from bert_jax.predictions import scope as scopes
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.predictions import out_of_scope as scopes
+from bert_jax.text.tokenizer_directory import open_tokenizer
 
 LOAD_ARGUMENTS = ("head", "labels", "seed", "tokenizer")  # of `load`, besides the fields of `computed`
 

@@ -17,13 +17,13 @@ from bert_jax.core.output import open_output, refuse_input
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.rows import peeked
+from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.inference.live_input import group_arrivals, open_live_input
 from bert_jax.inference.model import Model, load
 from bert_jax.predictions.kind import Kind
-from bert_jax.predictions.scope import OutOfScopeDetector
-from bert_jax.predictions.unlabelled import PredictionInput
+from bert_jax.predictions.out_of_scope import OutOfScopeDetector
+from bert_jax.predictions.prediction_input import PredictionInput
 from bert_jax.text import tables
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.truncation import TruncationCounter, warn_caller

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.sentence_transformers import PROJECTION, Projection
 from bert_jax.inference.parameters import uses_unrolled_layers
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.encoder import Encoder, unroll_layers
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.intermediates import STATES, WEIGHTS
 from bert_jax.models.pooling import pool, project

@@ -17,7 +17,7 @@ from bert_jax.inference.programs import log_likelihoods
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import map_texts
 from bert_jax.text.tokenizer import Encoding
-from bert_jax.text.words import choose_central_windows
+from bert_jax.text.word_windows import choose_central_windows
 
 TOKENS_AT_ONCE = 1 << 18  # tokens of masked copies held in memory at a time
 

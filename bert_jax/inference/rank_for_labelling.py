@@ -22,8 +22,8 @@ from bert_jax.inference.predict_file import (
     text_fields,
     warn_truncated,
 )
-from bert_jax.predictions.labelling import rank_by_usefulness
-from bert_jax.predictions.unlabelled import PredictionInput
+from bert_jax.predictions.active_learning import rank_by_usefulness
+from bert_jax.predictions.prediction_input import PredictionInput
 from bert_jax.text.truncation import TruncationCounter
 
 MAX_TEXTS = 100_000  # texts, which with their vectors take some hundred MB

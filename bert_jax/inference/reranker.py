@@ -9,7 +9,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import ordered_texts
-from bert_jax.predictions.whole_texts import WholeTextKind
+from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
 
 

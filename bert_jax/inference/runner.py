@@ -14,13 +14,13 @@ from bert_jax.inference.batching import make_batches
 from bert_jax.inference.parameters import place_on_device, restack_layers, round_kernels
 from bert_jax.inference.programs import head_logits, head_logits_and_vectors
 from bert_jax.inference.streaming import map_texts
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.kind import Kind, require_kind
 from bert_jax.predictions.origin import UNKNOWN_ORIGIN, Origin
-from bert_jax.predictions.scope import NO_DETECTOR as NO_SCOPE
-from bert_jax.predictions.scope import OutOfScopeDetector
+from bert_jax.predictions.out_of_scope import NO_DETECTOR as NO_SCOPE
+from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 

@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import progress_bar_disabled
 from bert_jax.inference.batching import tokens_per_batch
-from bert_jax.text.series import to_plain_list, to_plain_value
+from bert_jax.text.array_likes import to_plain_list, to_plain_value
 
 CHARACTERS = 256  # of a window, per token of a batch: some 64 batches of English
 LEAST = 16  # characters that any text counts as at least, so that empty texts fill a window, too

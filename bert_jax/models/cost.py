@@ -4,7 +4,7 @@ Operations are counted as usual for MFU: two operations per multiply-add, twice 
 and nothing for softmax, norms, dropout, or what remat recomputes.
 """
 
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 
 
 def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models import rotary, shared
+from bert_jax.models import data_sharded, rotary
 from bert_jax.models.blocks import BLOCKS
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.context import Context
 from bert_jax.models.convolution import Convolution
-from bert_jax.models.disentangled import Distances
+from bert_jax.models.disentangled_attention import Distances
 from bert_jax.models.elementwise import SAVED
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.intermediates import STATES, is_requested
 from bert_jax.models.layers import Embeddings, norm
 from bert_jax.text.tokenizer import ENCODER_INPUTS
@@ -138,7 +138,7 @@ class Encoder(nn.Module):
 
     def params_of(self, group: int):
         layers = self.variables["params"]["layers"]
-        return shared.to_arrays(jax.tree.map(lambda leaf: leaf[group], layers))
+        return data_sharded.to_arrays(jax.tree.map(lambda leaf: leaf[group], layers))
 
     def decode_masked(self, penultimate, batch, context: Context, train: bool):
         """Return the states of DeBERTa's enhanced mask decoder: it applies the last layer twice more.
@@ -192,7 +192,7 @@ def scanned_layers(c: EncoderConfig) -> nn.Module:
     Parameters are [G, ...] for G groups of layers, by default one group per layer. The layers of a group share its
     parameters, by a scan within the scan.
     """
-    layer = nn.map_variables(Layer, "params", trans_in_fn=shared.to_arrays, init=True)
+    layer = nn.map_variables(Layer, "params", trans_in_fn=data_sharded.to_arrays, init=True)
     layer = nn.remat(layer, policy=REMAT[c.remat], prevent_cse=False, static_argnums=(4,))
     in_axes = (nn.broadcast, 0, nn.broadcast)
     if c.num_hidden_layers > c.groups:

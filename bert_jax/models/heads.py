@@ -11,12 +11,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
+from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.layers import ACTIVATIONS, Dense, default_initializer, norm, residual_initializer
 from bert_jax.models.pooling import pool_texts
-from bert_jax.models.product import mixed_einsum
 
 SMALL = 1e-12
 PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry, which gets no probability

@@ -8,12 +8,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
+from bert_jax.models.einsum import add_bias, mixed_einsum
 from bert_jax.models.elementwise import gelu, normalize, save_activation
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, recover_attention_weights
 from bert_jax.models.kernels import attention
-from bert_jax.models.product import add_bias, mixed_einsum
 from bert_jax.models.rotary import rotate
 
 ACTIVATIONS: dict[str, Callable] = {

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.mesh import FUSED_QKV, TABLE, platform
 
 

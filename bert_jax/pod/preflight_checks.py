@@ -7,8 +7,8 @@ import dataclasses
 import time
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.config import DataConfig
-from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.pod.topology import Slice
 from bert_jax.training.outline import Outline
 from bert_jax.training.run_config import CheckpointConfig, RunConfig

@@ -17,7 +17,7 @@ from bert_jax.core import hashes
 from bert_jax.core.config import NonNegative, Range, Share, check_number, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.predictions.promise import CoverageLevel, fewest_answers, highest_precision, lowest_threshold
+from bert_jax.predictions.selective import CoverageLevel, fewest_answers, highest_precision, lowest_threshold
 
 FILE = "calibration.json"
 

@@ -10,8 +10,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_key
 from bert_jax.data.randomness import random_key
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.fitting import expected_calibration_error
-from bert_jax.predictions.promise import count_levels, design_effect
+from bert_jax.predictions.calibration_fitting import expected_calibration_error
+from bert_jax.predictions.selective import count_levels, design_effect
 
 FOLDS = 10
 SMALLEST = 1e-6  # the lowest probability in a log loss, which bounds it

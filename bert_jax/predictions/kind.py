@@ -16,18 +16,18 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
-from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRow
 from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
-from bert_jax.data.examples.texts import parse_labelled_texts
+from bert_jax.data.examples.labelled_texts import parse_labelled_texts
+from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PREDICTION_KIND, Layout
 from bert_jax.losses.loss import Loss
 from bert_jax.metrics.sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.matching import match_label_names
-from bert_jax.predictions.probe import Link
-from bert_jax.predictions.view import ReportData, ReportExample
+from bert_jax.predictions.label_matching import match_label_names
+from bert_jax.predictions.linear_model import Link
+from bert_jax.predictions.report_data import ReportData, ReportExample
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions
 

@@ -11,8 +11,8 @@ from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.predictions.matching import abbreviate_labels
-from bert_jax.predictions.view import ReportExample
+from bert_jax.predictions.label_matching import abbreviate_labels
+from bert_jax.predictions.report_data import ReportExample
 from bert_jax.report.intervals import Interval, difference_intervals
 from bert_jax.report.prediction_page import shorten
 

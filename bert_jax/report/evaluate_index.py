@@ -14,7 +14,7 @@ from tqdm import tqdm
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json, write_atomically
 from bert_jax.core.output import atomic_directory
-from bert_jax.data.examples.judged import BeirDataset, read_beir
+from bert_jax.data.examples.beir import BeirDataset, read_beir
 from bert_jax.metrics import retrieval
 from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
 from bert_jax.metrics.sums import ScoreSums

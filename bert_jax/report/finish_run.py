@@ -15,11 +15,11 @@ from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.predictions import calibration as calibrations
-from bert_jax.predictions import scope as scopes
+from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind, Outcomes
-from bert_jax.predictions.promise import highest_precision
-from bert_jax.predictions.scope import OutOfScopeDetector
+from bert_jax.predictions.out_of_scope import OutOfScopeDetector
+from bert_jax.predictions.selective import highest_precision
 from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.out_of_scope_detection import compare_with_known
 from bert_jax.report.prediction_page import REPORT_FILES, ReportContext, write_report

@@ -9,16 +9,16 @@ from dataclasses import asdict
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.terminal import wrap_for_terminal
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.oddities import layout_warnings, lowercases_text
+from bert_jax.hub.layout_warnings import layout_warnings, lowercases_text
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import origin as origins
-from bert_jax.predictions import scope as scopes
+from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.report import model_card
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 
 SIZES = (
     "num_hidden_layers",

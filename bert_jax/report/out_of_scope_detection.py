@@ -11,8 +11,8 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.predictions.scope import OutOfScopeDetector
-from bert_jax.predictions.unlabelled import read_out_of_scope
+from bert_jax.predictions.out_of_scope import OutOfScopeDetector
+from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.report import plots
 from bert_jax.text.truncation import TruncationCounter
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.output import atomic_file
-from bert_jax.predictions.fitting import BINS
-from bert_jax.predictions.view import ReportData
+from bert_jax.predictions.calibration_fitting import BINS
+from bert_jax.predictions.report_data import ReportData
 from bert_jax.report.data_facts import DataFacts
 from bert_jax.report.intervals import wilson_interval
 

@@ -16,10 +16,10 @@ from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model, load
 from bert_jax.metrics import sums as metrics
 from bert_jax.metrics.sums import ScoreSums
-from bert_jax.predictions.fitting import expected_calibration_error
+from bert_jax.predictions.calibration_fitting import expected_calibration_error
 from bert_jax.predictions.kind import Baseline, Kind, Outcomes
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import ReportData, ReportExample
+from bert_jax.predictions.report_data import ReportData, ReportExample
 from bert_jax.report import plots
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import DataFacts, collect_data_facts, find_contradictions, format_label

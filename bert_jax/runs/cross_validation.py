@@ -29,8 +29,8 @@ from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.predictions.probe import Link
-from bert_jax.predictions.scope import OutOfScopeDetector, draw_text_indices
+from bert_jax.predictions.linear_model import Link
+from bert_jax.predictions.out_of_scope import OutOfScopeDetector, draw_text_indices
 from bert_jax.report.learning_curve import NUM_PARTS, LearningCurve, forecast_learning_curve
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training import warm_start

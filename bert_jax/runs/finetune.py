@@ -8,8 +8,8 @@ from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import print_line
 from bert_jax.inference.model import Model
 from bert_jax.runs.fit import Run, check_arguments, format_call, merge_keys, start_run
-from bert_jax.text.in_memory import MEMORY_PREFIX, register_tables
-from bert_jax.text.series import to_plain_list
+from bert_jax.text.array_likes import to_plain_list
+from bert_jax.text.memory_tables import MEMORY_PREFIX, register_tables
 from bert_jax.text.tables import type_name
 from bert_jax.text.truncation import warn_caller
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.corpus.directory import Corpus
-from bert_jax.hub import directory as hub
-from bert_jax.hub.oddities import layout_warnings
+from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.hub import model_directory as hub
+from bert_jax.hub.layout_warnings import layout_warnings
 from bert_jax.hub.weights import read_weight
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.index import Index
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.run_config import CheckpointConfig

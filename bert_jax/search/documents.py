@@ -9,16 +9,16 @@ from pathlib import Path
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.hashes import json_digest
 from bert_jax.core.terminal import pluralize
+from bert_jax.data.examples.beir import CORPUS, is_beir
 from bert_jax.data.examples.cells import read_name_cell
-from bert_jax.data.examples.judged import CORPUS, is_beir
-from bert_jax.text import formats, tables
+from bert_jax.text import document_formats, tables
 from bert_jax.text.inputs import expand_inputs, file_extension
-from bert_jax.text.lines import LineReader, NotTextError, begins_with
+from bert_jax.text.line_reader import LineReader, NotTextError, begins_with
 from bert_jax.text.surrogates import replace_surrogates
 from bert_jax.text.tables import get_optional_cell, get_text_cell, match_columns, no_columns
 
 TABLE_ENDINGS = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
-ENDINGS = (".txt", *formats.READERS, *TABLE_ENDINGS)
+ENDINGS = (".txt", *document_formats.READERS, *TABLE_ENDINGS)
 ID_COLUMNS = ("_id", "id", "doc_id", "docid")
 TEXT_COLUMNS = ("text", "contents", "content", "body", "passage", "document")
 
@@ -97,7 +97,7 @@ class DocumentSource:
             return
         for path in expand_path(given):
             kind = file_extension(path).lower()
-            if kind in ENDINGS or (not kind and begins_with(path, formats.WIKIEXTRACTOR_START)):
+            if kind in ENDINGS or (not kind and begins_with(path, document_formats.WIKIEXTRACTOR_START)):
                 yield (
                     path,
                     replace_surrogates(os.path.relpath(path, given) if folder.is_dir() else Path(path).name),
@@ -110,7 +110,7 @@ class DocumentSource:
     def read_file(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
         reader, number = LineReader(path, replace=True, longest=0), 0
         try:
-            for number, article in enumerate(formats.articles(path, reader), 1):
+            for number, article in enumerate(document_formats.articles(path, reader), 1):
                 is_whole = article.where == path
                 id = article.id or (name if is_whole else f"{name}:{number}")
                 yield article.where, Document(id, article.title, article.text)

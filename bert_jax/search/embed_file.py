@@ -13,10 +13,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.output import atomic_file, refuse_input
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.arrays import growing_array
-from bert_jax.data.examples.rows import peeked
-from bert_jax.data.examples.unlabelled import read_unlabelled, split_columns
-from bert_jax.hub import directory as hub
+from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.data.examples.unlabelled_texts import read_unlabelled, split_columns
+from bert_jax.data.growing_array import growing_array
+from bert_jax.hub import model_directory as hub
 from bert_jax.inference.embedder import embedder_reading, make_embed_function
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.streaming import split_into_windows

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.inference.embedder import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,

@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.approximate import library
 from bert_jax.search.index_encoder import IndexEncoder, load_encoder

@@ -13,7 +13,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.errors import suggest_name as nearest_name
 from bert_jax.core.hashes import collect_file_facts
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
-from bert_jax.data.arrays import growing_array
+from bert_jax.data.growing_array import growing_array
 from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.cache import RowCache

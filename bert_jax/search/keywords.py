@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bert_jax.core.output import atomic_file
-from bert_jax.data.arrays import growing_array
+from bert_jax.data.growing_array import growing_array
 from bert_jax.search.string_array import StringArray, growing_strings
 
 K1, B = 1.5, 0.75

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from bert_jax.data.arrays import growing_array
 from bert_jax.data.corpus.chunks import cores
+from bert_jax.data.growing_array import growing_array
 from bert_jax.metrics.retrieval import top_k
 from bert_jax.search import approximate
 from bert_jax.search.quantization import STEPS, ranges_of, to_bits, to_bytes

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.arrays import growing_array
+from bert_jax.data.growing_array import growing_array
 from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search.content_keys import KEY, content_keys
 from bert_jax.search.index_manifest import REBUILD_REMEDY, REMOVED, SEGMENTS, SegmentFacts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.arrays import GrowingArray, growing_array
+from bert_jax.data.growing_array import GrowingArray, growing_array
 
 
 def string_files(name: str) -> tuple[str, str]:

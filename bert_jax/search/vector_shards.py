@@ -19,7 +19,7 @@ from bert_jax.core.errors import BertJaxError, explain_os_error
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import json_digest
 from bert_jax.core.output import locked_directory, refuse_unlisted
-from bert_jax.data.arrays import growing_array
+from bert_jax.data.growing_array import growing_array
 from bert_jax.search.quantization import TYPES, Quantizer, from_bits, from_bytes
 from bert_jax.text.truncation import TruncationCounter
 

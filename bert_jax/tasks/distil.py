@@ -7,18 +7,17 @@ holds them. Both models read the same tokens, so they share a tokenizer.
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-from bert_jax.core.config import NonNegative, Positive, Range, check_ranges
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.config import DataConfig
-from bert_jax.finetuning.epochs_config import InitEncoderConfig
+from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.finetuning.distillation_config import DistillationLossConfig, StudentEncoderConfig
 from bert_jax.finetuning.student_layers import keep_layers
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import HEAD_KEYS, Layout
 from bert_jax.losses.distillation import (
     cosine_distance,
@@ -27,12 +26,12 @@ from bert_jax.losses.distillation import (
     soft_cross_entropy,
 )
 from bert_jax.losses.loss import Loss
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import layer_flops
+from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.intermediates import QKV, SCORES, STATES
 from bert_jax.models.kernels.attention import make_attention_mask
-from bert_jax.models.product import mixed_einsum
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, CorporaConfig, PretrainTask
 from bert_jax.training.outline import Outline
@@ -40,65 +39,10 @@ from bert_jax.training.task import BatchSource, Task
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 Objective = Literal["distilbert", "minilm", "tinybert"]
-Weight = Annotated[float, Range(0, 1e6)]
 # key of the teacher's parameters among the constants, and of its outputs among the outputs of a step
 TEACHER = "teacher"
 
 inspect = pretrain.inspect
-
-
-@dataclass(frozen=True)
-class StudentEncoderConfig(InitEncoderConfig):
-    """Sizes of the student; in everything else it is like `init`, or else like the teacher."""
-
-    num_hidden_layers: NonNegative = 0  # number of layers; 0: as in `init`, or half as many as the teacher
-    hidden_size: NonNegative = 0  # size of the hidden states; 0: as in `init`, or in the teacher
-    num_attention_heads: NonNegative = 0  # number of attention heads; 0: as in `init`, or in the teacher
-    # inner size of the feed-forward; 0: in the same ratio to hidden_size as in `init`, or in the teacher
-    intermediate_size: NonNegative = 0
-    # pad the word embeddings of both models to a multiple of this; use 128 on a TPU
-    vocab_multiple: Positive = 1
-    unroll: bool = False  # compile the layers of both models one by one, not as a loop
-
-    @property
-    def compute_settings(self) -> dict[str, Any]:
-        return super().compute_settings | {"vocab_multiple": self.vocab_multiple, "unroll": self.unroll}
-
-    def derive_encoder(self, source: EncoderConfig, layers: int) -> EncoderConfig:
-        """Return the student's config: that of `source` with the sizes and dropout rates set here; `layers` is the
-        default number of layers."""
-        width = self.hidden_size or source.hidden_size
-        rates = {
-            name: getattr(self, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
-        }
-        return source.replace(
-            num_hidden_layers=self.num_hidden_layers or layers,
-            hidden_size=width,
-            num_attention_heads=self.num_attention_heads or source.num_attention_heads,
-            intermediate_size=self.intermediate_size
-            or source.intermediate_size * width // source.hidden_size,
-            **{name: rate for name, rate in rates.items() if rate >= 0},
-        )
-
-
-@dataclass(frozen=True)
-class DistillationLossConfig:
-    """Settings of the losses; each objective reads its own."""
-
-    # distilbert: temperature of both models' probabilities
-    temperature: Annotated[float, Range(0, 1000, exclusive_minimum=True)] = 2.0
-    soft: Weight = 5.0  # distilbert: weight of the loss against the teacher's probabilities for masked words
-    mlm: Weight = 2.0  # distilbert: weight of the masked-LM loss
-    cosine: Weight = 1.0  # distilbert: weight of the cosine distance between the last hidden states
-    # minilm: number of heads into which queries, keys and values are split
-    relation_heads: Annotated[int, Range(1, 4096)] = 48
-    # tinybert: weight of the loss on attention scores; 0: none, and numbers of heads may differ
-    scores: Weight = 1.0
-    # minilm: teacher's layer to learn from; 0: the last of up to 12 layers, else the one at seven eighths of the depth
-    teacher_layer: NonNegative = 0
-
-    def __post_init__(self):
-        check_ranges(self, "loss.")
 
 
 @dataclass(frozen=True)

@@ -12,24 +12,24 @@ import numpy as np
 
 from bert_jax.core.config import NonNegative, Range, Share
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import EncodedExample, Target
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, ExampleLabel
-from bert_jax.data.examples.texts import read_labelled_texts
+from bert_jax.data.examples.labelled_texts import read_labelled_texts
+from bert_jax.data.examples.row_packing import EncodedExample, Target
 from bert_jax.finetuning.finetune_config import HeadConfig
 from bert_jax.finetuning.finetune_data import open_data
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.finetuning.student_layers import keep_layers
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.inference.model import Model, load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.losses.loss import Loss, squared_error, weighted_loss
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import Kind
-from bert_jax.predictions.whole_texts import WholeTextKind, require_distillable
+from bert_jax.predictions.whole_text_kind import WholeTextKind, require_distillable
 from bert_jax.tasks.classify import Config as ClassifyConfig
 from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.processes import print_once

@@ -17,12 +17,12 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.config import Range, check_ranges
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, binary_cross_entropy, weighted_loss
-from bert_jax.models.config import COMPUTATION_FIELDS, TRAINING_FIELDS, EncoderConfig
 from bert_jax.models.cost import layer_flops, pre_training_flops
 from bert_jax.models.dropout import draw_by_row
+from bert_jax.models.encoder_config import COMPUTATION_FIELDS, TRAINING_FIELDS, EncoderConfig
 from bert_jax.models.mesh import FSDP, TENSOR
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, MaskedLMTask, choose_family, fit_vocabulary

@@ -8,9 +8,9 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import CYAN, GREEN, RED, RESET, is_coloured, pluralize
-from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group, check_shapes, describe_columns, read_groups
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import document_key, train_validation_split
 from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.embed_config import EmbedConfig as Config
@@ -23,7 +23,7 @@ from bert_jax.finetuning.embedding_task import (
 )
 from bert_jax.finetuning.inspect_examples import check_step
 from bert_jax.finetuning.retrieval_cards import embedder_card
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
 from bert_jax.inference.embedder import (
     DOCUMENT_PROMPTS,
@@ -35,8 +35,8 @@ from bert_jax.inference.embedder import (
 from bert_jax.inference.model import load
 from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, EmbeddingLossSettings
 from bert_jax.models.pooling import POOLING_WEIGHTS
-from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.outline import Outline, OutlinePhase, make_outline
 from bert_jax.training.processes import print_once

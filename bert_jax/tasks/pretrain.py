@@ -12,16 +12,16 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.core.config import Registered
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.config import DataConfig
 from bert_jax.data.corpus.cooccurrences import cooccurrence_embeddings
-from bert_jax.data.corpus.directory import Corpus
-from bert_jax.hub import directory as hub
+from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES, family_for
 from bert_jax.hub.family import Family
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.cost import pre_training_flops
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.processes import print_once
 from bert_jax.training.run_config import RunConfig
@@ -107,7 +107,7 @@ def outline_corpora(task: Task, config: CorporaConfig) -> Outline:
 
 
 def inspect(config: Config, step: int, rows: int) -> str:
-    from bert_jax.data.corpus.inspect import show_step
+    from bert_jax.data.corpus.step_preview import show_step
 
     return show_step(config, step, rows)
 

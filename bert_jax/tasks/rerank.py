@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.candidates import Candidates, add_random_negatives, read_candidates
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.groups import describe_columns
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.example_splits import set_aside_calibration
@@ -17,12 +17,12 @@ from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig as Config
 from bert_jax.finetuning.retrieval_cards import cross_encoder_card
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
-from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Encoding, Tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.processes import print_once

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import hub_datasets
-from bert_jax.text.in_memory import MEMORY_PREFIX
+from bert_jax.text.memory_tables import MEMORY_PREFIX
 
 NOT_FILES = ("tfds:", MEMORY_PREFIX)  # prefixes of sources that are not opened as files
 HIDDEN = re.compile(r"(^|/)\.")

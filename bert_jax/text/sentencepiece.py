@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.rust import (
+from bert_jax.text.rust_tokenizer import (
     BERT_FORM,
     BERT_NAMES,
     ROBERTA_FORM,
@@ -18,7 +18,7 @@ from bert_jax.text.rust import (
     RustTokenizer,
     template_processor,
 )
-from bert_jax.text.settings import TokenizerSettings
+from bert_jax.text.tokenizer_settings import TokenizerSettings
 
 MODEL_FILES = ("spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model")
 ALBERT_NAMES = BERT_NAMES | {"pad": "<pad>", "unk": "<unk>"}

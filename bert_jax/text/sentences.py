@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from sentencex import segment
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.readers import Layout
+from bert_jax.text.text_source import Layout
 
 # ISO 639-1 codes. Sentencex treats an unknown code as English, and knows some languages by codes of three letters.
 LANGUAGES = (

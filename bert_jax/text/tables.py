@@ -13,9 +13,9 @@ from typing import Any, TypedDict
 
 from bert_jax.core.errors import BertJaxError, first_line, suggest_name
 from bert_jax.core.typed_json import JsonTypeError, coerce_json, type_name
-from bert_jax.text import in_memory
+from bert_jax.text import memory_tables
 from bert_jax.text.inputs import expand_inputs, file_extension
-from bert_jax.text.lines import LineReader
+from bert_jax.text.line_reader import LineReader
 from bert_jax.text.surrogates import SURROGATE, replace_surrogates
 
 Row = dict[str, object]
@@ -64,8 +64,8 @@ def read_file_rows(name: str, numbered: bool = False, keep_broken: bool = False)
         from bert_jax.text.tensorflow_datasets import read_tfds_rows
 
         return number_rows(name, read_tfds_rows(name))
-    if name.startswith(in_memory.MEMORY_PREFIX):
-        return in_memory.read_memory_table(name)
+    if name.startswith(memory_tables.MEMORY_PREFIX):
+        return memory_tables.read_memory_table(name)
     match file_extension(name).lower():
         case ".parquet":
             return parquet_file_rows(name)

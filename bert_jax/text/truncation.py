@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import pluralize
-from bert_jax.text.apart import encode_separately
+from bert_jax.text.bi_encoder_pairs import encode_separately
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
 LONG = ("truncate", "windows")

@@ -8,14 +8,14 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.text.rust import (
+from bert_jax.text.rust_tokenizer import (
     BERT_NAMES,
     ROBERTA_NAMES,
     RustTokenizer,
     bert_template,
     roberta_template,
 )
-from bert_jax.text.settings import TokenizerSettings
+from bert_jax.text.tokenizer_settings import TokenizerSettings
 from bert_jax.text.truncation import warn_caller
 
 # MPNet's vocabulary has RoBERTa's and BERT's special tokens; it uses BERT's unknown token.

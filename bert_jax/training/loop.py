@@ -13,7 +13,7 @@ import jax
 
 from bert_jax.core.errors import BertJaxError, NonFiniteError, suggest_name
 from bert_jax.core.terminal import RUN_PREFIX, pluralize, print_line
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.training import memory_estimate
 from bert_jax.training.best_evaluation import KEPT_MODEL_LINE, best_step, rank_key

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.training.parameter_rules import (
     PARAMETER_RULES,
     ParameterRule,

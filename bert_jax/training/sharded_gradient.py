@@ -1,7 +1,7 @@
 """The gradient if each data shard holds only parts of the parameters, or if gradients are sent in fewer bits.
 
 Each data shard runs its own program, which sends gradients explicitly. With one microbatch, it sends gradients as the
-backward pass makes them (models/shared.py); with several microbatches, it sends their sums.
+backward pass makes them (models/data_sharded.py); with several microbatches, it sends their sums.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.models import shared
+from bert_jax.models import data_sharded
+from bert_jax.models.data_sharded import DataSharded
 from bert_jax.models.mesh import DATA, FSDP, TENSOR
-from bert_jax.models.shared import DataSharded
 from bert_jax.training.parameter_rules import LAYERS
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import data_axis
@@ -57,7 +57,8 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
             placed = jax.tree.map(lambda *leaf: DataSharded(*leaf, dtype), params, parts, axes)
             flat = flatten_dict(placed, sep="/")
             read = {
-                n: leaf if by_layer and LAYERS in n else shared.to_arrays(leaf) for n, leaf in flat.items()
+                n: leaf if by_layer and LAYERS in n else data_sharded.to_arrays(leaf)
+                for n, leaf in flat.items()
             }
             return objective(unflatten_dict(read, sep="/"), rows)
 
@@ -86,7 +87,7 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
             lambda sums, part: (jax.tree.map(jnp.add, sums, gradients_and_metrics(part)), None), zeros, rows
         )
         reduced = jax.tree.map(
-            lambda leaf, axis: shared.reduce_over_data(leaf, axis, dtype), gradients, data_axes(params)
+            lambda leaf, axis: data_sharded.reduce_over_data(leaf, axis, dtype), gradients, data_axes(params)
         )
         return reduced, measured
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import jax
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
-from bert_jax.models.config import EncoderConfig
+from bert_jax.hub import model_directory as hub
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
-from bert_jax.text.directory import open_tokenizer
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training.task import Task
 
 

@@ -19,11 +19,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically
 from bert_jax.core.hashes import check_version, is_inside_directory, is_sealed, sealed
 from bert_jax.core.output import lock, refuse_unknown_files
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import BatchSource, Task

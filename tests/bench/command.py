@@ -122,7 +122,7 @@ def families(args):
       flag("--megabytes", type=number_type(1e-3, 1e6), default=32, help="megabytes of text to measure on (default 32)"),
       *limits(6, 60))  # fmt: skip
 def prepare(args):
-    from bert_jax.text.readers import TextSource
+    from bert_jax.text.text_source import TextSource
     from tests.bench.prepare import compare_prepare
 
     source = TextSource(args.input, args.layout, args.column)

@@ -15,7 +15,7 @@ import numpy as np
 import bert_jax
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES, resolve_size
 from bert_jax.hub.layout import Layout
 from bert_jax.inference import programs

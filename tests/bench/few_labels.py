@@ -23,10 +23,10 @@ from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import write_atomically
 from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.data.examples.example import labels_of
-from bert_jax.data.examples.tags import read_tags
-from bert_jax.predictions.fitting import expected_calibration_error
+from bert_jax.data.examples.tagged_words import read_tags
+from bert_jax.predictions.calibration_fitting import expected_calibration_error
 from bert_jax.predictions.kind import KINDS, Outcomes
-from bert_jax.text.lines import read_lines
+from bert_jax.text.line_reader import read_lines
 from tests.bench import learners
 from tests.bench.result_lines import append_line, read_result_lines
 from tests.bench.sources import read_rows

@@ -18,7 +18,7 @@ import numpy as np
 
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.rerank_config import RerankConfig
 from bert_jax.tasks import load_config

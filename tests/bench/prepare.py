@@ -10,9 +10,9 @@ from bert_jax.bench.timing import Machine, Turn, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.chunks import CHUNK
 from bert_jax.data.corpus.prepare import prepare_corpus
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import TextSource
 from bert_jax.text.sentences import split_sentences
+from bert_jax.text.text_source import TextSource
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.bench.comparison import Comparison, Row, dtype_ratios
 from tests.bench.turns import OURS, Limits, interleaved
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_jax.bench.timing import Machine, timed
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.runs.run import make_params_loader
 from bert_jax.tasks import load_config
 from bert_jax.tasks.pretrain import Config, Corpora, PretrainTask

@@ -22,13 +22,13 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically, write_json
 from bert_jax.core.output import locked_directory, remove_path
 from bert_jax.core.terminal import prefix_run_lines, print_line
-from bert_jax.data.corpus.directory import Corpus
-from bert_jax.hub import directory as hub
+from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.hub import model_directory as hub
 from bert_jax.report.prediction_page import markdown_table
 from bert_jax.runs.run import run_from_config
 from bert_jax.tasks.electra import GENERATOR
 from bert_jax.tasks.pretrain import Config, CorporaConfig
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training.log import read_metrics, validation_lines
 from bert_jax.training.workdir import Workdir
 from tests.bench.gain import Gain, check_labels, measure_gain

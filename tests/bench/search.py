@@ -17,7 +17,7 @@ import numpy as np
 
 from bert_jax.bench.timing import Machine, describe_load, timed
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.arrays import growing_array
+from bert_jax.data.growing_array import growing_array
 from bert_jax.search import nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index

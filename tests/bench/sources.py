@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
-from bert_jax.text.lines import read_lines
+from bert_jax.text.line_reader import read_lines
 
 WORDS = 200  # of a passage, about 256 tokens
 

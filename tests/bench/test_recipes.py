@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.metrics.sums import single_label
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params

@@ -17,7 +17,7 @@ from bert_jax.bench.text_speed import seconds_alone
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.predictions import calibration
-from bert_jax.predictions.whole_texts import WholeTextKind
+from bert_jax.predictions.whole_text_kind import WholeTextKind
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
 from tests.bench.libraries import length_batches, libraries, onnx_session
 from tests.bench.turns import OURS, Limits, interleaved, is_ours, running_processes

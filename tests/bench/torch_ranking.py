@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import EncodedExample
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig
 from tests.bench.libraries import libraries

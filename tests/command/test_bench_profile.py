@@ -13,7 +13,7 @@ from bert_jax.bench.program_parts import read_parts
 from bert_jax.bench.timing import Turn
 from bert_jax.bench.trace import DISPATCH, EXECUTE, IDLE, PYTHON, Span, read_spans, shares, traced
 from bert_jax.command.main import main
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from tests.support.project import ROOT
 from tests.support.small_models import write_model
 

@@ -6,10 +6,10 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.config import load_config_file
-from bert_jax.data.corpus.inspect import show_step
 from bert_jax.data.corpus.prepare import prepare_corpus
+from bert_jax.data.corpus.step_preview import show_step
 from bert_jax.tasks.pretrain import Config
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents, save_tokenizer
 from tests.support.project import ROOT
 
@@ -37,7 +37,7 @@ def config(corpus, *more):
 
 @pytest.mark.slow
 def test_targets_show_what_became_of_them(corpus):
-    from bert_jax.data.corpus.config import DataConfig
+    from bert_jax.data.corpus.data_config import DataConfig
     from bert_jax.data.corpus.stream import Stream
 
     text = show_step(config(corpus), step=3, rows=64, colour=False)

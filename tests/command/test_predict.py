@@ -20,7 +20,7 @@ from bert_jax.inference.live_input import group_arrivals
 from bert_jax.inference.predict_file import PredictionOptions, predict_rows, write_predictions
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS
-from bert_jax.predictions.unlabelled import PredictionInput
+from bert_jax.predictions.prediction_input import PredictionInput
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_table_rows
 from tests.support.small_models import SMALL_TEXTS

@@ -14,11 +14,11 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core.config import load_config_file
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.examples import glue
 from bert_jax.hub.families import FAMILIES, all_families
 from bert_jax.inference.model import load as load_model
-from bert_jax.models.config import BERT_SIZES, EncoderConfig
+from bert_jax.models.encoder_config import BERT_SIZES, EncoderConfig
 from bert_jax.tasks import TASKS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.pretrain import PretrainTask, choose_family

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.data.arrays import growing_array
+from bert_jax.data.growing_array import growing_array
 
 
 class Files(TypedDict):

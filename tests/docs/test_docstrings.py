@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.inference import model as api
-from bert_jax.predictions.scope import OutOfScopeDetector
+from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from tests.support.small_models import write_model
 
 MODULES = [

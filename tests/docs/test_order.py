@@ -61,4 +61,4 @@ def test_the_folder_of_blocks_may_import_any_of_them():
                 if file.is_file() and file not in seen:
                     seen.add(file)
                     pending.append(file)
-    assert PACKAGE / "models/config.py" in seen and blocks / "__init__.py" not in seen
+    assert PACKAGE / "models/encoder_config.py" in seen and blocks / "__init__.py" not in seen

@@ -20,11 +20,11 @@ import pytest
 import bert_jax
 from bert_jax import tasks
 from bert_jax.command import main as cli
-from bert_jax.hub import directory as hub
 from bert_jax.hub import families
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models import blocks
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import kinds
 from bert_jax.text.wordpiece import WordPiece
 from tests.bench.command import make_parser

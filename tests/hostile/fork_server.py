@@ -35,7 +35,7 @@ def become(arguments: list[str], output: str) -> None:
 if __name__ == "__main__":
     import bert_jax.command.train
     import bert_jax.data.corpus.prepare
-    import bert_jax.hub.extend
+    import bert_jax.hub.extend_vocabulary
     import bert_jax.report.prediction_page
     import bert_jax.tasks.classify
     import bert_jax.tasks.pretrain

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
-from bert_jax.models.config import EncoderConfig
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.models.encoder_config import EncoderConfig
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.support.made_up_language import WORDS
 from tests.support.pretraining_runs import make_corpus, train_command
 from tests.support.processes import run_process

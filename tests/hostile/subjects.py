@@ -21,19 +21,19 @@ import zstandard
 from pyarrow import parquet
 from safetensors.numpy import load_file
 
-from bert_jax.data.corpus.directory import Corpus
-from bert_jax.data.corpus.plan import load_or_build
-from bert_jax.data.corpus.rows import Rows
+from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.data.corpus.full_sentences import Rows
+from bert_jax.data.corpus.segment_plan import load_or_build
 from bert_jax.data.examples.columns import ExampleColumns
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.model import load
-from bert_jax.models.config import EncoderConfig
-from bert_jax.predictions import calibration, origin, scope
+from bert_jax.models.encoder_config import EncoderConfig
+from bert_jax.predictions import calibration, origin, out_of_scope
 from bert_jax.text import tables
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.workdir import Workdir
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -123,7 +123,9 @@ def with_origin(folder: Path) -> None:
 
 def with_scope(folder: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float16)
-    scope.save_detector(folder, scope.OutOfScopeDetector.from_vectors(vectors, np.linspace(0.1, 0.5, 5)))
+    out_of_scope.save_detector(
+        folder, out_of_scope.OutOfScopeDetector.from_vectors(vectors, np.linspace(0.1, 0.5, 5))
+    )
 
 
 def with_modules(folder: Path) -> None:
@@ -231,7 +233,7 @@ def calibration_of(folder: Path) -> calibration.Calibration:
 
 
 def scope_of(folder: Path) -> dict[str, np.ndarray]:
-    found = scope.read_detector(folder, 4)
+    found = out_of_scope.read_detector(folder, 4)
     return {"vectors": found.vectors, "known": found.known}
 
 

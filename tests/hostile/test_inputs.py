@@ -8,9 +8,9 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.tags import read_tags
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.data.examples.tagged_words import read_tags
 from bert_jax.text.sentences import check_language
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.support.made_up_language import ENTRIES, save_tokenizer
 from tests.support.processes import process_environment
 

@@ -15,7 +15,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import cache_home
 from bert_jax.inference.model import load
 from bert_jax.tasks.pretrain import PretrainTask
-from bert_jax.text.lines import read_lines
+from bert_jax.text.line_reader import read_lines
 from bert_jax.training.loop import TrainingLoop, train
 from bert_jax.training.memory_estimate import PROPOSE_RATIO, REFUSE_RATIO, MemoryEstimate, estimate_memory
 from bert_jax.training.sharding import make_mesh

@@ -27,8 +27,8 @@ from bert_jax.core.output import (
     open_output,
     temporary_sibling,
 )
-from bert_jax.data.arrays import growing_array
-from bert_jax.hub import directory as hub
+from bert_jax.data.growing_array import growing_array
+from bert_jax.hub import model_directory as hub
 from tests.hostile.outcomes import LINE, LONGEST, outcome
 
 

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import tables
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
 
 
 def test_halves_of_characters(tmp_path):

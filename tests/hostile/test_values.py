@@ -13,7 +13,7 @@ from bert_jax.command.main import main
 from bert_jax.core import config as configs
 from bert_jax.core.errors import BertJaxError, NonFiniteError, suggest_name
 from bert_jax.core.files import to_json
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.tasks import TASKS
 from bert_jax.training.log import MetricsLog, read_metrics
 from bert_jax.training.loop import train

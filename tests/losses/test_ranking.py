@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.finetuning.gather import gather_by_example
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
 from bert_jax.tasks import load_config as load_task
 from bert_jax.training.state import init_random_params

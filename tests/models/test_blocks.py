@@ -11,11 +11,11 @@ import pytest
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models import blocks
 from bert_jax.models.blocks import BLOCKS
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
 from bert_jax.models.encoder import Encoder, dummy_batch, stack_layers, unroll_layers
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels import attention
 from bert_jax.models.layers import Embeddings, FeedForward, SelfAttention
 from bert_jax.training.optimizer import check_layer_settings

@@ -5,7 +5,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models import precision
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import Bert
 from bert_jax.models.layers import norm
 from bert_jax.models.pooling import pool

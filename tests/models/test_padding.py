@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.layout import Layout
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import Bert
 from bert_jax.predictions.kind import require_kind
 from bert_jax.tasks.pretrain import PretrainTask

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.product import add_bias, mixed_einsum, split_spec
+from bert_jax.models.einsum import add_bias, mixed_einsum, split_spec
 
 pytestmark = pytest.mark.optimized
 SPECS = {

@@ -12,7 +12,7 @@ import pytest
 from bert_jax import tasks
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models.mesh import AXES
 from bert_jax.pod import preflight, preflight_checks

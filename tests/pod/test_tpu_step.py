@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.models.cost import layer_flops
 from bert_jax.pod import preflight

@@ -13,12 +13,12 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.inference.predict_file import PredictionOptions, predict_rows
-from bert_jax.predictions import calibration, cross_fitting, fitting, promise
+from bert_jax.predictions import calibration, calibration_fitting, cross_fitting, selective
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds import answers, classes, tags
 from bert_jax.predictions.kinds import labels as several
-from bert_jax.predictions.promise import CoverageLevel
+from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.report.finish_run import FinishedRun, describe_calibration
 from bert_jax.training.task import FinishInputs
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
@@ -47,21 +47,23 @@ def test_a_temperature_is_that_of_an_independent_search():
     heats = np.exp(np.linspace(-1, 2, 4001))
     shifted = [logits / heat for heat in heats]
     losses = [np.mean(np.log(np.exp(z).sum(-1)) - z[np.arange(3000), truth]) for z in shifted]
-    found = fitting.fit_temperature(logits, truth)
+    found = calibration_fitting.fit_temperature(logits, truth)
     assert found == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
     assert found == pytest.approx(2.5, rel=0.15)
 
 
 def test_without_an_error_a_temperature_is_bounded_and_nearer_to_1_the_fewer_texts_there_are():
     logits, _ = texts_of(400, heat=1)
-    few, more, many = (fitting.fit_temperature(z, z.argmax(-1)) for z in (logits[:10], logits[:50], logits))
+    few, more, many = (
+        calibration_fitting.fit_temperature(z, z.argmax(-1)) for z in (logits[:10], logits[:50], logits)
+    )
     assert 0.15 < many < more < few < 1
     logits = np.array([[3.0, 0.0]] * 40)
-    assert fitting.fit_temperature(logits, np.array([1, *[0] * 39])) == pytest.approx(1, abs=0.15)
+    assert calibration_fitting.fit_temperature(logits, np.array([1, *[0] * 39])) == pytest.approx(1, abs=0.15)
     z = np.full(50, 4.0)
-    assert 0.3 < fitting.fit_binary_temperature(z, np.ones(50)) < 1
-    assert fitting.fit_binary_temperature(z[:0], z[:0], expected=2.5) == pytest.approx(2.5)
-    assert fitting.fit_logistic(z[:0], z[:0]) == (1, 0)
+    assert 0.3 < calibration_fitting.fit_binary_temperature(z, np.ones(50)) < 1
+    assert calibration_fitting.fit_binary_temperature(z[:0], z[:0], expected=2.5) == pytest.approx(2.5)
+    assert calibration_fitting.fit_logistic(z[:0], z[:0]) == (1, 0)
 
 
 def test_few_texts_are_believed_as_if_more_were_known_of_which_a_share_is_right():
@@ -71,7 +73,7 @@ def test_few_texts_are_believed_as_if_more_were_known_of_which_a_share_is_right(
     shares = np.full((12, 3), 1 / 6)
     shares[np.arange(12), logits.argmax(-1)] = 2 / 3
     target = np.eye(3)[truth] + 5 / 12 * shares
-    prior = np.square(1 / heats - 1) / np.square(fitting.FACTOR) / 2
+    prior = np.square(1 / heats - 1) / np.square(calibration_fitting.FACTOR) / 2
     losses = [-(target * np.log(p)).sum() for p in likely] + prior
     found = fitted(logits, truth)
     assert found.temperatures == pytest.approx((heats[int(losses.argmin())],), rel=2e-3)
@@ -80,7 +82,7 @@ def test_few_texts_are_believed_as_if_more_were_known_of_which_a_share_is_right(
 
 def test_the_share_expected_to_be_right_has_the_mean_and_variance_of_any_share_from_chance_to_all():
     for count in (2, 10, 150):
-        known, right = fitting.expected_right(count)
+        known, right = calibration_fitting.expected_right(count)
         a, b = known * right, known * (1 - right)
         assert a / (a + b) == pytest.approx((1 + 1 / count) / 2)
         assert a * b / (a + b) ** 2 / (a + b + 1) == pytest.approx((1 - 1 / count) ** 2 / 12)
@@ -92,15 +94,19 @@ def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_searc
     y = rng.random(3000) < calibration.sigmoid(z / 3)
     heats = np.exp(np.linspace(-1, 2, 2001))
     losses = [np.mean(np.log1p(np.exp(-np.where(y, z, -z) / heat))) for heat in heats]
-    assert fitting.fit_binary_temperature(z, y) == pytest.approx(heats[int(np.argmin(losses))], rel=2e-3)
+    assert calibration_fitting.fit_binary_temperature(z, y) == pytest.approx(
+        heats[int(np.argmin(losses))], rel=2e-3
+    )
     y = rng.random(3000) < calibration.sigmoid(0.4 * z + 1)
 
     def loss(line):
-        prior = ((line - (1, 0)) ** 2 / np.square((fitting.FACTOR, fitting.OFFSET))).sum() / 2
+        prior = (
+            (line - (1, 0)) ** 2 / np.square((calibration_fitting.FACTOR, calibration_fitting.OFFSET))
+        ).sum() / 2
         return np.logaddexp(0, np.where(y, -1, 1) * (line[0] * z + line[1])).sum() + prior
 
     found = optimize.minimize(loss, (1.0, 0.0)).x
-    assert fitting.fit_logistic(z, y) == pytest.approx(tuple(found), rel=1e-3)
+    assert calibration_fitting.fit_logistic(z, y) == pytest.approx(tuple(found), rel=1e-3)
 
 
 def test_the_error_is_the_mean_gap_of_equal_bins():
@@ -108,7 +114,7 @@ def test_the_error_is_the_mean_gap_of_equal_bins():
     right = np.array([0, 1, 0, 1, 1, 1])
     # By hand, in ten bins: [0, .1) alone, [.7, .8) two, [.9, 1] three.
     by_hand = (0.05 + abs(0.72 + 0.71 - 2) + abs(0.95 + 0.93 + 1 - 2)) / 6
-    assert fitting.expected_calibration_error(likely, right, bins=10) == pytest.approx(by_hand)
+    assert calibration_fitting.expected_calibration_error(likely, right, bins=10) == pytest.approx(by_hand)
 
 
 def test_an_overconfident_model_gets_better_and_its_classes_stay():
@@ -123,7 +129,7 @@ def test_an_overconfident_model_gets_better_and_its_classes_stay():
     fresh, truth = texts_of(4000, heat=4, seed=1)
     likely = found.probabilities(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()
-    assert fitting.expected_calibration_error(likely.max(-1), likely.argmax(-1) == truth) < 0.04
+    assert calibration_fitting.expected_calibration_error(likely.max(-1), likely.argmax(-1) == truth) < 0.04
     assert (Calibration().probabilities(fresh) == calibration.softmax(fresh)).all()
 
 
@@ -154,11 +160,13 @@ def test_predictions_of_a_document_that_are_wrong_together_count_as_fewer():
     rng = np.random.default_rng(0)
     documents_of_five = np.repeat(np.arange(200), 5)
     together = np.repeat(rng.random(200) < 0.8, 5)
-    assert promise.design_effect(together, documents_of_five) == pytest.approx(5, rel=0.05)
-    assert promise.design_effect(rng.random(1000) < 0.8, documents_of_five) == pytest.approx(1, abs=0.2)
-    assert promise.design_effect(together, np.arange(1000)) == 1
-    assert promise.design_effect(np.ones(1000) > 0, documents_of_five) == 5, "no error: they may be all alike"
-    (level,) = promise.count_levels(np.full(1000, 0.5), together, 5.0)
+    assert selective.design_effect(together, documents_of_five) == pytest.approx(5, rel=0.05)
+    assert selective.design_effect(rng.random(1000) < 0.8, documents_of_five) == pytest.approx(1, abs=0.2)
+    assert selective.design_effect(together, np.arange(1000)) == 1
+    assert selective.design_effect(np.ones(1000) > 0, documents_of_five) == 5, (
+        "no error: they may be all alike"
+    )
+    (level,) = selective.count_levels(np.full(1000, 0.5), together, 5.0)
     assert level == CoverageLevel(0.5, 200, together.sum() // 5)
     confidence = rng.random(1000)
     alone, fewer = (
@@ -213,14 +221,18 @@ def test_a_threshold_is_the_best_of_its_label_or_of_its_probabilities_where_ther
         return 2 * (truth & (likely > threshold)).sum() / ((likely > threshold).sum() + truth.sum())
 
     best = max(map(f1, np.linspace(0, 1, 300)))
-    assert f1(fitting.label_threshold(likely, truth)) > best - 0.005
-    assert fitting.best_threshold(likely, truth) == pytest.approx(
-        fitting.label_threshold(likely, truth), abs=0.05
+    assert f1(calibration_fitting.label_threshold(likely, truth)) > best - 0.005
+    assert calibration_fitting.best_threshold(likely, truth) == pytest.approx(
+        calibration_fitting.label_threshold(likely, truth), abs=0.05
     )
     few, none = likely[:200], np.zeros(200)
-    assert fitting.label_threshold(few, none) == fitting.best_threshold(few, few) < 0.5
+    assert (
+        calibration_fitting.label_threshold(few, none) == calibration_fitting.best_threshold(few, few) < 0.5
+    )
     # By hand: of the two of 0.8 all are expected to be right, and 0.2 add less than they cost.
-    assert fitting.best_threshold(np.array([0.8, 0.8, 0.2]), np.array([0.8, 0.8, 0.2])) == pytest.approx(0.5)
+    assert calibration_fitting.best_threshold(
+        np.array([0.8, 0.8, 0.2]), np.array([0.8, 0.8, 0.2])
+    ) == pytest.approx(0.5)
 
 
 def test_no_answer_is_given_where_it_makes_f1_best():

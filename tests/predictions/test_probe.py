@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.randomness import random_bits, random_key, to_unit_floats
-from bert_jax.predictions.probe import (
+from bert_jax.predictions.linear_model import (
     FOLDS,
     LinearModel,
     Units,

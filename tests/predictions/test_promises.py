@@ -13,7 +13,7 @@ from scipy import stats
 from bert_jax.predictions.calibration import Calibration, sigmoid
 from bert_jax.predictions.cross_fitting import document_folds
 from bert_jax.predictions.kinds import classes
-from bert_jax.predictions.promise import (
+from bert_jax.predictions.selective import (
     LEVELS,
     RISK,
     binomial_p_value,

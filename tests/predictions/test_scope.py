@@ -18,10 +18,10 @@ from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.inference.predict_file import PredictionOptions, predict_rows
 from bert_jax.inference.programs import last_hidden_states
-from bert_jax.predictions import scope as scopes
+from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions.kind import KINDS
-from bert_jax.predictions.scope import FILE, KEPT, OutOfScopeDetector, draw_text_indices
-from bert_jax.predictions.unlabelled import read_out_of_scope
+from bert_jax.predictions.out_of_scope import FILE, KEPT, OutOfScopeDetector, draw_text_indices
+from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, run_evaluation
 from bert_jax.report.finish_run import FinishedRun
 from bert_jax.report.out_of_scope_detection import area_under_curve, compare_with_known, format_out_of_scope

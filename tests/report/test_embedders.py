@@ -10,7 +10,7 @@ from scipy import stats
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.judged import read_beir
+from bert_jax.data.examples.beir import read_beir
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import DOCUMENT_PROMPTS
 from bert_jax.inference.model import load

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.judged import read_beir
+from bert_jax.data.examples.beir import read_beir
 from bert_jax.metrics import retrieval
 from bert_jax.report import evaluate_index
 from bert_jax.search.documents import Document

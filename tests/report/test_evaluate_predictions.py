@@ -11,7 +11,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.predictions.kind import require_kind
-from bert_jax.predictions.matching import match_label_names
+from bert_jax.predictions.label_matching import match_label_names
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, evaluate_model
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, edit_config, write_model

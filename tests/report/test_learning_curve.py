@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from bert_jax.data.examples.arrange import EncodedExample
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning.finetune_data import PredictionEvaluator
 from bert_jax.metrics import sums
 from bert_jax.metrics.sums import ScoreSums
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.classes import Classes
-from bert_jax.predictions.probe import LinearModel, Units, fit_linear_model
+from bert_jax.predictions.linear_model import LinearModel, Units, fit_linear_model
 from bert_jax.report.learning_curve import (
     NUM_PARTS,
     LearningCurve,

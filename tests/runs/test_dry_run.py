@@ -8,7 +8,7 @@ import pytest
 from bert_jax import tasks
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
-from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.tasks import TASKS
 from bert_jax.training.workdir import Workdir
 from tests.support.made_up_language import ENTRIES

@@ -16,11 +16,11 @@ from bert_jax import tasks
 from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.runs import finetune as finetuning
 from bert_jax.runs.finetune import are_tagged, check_series
 from bert_jax.runs.fit import config_values, save_init_model
-from bert_jax.text.rust import BERT_NAMES
+from bert_jax.text.rust_tokenizer import BERT_NAMES
 from bert_jax.text.tables import read_table_rows
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig

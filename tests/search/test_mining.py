@@ -15,7 +15,7 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_json
 from bert_jax.data.examples.groups import GroupColumns, read_groups
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching
 from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS, make_embed_function

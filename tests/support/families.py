@@ -6,7 +6,7 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 from safetensors.numpy import load_file, save_file
 
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.models.heads import HEADS

@@ -2,13 +2,13 @@
 
 import json
 
-from bert_jax.data.examples import texts
+from bert_jax.data.examples import labelled_texts
 from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.predictions.kind import KINDS
 
 
 def read_texts(spec, columns=AUTODETECT, kind="classes", most=0, need_label=True):
-    return texts.read_labelled_texts(spec, columns, KINDS[kind].label_format, most, need_label)
+    return labelled_texts.read_labelled_texts(spec, columns, KINDS[kind].label_format, most, need_label)
 
 
 def write_source(tmp_path, name: str, content) -> str:

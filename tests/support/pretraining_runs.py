@@ -11,7 +11,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from bert_jax.data.corpus.prepare import prepare_corpus
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
 from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
 from tests.support.processes import start_process
 from tests.support.project import ROOT

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import jax
 
-from bert_jax.hub import directory as hub
-from bert_jax.models.config import EncoderConfig
+from bert_jax.hub import model_directory as hub
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params

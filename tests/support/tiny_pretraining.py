@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bert_jax.data.corpus.config import DataConfig
-from bert_jax.models.config import EncoderConfig
+from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.tasks.pretrain import Config, PretrainTask
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import CheckpointConfig, LogConfig, MeshConfig, OptimizerConfig

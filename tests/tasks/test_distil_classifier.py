@@ -11,7 +11,7 @@ import pytest
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.inference.model import load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.predictions.kind import KINDS

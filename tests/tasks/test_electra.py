@@ -13,7 +13,7 @@ import bert_jax
 from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.tasks import load_config
 from bert_jax.tasks.electra import (
     DELTA,

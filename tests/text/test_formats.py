@@ -12,7 +12,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.search.documents import DocumentSource as Indexed
 from bert_jax.text import html
 from bert_jax.text.markdown import extract_markdown
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
 from bert_jax.text.wikitext import text_of
 
 DUMP = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="de">

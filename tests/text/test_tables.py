@@ -13,7 +13,7 @@ import zstandard
 from pyarrow import parquet
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.lines import explain_read_errors, read_lines
+from bert_jax.text.line_reader import explain_read_errors, read_lines
 from bert_jax.text.tables import get_optional_cell, match_columns, read_table_rows, source_class_names
 
 TABLE = [{"text": 'Zoë said "no", twice', "label": "1"}, {"text": "a; b\tc", "label": "0"}]

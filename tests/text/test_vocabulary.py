@@ -10,12 +10,12 @@ from safetensors.numpy import load_file
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.models.config import EncoderConfig
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import TextSource
-from bert_jax.text.vocabulary import train_vocabulary
+from bert_jax.models.encoder_config import EncoderConfig
+from bert_jax.text.text_source import TextSource
+from bert_jax.text.tokenizer_directory import open_tokenizer
+from bert_jax.text.vocabulary_training import train_vocabulary
 
 
 def made_up_text(seed: int) -> str:

@@ -3,8 +3,8 @@ import random
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.words import encode_words
+from bert_jax.text.tokenizer_directory import open_tokenizer
+from bert_jax.text.word_windows import encode_words
 from tests.support.vocabularies import (
     SENTENCES,
     write_bytepair,

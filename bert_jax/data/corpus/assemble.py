@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_jax.data.corpus.rows import concatenated_ranges
+from bert_jax.data.corpus.full_sentences import concatenated_ranges
 from bert_jax.text.tokenizer import Special
 
 

@@ -27,11 +27,11 @@ from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import sync_to_disk
-from bert_jax.data.corpus.directory import CORPUS_VERSION
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import Layout, TextSource
+from bert_jax.data.corpus.corpus_directory import CORPUS_VERSION
 from bert_jax.text.sentences import split_sentences
+from bert_jax.text.text_source import Layout, TextSource
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 
 CHUNK = 2 << 20  # characters
 TOGETHER = 1 << 18  # characters tokenized in one call; the library needs hundreds of bytes for each of them

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
-from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.corpus_directory import Corpus
 
 MOST = 30_000_000  # the most tokens that are counted
 WINDOW = 5  # tokens on each side; a neighbour at distance d counts 1/d

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.data.corpus.config import DataConfig
+from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.randomness import GOLDEN, MIX
 from bert_jax.text.host_tensorflow import tf
 from bert_jax.text.tokenizer import Special, Tokenizer

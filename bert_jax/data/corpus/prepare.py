@@ -16,11 +16,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.output import locked_directory
 from bert_jax.data.corpus.chunks import ChunkSettings, cores, make_chunks
-from bert_jax.data.corpus.directory import ARRAYS, CORPUS_VERSION, SPLITS
-from bert_jax.data.corpus.join import join_chunks
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import TextSource
+from bert_jax.data.corpus.corpus_directory import ARRAYS, CORPUS_VERSION, SPLITS
+from bert_jax.data.corpus.join_chunks import join_chunks
 from bert_jax.text.sentences import check_language
+from bert_jax.text.text_source import TextSource
+from bert_jax.text.tokenizer_directory import open_tokenizer
 
 FEW = 4  # documents with fewer sentences than this on average are too short for pairs
 

@@ -19,13 +19,13 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.assemble import assemble
-from bert_jax.data.corpus.config import DataConfig
-from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.data.corpus.full_sentences import Rows
 from bert_jax.data.corpus.masking import Masking, word_continuations
 from bert_jax.data.corpus.mixture import Mixture
-from bert_jax.data.corpus.pairs import Pairs
-from bert_jax.data.corpus.plan import SegmentPlan, load_or_build
-from bert_jax.data.corpus.rows import Rows
+from bert_jax.data.corpus.segment_plan import SegmentPlan, load_or_build
+from bert_jax.data.corpus.sentence_pairs import Pairs
 from bert_jax.data.randomness import permuted, random_bits, random_key
 from bert_jax.text.host_tensorflow import tf
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from bert_jax.data import randomness
-from bert_jax.data.examples.arrange import (
+from bert_jax.data.examples.row_packing import (
     Arrangement,
     BatchConfig,
     EncodedExample,

@@ -33,7 +33,7 @@ from bert_jax.data.examples.cells import (
 )
 from bert_jax.data.examples.columns import ExampleColumns, LocatedRow, check_columns, find_usual_column
 from bert_jax.data.examples.example import Example, collect_examples
-from bert_jax.data.examples.rows import parse_examples, peek_readable_row
+from bert_jax.data.examples.row_parsing import parse_examples, peek_readable_row
 from bert_jax.data.randomness import random_key
 from bert_jax.text import tables
 from bert_jax.text.tables import BadRowError, Row, match_columns, normalize_column, table_place, type_name

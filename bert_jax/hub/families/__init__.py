@@ -7,7 +7,7 @@ from bert_jax.core.config import MAX_INT
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.registry import Registry
 from bert_jax.hub.family import Family
-from bert_jax.models.config import BERT_SIZES, EncoderConfig
+from bert_jax.models.encoder_config import BERT_SIZES, EncoderConfig
 
 FAMILIES = Registry("bert_jax.hub.families", "family", "FAMILY")
 

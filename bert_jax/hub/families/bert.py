@@ -1,8 +1,15 @@
 """BERT."""
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear, masked_lm
-from bert_jax.models.config import EncoderConfig
+from bert_jax.hub.parameter_mapping import (
+    ParameterMapping,
+    attention_output,
+    fused_qkv,
+    layer_norm,
+    linear,
+    masked_lm,
+)
+from bert_jax.models.encoder_config import EncoderConfig
 
 FIELDS = {
     "vocab_size": 30522,

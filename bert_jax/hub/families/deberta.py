@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from bert_jax.hub.families import deberta_v2
-from bert_jax.hub.parts import ParameterMapping, attention_output, layer_norm, linear
-from bert_jax.models.config import EncoderConfig, RelativeConfig
+from bert_jax.hub.parameter_mapping import ParameterMapping, attention_output, layer_norm, linear
+from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig
 
 
 def relative(published: dict) -> RelativeConfig:

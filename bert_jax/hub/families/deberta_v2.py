@@ -6,9 +6,9 @@ from typing import Any
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import ACTIVATIONS, Family, size_of
-from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
+from bert_jax.hub.parameter_mapping import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
 from bert_jax.hub.tensors import Tensors
-from bert_jax.models.config import ConvolutionConfig, EncoderConfig, PoolerConfig, RelativeConfig
+from bert_jax.models.encoder_config import ConvolutionConfig, EncoderConfig, PoolerConfig, RelativeConfig
 
 POSITION_TABLE = "embeddings.position_embeddings.weight"
 TERMS = {"c2p": "keys", "p2c": "queries"}

@@ -3,8 +3,15 @@
 from typing import Any
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear, masked_lm
-from bert_jax.models.config import EncoderConfig, PoolerConfig
+from bert_jax.hub.parameter_mapping import (
+    ParameterMapping,
+    attention_output,
+    fused_qkv,
+    layer_norm,
+    linear,
+    masked_lm,
+)
+from bert_jax.models.encoder_config import EncoderConfig, PoolerConfig
 
 FIELDS = {
     "vocab_size": 30522,

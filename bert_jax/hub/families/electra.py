@@ -6,8 +6,8 @@ from typing import Any
 
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import size_of
-from bert_jax.hub.parts import ParameterMapping, linear, masked_lm
-from bert_jax.models.config import EncoderConfig, PoolerConfig
+from bert_jax.hub.parameter_mapping import ParameterMapping, linear, masked_lm
+from bert_jax.models.encoder_config import EncoderConfig, PoolerConfig
 
 FIELDS = bert.FIELDS | {
     "hidden_size": 256,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.family import ACTIVATIONS, Family, size_of
-from bert_jax.hub.parts import (
+from bert_jax.hub.parameter_mapping import (
     ParameterMapping,
     attention_output,
     fused_qkv,
@@ -14,7 +14,7 @@ from bert_jax.hub.parts import (
     masked_lm,
 )
 from bert_jax.hub.rope import rope_table, theta_of
-from bert_jax.models.config import EncoderConfig, LocalAttentionConfig, PoolerConfig, RotaryConfig
+from bert_jax.models.encoder_config import EncoderConfig, LocalAttentionConfig, PoolerConfig, RotaryConfig
 
 LAYERS, WIDTH, HEADS = 22, 768, 12
 FAR, NEAR = "full_attention", "sliding_attention"

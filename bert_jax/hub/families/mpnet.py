@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from bert_jax.hub.families import bert, roberta
-from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
-from bert_jax.models.config import EncoderConfig, RelativeConfig
+from bert_jax.hub.parameter_mapping import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
+from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig
 
 BUCKETS, MAX_DISTANCE = 32, 128
 

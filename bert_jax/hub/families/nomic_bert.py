@@ -10,7 +10,7 @@ from typing import Any
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import bert
 from bert_jax.hub.family import Family, size_of
-from bert_jax.hub.parts import (
+from bert_jax.hub.parameter_mapping import (
     ParameterMapping,
     attention_output,
     fused_qkv,
@@ -21,7 +21,7 @@ from bert_jax.hub.parts import (
 )
 from bert_jax.hub.rope import rope_table, theta_of
 from bert_jax.hub.tensors import Tensors
-from bert_jax.models.config import EncoderConfig, RotaryConfig
+from bert_jax.models.encoder_config import EncoderConfig, RotaryConfig
 
 FIELDS = bert.FIELDS | {
     "vocab_size": 30528,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bert_jax.hub.families import bert
-from bert_jax.hub.parts import linear, masked_lm
+from bert_jax.hub.parameter_mapping import linear, masked_lm
 
 FAMILY = replace(
     bert.FAMILY,

@@ -6,6 +6,6 @@ number. A layer gets its own as `kind`, a traced scalar if layers are scanned. W
 `normalizes_last = True`, a LayerNorm follows the last layer.
 """
 
-from bert_jax.models.config import BLOCKS
+from bert_jax.models.encoder_config import BLOCKS
 
 __all__ = ["BLOCKS"]

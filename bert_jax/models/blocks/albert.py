@@ -2,9 +2,9 @@
 
 import flax.linen as nn
 
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import save_activation
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.layers import FeedForward, SelfAttention, norm
 
 

@@ -3,10 +3,10 @@
 import flax.linen as nn
 import jax
 
-from bert_jax.models.config import EncoderConfig
-from bert_jax.models.disentangled import DisentangledAttention
+from bert_jax.models.disentangled_attention import DisentangledAttention
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import save_activation
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.layers import FeedForward, norm
 
 FIRST = 1

@@ -9,9 +9,9 @@ from functools import partial
 import flax.linen as nn
 import jax.numpy as jnp
 
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import save_activation
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels import attention
 from bert_jax.models.layers import FeedForward, SelfAttention, norm
 

@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.core.errors import BertJaxError, suggest_name
-from bert_jax.models import relative
+from bert_jax.models import relative_terms
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import apply_dropout, draw_by_row
+from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.elementwise import SAVED, softmax
 from bert_jax.models.kernels import banded_attention, relative_attention, short_attention
 from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS, platform
-from bert_jax.models.product import mixed_einsum
 
 LANES = 128  # lanes of a TPU's vector registers; splash's blocks are multiples of it
 FUSED = 2048  # the longest row, without a window, for which splash's backward pass is one kernel
@@ -75,7 +75,7 @@ def attend(
 
     if not mesh.empty:
         # check_vma=False: Pallas kernels do not say over which axes their outputs vary.
-        term_specs = None if context.relative is None else relative.SPECS
+        term_specs = None if context.relative is None else relative_terms.SPECS
         in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS, term_specs), SEEDS)
         run = jax.shard_map(run, in_specs=in_specs, out_specs=STATES, check_vma=False)
     return run(qkv, context, seeds)
@@ -197,10 +197,10 @@ def attention_scores(q, k, context: Context, dtype: str):
     scores = mixed_einsum("blhk,bmhk->bhlm", q * scale, k, dtype, "float32")
     if context.relative is None:
         return scores
-    return scores + relative.relative_scores(context.relative, q * scale, k, scale, dtype)
+    return scores + relative_terms.relative_scores(context.relative, q * scale, k, scale, dtype)
 
 
-def scale_of(head_size: int, terms: relative.RelativeTerms | None) -> float:
+def scale_of(head_size: int, terms: relative_terms.RelativeTerms | None) -> float:
     return ((terms.products if terms else 1) * head_size) ** -0.5
 
 
@@ -311,7 +311,7 @@ def run_short(qkv, context: Context, request: AttentionRequest, seeds, interpret
     if context.relative is None:
         return short_attention.short_attention(parts_first, segment_ids, seeds, options)
     scale = scale_of(request.head_size, context.relative)
-    tables = relative.kernel_tables(context.relative, scale, request.dtype)
+    tables = relative_terms.kernel_tables(context.relative, scale, request.dtype)
     return relative_attention.relative_attention(parts_first, segment_ids, seeds, tables, options)
 
 

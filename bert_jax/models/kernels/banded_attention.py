@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.dropout import apply_dropout
+from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.elementwise import softmax
-from bert_jax.models.product import mixed_einsum
 
 LEAST = 128  # queries in a block, at least
 WORTH = 4  # a row must be this many times as long as a block's keys: below that, full attention is as fast

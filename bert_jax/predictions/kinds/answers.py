@@ -7,23 +7,23 @@ from typing import Any, ClassVar, Self
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRow
 from bert_jax.data.examples.example import Example, answers_of
 from bert_jax.data.examples.questions import is_squad_json, iterate_questions, parse_questions, read_questions
+from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import MAY_BE_MISSING, Layout
 from bert_jax.losses.loss import Loss, span_cross_entropy, weighted_loss
 from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
+from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_keys,
 )
-from bert_jax.predictions.fitting import fit_logistic
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
-from bert_jax.predictions.view import ReportData
+from bert_jax.predictions.report_data import ReportData
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions
 

@@ -15,17 +15,17 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.calibration_fitting import expected_right, fit_temperature
 from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_keys,
 )
-from bert_jax.predictions.fitting import expected_right, fit_temperature
 from bert_jax.predictions.kind import Baseline, Outcomes, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import ReportData
-from bert_jax.predictions.whole_texts import Label, WholeTextKind, read_problem_type
+from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
 
 FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit_class_calibration`
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")

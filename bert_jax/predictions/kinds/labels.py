@@ -6,25 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import ClassParser, LabelFormat, parse_labels, split_label
 from bert_jax.data.examples.columns import SEPARATOR, ExampleColumns
 from bert_jax.data.examples.example import Example, check_labels, labels_of
+from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.calibration_fitting import fit_binary_temperature, label_threshold
 from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_keys,
 )
-from bert_jax.predictions.fitting import fit_binary_temperature, label_threshold
 from bert_jax.predictions.kind import Outcomes, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import ReportData
-from bert_jax.predictions.whole_texts import Label, WholeTextKind, read_problem_type
+from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
 
 
 def cell_reader(separator: str):

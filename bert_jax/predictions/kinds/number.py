@@ -7,17 +7,17 @@ from typing import Any, Self
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import LabelFormat, parse_number_cell
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, squared_error
 from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Baseline, Outcomes
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import ReportData
-from bert_jax.predictions.whole_texts import WholeTextKind, read_problem_type
+from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.whole_text_kind import WholeTextKind, read_problem_type
 
 FAR = 2.0  # standard deviations, robustly estimated, beyond which a number is doubtful
 

@@ -10,27 +10,27 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.candidates import RELEVANT, CandidateColumns, read_candidates
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER
 from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics import retrieval
 from bert_jax.metrics import sums as metrics
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, sigmoid
+from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_keys,
 )
-from bert_jax.predictions.fitting import fit_logistic
 from bert_jax.predictions.kind import Outcomes, TextWindows
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import ReportData
-from bert_jax.predictions.whole_texts import WholeTextKind
+from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.whole_text_kind import WholeTextKind
 
 LABELS = ("LABEL_0",)  # the name of the only output in transformers
 WORDS = ("not relevant", "relevant")

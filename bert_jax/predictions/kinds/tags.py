@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.columns import (
     AUTODETECT,
     WORD_NAMES,
@@ -17,28 +16,29 @@ from bert_jax.data.examples.columns import (
     find_usual_column,
 )
 from bert_jax.data.examples.example import Example, labels_of
-from bert_jax.data.examples.tags import iterate_tagged_words, parse_tagged_words, read_tags
-from bert_jax.data.examples.texts import parse_labelled_texts
+from bert_jax.data.examples.labelled_texts import parse_labelled_texts
+from bert_jax.data.examples.row_packing import Target
+from bert_jax.data.examples.tagged_words import iterate_tagged_words, parse_tagged_words, read_tags
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.metrics import sums as metrics
 from bert_jax.metrics.sums import OUTSIDE, continues_span, split_tag
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.calibration_fitting import fit_temperature
 from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_keys,
 )
-from bert_jax.predictions.fitting import fit_temperature
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.view import ReportData
+from bert_jax.predictions.report_data import ReportData
 from bert_jax.text import tables
 from bert_jax.text.tables import normalize_column
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import EncodingOptions
-from bert_jax.text.words import choose_central_windows, encode_words
+from bert_jax.text.word_windows import choose_central_windows, encode_words
 
 # Marks that are a part of the word between two letters or digits, and between two digits.
 MARKS_OF_WORDS, MARKS_OF_NUMBERS = tuple(".-'’_@&+"), tuple(",:/")

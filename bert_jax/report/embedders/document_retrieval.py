@@ -1,6 +1,6 @@
 """Evaluate on queries and documents: a folder in BEIR's layout."""
 
-from bert_jax.data.examples.judged import read_beir
+from bert_jax.data.examples.beir import read_beir
 from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.metrics import retrieval
 from bert_jax.report.embedders.bm25 import BM25

@@ -9,9 +9,9 @@ from typing import Any
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.output import atomic_directory
+from bert_jax.data.examples.beir import is_beir
 from bert_jax.data.examples.groups import read_unpaired, reuse_training_columns
-from bert_jax.data.examples.judged import is_beir
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.predictions import origin as origins
 from bert_jax.predictions.kind import find_kind
 from bert_jax.report.compare import score_lines

@@ -11,10 +11,10 @@ import pytest
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import cooccurrences
-from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.runs.run import make_params_loader
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
 from tests.support.made_up_language import IDS, WORDS, join_documents, save_tokenizer
 from tests.support.project import ROOT
 

@@ -15,11 +15,11 @@ from pyarrow import parquet
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import chunks, duplicates
-from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.prepare import prepare_corpus
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import LONGEST_LINE, TextSource
 from bert_jax.text.sentences import split_sentences
+from bert_jax.text.text_source import LONGEST_LINE, TextSource
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.support.made_up_language import random_documents, save_tokenizer, token_ids
 
 DOCUMENTS = random_documents(40, seed=9)

@@ -16,7 +16,7 @@ CHILD = """
 import resource, sys
 import bert_jax.data.corpus.prepare as p
 from bert_jax.data.corpus import chunks
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
 if __name__ == "__main__":
     chunks.CHUNK = 20_000
     if len(sys.argv) > 4:

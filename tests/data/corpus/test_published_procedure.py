@@ -9,12 +9,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bert_jax.data.corpus import masking, pairs
-from bert_jax.data.corpus.config import DataConfig
-from bert_jax.data.corpus.directory import Corpus
+from bert_jax.data.corpus import masking, sentence_pairs
+from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.stream import Stream
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
 from tests.support.cases import long_except
 from tests.support.made_up_language import (
     ENTRIES,
@@ -169,8 +169,8 @@ def test_other_numbers_are_caught(corpus, theirs, changes, complaint):
 
 @pytest.mark.slow
 def test_another_share_of_random_pairs_is_caught(corpus, theirs, monkeypatch):
-    monkeypatch.setattr(pairs, "HALF", 0.45)
-    monkeypatch.setattr(pairs.Pairs, "__repr__", lambda self: "45/55")  # a plan of its own
+    monkeypatch.setattr(sentence_pairs, "HALF", 0.45)
+    monkeypatch.setattr(sentence_pairs.Pairs, "__repr__", lambda self: "45/55")  # a plan of its own
     assert "random pairs" in heads(compare(ours(corpus), theirs))
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.config import DataConfig
-from bert_jax.data.corpus.directory import SPLITS, Corpus
+from bert_jax.data.corpus.corpus_directory import SPLITS, Corpus
+from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.masking import Masking
 from bert_jax.data.corpus.mixture import BLOCK, Mixture
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.stream import Stream
-from bert_jax.text.readers import TextSource
+from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer import Special
 from tests.support.cases import long_except
 from tests.support.made_up_language import (

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.data.examples.arrange import (
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.row_packing import (
     ACCELERATOR_COSTS,
     COSTS,
     BatchConfig,
@@ -18,7 +19,6 @@ from bert_jax.data.examples.arrange import (
     collate_rows,
     distribute_to_rows,
 )
-from bert_jax.data.examples.epochs import Epochs
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params

@@ -9,7 +9,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.data.examples.groups import GroupColumns, read_unpaired
 from bert_jax.data.examples.questions import read_questions
-from bert_jax.data.examples.tags import read_tags
+from bert_jax.data.examples.tagged_words import read_tags
 from tests.data.examples.test_questions import article, question, squad
 from tests.support.labelled_files import read_texts, write_source
 

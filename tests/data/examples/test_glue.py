@@ -10,7 +10,7 @@ from bert_jax.data.examples import glue
 from bert_jax.data.examples.columns import ExampleColumns, source_labels
 from bert_jax.data.examples.example import label_names
 from bert_jax.data.examples.questions import read_questions
-from bert_jax.data.examples.tags import read_tags
+from bert_jax.data.examples.tagged_words import read_tags
 from tests.support.labelled_files import read_texts, texts_and_labels, write_source
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.tags import read_tags
+from bert_jax.data.examples.tagged_words import read_tags
 from tests.support.labelled_files import texts_and_labels, write_source
 
 CONLL = """EU NNP I-NP I-ORG

@@ -12,7 +12,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns, source_labels
 from bert_jax.data.examples.example import Example, label_names
 from bert_jax.data.examples.questions import read_questions
-from bert_jax.data.examples.tags import read_tags
+from bert_jax.data.examples.tagged_words import read_tags
 from tests.data.examples.test_questions import PASSAGE
 from tests.support.labelled_files import read_texts, texts_and_labels, write_source
 

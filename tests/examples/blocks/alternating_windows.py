@@ -5,7 +5,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels import attention
 from bert_jax.models.layers import FeedForward, SelfAttention, norm
 

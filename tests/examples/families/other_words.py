@@ -1,7 +1,7 @@
 """A family whose parameters and keys have other names, and absent keys other values."""
 
 from bert_jax.hub.family import Family
-from bert_jax.hub.parts import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
+from bert_jax.hub.parameter_mapping import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
 
 
 def encoder(config):

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import LabelFormat, parse_number_cell
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.row_packing import Target
 from bert_jax.losses.loss import squared_error
 from bert_jax.metrics.sums import ScoreSums, count_items
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_keys
-from bert_jax.predictions.fitting import fit_logistic
 from bert_jax.predictions.kind import Outcomes, abstention_fields
-from bert_jax.predictions.view import ReportData
-from bert_jax.predictions.whole_texts import WholeTextKind
+from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.whole_text_kind import WholeTextKind
 
 
 @dataclass(frozen=True)

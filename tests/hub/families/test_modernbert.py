@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.training import warm_start
 from bert_jax.training.task import Task
 from tests.support.families import FAMILY_CONFIGS, write_released

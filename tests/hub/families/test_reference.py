@@ -6,8 +6,8 @@ import pytest
 
 from bert_jax.hub.families import FAMILIES, resolve_size
 from bert_jax.hub.layout import Layout
-from bert_jax.models.config import LocalAttentionConfig, RotaryConfig
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.models.encoder_config import LocalAttentionConfig, RotaryConfig
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.bench.tokenizers import compare, transformers_on
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS
 from tests.support.parity import FINE_TUNED_HEADS, assert_equals_transformers

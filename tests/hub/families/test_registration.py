@@ -10,11 +10,11 @@ from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
 from bert_jax.hub import families
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES, family_for
 from bert_jax.hub.layout import Layout
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 from tests.support.project import ROOT
 
 CONFIG = EncoderConfig(

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.models.config import LocalAttentionConfig, RotaryConfig
+from bert_jax.models.encoder_config import LocalAttentionConfig, RotaryConfig
 from bert_jax.report import model_info
 from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, add_tensors, write_released

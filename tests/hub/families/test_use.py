@@ -13,9 +13,9 @@ from sentencepiece import SentencePieceTrainer
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.data.examples.epochs import shuffled
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.tasks import load_config as load_task
-from bert_jax.text.directory import open_tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.log import read_metrics
 from bert_jax.training.run_config import RunConfig

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from bert_jax.models import rotary
-from bert_jax.models.config import EncoderConfig, LocalAttentionConfig, RotaryConfig
 from bert_jax.models.context import Context
 from bert_jax.models.encoder import Encoder, dummy_batch, stack_layers, unroll_layers
+from bert_jax.models.encoder_config import EncoderConfig, LocalAttentionConfig, RotaryConfig
 from bert_jax.models.kernels import attention, banded_attention
 from bert_jax.models.kernels.attention import attend, attend_locally_or_globally, choose_kernel
 from tests.support.cases import long_except

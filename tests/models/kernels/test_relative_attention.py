@@ -12,12 +12,12 @@ import pytest
 from jax.experimental import pallas as pl
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.models import relative
-from bert_jax.models.config import EncoderConfig, RelativeConfig
+from bert_jax.models import relative_terms
 from bert_jax.models.context import Context
+from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig
 from bert_jax.models.kernels import attention, relative_attention, short_attention
 from bert_jax.models.kernels.attention import KERNELS, AttentionRequest, attend, choose_kernel
-from bert_jax.models.relative import RelativeTerms, distance_columns, row_of_distances
+from bert_jax.models.relative_terms import RelativeTerms, distance_columns, row_of_distances
 from tests.support.gradients import assert_gradients_equal
 
 L, H, K = 11, 2, 3
@@ -80,7 +80,7 @@ def plain(states, table, rows, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [relative.multiply_and_gather, relative.multiply_and_select])
+@pytest.mark.parametrize("way", [relative_terms.multiply_and_gather, relative_terms.multiply_and_select])
 def test_both_ways_to_read_tables_are_the_definition_forward_and_gradient(way):
     states, table = QKV[:, :, 0].reshape(3, L, H, K), TABLES["keys"]
     target = RANDOM.standard_normal((3, H, L, L)).astype(np.float32)
@@ -126,7 +126,7 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
         q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
         scale = attention.scale_of(K, context.relative)
         scores = jnp.einsum("blhk,bmhk->bhlm", q * scale, k)
-        scores += relative.relative_scores(context.relative, q * scale, k, scale, "float32")
+        scores += relative_terms.relative_scores(context.relative, q * scale, k, scale, "float32")
         allow = attention.make_attention_mask(attention_mask, segment_ids, window)
         weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
         keep = jax.vmap(jax.vmap(lambda seed: short_attention.hash_keep_mask(L, seed[None, None], rate)))
@@ -170,7 +170,7 @@ def test_rows_are_flipped_block_by_block():
 
 
 def test_the_gradient_of_a_bias_is_summed_over_the_scores_that_it_reached():
-    _, backward = jax.vjp(relative.expand_distances, BIAS)
+    _, backward = jax.vjp(relative_terms.expand_distances, BIAS)
     (gradient,) = backward(jnp.ones((H, L, L)))
     np.testing.assert_array_equal(gradient[0], L - np.abs(np.arange(1 - L, L)))
 
@@ -202,7 +202,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from bert_jax.models.kernels.attention import attend
 from bert_jax.models.context import Context
 from bert_jax.models.mesh import AXES, ROWS
-from bert_jax.models.relative import RelativeTerms
+from bert_jax.models.relative_terms import RelativeTerms
 from bert_jax.pod import program
 B, L, H, K = 8, 512, 12, 64
 devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]

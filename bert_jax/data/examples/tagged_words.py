@@ -7,10 +7,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.cells import ClassParser, parse_list, parse_words, read_label_cell, read_name_cell
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRow, words_and_tags
 from bert_jax.data.examples.example import Example, collect_examples
-from bert_jax.data.examples.rows import parse_examples, peek_readable_row
+from bert_jax.data.examples.row_parsing import parse_examples, peek_readable_row
 from bert_jax.text import tables
 from bert_jax.text.inputs import NOT_FILES, expand_inputs, file_extension
-from bert_jax.text.lines import LineReader
+from bert_jax.text.line_reader import LineReader
 from bert_jax.text.tables import BadRowError, Row, get_cell
 
 MOST_PARTS = 5  # the most words in a cell that still counts as one word, such as New York

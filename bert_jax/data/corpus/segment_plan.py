@@ -15,8 +15,8 @@ import numpy as np
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import file_hash, read_json, write_atomically
-from bert_jax.data.arrays import growing_array
-from bert_jax.data.corpus.directory import CorpusSplit
+from bert_jax.data.corpus.corpus_directory import CorpusSplit
+from bert_jax.data.growing_array import growing_array
 from bert_jax.data.randomness import random_key
 
 VERSION = 1  # increase it if the same arguments would give other rows

@@ -20,10 +20,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import pluralize
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import TextSource
-from bert_jax.text.rust import BERT_NAMES
+from bert_jax.text.rust_tokenizer import BERT_NAMES
+from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
 
 COVERAGE = 0.9999  # share of the characters in the text that the alphabet covers; rarer ones become [UNK]

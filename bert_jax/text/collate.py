@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.series import to_plain_list, to_plain_value
+from bert_jax.text.array_likes import to_plain_list, to_plain_value
 from bert_jax.text.tokenizer import ENCODER_INPUTS, Encoding, Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 

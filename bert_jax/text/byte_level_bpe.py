@@ -7,8 +7,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 
 from bert_jax.core.errors import BertJaxError, recover_os_error
 from bert_jax.core.files import read_json
-from bert_jax.text.rust import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, template_processor
-from bert_jax.text.settings import TokenizerSettings
+from bert_jax.text.rust_tokenizer import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, template_processor
+from bert_jax.text.tokenizer_settings import TokenizerSettings
 
 
 class ByteLevelBPE(RustTokenizer):

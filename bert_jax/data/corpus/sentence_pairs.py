@@ -18,8 +18,8 @@ from typing import ClassVar
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.directory import CorpusSplit
-from bert_jax.data.corpus.plan import row_type
+from bert_jax.data.corpus.corpus_directory import CorpusSplit
+from bert_jax.data.corpus.segment_plan import row_type
 from bert_jax.data.randomness import count_heads, random_bits, to_integers, to_unit_floats
 
 BLOCK = 1 << 16  # documents processed in parallel; bounds the memory

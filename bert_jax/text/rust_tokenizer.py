@@ -14,9 +14,9 @@ from tokenizers import models, processors
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.text.settings import TokenizerSettings
-from bert_jax.text.subwords import EncodedSubwords, SubwordTokenizer, Template, sanitize_texts
+from bert_jax.text.subword_tokenizer import EncodedSubwords, SubwordTokenizer, Template, sanitize_texts
 from bert_jax.text.tokenizer import Special
+from bert_jax.text.tokenizer_settings import TokenizerSettings
 
 BERT_NAMES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ROBERTA_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}

@@ -12,11 +12,11 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import directory as hub
+from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.text.directory import open_tokenizer
-from bert_jax.text.readers import TextSource
-from bert_jax.text.vocabulary import TrainingLines, measure_vocabulary
+from bert_jax.text.text_source import TextSource
+from bert_jax.text.tokenizer_directory import open_tokenizer
+from bert_jax.text.vocabulary_training import TrainingLines, measure_vocabulary
 from bert_jax.text.wordpiece import CASING, WordPiece
 
 LEAST = 5  # a word must occur at least this often to be added

@@ -6,9 +6,9 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.arrays import growing_array
-from bert_jax.data.corpus.directory import ARRAYS, SPLITS
+from bert_jax.data.corpus.corpus_directory import ARRAYS, SPLITS
 from bert_jax.data.corpus.duplicates import count_repeated, first_seen, mark_lowest_hashes
+from bert_jax.data.growing_array import growing_array
 
 
 def join_chunks(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -> dict:

@@ -94,7 +94,7 @@ class Corpus:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        from bert_jax.text.directory import open_tokenizer
+        from bert_jax.text.tokenizer_directory import open_tokenizer
 
         tokenizer = open_tokenizer(self.directory / "tokenizer")
         self.require_tokenizer(tokenizer, f"{self.name}/tokenizer")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text import batch
+from bert_jax.text import collate
 from bert_jax.text.surrogates import replace_surrogates
 from bert_jax.text.tokenizer import Encoding, Special, Text, longest_first
 
@@ -60,9 +60,9 @@ class SubwordTokenizer(ABC):
     template: Template
     size: int
 
-    __call__ = batch.collate_texts
-    pad = batch.pad_encodings
-    batches = batch.iterate_batches
+    __call__ = collate.collate_texts
+    pad = collate.pad_encodings
+    batches = collate.iterate_batches
 
     def __repr__(self) -> str:
         t = self.template

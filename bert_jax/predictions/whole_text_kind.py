@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.arrange import Target
 from bert_jax.data.examples.cells import CLASS_FORMAT, LabelFormat
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.texts import read_labelled_texts
+from bert_jax.data.examples.labelled_texts import read_labelled_texts
+from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PROBLEM_TYPE, Layout
 from bert_jax.predictions.kind import Kind, TextWindows
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from bert_jax.data.examples.columns import ExampleColumns, text_and_label
-from bert_jax.data.examples.rows import peeked
+from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.text import tables
 from bert_jax.text.inputs import file_extension
-from bert_jax.text.lines import LineReader, read_lines
+from bert_jax.text.line_reader import LineReader, read_lines
 
 
 def read_unlabelled(source: str, column: str = "") -> Iterator[str]:

@@ -7,13 +7,13 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.config import EncoderConfig
 from bert_jax.models.dropout import Dropout
+from bert_jax.models.einsum import add_bias
 from bert_jax.models.elementwise import save_activation
+from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels.attention import attend
 from bert_jax.models.layers import Dense, default_initializer, norm, sow_attention
-from bert_jax.models.product import add_bias
-from bert_jax.models.relative import RelativeTerms, row_of_distances
+from bert_jax.models.relative_terms import RelativeTerms, row_of_distances
 
 
 class Distances(nn.Module):

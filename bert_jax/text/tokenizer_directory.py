@@ -6,10 +6,10 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.bytepair import ByteLevelBPE
+from bert_jax.text.byte_level_bpe import ByteLevelBPE
 from bert_jax.text.sentencepiece import MODEL_FILES, SentencePiece
-from bert_jax.text.settings import TokenizerSettings
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer_settings import TokenizerSettings
 from bert_jax.text.wordpiece import WordPiece
 
 KINDS = {models.WordPiece: WordPiece, models.BPE: ByteLevelBPE, models.Unigram: SentencePiece}

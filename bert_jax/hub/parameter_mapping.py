@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig
 
 Arrays = list[np.ndarray]
 

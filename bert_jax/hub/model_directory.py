@@ -25,7 +25,7 @@ from bert_jax.hub import sentence_transformers
 from bert_jax.hub.families import find_family
 from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.parts import ParameterMapping
+from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.tensors import Tensors
 from bert_jax.hub.weights import check_weights, read_weight

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from bert_jax.models.config import RelativeConfig
+from bert_jax.models.einsum import mixed_einsum
+from bert_jax.models.encoder_config import RelativeConfig
 from bert_jax.models.mesh import TENSOR, platform
-from bert_jax.models.product import mixed_einsum
 
 
 @flax.struct.dataclass

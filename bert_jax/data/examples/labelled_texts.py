@@ -14,7 +14,7 @@ from bert_jax.data.examples.cells import (
 )
 from bert_jax.data.examples.columns import AUTODETECT, SEPARATOR, ExampleColumns, LocatedRow, text_and_label
 from bert_jax.data.examples.example import Example, collect_examples
-from bert_jax.data.examples.rows import parse_examples, peek_readable_row
+from bert_jax.data.examples.row_parsing import parse_examples, peek_readable_row
 from bert_jax.text import tables
 from bert_jax.text.tables import Row, get_text_cell
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.corpus.directory import CorpusSplit
-from bert_jax.data.corpus.plan import row_type
+from bert_jax.data.corpus.corpus_directory import CorpusSplit
+from bert_jax.data.corpus.segment_plan import row_type
 from bert_jax.data.randomness import permuted
 
 BLOCK = 1 << 16  # documents laid end to end at once; bounds the memory
