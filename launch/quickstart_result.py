@@ -22,14 +22,14 @@ COLOURS = {"untrained": "0.85", "pretrained": PALE, "published": ACCENT}
 
 def main(work: Path) -> None:
     print("\nMasked words of the validation set:")
-    masked = {name: heldout(work / name) for name in ("untrained", "pretrained")}
+    masked = {name: last_validation(work / name) for name in ("untrained", "pretrained")}
     for name, last in masked.items():
         print(
             f"  {MODELS[name]:<25}" + "   ".join(f"{label} {last[key]:.3f}" for key, label in MASKED.items())
         )
     print("\nAccuracy on docstrings of unseen modules, for each draw of 50 labels per library:")
     scores = {
-        name: [heldout(run)["accuracy"] for run in sorted((work / f"labels-{name}").glob("*/seed=*"))]
+        name: [last_validation(run)["accuracy"] for run in sorted((work / f"labels-{name}").glob("*/seed=*"))]
         for name in MODELS
     }
     for name, values in scores.items():
@@ -88,9 +88,9 @@ def draw(masked: dict[str, list[float]], scores: dict[str, list[float]], path: P
     save_plot(path, (8, 3.2), panel)
 
 
-def heldout(run: Path) -> dict:
+def last_validation(run: Path) -> dict:
     """Return the last metrics of the validation set."""
-    return [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "heldout"][-1]
+    return [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "validation"][-1]
 
 
 if __name__ == "__main__":

@@ -83,8 +83,8 @@ def wrap_for_terminal(text: str, file: TextIO, indent: int = INDENT) -> str:
 
 def wrap_lines(text: str, width: int, indent: int = INDENT) -> str:
     """
-    >>> print(wrap_lines("step 20 heldout: accuracy 0.25, f1_macro 0.07", 30))
-    step 20 heldout: accuracy
+    >>> print(wrap_lines("step 20 validation: accuracy 0.25, f1_macro 0.07", 30))
+    step 20 validation: accuracy
         0.25, f1_macro 0.07
     """
     lines = (

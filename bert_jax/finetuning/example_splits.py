@@ -41,13 +41,13 @@ def split_examples(config: FinetuneConfig, read: Reader | None = None) -> Exampl
             kept, [example for example, fold in numbered if fold == data.fold_index], [], count
         )
     if data.validation:
-        heldout = read(data.validation, columns)
+        validation = read(data.validation, columns)
     else:
-        train, heldout = train_validation_split(train, data.validation_ratio)
+        train, validation = train_validation_split(train, data.validation_ratio)
     if kind.calibrate is Kind.calibrate or not data.calibration_ratio:
-        return ExampleSplits(train, heldout, [])
+        return ExampleSplits(train, validation, [])
     train, calibration = set_aside_calibration(train, data.calibration_ratio)
-    return ExampleSplits(train, heldout, calibration)
+    return ExampleSplits(train, validation, calibration)
 
 
 def set_aside_calibration(train: list[E], share: float) -> tuple[list[E], list[E]]:

@@ -46,7 +46,7 @@ def open_data(
     task = make_finetune_task(config, parts, labels, smoothing, balanced)
     tokenizer = open_tokenizer(hub.resolve_directory(config.init))
     train = encode_windows(task, tokenizer, config.data, parts.train, "training")
-    heldout = encode_windows(task, tokenizer, config.data, parts.heldout, "validation")
+    validation = encode_windows(task, tokenizer, config.data, parts.validation, "validation")
     pieces = make_pieces(task.kind, parts.train, train)
     measured = (
         not parts.folds and config.method != "contrastive"
@@ -54,7 +54,7 @@ def open_data(
     config = config.resolve_defaults(
         len(pieces), task.best_metric if measured else "", task.layout.config.hidden_size
     )
-    epochs = make_epochs(config, task, tokenizer, parts, pieces, heldout)
+    epochs = make_epochs(config, task, tokenizer, parts, pieces, validation)
     print_once(describe_data(config, parts, epochs))
     return task, epochs, config
 
@@ -63,9 +63,9 @@ def make_finetune_task(
     config: FinetuneConfig, parts: ExampleSplits, labels: Sequence[str], smoothing: float, balanced: bool
 ) -> FinetuneTask:
     data = config.data
-    everything = [*parts.train, *parts.heldout] if data.fold_index >= 0 else parts.train
+    everything = [*parts.train, *parts.validation] if data.fold_index >= 0 else parts.train
     kind = config.prediction_kind.from_examples(everything, labels or source_labels(data.train, data.columns))
-    kind.check_examples([*parts.heldout, *parts.calibration])
+    kind.check_examples([*parts.validation, *parts.calibration])
     layout = layout_with_head(config, kind, all(isinstance(example.text, tuple) for example in parts.train))
     if HEADS[layout.heads[-1]].compares and config.model.pair_encoding == "auto" and data.fold_index < 0:
         print_once(
@@ -76,7 +76,7 @@ def make_finetune_task(
     foreign = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
     results = FinishInputs(
         parts.train,
-        parts.heldout,
+        parts.validation,
         parts.calibration,
         data.long_texts,
         config.report,
@@ -93,11 +93,11 @@ def make_epochs(
     tokenizer: Tokenizer,
     parts: ExampleSplits,
     train: Sequence[EncodedExample],
-    heldout: Sequence[TextWindows],
+    validation: Sequence[TextWindows],
 ) -> Epochs:
     data = config.data
-    held = make_pieces(task.kind, parts.heldout, heldout)
-    judge = PredictionEvaluator(task.kind, parts.heldout, heldout)
+    held = make_pieces(task.kind, parts.validation, validation)
+    judge = PredictionEvaluator(task.kind, parts.validation, validation)
     # All folds have rows of the same lengths, so that they can share one compiled step.
     lengths = sorted(map(len, [*train, *held] if data.fold_index >= 0 else train)) if parts.folds else ()
     # Validation examples are then predicted only at the end of the run.
@@ -113,7 +113,7 @@ def make_epochs(
 def describe_data(config: FinetuneConfig, parts: ExampleSplits, epochs: Epochs) -> str:
     """Describe the parts of the data, and the batch of a step."""
     data, windows = config.data, len(epochs.train)
-    beside = f"{len(parts.heldout):,} for validation, {len(parts.calibration):,} for calibration"
+    beside = f"{len(parts.validation):,} for validation, {len(parts.calibration):,} for calibration"
     if parts.folds:
         beside = (
             f"{parts.folds} folds"

@@ -15,7 +15,7 @@ def embedder_card(
     task: EmbeddingTask, config: EmbedConfig, counts: tuple[int, int], truncated: TruncationCounter
 ) -> ModelCard:
     """Return the card of an embedder; `counts` are the numbers of training and validation groups."""
-    embedder, settings, (train, heldout) = task.embedder, task.settings, counts
+    embedder, settings, (train, validation) = task.embedder, task.settings, counts
     prompts = {name: text for name, text in embedder.prompts.items() if text}
     prompt = f', prompt="{next(iter(prompts))}"' if prompts else ""
     named = prompt.replace("prompt=", "prompt_name=")
@@ -39,8 +39,8 @@ bert_jax.load("DIR").embed(["a text"]{prompt})
 from sentence_transformers import SentenceTransformer
 SentenceTransformer("DIR").encode(["a text"]{named})""",
         data=[
-            f"{train:,} groups of {task.texts_per_group} texts, from {files}; {heldout:,} groups for validation, from "
-            f"{describe_validation_source(config, 'documents')}.",
+            f"{train:,} groups of {task.texts_per_group} texts, from {files}; {validation:,} groups for validation, "
+            f"from {describe_validation_source(config, 'documents')}.",
             *truncation_lines(truncated, "texts"),
         ],
         recipe={
@@ -57,7 +57,7 @@ def cross_encoder_card(
     task: RankingTask, config: RerankConfig, counts: tuple[int, ...], truncated: TruncationCounter
 ) -> ModelCard:
     """Return the card of a cross-encoder; `counts` are the numbers of training, validation and calibration queries."""
-    train, heldout, calibration = counts
+    train, validation, calibration = counts
     most = task.layout.config.max_position_embeddings
     return ModelCard(
         library=LIBRARY,
@@ -75,7 +75,7 @@ from sentence_transformers import CrossEncoder
 CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
         data=[
             f"{train:,} queries with up to {task.max_documents} documents each, from `{config.data.train}`; "
-            f"{heldout:,} "
+            f"{validation:,} "
             f"for validation, from {describe_validation_source(config, 'queries')}, and {calibration:,} for "
             "calibration.",
             *truncation_lines(truncated, "pairs"),

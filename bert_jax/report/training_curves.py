@@ -6,7 +6,7 @@ from typing import Any
 from bert_jax.core.output import atomic_file
 from bert_jax.training.log import read_metrics
 
-STYLES: dict[str, dict[str, Any]] = {"train": {"color": "tab:blue"}, "heldout": {"color": "tab:orange"}}
+STYLES: dict[str, dict[str, Any]] = {"train": {"color": "tab:blue"}, "validation": {"color": "tab:orange"}}
 MANY = 60  # lines with this many points or more are drawn without markers
 
 
@@ -18,7 +18,7 @@ def draw_training_curves(metrics: Path, picture: Path) -> None:
 
     lines = {
         kind: [line for line in read_metrics(metrics) if line["kind"] == kind]
-        for kind in ("train", "heldout")
+        for kind in ("train", "validation")
     }
     panels = choose_panels(*(lines[kind][0] if lines[kind] else {} for kind in STYLES)) or ["loss"]
     steps = [line["step"] for kind in STYLES for line in lines[kind]] or [0]
@@ -36,7 +36,7 @@ def draw_training_curves(metrics: Path, picture: Path) -> None:
             if points:
                 axes.plot(
                     *zip(*points, strict=True),
-                    label=kind.replace("heldout", "validation"),
+                    label=kind,
                     linewidth=1.2,
                     marker="o" if len(points) < MANY else None,
                     markersize=3,
@@ -51,7 +51,7 @@ def draw_training_curves(metrics: Path, picture: Path) -> None:
         figure.savefig(path, format="png", dpi=110)
 
 
-def choose_panels(train: dict, heldout: dict) -> list[str]:
+def choose_panels(train: dict, validation: dict) -> list[str]:
     """Return the panels to draw: training's losses, scores and learning rate, and everything that validation measures.
 
     >>> trained = {"loss": 1.0, "tag_loss": 1.0, "learning_rate": 0.1, "tokens": 7}
@@ -60,6 +60,6 @@ def choose_panels(train: dict, heldout: dict) -> list[str]:
     """
     losses = [name for name in train if name.endswith("_loss")]
     shown = [name for name in train if name.endswith(("loss", "accuracy", "perplexity", "learning_rate"))]
-    shown += [name for name in heldout if name not in ("step", "kind", "time")]
+    shown += [name for name in validation if name not in ("step", "kind", "time")]
     # If there is only one "..._loss", "loss" is the same curve.
     return [name for name in dict.fromkeys(shown) if name != "loss" or len(losses) != 1]

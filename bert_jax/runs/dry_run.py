@@ -85,11 +85,11 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 def data_facts(data: BatchSource) -> Facts:
     if isinstance(data, Corpora):
         for corpus in data.stream.corpora:
-            train, heldout = (
+            train, validation = (
                 f"{part['documents']:,} documents ({part['tokens']:,} tokens)"
-                for part in (corpus.manifest["counts"]["train"], corpus.manifest["counts"]["heldout"])
+                for part in (corpus.manifest["counts"]["train"], corpus.manifest["counts"]["validation"])
             )
-            yield "corpus", f"{corpus.name}: {train} to train on, {heldout} for validation"
+            yield "corpus", f"{corpus.name}: {train} to train on, {validation} for validation"
     elif isinstance(data, Epochs):
         count, longest = len(data.train), max(map(len, data.train))
         truncated = sum(piece.encoding.dropped > 0 for piece in data.train)

@@ -18,7 +18,7 @@ CLASSIFY, TAG = "classify", "tag"
 MULTI_LABEL, NUMBER = "multi_label_classification", "regression"
 
 
-def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> Run:
+def finetune(model, /, texts, labels, *, validation=None, workdir=None, **keys) -> Run:
     """Train a classifier or a tagger on texts and their labels, starting from a model directory or a loaded model.
 
         run = bert_jax.finetune("model", frame["text"], frame["label"], epochs=3)
@@ -27,19 +27,19 @@ def finetune(model, /, texts, labels, *, heldout=None, workdir=None, **keys) -> 
     `texts` and `labels` are lists, arrays, or columns of pandas, polars or pyarrow. A text is a string, a pair is a
     tuple of two strings, and words are a list of strings. The labels decide what is learnt: strings and whole numbers
     are classes, fractions are numbers, and a list holds several labels of a text or, for words, a tag for each word.
-    The keys `task` and `kind` override this. `heldout`, a pair (texts, labels), is the validation set; without it a
+    The keys `task` and `kind` override this. `validation`, a pair (texts, labels), is the validation set; without it a
     share of the examples is held out, and fewer than 2,000 examples are cross-validated. `keys` are those of
     configs/classify.py and configs/tag.py. `workdir` is the directory of the run; without it the directory is
     temporary, and `run.model.save(DIR)` keeps the model.
     """
-    check_arguments("finetune", ("texts", "labels", "heldout", "workdir"), keys)
+    check_arguments("finetune", ("texts", "labels", "validation", "workdir"), keys)
     parts = {"texts": check_series(texts, labels)}
     data = {"train": f"{MEMORY_PREFIX}texts"}
-    if heldout is not None:
-        if not isinstance(heldout, list | tuple) or len(heldout) != 2:
-            raise BertJaxError("heldout must be a pair, heldout=(texts, labels)")
-        parts["heldout"] = check_series(*heldout)
-        data["heldout"] = f"{MEMORY_PREFIX}heldout"
+    if validation is not None:
+        if not isinstance(validation, list | tuple) or len(validation) != 2:
+            raise BertJaxError("validation must be a pair, validation=(texts, labels)")
+        parts["validation"] = check_series(*validation)
+        data["validation"] = f"{MEMORY_PREFIX}validation"
     task = keys.get("task") or (TAG if are_tagged(*parts["texts"]) else CLASSIFY)
     if task not in ROW_MAKERS:
         raise BertJaxError(

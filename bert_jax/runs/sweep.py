@@ -96,7 +96,7 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
     """Parse the keys of a sweep and their values.
 
     >>> parse_sweep("lr=[2e-5,3e-5];batch_size=[16]")
-    [('lr', [2e-05, 3e-05]), ('batch', [16])]
+    [('lr', [2e-05, 3e-05]), ('batch_size', [16])]
     >>> parse_sweep("data.lengths=[(128,), (128, 512)]")
     [('data.lengths', [(128,), (128, 512)])]
     """

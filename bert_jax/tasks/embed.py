@@ -52,30 +52,30 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
         raise BertJaxError(
             "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
         )
-    sets, heldout = read_group_splits(config)
+    sets, validation = read_group_splits(config)
     for spec in filter(None, [*config.data.train, config.data.validation]):
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
     tokenizer = open_tokenizer(hub.resolve_directory(config.init))
     task = make_embedding_task(config, texts, len(train[0].scores))
-    check_scores(config, task, [*train, *heldout])
+    check_scores(config, task, [*train, *validation])
     if not task.scores_per_group:  # the loss does not read scores
-        train, heldout = (
-            [dataclasses.replace(group, scores=()) for group in part] for part in (train, heldout)
+        train, validation = (
+            [dataclasses.replace(group, scores=()) for group in part] for part in (train, validation)
         )
-    if heldout and not any(has_other_positive(group) for group in heldout):
+    if validation and not any(has_other_positive(group) for group in validation):
         print_once("every validation text is its own positive, so there is no validation during training")
-        heldout = []
-    reading = GroupEncoder(config, tokenizer, task, [*train, *heldout], taught)
-    train_pieces, heldout_pieces = reading.encode_groups(train), reading.encode_groups(heldout)
+        validation = []
+    reading = GroupEncoder(config, tokenizer, task, [*train, *validation], taught)
+    train_pieces, validation_pieces = reading.encode_groups(train), reading.encode_groups(validation)
     truncated = reading.truncated
     if notice := truncated.notice("raise --config.data.max_length to read more"):
         print_once(notice)
     config = config.resolve_defaults(
-        len(train), task.best_metric if heldout else "", task.layout.config.hidden_size
+        len(train), task.best_metric if validation else "", task.layout.config.hidden_size
     )
-    card = embedder_card(task, config, (len(train), len(heldout)), truncated)
+    card = embedder_card(task, config, (len(train), len(validation)), truncated)
     task = dataclasses.replace(task, model_card=card)
     shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)
     batches = make_batch_config(
@@ -83,10 +83,10 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
         sets=list(zip(map(len, sets), shares, strict=True)), group_size=texts,
     )  # fmt: skip
     batches = dataclasses.replace(batches, noun="text")
-    judge = EmbeddingEvaluator(heldout, task.learns_similarity)
-    data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
+    judge = EmbeddingEvaluator(validation, task.learns_similarity)
+    data = Epochs(train_pieces, validation_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
-        f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(heldout):,} for "
+        f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(validation):,} for "
         f"validation; {config.batch_size} groups per step, in {data.describe_rows()}"
     )
     return task, data, config
@@ -123,26 +123,26 @@ def read_group_splits(config: Config) -> tuple[list[list[Group]], list[Group]]:
     data = config.data
     sets = [read_groups(spec, data.columns, data.max_examples) for spec in data.train]
     if data.validation:
-        heldout = read_groups(data.validation, data.columns)
+        validation = read_groups(data.validation, data.columns)
     else:
-        sets, heldout = split_by_document(config, sets)
-    check_shapes([groups[0] for groups in [*sets, heldout]])
+        sets, validation = split_by_document(config, sets)
+    check_shapes([groups[0] for groups in [*sets, validation]])
     repeated = sum(
         count - 1 for count in Counter(group.texts for groups in sets for group in groups).values()
     )
     if repeated:
         print_once(f"{repeated:,} of {sum(map(len, sets)):,} training groups are duplicates of others")
-    return sets, heldout
+    return sets, validation
 
 
 def split_by_document(
     config: Config, sets: Sequence[Sequence[Group]]
 ) -> tuple[list[list[Group]], list[Group]]:
     """Set a share of the documents aside for validation; documents are counted across all files."""
-    _, heldout = train_validation_split(
+    _, validation = train_validation_split(
         [group for groups in sets for group in groups], config.data.validation_ratio
     )
-    held = {document_key(group) for group in heldout}
+    held = {document_key(group) for group in validation}
     kept = [[group for group in groups if document_key(group) not in held] for groups in sets]
     for spec, groups in zip(config.data.train, kept, strict=True):
         if not groups:
@@ -150,7 +150,7 @@ def split_by_document(
                 f"{spec}: all of its documents are in the validation set; add more, or name another validation set, "
                 "--config.data.validation=FILE"
             )
-    return kept, heldout
+    return kept, validation
 
 
 def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTask:

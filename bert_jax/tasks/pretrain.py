@@ -76,8 +76,8 @@ def open_corpora(config: CorporaConfig) -> "Corpora":
 
 def print_corpus_sizes(data: "Corpora") -> None:
     for corpus in data.stream.corpora:
-        train, heldout = (corpus.manifest["counts"][part]["documents"] for part in ("train", "heldout"))
-        print_once(f"{corpus.name}: {train:,} documents to train on, {heldout:,} for validation")
+        train, validation = (corpus.manifest["counts"][part]["documents"] for part in ("train", "validation"))
+        print_once(f"{corpus.name}: {train:,} documents to train on, {validation:,} for validation")
 
 
 def outline(config: Config) -> Outline:
@@ -270,7 +270,7 @@ class Corpora:
     def validation_batches(
         self, length: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]:
-        return self.stream.heldout(length, host_index, host_count)
+        return self.stream.validation_batches(length, host_index, host_count)
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
         ranks = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])

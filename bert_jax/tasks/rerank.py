@@ -39,20 +39,22 @@ def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
         raise BertJaxError(
             "config key data.train is missing; give a file of queries and documents, --config.data.train=pairs.jsonl"
         )
-    train, heldout, calibration = read_query_splits(config)
+    train, validation, calibration = read_query_splits(config)
     for spec in filter(None, [config.data.train, config.data.validation]):
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     task = make_ranking_task(config, train)
-    pairs = [list_pairs(part) for part in (train, heldout, calibration)]
+    pairs = [list_pairs(part) for part in (train, validation, calibration)]
     results = FinishInputs(pairs[0], pairs[1], pairs[2], report=config.report)
     task = dataclasses.replace(task, finish_inputs=results)
     tokenizer = open_tokenizer(hub.resolve_directory(config.init))
     reading = PairEncoder(tokenizer, config.data.max_length, task)
-    train_pieces, heldout_pieces = reading.encode_lists(train), reading.encode_lists(heldout)
+    train_pieces, validation_pieces = reading.encode_lists(train), reading.encode_lists(validation)
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_once(notice)
     config = config.resolve_defaults(len(train), task.best_metric, task.layout.config.hidden_size)
-    card = cross_encoder_card(task, config, tuple(map(len, (train, heldout, calibration))), reading.truncated)
+    card = cross_encoder_card(
+        task, config, tuple(map(len, (train, validation, calibration))), reading.truncated
+    )
     task = dataclasses.replace(task, model_card=card)
     batches = make_batch_config(
         config,
@@ -62,12 +64,12 @@ def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
         group_size=task.max_documents,
     )
     batches = dataclasses.replace(batches, noun="pair")
-    judge = RankingEvaluator(task.kind, results.validation, heldout_pieces)
-    data = Epochs(train_pieces, heldout_pieces, task.targets, tokenizer, batches, judge, each_token=False)
+    judge = RankingEvaluator(task.kind, results.validation, validation_pieces)
+    data = Epochs(train_pieces, validation_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
-        f"{len(heldout):,} for validation, {len(calibration):,} for calibration; {config.batch_size} queries per step, "
-        f"in {data.describe_rows()}; loss {task.loss.name}"
+        f"{len(validation):,} for validation, {len(calibration):,} for calibration; {config.batch_size} queries per "
+        f"step, in {data.describe_rows()}; loss {task.loss.name}"
     )
     return task, data, config
 
@@ -85,7 +87,7 @@ def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, C
     """Return the training, validation and calibration queries."""
     data = config.data
     train = read_candidates(data.train, data.columns, data.max_examples)
-    heldout = read_candidates(data.validation, data.columns) if data.validation else []
+    validation = read_candidates(data.validation, data.columns) if data.validation else []
     check_grades(data.train, train)
     others = data.num_random_negatives
     if others < 0:
@@ -105,15 +107,15 @@ def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, C
             "--config.loss.name=binary, which learns from labels alone"
         )
     if others:
-        train, heldout = (add_random_negatives(drop_scores(part), others) for part in (train, heldout))
+        train, validation = (add_random_negatives(drop_scores(part), others) for part in (train, validation))
     if not data.validation:
-        train, heldout = train_validation_split(train, data.validation_ratio)
+        train, validation = train_validation_split(train, data.validation_ratio)
     calibration: CandidateLists = []
     if data.calibration_ratio:
         train, calibration = set_aside_calibration(train, data.calibration_ratio)
     if data.max_documents_per_query:
         train = [keep_most_relevant(candidates, data.max_documents_per_query) for candidates in train]
-    return train, heldout, calibration
+    return train, validation, calibration
 
 
 def list_pairs(lists: CandidateLists) -> list[Example]:

@@ -169,7 +169,7 @@ class Checkpoints:
         values = {}
         for step in self.steps():
             content = checkpoint_manifest.read_checkpoint_manifest(self._path(step))
-            measured = content["position"]["heldout"] if content else {}
+            measured = content["position"]["validation"] if content else {}
             if self.config.best_metric in measured:
                 values[step] = rank_key(self.config.best_metric, measured)
         return best_step(values.items())

@@ -209,7 +209,7 @@ def format_duration(seconds: float) -> str:
 
 
 def validation_lines(path: Path) -> list[dict]:
-    return [line for line in read_metrics(path) if line["kind"] == "heldout"]
+    return [line for line in read_metrics(path) if line["kind"] == "validation"]
 
 
 def read_metrics(path: Path) -> list[dict]:

@@ -248,7 +248,7 @@ class TrainingLoop:
         self.check_finite(self.validation_metrics, "validation set")
         self.record_evaluation()
         self.log.write_line(
-            "heldout", self.step, self.validation_metrics, {"seconds": time.perf_counter() - begun}
+            "validation", self.step, self.validation_metrics, {"seconds": time.perf_counter() - begun}
         )
         self.pace.exclude_pause(time.perf_counter() - begun)
 
@@ -304,7 +304,11 @@ class TrainingLoop:
     def save(self) -> None:
         self.record_pending()
         self.log.sync()
-        position = {"window": self.window.sums, "heldout": self.validation_metrics, "standings": self.history}
+        position = {
+            "window": self.window.sums,
+            "validation": self.validation_metrics,
+            "standings": self.history,
+        }
         self.checkpoints.save(self.step, self.state, position)
 
     def update_profiler(self, ends: bool = False) -> None:

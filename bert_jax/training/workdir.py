@@ -35,7 +35,7 @@ RESUMABLE_KEYS = re.compile(
     r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
 )
 RESTORE_REMEDY = "put it back from a copy"
-VERSION = 1  # of all files in the directory
+VERSION = 2  # of all files in the directory
 
 
 class LayoutJson(TypedDict):

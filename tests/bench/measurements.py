@@ -45,10 +45,10 @@ ONE_EPOCH = "--config.data.max_examples=6400 --config.epochs=1"
 
 
 def finetuning(name: str, title: str, files: str, settings: str) -> Measurement:
-    config, train, *heldout = files.split()
+    config, train, *validation = files.split()
     flags = [
         f"--config.data.train={train}",
-        *(f"--config.data.validation={path}" for path in heldout),
+        *(f"--config.data.validation={path}" for path in validation),
         settings,
     ]
     command = f"finetune --config configs/{config}.py --config.init={{model}} {' '.join(flags)}"

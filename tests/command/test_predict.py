@@ -234,7 +234,7 @@ def test_verbs_and_training_skip_bad_rows_if_told_to(headed_model, tmp_path, cap
     )
     with pytest.warns(match="1 of 25"):
         parts = split_examples(run)
-    assert len(parts.train) + len(parts.heldout) == 24
+    assert len(parts.train) + len(parts.validation) == 24
     run.data = replace(run.data, columns=ExampleColumns())
     advice = "bad rows: 1 of 25, which --config.data.columns.skip_bad=True skips"
     with use_config_spelling(), pytest.raises(BertJaxError, match=advice):

@@ -97,7 +97,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     for _ in range(2):  # the second has nothing left to do
         assert main(arguments) == 0
         (line,) = logged_metrics(workdir)
-        assert (line["step"], line["kind"]) == (0, "heldout")
+        assert (line["step"], line["kind"]) == (0, "validation")
     assert 0.5 < line["mlm_loss"] / np.log(1000) < 1.5, "it has learnt nothing"
     model = bert_jax.load(workdir / "model")
     # Made again from the batches, with the model as anyone opens it.

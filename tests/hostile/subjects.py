@@ -146,7 +146,7 @@ def checkpoint(source: Path, work: Path) -> Path:
     (folder / "_METADATA").write_text('{"a": 1}')
     (folder / "d" / "0").write_bytes(np.random.default_rng(0).bytes(3000))
     checkpoint_manifest.write_checkpoint_manifest(
-        folder, {"step": 10, "heldout": {"loss": 1.25}, "window": {"steps": 0}}
+        folder, {"step": 10, "validation": {"loss": 1.25}, "window": {"steps": 0}}
     )
     return folder
 
@@ -176,7 +176,9 @@ def tensors_of(folder: Path) -> dict[str, np.ndarray]:
 def corpus_of(folder: Path) -> list[np.ndarray]:
     corpus = Corpus(folder)
     corpus.tokenizer.ids(["w1"])
-    return [part for of in (corpus.train, corpus.heldout) for part in (of.tokens, of.sentences, of.documents)]
+    return [
+        part for of in (corpus.train, corpus.validation) for part in (of.tokens, of.sentences, of.documents)
+    ]
 
 
 def plan_of(folder: Path) -> np.ndarray:
@@ -530,7 +532,7 @@ def vocabulary(file: str, means, read=open_tokenizer, change=lambda folder: None
 ALL = (
     corpus("corpus manifest", "manifest.json", same_json, 4),
     corpus("corpus tokens", "train/tokens.npy"),
-    corpus("corpus documents", "heldout/documents.npy"),
+    corpus("corpus documents", "validation/documents.npy"),
     corpus("corpus tokenizer", "tokenizer/tokenizer.json"),
     Subject("stamp of hashes", "plans/verified.json", copied("corpus", corpus_of), corpus_of, lambda *_: True),
     plan("plan", ".npy"),

@@ -124,7 +124,7 @@ def test_minimal_pairs_of_a_model_trained_on_made_up_text(tmp_path):
     vocabulary = tmp_path / "vocabulary"
     WordPiece.from_vocabulary([*SPECIAL, *sorted(words)]).save(vocabulary)
     source = TextSource([tmp_path / "text.txt"], "sentences")
-    prepare_corpus(source, vocabulary, tmp_path / "corpus", heldout=0.02, processes=1)
+    prepare_corpus(source, vocabulary, tmp_path / "corpus", validation_ratio=0.02, processes=1)
     values = {
         "data.corpora": tmp_path / "corpus", "data.sentence_objective": "none", "data.lengths": 32,
         "data.length_ratios": 1, "data.batch_size": 32, "data.dupe_factor": 1, "data.mlm_probability": 0.2,

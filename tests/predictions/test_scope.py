@@ -354,18 +354,18 @@ def bare(tmp_path):
 
 @pytest.mark.slow
 def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monkeypatch, capsys):
-    train, heldout, calibration = examples(60), examples(20, 1), examples(12, 2)
-    FinishedRun(bare, FinishInputs(train, heldout, calibration)).fit_scope()
+    train, validation, calibration = examples(60), examples(20, 1), examples(12, 2)
+    FinishedRun(bare, FinishInputs(train, validation, calibration)).fit_scope()
     assert "measured on 32 known texts" in capsys.readouterr().out
     found = bert_jax.load(bare)
     vectors = found.pooled([example.text for example in train])
     np.testing.assert_allclose(found.scope.vectors, vectors, atol=1e-3)
     known = OutOfScopeDetector.from_vectors(vectors).similarity(
-        found.pooled([e.text for e in [*heldout, *calibration]])
+        found.pooled([e.text for e in [*validation, *calibration]])
     )
     np.testing.assert_allclose(found.scope.known, np.sort(known), atol=1e-5)
     monkeypatch.setattr(scopes, "MOST", 7)
-    FinishedRun(bare, FinishInputs(train, heldout, calibration)).fit_scope()
+    FinishedRun(bare, FinishInputs(train, validation, calibration)).fit_scope()
     found = bert_jax.load(bare).scope
     assert len(found.vectors) == len(found.known) == 7
 

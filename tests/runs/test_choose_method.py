@@ -109,8 +109,8 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     begun = json.loads((tmp_path / "run/run.json").read_text())["config"]
     assert (begun["method"], begun["data.folds"]) == (method, 0)
     results = judged[-1].results
-    assert len(results.heldout) == 4 and judged[-1].out_of_fold is None
-    own = predict_outcomes(bert_jax.load(tmp_path / "run/model"), results.heldout).score_sums.scores
+    assert len(results.validation) == 4 and judged[-1].out_of_fold is None
+    own = predict_outcomes(bert_jax.load(tmp_path / "run/model"), results.validation).score_sums.scores
     assert {name: scores[name] for name in own} == pytest.approx(own)
     # It is found again, without its folds.
     monkeypatch.setattr(choose_method, "pick_best", None)

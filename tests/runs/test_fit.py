@@ -55,7 +55,7 @@ def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, encoder_pat
     finetune("classify", encoder_path, tmp_path / "command", epochs=1, **files, **{"data.batching": "packed"})
     held = frames[1]["text"].tolist(), frames[1]["label"].to_numpy()
     run = bert_jax.finetune(
-        encoder_path, *(frames[0][name] for name in ("text", "label")), heldout=held, **KEYS
+        encoder_path, *(frames[0][name] for name in ("text", "label")), validation=held, **KEYS
     )
     assert f"{run.workdir} is temporary; run.model.save(DIR) keeps the model" in capsys.readouterr().out
     weights = [
@@ -63,7 +63,7 @@ def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, encoder_pat
     ]
     assert weights[0] == weights[1]
     rows = pd.DataFrame(run.metrics)
-    last = rows[rows.kind == "heldout"].iloc[-1]
+    last = rows[rows.kind == "validation"].iloc[-1]
     assert run.scores["accuracy"] == last.accuracy and last.seconds > 0
     assert run.report is None and f"accuracy {last.accuracy:.4g}" in repr(run)
     assert set(run.model.labels) == {"bad", "good"}
@@ -103,13 +103,13 @@ def test_what_labels_ask_for():
             r'texts\[1\] is empty \(nan\); bad examples: 3 of 4, which data={"columns": {"skip_bad": True}} skips',
         ),
         (["a", "b"], ["x", None], {}, r"labels\[1\].*None.*1 of 2"),
-        (["a", "b"], ["x", "y"], {"heldout": (["c"], [""])}, r"heldout\[1\]\[0\]"),
+        (["a", "b"], ["x", "y"], {"validation": (["c"], [""])}, r"validation\[1\]\[0\]"),
         (["a"], ["x"], {"workdri": "runs"}, 'did you mean "workdir"'),
         (["a"], ["x"], {"data": {"folds": 1}}, "data.folds"),
         (["a"], ["x"], {"epocs": 3}, 'did you mean "epochs"'),
         (["a"], ["x"], {"data": {"batch_size": 3}}, "data.batch_size"),
         (["a"], ["x"], {"task": "tags"}, 'did you mean "tag"'),
-        (["a"], ["x"], {"heldout": ["b"]}, "heldout"),
+        (["a"], ["x"], {"validation": ["b"]}, "validation"),
         ("abc", ["x"], {}, "a str"),
         (pd.DataFrame({"text": ["a"]}), ["x"], {}, "DataFrame"),
         ([("a", "b", "c")], ["x"], {}, r"texts\[0\]"),
@@ -197,7 +197,7 @@ def test_texts_and_labels_are_examples_as_those_of_files(encoder_path, monkeypat
     bert_jax.finetune(encoder_path, iter(first), (n % 3 for n in range(12)), **short)
     kinds = [task.kind.name for task, _ in opened]
     assert kinds == ["tags", "labels", "number", "classes"]
-    examples = [sorted((*t.results.train, *t.results.heldout), key=place) for t, _ in opened]
+    examples = [sorted((*t.results.train, *t.results.validation), key=place) for t, _ in opened]
     assert [(e.text, e.label) for e in examples[0]] == [
         (tuple(w), tuple(t)) for w, t in zip(words, tags, strict=True)
     ]

@@ -77,13 +77,13 @@ def test_what_a_run_leaves(place, corpus, uninterrupted):
     assert names >= {"run", "tokenizer", "checkpoints", "metrics", "curves", "model", "events"}
     kinds = [line["kind"] for line in logged_metrics(uninterrupted)]
     assert kinds.count("train") == RUN_STEPS // 3
-    assert [line["step"] for line in logged_metrics(uninterrupted) if line["kind"] == "heldout"] == [
+    assert [line["step"] for line in logged_metrics(uninterrupted) if line["kind"] == "validation"] == [
         80,
         160,
         240,
     ]
-    heldout = logged_metrics(uninterrupted)[-1]
-    assert heldout.keys() >= {"mlm_loss", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy"}
+    validation = logged_metrics(uninterrupted)[-1]
+    assert validation.keys() >= {"mlm_loss", "mlm_accuracy", "mlm_perplexity", "nsp_accuracy"}
     assert (uninterrupted / "curves.png").read_bytes()[:4] == b"\x89PNG"
     steps = sorted(int(path.name) for path in (uninterrupted / "checkpoints").iterdir())
     assert steps == [220, 230, 240]

@@ -51,9 +51,9 @@ def begun(tmp_path_factory):
 
 
 def overrides(begun, **changes) -> list[str]:
-    model, train, heldout = begun
+    model, train, validation = begun
     values = {
-        "init": model, "data.train": train, "data.validation": heldout, "epochs": 10, "data.max_length": 32,
+        "init": model, "data.train": train, "data.validation": validation, "epochs": 10, "data.max_length": 32,
         "data.batch_size": 8, "data.batching": "padded", "data.calibration_ratio": 0, "log.every": 100,
         "log.evaluate_every": 75, "checkpoints.every": 75,
     } | changes  # fmt: skip

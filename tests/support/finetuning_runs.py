@@ -15,4 +15,4 @@ def finetune(task: str, model, workdir, **changes):
     run.start_training(
         f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir)
     )
-    return [line for line in read_metrics(workdir / "metrics.jsonl") if line["kind"] == "heldout"]
+    return [line for line in read_metrics(workdir / "metrics.jsonl") if line["kind"] == "validation"]

@@ -40,7 +40,11 @@ def make_corpus(root: Path, seed: int = 5) -> Path:
     (root / "text.txt").write_text(join_documents(random_documents(300, seed=seed)))
     vocabulary = save_tokenizer(root / "vocabulary")
     prepare_corpus(
-        TextSource([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05, processes=1
+        TextSource([root / "text.txt"], "sentences"),
+        vocabulary,
+        root / "corpus",
+        validation_ratio=0.05,
+        processes=1,
     )
     return root / "corpus"
 

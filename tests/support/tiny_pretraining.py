@@ -11,7 +11,7 @@ from tests.support.made_up_language import ENTRIES
 from tests.support.seeded_arrays import seeded_batch
 
 ROW_LENGTH, TARGETS = 20, 3
-HELDOUT = 1_000_000  # held-out batches are those of the two steps after it
+VALIDATION = 1_000_000  # held-out batches are those of the two steps after it
 
 
 class Batches:
@@ -46,7 +46,7 @@ class Batches:
 
     def validation_batches(self, length, index, count):
         for step in (1, 2):
-            yield self.share(self.whole(HELDOUT + step), index, count)
+            yield self.share(self.whole(VALIDATION + step), index, count)
 
     def metrics(self, predicted):
         return {}

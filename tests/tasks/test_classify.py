@@ -18,12 +18,12 @@ from tests.support.texts import marked_texts, random_texts
 def classified(tmp_path_factory, encoder_path):
     root = tmp_path_factory.mktemp("classify")
     train = write_csv(root / "train.csv", marked_texts(160, 0))
-    heldout = write_csv(root / "dev.csv", marked_texts(40, 1))
+    validation = write_csv(root / "dev.csv", marked_texts(40, 1))
     lines = finetune(
         "classify",
         encoder_path,
         root / "run",
-        **{"data.train": train, "data.validation": heldout, "data.batching": "packed"},
+        **{"data.train": train, "data.validation": validation, "data.batching": "packed"},
     )
     return root, lines
 

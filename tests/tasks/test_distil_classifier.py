@@ -89,7 +89,7 @@ def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
 
 def distil(workdir, *given, **changes):
     run.start_training("configs/distil.py:classifier", distil_settings(*given, **changes), str(workdir))
-    return [line for line in logged_metrics(workdir) if line["kind"] == "heldout"][-1]
+    return [line for line in logged_metrics(workdir) if line["kind"] == "validation"][-1]
 
 
 @pytest.mark.slow

@@ -298,10 +298,10 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
     """Here with disentangled embeddings, of which the sum is exported."""
     code, whole = trained("whole", sharing="disentangled")
     assert code == 0
-    heldout = [line for line in logged_metrics(whole) if line["kind"] == "heldout"]
+    validation = [line for line in logged_metrics(whole) if line["kind"] == "validation"]
     measures = {"mlm_loss", "mlm_accuracy", "replaced_loss", "replaced_accuracy", "replaced_share",
                 "replaced_precision", "replaced_recall", "mlm_top5_accuracy"}  # fmt: skip
-    assert len(heldout) == 2 and measures <= set(heldout[0])
+    assert len(validation) == 2 and measures <= set(validation[0])
 
     again = shutil.copytree(whole, whole.parent / "again")
     shutil.rmtree(again / "checkpoints/6")

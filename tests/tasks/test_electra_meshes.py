@@ -48,8 +48,8 @@ def measured_on(name: str, devices: int, changes: dict) -> dict:
         state, measured = step(state, batch, constants)
         losses.append([float(loss.mean) for loss in measured["losses"].values()])
     batch = next(place_batches(data.validation_batches(20, 0, 1), mesh, data.rows_per_step))
-    heldout, _ = jax.device_get(evaluation(state.params, batch, constants))
-    return {"losses": losses, "heldout": [float(x) for x in jax.tree.leaves(heldout)]}
+    validation, _ = jax.device_get(evaluation(state.params, batch, constants))
+    return {"losses": losses, "validation": [float(x) for x in jax.tree.leaves(validation)]}
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def test_meshes_and_accumulation_give_the_same_losses(family):
     assert len(losses) == 30 and (losses[:3].mean(0) - losses[-3:].mean(0) > 0.1).all(), "both must learn"
     for other in others:
         np.testing.assert_allclose(other["losses"], losses, rtol=1e-5)
-        np.testing.assert_allclose(other["heldout"], one["heldout"], rtol=1e-5)
+        np.testing.assert_allclose(other["validation"], one["validation"], rtol=1e-5)
 
 
 if __name__ == "__main__":

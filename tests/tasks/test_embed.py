@@ -139,12 +139,12 @@ def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, cap
     ]  # fmt: skip
     assert start_training(EMBED_CONFIG, overrides, str(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    heldout = [line for line in lines if line["kind"] == "heldout"]
-    assert max(line["ndcg@10"] for line in heldout) > heldout[0]["ndcg@10"] + 0.08
+    validation = [line for line in lines if line["kind"] == "validation"]
+    assert max(line["ndcg@10"] for line in validation) > validation[0]["ndcg@10"] + 0.08
     losses = [line["loss"] for line in lines if line["kind"] == "train"]
     assert losses[-1] < 0.3 * losses[0]
     card = (tmp_path / "run/model/README.md").read_text()
-    best = max(line["ndcg@10"] for line in heldout)
+    best = max(line["ndcg@10"] for line in validation)
     assert (
         f"| ndcg@10 | {best:.4f} |" in card and "270 groups of 2 texts" in card and "first 24 tokens" in card
     )
@@ -189,7 +189,7 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
         weights.append((workdir / "model/model.safetensors").read_bytes())
     assert weights[0] == weights[1]
     scales = [
-        line["scale"] for line in read_metrics(tmp_path / "cut/metrics.jsonl") if line["kind"] == "heldout"
+        line["scale"] for line in read_metrics(tmp_path / "cut/metrics.jsonl") if line["kind"] == "validation"
     ]
     assert len(set(scales)) == 3 and scales == pytest.approx([20] * 3, rel=0.1)
 
@@ -251,9 +251,9 @@ def test_a_document_that_is_held_out_stands_in_no_training_file(tmp_path):
     def parts(*names):
         return read_group_splits(load_task(EMBED_CONFIG, ["init=model", f"data.train={','.join(names)}"])[1])
 
-    sets, heldout = parts(*names)
-    held = {group.texts[1] for group in heldout}
-    assert (len(held), len(heldout)) == (3, 6) and [len(groups) for groups in sets] == [27, 27]
+    sets, validation = parts(*names)
+    held = {group.texts[1] for group in validation}
+    assert (len(held), len(validation)) == (3, 6) and [len(groups) for groups in sets] == [27, 27]
     assert not any(group.texts[1] in held for groups in sets for group in groups)
     few = write_jsonl(tmp_path / "few.jsonl", [{"q": "c", "p": min(held)}])
     with pytest.raises(BertJaxError, match="few.jsonl"):

@@ -181,9 +181,11 @@ def marked(count: int, seed: int) -> list[dict]:
 @pytest.fixture(scope="module")
 def trained(encoder_path, tmp_path_factory):
     root = tmp_path_factory.mktemp("rerank")
-    train, heldout = (write_jsonl(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40)))
+    train, validation = (
+        write_jsonl(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40))
+    )
     settings = {
-        "init": encoder_path, "data.train": train, "data.validation": heldout, "data.max_length": 32, "epochs": 12,
+        "init": encoder_path, "data.train": train, "data.validation": validation, "data.max_length": 32, "epochs": 12,
         "data.calibration_ratio": 0.15, "optimizer.learning_rate": 3e-3,
     }  # fmt: skip
     assert start_training(CONFIG, [f"{key}={value}" for key, value in settings.items()], str(root / "run"))
@@ -192,7 +194,7 @@ def trained(encoder_path, tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
-    lines = [line for line in read_metrics(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
+    lines = [line for line in read_metrics(trained / "run/metrics.jsonl") if line["kind"] == "validation"]
     assert lines[-1]["mrr@10"] > 0.95
     reranker = bert_jax.load(trained / "run/model")
     documents = ["w20 w21 w22 w23", "w24 w25 w26 w27 w28 w10", "w27 w28 w29"]
@@ -227,7 +229,7 @@ def test_its_card_tells_what_it_learnt_and_what_its_scores_are(trained, capsys):
         "| loss | binary |", "| queries per step | 16 |", "| learning rate | 0.003, ",
     ):  # fmt: skip
         assert part in card
-    lines = [line for line in read_metrics(trained / "run/metrics.jsonl") if line["kind"] == "heldout"]
+    lines = [line for line in read_metrics(trained / "run/metrics.jsonl") if line["kind"] == "validation"]
     assert f"| ndcg@10 | {max(line['ndcg@10'] for line in lines):.4f} |" in card
     slope, sign, offset = re.search(r"sigmoid\((\S+) \* logit ([+-]) (\S+)\)", card).groups()
     ours, documents = bert_jax.load(directory), random_texts(5, (2, 20), 9)

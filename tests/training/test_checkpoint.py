@@ -67,7 +67,7 @@ def test_a_finished_run_started_again_changes_nothing(finished_run, copied_run, 
     said = continue_run(copied_run, capsys)
     assert "already finished, at step 20" in said and "resuming" not in said
     assert metric_lines(copied_run) == metric_lines(finished_run)
-    assert [line["step"] for line in metric_lines(copied_run) if line["kind"] == "heldout"] == [10, 20]
+    assert [line["step"] for line in metric_lines(copied_run) if line["kind"] == "validation"] == [10, 20]
 
 
 def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
@@ -76,7 +76,7 @@ def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
     )
     checkpoints = Checkpoints(tmp_path, config.checkpoints)
     for step, loss in zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True):
-        checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": {"mlm_loss": loss}})
+        checkpoints.save(step, {"x": np.zeros(3)}, {"validation": {"mlm_loss": loss}})
     checkpoints.finish()
     assert checkpoints.steps() == [10, 20, 40, 45]
     assert checkpoints.best() == 10
@@ -87,9 +87,9 @@ def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_late
     checkpoints = Checkpoints(tmp_path / "checkpoints", config.checkpoints)
     run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None, None)
     for step, (accuracy, loss) in enumerate([(0.9, 0.3), (0.9, 0.2), (0.8, 0.1), (0.9, 0.2), (0.9, 0.5)], 1):
-        run.step, run.heldout = step, {"accuracy": accuracy, "classify_loss": loss}
+        run.step, run.validation_metrics = step, {"accuracy": accuracy, "classify_loss": loss}
         run.record_evaluation()
-        checkpoints.save(step, {"x": np.zeros(3)}, {"heldout": run.heldout})
+        checkpoints.save(step, {"x": np.zeros(3)}, {"validation": run.validation_metrics})
     checkpoints.finish()
     assert checkpoints.best() == run.best_step() == 4
 

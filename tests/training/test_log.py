@@ -49,7 +49,7 @@ def test_a_progress_bar_of_80_columns_shows_the_loss_and_how_far_the_run_is(step
 def test_nothing_is_drawn_of_a_run_without_steps(tmp_path):
     directory = Workdir(tmp_path)
     for step in (0, 3):
-        line = {"step": step, "kind": "heldout", "accuracy": 0.5}
+        line = {"step": step, "kind": "validation", "accuracy": 0.5}
         directory.metrics.write_text(json.dumps(line) + "\n")
         draw_training(directory)
         assert directory.curves.exists() == (step > 0)

@@ -26,7 +26,7 @@ from bert_jax.training.step import make_step
 from bert_jax.training.step_timer import StepTimer
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
-from tests.support.tiny_pretraining import HELDOUT, Batches, tiny_pretraining
+from tests.support.tiny_pretraining import VALIDATION, Batches, tiny_pretraining
 from tests.support.tiny_runs import continue_run, metric_lines
 
 pytestmark = pytest.mark.slow
@@ -75,7 +75,7 @@ def test_a_discarded_update_leaves_the_state_as_it_was():
 
 def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_path, finished_run):
     def plant(step, batch):
-        if 10 <= step < HELDOUT:
+        if 10 <= step < VALIDATION:
             batch["label_weights"][:] = np.inf
         return batch
 
@@ -113,7 +113,7 @@ def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
 
 def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch(tmp_path):
     def plant(step, batch):
-        if step == HELDOUT + 2:
+        if step == VALIDATION + 2:
             batch["target_weights"][3, 0] = np.nan
         return batch
 
@@ -124,7 +124,7 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
         "validation batch 1 (counted from 0): mlm_loss is nan at step 10; look at its examples; if they are good, "
         "start again with a lower --config.optimizer.learning_rate"
     )
-    assert not [line for line in metric_lines(tmp_path) if line["kind"] == "heldout"], (
+    assert not [line for line in metric_lines(tmp_path) if line["kind"] == "validation"], (
         "nothing is chosen by it"
     )
 
@@ -139,7 +139,7 @@ def test_a_run_outlives_its_terminal_until_it_is_told(tmp_path, monkeypatch, num
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", Gone())
         with pytest.raises(OSError, match="gone") if ends else nullcontext():
-            log.line("heldout", 1, {"loss": 2.0})
+            log.line("validation", 1, {"loss": 2.0})
     log.close()
     assert [line["loss"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [2.0]
 
@@ -245,7 +245,7 @@ def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):
     (events,) = tmp_path.glob("events.*")
     lines = tf.compat.v1.train.summary_iterator(str(events))
     found = {(event.step, value.tag) for event in lines for value in event.summary.value}
-    assert {(2, "train/loss"), (20, "heldout/mlm_accuracy"), (18, "train/tokens_per_second")} <= found
+    assert {(2, "train/loss"), (20, "validation/mlm_accuracy"), (18, "train/tokens_per_second")} <= found
 
 
 def test_going_on_from_a_model_directory(finished_run, tmp_path, capsys):

@@ -101,8 +101,10 @@ def evaluated_on(devices, changes, state):
     task, config, mesh, _, evaluation = compiled(devices, tuple(changes.items()))
     data = Batches()
     batch = next(place_batches(data.validation_batches(20, 0, 1), mesh, data.rows_per_step))
-    heldout, predicted = jax.device_get(evaluation(state.params, batch, make_constants(task, config, mesh)))
-    return {"heldout": [float(x) for x in jax.tree.leaves(heldout)], "predicted": predicted.tolist()}
+    validation, predicted = jax.device_get(
+        evaluation(state.params, batch, make_constants(task, config, mesh))
+    )
+    return {"validation": [float(x) for x in jax.tree.leaves(validation)], "predicted": predicted.tolist()}
 
 
 def across_counts():
@@ -163,7 +165,7 @@ def test_meshes_and_accumulation_give_the_same_losses(some, mesh):
 
 @pytest.mark.parametrize("mesh", [name for name in EVALUATED if name != "one device"])
 def test_meshes_measure_and_predict_the_same(some, mesh):
-    np.testing.assert_allclose(some[mesh]["heldout"], some["one device"]["heldout"], rtol=1e-5)
+    np.testing.assert_allclose(some[mesh]["validation"], some["one device"]["validation"], rtol=1e-5)
     # Of each row, in the order of the rows.
     np.testing.assert_allclose(some[mesh]["predicted"], some["one device"]["predicted"], atol=1e-4)
 

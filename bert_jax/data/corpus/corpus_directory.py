@@ -5,7 +5,7 @@
     DIR/train/tokens.npy         the ids of all tokens, without special ones, in 2 or 4 bytes
     DIR/train/sentences.npy      where each sentence begins in `tokens`, and where the last one ends
     DIR/train/documents.npy      where each document begins in `sentences`, and where the last one ends
-    DIR/heldout/...              the same three arrays for the held-out documents
+    DIR/validation/...           the same three arrays for the held-out documents
 
 The arrays are plain NumPy files, read through the page cache: `np.load(..., mmap_mode="r")` opens them.
 """
@@ -27,8 +27,8 @@ from bert_jax.core.files import cache_home, parse_json, write_atomically
 from bert_jax.core.output import explain_os_errors, keep_mode, sync_to_disk, temporary_sibling
 from bert_jax.text.tokenizer import Tokenizer
 
-CORPUS_VERSION = 2
-SPLITS = ("train", "heldout")
+CORPUS_VERSION = 3
+SPLITS = ("train", "validation")
 ARRAYS = ("tokens", "sentences", "documents")
 AGAIN = "prepare or copy it again"
 
@@ -41,7 +41,7 @@ class SplitCounts(TypedDict):
 
 class CorpusCounts(TypedDict):
     train: SplitCounts
-    heldout: SplitCounts
+    validation: SplitCounts
 
 
 class TokenizerFacts(TypedDict):
@@ -113,12 +113,14 @@ class Corpus:
         return self._open_split("train")
 
     @cached_property
-    def heldout(self) -> CorpusSplit:
-        return self._open_split("heldout")
+    def validation(self) -> CorpusSplit:
+        return self._open_split("validation")
 
     def _open_split(self, name: str) -> CorpusSplit:
         if not self.manifest["counts"][name]["documents"]:
-            raise BertJaxError(f"{self.name} has no {name} part; prepare it again with --heldout above 0")
+            raise BertJaxError(
+                f"{self.name} has no {name} part; prepare it again with --validation-ratio above 0"
+            )
         tokens, sentences, documents = self._arrays(name)
         digests = [self.manifest["files"][f"{name}/{array}.npy"]["blake2b"] for array in ARRAYS]
         identity = hashlib.blake2b("".join(digests).encode(), digest_size=16).hexdigest()

@@ -11,7 +11,7 @@ from bert_jax.data.corpus.duplicates import count_repeated, first_seen, mark_low
 from bert_jax.data.growing_array import growing_array
 
 
-def join_chunks(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: float) -> dict:
+def join_chunks(chunks: list[Path], directory: Path, dtype: np.dtype, validation_ratio: float) -> dict:
     """Write the arrays, with the chunks in order; return the counts for the manifest."""
     kept = first_seen(chunks, "documents")
     duplicates = int(len(kept) - kept.sum())
@@ -22,14 +22,14 @@ def join_chunks(chunks: list[Path], directory: Path, dtype: np.dtype, heldout: f
     if documents == 1 and duplicates:
         raise BertJaxError(f"all {duplicates + 1} documents are the same text; give inputs that differ")
     held = np.zeros(len(kept), bool)
-    if heldout:
+    if validation_ratio:
         if documents < 4:
             raise BertJaxError(
                 f"{pluralize(documents, 'document')} {'is' if documents == 1 else 'are'} too few to hold some out; say "
-                "how documents are separated (--layout), or give --heldout 0"
+                "how documents are separated (--layout), or give --validation-ratio 0"
             )
         # At least two, so that a next-sentence pair can be drawn from another document.
-        held = mark_lowest_hashes(chunks, kept, max(2, round(heldout * documents)))
+        held = mark_lowest_hashes(chunks, kept, max(2, round(validation_ratio * documents)))
     counts: dict = {part: dict.fromkeys(ARRAYS, 0) for part in SPLITS}
     for part, chosen in zip(SPLITS, (kept & ~held, held), strict=True):
         if chosen.any():

@@ -26,14 +26,22 @@ FEW = 4  # documents with fewer sentences than this on average are too short for
 
 
 def prepare_corpus(
-    source: TextSource, tokenizer, output, *, language="en", heldout=0.01, processes: int | None = None
+    source: TextSource,
+    tokenizer,
+    output,
+    *,
+    language="en",
+    validation_ratio=0.01,
+    processes: int | None = None,
 ) -> dict:
     """Write a corpus directory and return its manifest."""
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
-    if not 0 <= heldout < 1:
-        raise BertJaxError(f"--heldout is a share of the documents, 0 or more and below 1, not {heldout}")
+    if not 0 <= validation_ratio < 1:
+        raise BertJaxError(
+            f"--validation-ratio is a share of the documents, 0 or more and below 1, not {validation_ratio}"
+        )
     check_language(language)
     opened = open_tokenizer(tokenizer)
     recipe = ChunkSettings(str(tokenizer), opened.fingerprint, opened.size > 1 << 16, source.layout, language)
@@ -44,7 +52,7 @@ def prepare_corpus(
         if not chunks:
             raise BertJaxError(f"no text in {', '.join(map(str, source.inputs))}; every input is empty")
         shutil.rmtree(made, ignore_errors=True)
-        counts = join_chunks(chunks, made, recipe.dtype, heldout)
+        counts = join_chunks(chunks, made, recipe.dtype, validation_ratio)
         opened.save(made / "tokenizer")
         files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
         manifest = {

@@ -97,12 +97,12 @@ class Stream:
             yield from self._numpy(made)
             start = end
 
-    def heldout(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
+    def validation_batches(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
         """Yield every validation example once, always with the same masks. The last batch is padded with weight 0."""
-        table, owner, keys = self._heldout_rows(length)
+        table, owner, keys = self._validation_rows(length)
         rows = self._rows_of(host_index, host_count)
         masking = tf.function(self._masking(length), autograph=False)
-        tokens = [corpus.heldout.tokens for corpus in self.corpora]
+        tokens = [corpus.validation.tokens for corpus in self.corpora]
         for first in range(0, len(table), self.config.batch_size):
             numbers = np.arange(first, first + self.config.batch_size)[rows]
             real, here = numbers < len(table), np.minimum(numbers, len(table) - 1)
@@ -258,12 +258,13 @@ class Stream:
                 self._plans[key] = load_or_build(self.corpora[c].train, self.kind, self.seed, length, number)
             return self._plans[key]
 
-    def _heldout_rows(self, length: int):
+    def _validation_rows(self, length: int):
         """Return the rows of all corpora's held-out plans, the index of each row's corpus, and each row's mask key."""
-        tables = [load_or_build(c.heldout, self.kind, self.seed, length, 0).table for c in self.corpora]
+        tables = [load_or_build(c.validation, self.kind, self.seed, length, 0).table for c in self.corpora]
         sizes = [len(table) for table in tables]
         owner = np.repeat(np.arange(len(tables)), sizes)
         example = np.concatenate([np.arange(size) for size in sizes])
+        # The word is part of the seed: another one would draw other masks.
         keys = random_bits(random_bits(random_key("heldout", self.seed, length), owner), example)
         return np.concatenate(tables), owner, keys
 

@@ -26,12 +26,12 @@ ComputeMetrics = Callable[[list], dict[str, float]]
 
 class Epochs:
     def __init__(
-        self, train: Sequence[EncodedExample], heldout: Sequence[EncodedExample], targets: dict[str, Target],
+        self, train: Sequence[EncodedExample], validation: Sequence[EncodedExample], targets: dict[str, Target],
         tokenizer: Tokenizer,
         config: BatchConfig, judge: ComputeMetrics, each_token: bool,
     ):  # fmt: skip
         """`judge` gets a prediction for each validation piece, or, with `each_token`, for each token of each piece."""
-        self.train, self.held, self.targets, self.tokenizer = train, heldout, targets, tokenizer
+        self.train, self.held, self.targets, self.tokenizer = train, validation, targets, tokenizer
         self.judge, self.each_token, self.noun = judge, each_token, config.noun
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
@@ -44,9 +44,9 @@ class Epochs:
         self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
         self.rows_per_step = self.arrangement.rows
         # Batches of the validation set have as many rows as a training step.
-        starts = range(0, len(heldout), examples)
-        self.held_steps = [range(start, min(start + examples, len(heldout))) for start in starts]
-        held_sizes = [[len(heldout[i]) for i in step] for step in self.held_steps]
+        starts = range(0, len(validation), examples)
+        self.held_steps = [range(start, min(start + examples, len(validation))) for start in starts]
+        held_sizes = [[len(validation[i]) for i in step] for step in self.held_steps]
         self.held_arrangement = Arrangement(self.rows_per_step, 1, [], [])
         if held_sizes:
             self.held_arrangement = arrange(held_sizes, config, self.rows_per_step)
@@ -66,7 +66,7 @@ class Epochs:
     def identity(self) -> dict[str, str]:
         return {
             "training examples": fingerprint_examples(self.train),
-            "held-out examples": fingerprint_examples(self.held),
+            "validation examples": fingerprint_examples(self.held),
         }
 
     def row_length(self, step: int) -> int:

@@ -29,7 +29,7 @@ class ExampleSplits:
     """The examples of a run by their use. No document is in two of the sets."""
 
     train: list[Example]
-    heldout: list[Example]
+    validation: list[Example]
     calibration: list[Example]
     folds: int = 0  # the number of folds into which `train` is divided; 0: no folds
 

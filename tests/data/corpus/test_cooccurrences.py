@@ -33,7 +33,11 @@ def folder(tmp_path_factory):
     (place / "text.txt").write_text(join_documents(documents))
     vocabulary = save_tokenizer(place / "vocabulary")
     prepare_corpus(
-        TextSource([place / "text.txt"], "sentences"), vocabulary, place / "corpus", heldout=0.05, processes=1
+        TextSource([place / "text.txt"], "sentences"),
+        vocabulary,
+        place / "corpus",
+        validation_ratio=0.05,
+        processes=1,
     )
     return place / "corpus"
 

@@ -75,7 +75,11 @@ def arrays(directory, part="train"):
 def test_every_kind_of_input_gives_the_same_corpus(kind, vocabulary, tmp_path):
     write, layout = INPUTS[kind]
     prepare_corpus(
-        TextSource([write(tmp_path)], layout), vocabulary, tmp_path / "corpus", heldout=0, processes=1
+        TextSource([write(tmp_path)], layout),
+        vocabulary,
+        tmp_path / "corpus",
+        validation_ratio=0,
+        processes=1,
     )
     found = arrays(tmp_path / "corpus")
     sentences = [token_ids(sentence) for document in DOCUMENTS for sentence in document]
@@ -89,7 +93,9 @@ def test_many_inputs_at_once_and_hard_wrapped_paragraphs(vocabulary, tmp_path):
     (tmp_path / "a.txt").write_text("w1 w2\nw3. W4 w5\n\nw6 w7\n")
     (tmp_path / "b.txt").write_text("w8 w9\nw10\n")
     inputs = [str(tmp_path / "[ab].txt"), str(tmp_path / "a.txt")]
-    prepare_corpus(TextSource(inputs, "file"), vocabulary, tmp_path / "corpus", heldout=0, processes=1)
+    prepare_corpus(
+        TextSource(inputs, "file"), vocabulary, tmp_path / "corpus", validation_ratio=0, processes=1
+    )
     tokenizer, found = Corpus(tmp_path / "corpus").tokenizer, arrays(tmp_path / "corpus")
     sentences = np.split(found["tokens"], found["sentences"][1:-1].astype(int))
     texts = ("w1 w2 w3.", "W4 w5", "w6 w7", "w8 w9", "w10")
@@ -129,7 +135,11 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
     made = prepare_corpus(
-        TextSource(["tfds:made_up/plain:train"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1
+        TextSource(["tfds:made_up/plain:train"]),
+        vocabulary,
+        tmp_path / "corpus",
+        validation_ratio=0,
+        processes=1,
     )
     assert made["counts"]["train"]["documents"] == len(DOCUMENTS)
     wanted = sorted(token_ids(sentence) for document in DOCUMENTS for sentence in document)
@@ -154,7 +164,7 @@ def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypa
     texts = [*TEXTS, TEXTS[3], f"  {TEXTS[5]}\n", TEXTS[3], TEXTS[7] + "\nw1"]
     (tmp_path / "x.txt").write_text("\n\n".join(texts))
     counts = prepare_corpus(
-        TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", heldout=0, processes=1
+        TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", validation_ratio=0, processes=1
     )["counts"]
     assert counts["duplicate_documents"] == 3 and counts["train"]["documents"] == len(TEXTS) + 1
     lines = [line.strip() for text in texts for line in text.strip().split("\n")]
@@ -167,10 +177,14 @@ def test_documents_are_held_out_whole_and_by_their_text(vocabulary, tmp_path):
     for name, texts in (("a", TEXTS), ("b", TEXTS[::-1])):
         (tmp_path / f"{name}.txt").write_text("\n\n".join(texts))
         made = prepare_corpus(
-            TextSource([tmp_path / f"{name}.txt"]), vocabulary, tmp_path / name, heldout=0.1, processes=1
+            TextSource([tmp_path / f"{name}.txt"]),
+            vocabulary,
+            tmp_path / name,
+            validation_ratio=0.1,
+            processes=1,
         )
-        assert [made["counts"][part]["documents"] for part in ("train", "heldout")] == [36, 4]
-        found = arrays(tmp_path / name, "heldout")
+        assert [made["counts"][part]["documents"] for part in ("train", "validation")] == [36, 4]
+        found = arrays(tmp_path / name, "validation")
         bounds = found["sentences"][found["documents"][1:-1].astype(int)].astype(int)
         held.append({tuple(document) for document in np.split(found["tokens"], bounds)})
     documents = {tuple(sum(map(token_ids, document), [])) for document in DOCUMENTS}
@@ -265,8 +279,8 @@ def damage(corpus: Path, kind: str) -> str:
         tokens.write_bytes(raw)
         return "train/tokens.npy is damaged"
     if kind == "missing":
-        (corpus / "heldout" / "documents.npy").unlink()
-        return "lacks its file heldout/documents.npy"
+        (corpus / "validation" / "documents.npy").unlink()
+        return "lacks its file validation/documents.npy"
     if kind == "another tokenizer":
         vocabulary = corpus / "tokenizer" / "vocab.txt"
         vocabulary.write_text(vocabulary.read_text().replace("w7\n", "w0w7\n"))

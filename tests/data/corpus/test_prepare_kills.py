@@ -22,7 +22,8 @@ if __name__ == "__main__":
     if len(sys.argv) > 4:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
     try:
-        p.prepare_corpus(TextSource([sys.argv[1]], "sentences"), sys.argv[2], sys.argv[3], heldout=0.05, processes=2)
+        source = TextSource([sys.argv[1]], "sentences")
+        p.prepare_corpus(source, sys.argv[2], sys.argv[3], validation_ratio=0.05, processes=2)
     except p.BertJaxError as error:
         sys.exit(str(error))
 """

@@ -36,7 +36,9 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("published")
     (root / "text.txt").write_text(join_documents(random_documents(DOCUMENTS, seed=1)))
     vocabulary = save_tokenizer(root / "vocabulary")
-    prepare_corpus(TextSource([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0)
+    prepare_corpus(
+        TextSource([root / "text.txt"], "sentences"), vocabulary, root / "corpus", validation_ratio=0
+    )
     return root / "corpus"
 
 

@@ -37,7 +37,9 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("stream")
     (root / "text.txt").write_text(join_documents(random_documents(600, seed=5)))
     vocabulary = save_tokenizer(root / "vocabulary")
-    prepare_corpus(TextSource([root / "text.txt"], "sentences"), vocabulary, root / "corpus", heldout=0.05)
+    prepare_corpus(
+        TextSource([root / "text.txt"], "sentences"), vocabulary, root / "corpus", validation_ratio=0.05
+    )
     return root / "corpus"
 
 
@@ -104,7 +106,7 @@ def test_bytes_are_those_of_before(corpus):
     made = []
     for changes in KINDS:
         stream = opened(corpus, seed=7, **changes)
-        batches = [stream.batch(777), stream.batch(1_100_000), next(stream.heldout(64))]
+        batches = [stream.batch(777), stream.batch(1_100_000), next(stream.validation_batches(64))]
         plan = max((corpus / "plans" / "train").glob(f"{stream.kind.name}-64-seed7-0-*.npy"))
         made.append((plan.stem.rsplit("-", 1)[1], *(digest(batch)[:16] for batch in batches)))
     assert made == [
@@ -294,10 +296,10 @@ def test_span_lengths_follow_their_distribution(corpus):
 
 
 @pytest.mark.slow
-def test_heldout_has_every_example_once(corpus):
+def test_validation_has_every_example_once(corpus):
     stream = opened(corpus)
-    batches = list(stream.heldout(64))
-    count = len(stream._heldout_rows(64)[0])
+    batches = list(stream.validation_batches(64))
+    count = len(stream._validation_rows(64)[0])
     assert len(batches) == -(-count // BATCH) and count % BATCH
     for batch in batches[:-1]:
         assert batch["label_weights"].sum() == BATCH
@@ -308,12 +310,12 @@ def test_heldout_has_every_example_once(corpus):
         restored(batch, i).tobytes() for batch in batches for i in range(BATCH) if batch["label_weights"][i]
     }
     assert len(rows) == count
-    assert [digest(batch) for batch in stream.heldout(64)] == [digest(batch) for batch in batches]
-    halves = [list(stream.heldout(64, i, 2)) for i in range(2)]
+    assert [digest(batch) for batch in stream.validation_batches(64)] == [digest(batch) for batch in batches]
+    halves = [list(stream.validation_batches(64, i, 2)) for i in range(2)]
     assert [digest(joined(parts)) for parts in zip(*halves, strict=True)] == [
         digest(batch) for batch in batches
     ]
-    train, held = Corpus(corpus).train, Corpus(corpus).heldout
+    train, held = Corpus(corpus).train, Corpus(corpus).validation
     assert train.count + held.count == 600 and held.count == 30
 
 
@@ -333,7 +335,7 @@ def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
     (tmp_path / "small.txt").write_text(join_documents(random_documents(60, seed=6)))
     vocabulary = save_tokenizer(tmp_path / "vocabulary")
     prepare_corpus(
-        TextSource([tmp_path / "small.txt"], "sentences"), vocabulary, tmp_path / "small", heldout=0
+        TextSource([tmp_path / "small.txt"], "sentences"), vocabulary, tmp_path / "small", validation=0
     )
 
     def share(**changes):
@@ -355,7 +357,9 @@ def test_corpora_are_mixed_by_weight_and_by_size_to_the_alpha(corpus, tmp_path):
 def test_another_tokenizers_corpus_is_refused(corpus, tmp_path):
     (tmp_path / "text.txt").write_text(join_documents(random_documents(60, seed=6)))
     other = save_tokenizer(tmp_path / "vocabulary", [*ENTRIES, "more"])
-    prepare_corpus(TextSource([tmp_path / "text.txt"], "sentences"), other, tmp_path / "other", heldout=0)
+    prepare_corpus(
+        TextSource([tmp_path / "text.txt"], "sentences"), other, tmp_path / "other", validation_ratio=0
+    )
     with pytest.raises(BertJaxError, match="tokenizer"):
         Stream(DataConfig(corpora=(str(corpus), str(tmp_path / "other"))), 0, 10)
 

@@ -118,12 +118,12 @@ def test_batches_are_those_of_before(layout, rows, bytes_):
     targets = {"labels": Target("int32"), "label_weights": Target("float32")}
     data = Epochs(pieces[:250], pieces[250:], targets, TOKENIZER, config, lambda _: {}, each_token=False)
     made = hashlib.sha256()
-    for batch in (*data.batches(0, 20, 0, 1), *data.heldout(64, 0, 1)):
+    for batch in (*data.batches(0, 20, 0, 1), *data.validation_batches(64, 0, 1)):
         parts = [f"{value.dtype} {value.shape} ".encode() + value.tobytes() for value in batch.values()]
         made.update(hashlib.sha256(b"".join(parts)).hexdigest().encode())
     assert (data.batch, made.hexdigest()[:16]) == (rows, bytes_)
     assert data.identity() == {
-        "training examples": "250 pieces, 6c290c4db5ec6e40", "held-out examples": "50 pieces, 5f0f1319dcc23d8d",
+        "training examples": "250 pieces, 6c290c4db5ec6e40", "validation examples": "50 pieces, 5f0f1319dcc23d8d",
     }  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def test_hosts_make_their_own_rows_of_one_batch():
 def test_what_is_predicted_of_held_out_rows_comes_back_in_order(layout):
     data, pieces, seen = epochs(layout=layout)
     predicted = []
-    for batch in data.heldout(0, 0, 1):
+    for batch in data.validation_batches(0, 0, 1):
         # A "prediction" by which each piece can be known again: its own second token.
         first = (
             batch["cls_positions"] if "segment_ids" in batch else np.zeros((len(batch["input_ids"]), 1), int)

@@ -217,11 +217,11 @@ def test_what_cannot_be_learnt_from_is_said_in_a_line(case, encoder_path, tmp_pa
 def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(encoder_path, tmp_path, capsys):
     rows = [row | {"score": n / 10} for n, row in enumerate(random_pairs(10))]
     train = write_jsonl(tmp_path / "train.jsonl", [*rows, *rows[:3]])
-    heldout = write_jsonl(tmp_path / "heldout.jsonl", rows[:4])
+    validation = write_jsonl(tmp_path / "validation.jsonl", rows[:4])
     overrides = [
         f"init={encoder_path}",
         f"data.train={train}",
-        f"data.validation={heldout}",
+        f"data.validation={validation}",
         "data.batch_size=4",
         "data.max_length=8",
     ]
