@@ -89,7 +89,7 @@ class Family:
 
     def __post_init__(self):
         object.__setattr__(self, "heads", self.heads | OWN_HEADS)
-        object.__setattr__(self, "alone", (*self.not_in_transformers, *OWN_HEADS))
+        object.__setattr__(self, "not_in_transformers", (*self.not_in_transformers, *OWN_HEADS))
 
     def unsupported_settings(self, config: EncoderConfig) -> list[str]:
         """List the settings that no config of the family can express, such as "block = pre_norm"."""
