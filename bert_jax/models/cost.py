@@ -13,10 +13,10 @@ def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
     They are the dense layers of attention and feed-forward, scores and weighted sums of values, and the products with
     distance embeddings.
     """
-    D, F, near, r = config.hidden_size, config.intermediate_size, config.local_attention, config.relative
-    if near.window:  # the mean over global and local layers
-        far = -(-config.num_hidden_layers // near.every) / config.num_hidden_layers
-        length = far * length + (1 - far) * min(length, 2 * near.window + 1)
+    D, F, local, r = config.hidden_size, config.intermediate_size, config.local_attention, config.relative
+    if local.window:  # the mean over global and local layers
+        share = -(-config.num_hidden_layers // local.every) / config.num_hidden_layers  # of the global layers
+        length = share * length + (1 - share) * min(length, 2 * local.window + 1)
     distances = 0 if r.is_bias else len(r.terms) * 2 * min(length, r.span)
     dense = 2 * (4 * D * D + (3 if config.gated else 2) * D * F)
     return tokens * (dense + 4 * length * D + 2 * distances * D)

@@ -244,7 +244,7 @@ class KeptStates:
 
 @flax.struct.dataclass
 class LayerTypeAndSlot:
-    """A layer's kind, and the slot of `KeptStates.states` for the states before it; -1: none."""
+    """A layer's type, and the slot of `KeptStates.states` for the states before it; -1: none."""
 
     layer_type: Any
     slot: Any
@@ -263,7 +263,8 @@ class Layer(nn.Module):
         """`carry` is the hidden states, or a pair of them and the states before the previous layer, or `KeptStates`."""
         if isinstance(carry, KeptStates):
             return KeptStates(
-                self.block(carry.hidden, context, layer_type.kind, train), carry.store_hidden(layer_type.slot)
+                self.block(carry.hidden, context, layer_type.layer_type, train),
+                carry.store_hidden(layer_type.slot),
             ), None
         if not isinstance(carry, tuple):
             return self.block(carry, context, layer_type, train), None

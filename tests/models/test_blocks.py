@@ -1,4 +1,4 @@
-"""Blocks, kinds of layers and shared layers, against a loop over the layers without scan or remat."""
+"""Blocks, types of layers and shared layers, against a loop over the layers without scan or remat."""
 
 from functools import partial
 
@@ -133,7 +133,7 @@ def test_every_layer_draws_its_own_dropout(groups, monkeypatch):
         config: EncoderConfig
 
         @nn.compact
-        def __call__(self, hidden, context, kind, train: bool):
+        def __call__(self, hidden, context, layer_type, train: bool):
             return hidden + Dropout(0.5)(jnp.full_like(hidden, 50), context.rows, train)
 
     monkeypatch.setitem(BLOCKS, "count", Count)

@@ -1,4 +1,4 @@
-"""ModernBERT: pre-norm layers and rotary positions; two of three layers attend to near tokens only."""
+"""ModernBERT: pre-norm layers and rotary positions; two of three layers attend locally."""
 
 from dataclasses import replace
 
@@ -17,8 +17,8 @@ from bert_jax.hub.rope import rope_table, theta_of
 from bert_jax.models.encoder_config import EncoderConfig, LocalAttentionConfig, PoolerConfig, RotaryConfig
 
 LAYERS, WIDTH, HEADS = 22, 768, 12
-FAR, NEAR = "full_attention", "sliding_attention"
-THETA, NEAR_THETA, WINDOW, EVERY = 160_000.0, 10_000.0, 128, 3
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+THETA, LOCAL_THETA, WINDOW, EVERY = 160_000.0, 10_000.0, 128, 3
 FIELDS = {
     "vocab_size": 50368,
     "hidden_size": WIDTH,
@@ -54,17 +54,22 @@ def local_attention(published: dict) -> LocalAttentionConfig:
     return LocalAttentionConfig(width // 2, min(every, layers))
 
 
-def global_layer_interval(kinds, layers: int) -> int:
+def global_layer_interval(layer_types, layers: int) -> int:
     """Return the number of layers from one with full attention to the next; refuse an irregular pattern."""
-    if not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {FAR, NEAR}:
+    if (
+        not isinstance(layer_types, list)
+        or len(layer_types) != layers
+        or not {*map(str, layer_types)} <= {GLOBAL, LOCAL}
+    ):
         raise BertJaxError(
-            f'layer_types must name "{FAR}" or "{NEAR}" for each of the {layers} layers: {kinds!r:.60}'
+            f'layer_types must name "{GLOBAL}" or "{LOCAL}" for each of the {layers} layers: {layer_types!r:.60}'
         )
-    far = [i for i in range(layers) if kinds[i] == FAR]
-    every = far[1] - far[0] if len(far) > 1 else layers
-    if not far or far != list(range(0, layers, every)):
+    found = [i for i in range(layers) if layer_types[i] == GLOBAL]
+    every = found[1] - found[0] if len(found) > 1 else layers
+    if not found or found != list(range(0, layers, every)):
         raise BertJaxError(
-            f'layer_types has "{FAR}" at {far} of {layers} layers; only the first and every n-th after it are supported'
+            f'layer_types has "{GLOBAL}" at {found} of {layers} layers; only the first and every n-th after it are '
+            "supported"
         )
     return every
 
@@ -72,16 +77,20 @@ def global_layer_interval(kinds, layers: int) -> int:
 def rotary(published: dict) -> RotaryConfig:
     tables = published.get("rope_parameters")
     if tables is None:
-        old = {FAR: published.get("global_rope_theta"), NEAR: published.get("local_rope_theta", NEAR_THETA)}
+        old = {
+            GLOBAL: published.get("global_rope_theta"),
+            LOCAL: published.get("local_rope_theta", LOCAL_THETA),
+        }
         tables = {kind: None if theta is None else rope_table(theta) for kind, theta in old.items()}
-        near_default = theta_of(tables[FAR], THETA, "global_rope_theta")  # null used to mean the global one
+        # null used to mean the global one
+        local_default = theta_of(tables[GLOBAL], THETA, "global_rope_theta")
     elif not isinstance(tables, dict):
         raise BertJaxError(f"rope_parameters = {tables!r:.60} is not a table")
     else:
-        near_default = NEAR_THETA
+        local_default = LOCAL_THETA
     return RotaryConfig(
-        theta_of(tables.get(FAR), THETA, f"rope_parameters.{FAR}"),
-        theta_of(tables.get(NEAR), near_default, f"rope_parameters.{NEAR}"),
+        theta_of(tables.get(GLOBAL), THETA, f"rope_parameters.{GLOBAL}"),
+        theta_of(tables.get(LOCAL), local_default, f"rope_parameters.{LOCAL}"),
     )
 
 
@@ -106,10 +115,10 @@ def derived_keys(config: EncoderConfig) -> dict:
     hf_activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     return {
         "local_attention": 2 * config.local_attention.window,
-        "layer_types": [NEAR if i % every else FAR for i in range(config.num_hidden_layers)],
+        "layer_types": [LOCAL if i % every else GLOBAL for i in range(config.num_hidden_layers)],
         "rope_parameters": {
-            FAR: rope_table(config.rotary.theta),
-            NEAR: rope_table(config.rotary.local_theta or config.rotary.theta),
+            GLOBAL: rope_table(config.rotary.theta),
+            LOCAL: rope_table(config.rotary.local_theta or config.rotary.theta),
         },
         "classifier_pooling": "mean" if config.pooler.mean else "cls",
         "classifier_activation": hf_activations[config.pooler.activation],
@@ -151,7 +160,7 @@ FAMILY = Family(
     fields=FIELDS,
     keys=KEYS,
     constants={
-        "block": "near_and_far", "positions": "none", "type_vocab_size": 0, "bias": False, "norm_bias": False,
+        "block": "local_and_global", "positions": "none", "type_vocab_size": 0, "bias": False, "norm_bias": False,
         "head_bias": False, "gated": True, "transform": True, "scaled_init": True,
     },
     derived={

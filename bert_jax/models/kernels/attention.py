@@ -82,20 +82,22 @@ def attend(
 
 
 def attend_locally_or_globally(
-    qkv, context: Context, near, window: int, *, heads: int, kernel: str = "auto", **dropout
+    qkv, context: Context, is_local, window: int, *, heads: int, kernel: str = "auto", **dropout
 ):
-    """Compute attention in a layer that sees all tokens or, if it is `near`, the tokens in the window.
+    """Compute attention in a layer that sees all tokens or, if `is_local`, the tokens in the window.
 
-    `near` is a bool, or a traced boolean if one program serves all layers.
+    `is_local` is a bool, or a traced boolean if one program serves all layers.
     """
-    if isinstance(near, bool):
-        return attend(qkv, context, heads=heads, window=window if near else None, kernel=kernel, **dropout)
+    if isinstance(is_local, bool):
+        return attend(
+            qkv, context, heads=heads, window=window if is_local else None, kernel=kernel, **dropout
+        )
     rate = dropout.get("dropout", 0.0)
-    far_kernel, near_kernel = (
+    global_kernel, local_kernel = (
         choose_kernel(kernel, request_of(qkv, context, heads, reach, rate)) for reach in (None, window)
     )
-    if far_kernel == near_kernel == "xla":  # they differ only in a mask
-        reach = jnp.where(near, window, qkv.shape[1])
+    if global_kernel == local_kernel == "xla":  # they differ only in a mask
+        reach = jnp.where(is_local, window, qkv.shape[1])
         return attend(qkv, context, heads=heads, window=reach, kernel="xla", **dropout)
 
     def branch(kernel: str, reach: int | None):
@@ -103,7 +105,7 @@ def attend_locally_or_globally(
         # Recompute scores, which are large: what one branch keeps for the backward pass takes memory in the other, too.
         return jax.checkpoint(run) if KERNELS[kernel].splits else run
 
-    return jax.lax.cond(near, branch(near_kernel, window), branch(far_kernel, None), qkv, context)
+    return jax.lax.cond(is_local, branch(local_kernel, window), branch(global_kernel, None), qkv, context)
 
 
 def request_of(qkv, context: Context, heads: int, window: int | None, dropout: float) -> AttentionRequest:

@@ -1,4 +1,4 @@
-"""A block of two kinds of layers: every second one attends to near tokens alone."""
+"""A block of two types of layers: every second one has local attention."""
 
 from functools import partial
 
@@ -20,12 +20,12 @@ class Block(nn.Module):
         return [layer % 2 for layer in range(config.num_hidden_layers)]
 
     @nn.compact
-    def __call__(self, hidden, context, kind, train: bool):
+    def __call__(self, hidden, context, layer_type, train: bool):
         c = self.config
 
         def attend(qkv, context, **options):
             branches = [partial(attention.attend, window=window, **options) for window in WINDOWS]
-            return jax.lax.switch(kind, branches, qkv, context)
+            return jax.lax.switch(layer_type, branches, qkv, context)
 
         attended = SelfAttention(c, name="attention")(hidden, context, train, attend)
         hidden = norm(c, "attention_norm")(hidden + attended)

@@ -1,4 +1,4 @@
-"""Layers that see near tokens alone, and rotary positions, against their definitions."""
+"""Layers with local attention, and rotary positions, against their definitions."""
 
 import os
 import subprocess
@@ -61,18 +61,18 @@ def test_bands_equal_all_scores_at_once(name, window):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("window", "near"),  # by bands, and by masks
+    ("window", "is_local"),  # by bands, and by masks
     long_except(product((3, 40), (False, True)), [(3, True), (40, False)]),
 )
-def test_a_sort_known_at_run_time_equals_one_known_before(near, window, monkeypatch):
+def test_a_layer_type_known_at_run_time_equals_one_known_before(is_local, window, monkeypatch):
     monkeypatch.setattr(banded_attention, "LEAST", 8)
     context = CONTEXTS["packed"]
     run = partial(attend_locally_or_globally, context=context, window=window, heads=H)
-    expected = gradient(partial(run, near=near), context)
-    traced = gradient(lambda qkv: run(qkv, near=jnp.asarray(near)), context)
+    expected = gradient(partial(run, is_local=is_local), context)
+    traced = gradient(lambda qkv: run(qkv, is_local=jnp.asarray(is_local)), context)
     for a, b in zip(traced, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-    other = partial(run, near=not near)(QKV)
+    other = partial(run, is_local=not is_local)(QKV)
     assert float(jnp.abs(other[0] - expected[0][0]).max()) > 0.1, "the window matters"
 
 
@@ -97,10 +97,10 @@ def temporaries(length: int, window: int | None) -> int:
 
 
 @pytest.mark.slow
-def test_memory_of_near_attention_grows_with_the_length():
-    of_near = [temporaries(length, 64) for length in (2048, 4096, 8192)]
-    assert of_near[1] < 2.1 * of_near[0] and of_near[2] < 2.1 * of_near[1], of_near
-    assert of_near[2] < 4 * 8192**2, "less than the scores of one head"
+def test_memory_of_local_attention_grows_with_the_length():
+    of_local = [temporaries(length, 64) for length in (2048, 4096, 8192)]
+    assert of_local[1] < 2.1 * of_local[0] and of_local[2] < 2.1 * of_local[1], of_local
+    assert of_local[2] < 4 * 8192**2, "less than the scores of one head"
     assert temporaries(4096, None) > 3.5 * temporaries(2048, None)
 
 
@@ -143,11 +143,11 @@ def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeyp
     np.testing.assert_allclose(backward(QKV + 1)[0], plain_backward(QKV + 1)[0], atol=1e-6)
 
 
-NEAR_AND_FAR = EncoderConfig(
+LOCAL_AND_GLOBAL = EncoderConfig(
     vocab_size=50, hidden_size=16, num_hidden_layers=5, num_attention_heads=2, intermediate_size=24,
     max_position_embeddings=64,
     hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0, block="near_and_far", gated=True, bias=False, norm_bias=False,
+    attention_probs_dropout_prob=0.0, block="local_and_global", gated=True, bias=False, norm_bias=False,
     rotary=RotaryConfig(160.0, 10.0), local_attention=LocalAttentionConfig(4, 3),
 )  # fmt: skip
 
@@ -157,7 +157,7 @@ NEAR_AND_FAR = EncoderConfig(
 def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
     """The unrolled ones know their sort while tracing, and have no branches."""
     monkeypatch.setattr(banded_attention, "LEAST", 8)
-    c = NEAR_AND_FAR.replace(remat=remat)
+    c = LOCAL_AND_GLOBAL.replace(remat=remat)
     batch = {"input_ids": RANDOM.randint(0, 50, (2, 70)), "token_type_ids": np.zeros((2, 70), int)}
     batch["segment_ids"] = np.array([[1] * 30 + [2] * 40, [1] * 50 + [0] * 20])
     batch["attention_mask"] = (batch["segment_ids"] > 0).astype(int)
@@ -177,8 +177,8 @@ def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
     )
     assert_gradients_equal(gradients, stack_layers(of_unrolled))
     assert (gradients["layers"]["attention_norm"]["scale"][0] == 0).all(), "nothing reads the first layer's"
-    every_layer_far = Encoder(c.replace(local_attention=LocalAttentionConfig()))
-    assert float(jnp.abs(every_layer_far.apply({"params": params}, batch) - scanned).max()) > 0.01
+    every_layer_global = Encoder(c.replace(local_attention=LocalAttentionConfig()))
+    assert float(jnp.abs(every_layer_global.apply({"params": params}, batch) - scanned).max()) > 0.01
 
 
 COMPILE_FOR_TPU = """
@@ -193,8 +193,8 @@ mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto
 def shape(dtype, *dims):
     spec = ROWS if dims else PartitionSpec()
     return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, spec))
-def loss(qkv, attention_mask, segment_ids, near):
-    out = attend_near_or_far(qkv, Context(attention_mask, segment_ids), near > 0, 64, heads=12)
+def loss(qkv, attention_mask, segment_ids, is_local):
+    out = attend_locally_or_globally(qkv, Context(attention_mask, segment_ids), is_local > 0, 64, heads=12)
     return out.astype("float32").sum()
 arguments = [shape("bfloat16", 1, 8192, 3, 768), *[shape("int32", 1, 8192)] * 2, shape("int32")]
 with jax.set_mesh(mesh):

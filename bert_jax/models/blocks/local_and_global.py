@@ -15,7 +15,7 @@ from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels import attention
 from bert_jax.models.layers import FeedForward, SelfAttention, norm
 
-FIRST, FAR, NEAR = range(3)
+FIRST, GLOBAL, LOCAL = range(3)
 
 
 class Block(nn.Module):
@@ -24,30 +24,32 @@ class Block(nn.Module):
 
     @staticmethod
     def layer_types(config: EncoderConfig) -> list[int]:
-        near, every = config.local_attention.window, config.local_attention.every
+        window, every = config.local_attention.window, config.local_attention.every
         return [FIRST] + [
-            NEAR if near and layer % every else FAR for layer in range(1, config.num_hidden_layers)
+            LOCAL if window and layer % every else GLOBAL for layer in range(1, config.num_hidden_layers)
         ]
 
     @nn.compact
     def __call__(self, hidden, context, layer_type, train: bool):
-        c, rows, near = self.config, context.rows, layer_type == NEAR
+        c, rows, is_local = self.config, context.rows, layer_type == LOCAL
         read = hidden
         if c.num_hidden_layers > 1:
             read = jnp.where(layer_type == FIRST, hidden, norm(c, "attention_norm")(hidden))
         attend = attention.attend
         if c.local_attention.window:
-            attend = partial(attention.attend_locally_or_globally, near=near, window=c.local_attention.window)
+            attend = partial(
+                attention.attend_locally_or_globally, is_local=is_local, window=c.local_attention.window
+            )
         attended = SelfAttention(c, name="attention")(
-            read, context, train, attend, rotary_index=rotary_table_index(c, near)
+            read, context, train, attend, rotary_index=rotary_table_index(c, is_local)
         )
         hidden = save_activation(hidden + Dropout(c.attention_probs_dropout_prob)(attended, rows, train))
         fed = FeedForward(c, name="feed_forward")(norm(c, "feed_forward_norm")(hidden))
         return save_activation(hidden + Dropout(c.hidden_dropout_prob)(fed, rows, train))
 
 
-def rotary_table_index(c: EncoderConfig, near):
+def rotary_table_index(c: EncoderConfig, is_local):
     """Return the index of the layer's rotary table."""
     if not c.rotary.local_theta:
         return 0
-    return int(near) if isinstance(near, bool) else near.astype(jnp.int32)
+    return int(is_local) if isinstance(is_local, bool) else is_local.astype(jnp.int32)
