@@ -101,7 +101,7 @@ def describe_allowed_values(hint: Any) -> str:
     if typing.get_origin(kind) is Literal:
         return ", ".join(format_config_value(choice) for choice in typing.get_args(kind))
     noun = {bool: "true, false", str: "text", int: "whole number", float: "number"}[kind] + "s" * is_list
-    return ", ".join([noun, *(limit.wanted for limit in limits)])
+    return ", ".join([noun, *(limit.description for limit in limits)])
 
 
 def has_choices(hint: Any) -> bool:

@@ -27,9 +27,9 @@ def finetune(model, /, texts, labels, *, validation=None, workdir=None, **keys) 
     `texts` and `labels` are lists, arrays, or columns of pandas, polars or pyarrow. A text is a string, a pair is a
     tuple of two strings, and words are a list of strings. The labels decide what is learnt: strings and whole numbers
     are classes, fractions are numbers, and a list holds several labels of a text or, for words, a tag for each word.
-    The keys `task` and `kind` override this. `validation`, a pair (texts, labels), is the validation set; without it a
-    share of the examples is held out, and fewer than 2,000 examples are cross-validated. `keys` are those of
-    configs/classify.py and configs/tag.py. `workdir` is the directory of the run; without it the directory is
+    The keys `task` and `problem_type` override this. `validation`, a pair (texts, labels), is the validation set;
+    without it a share of the examples is held out, and fewer than 2,000 examples are cross-validated. `keys` are those
+    of configs/classify.py and configs/tag.py. `workdir` is the directory of the run; without it the directory is
     temporary, and `run.model.save(DIR)` keeps the model.
     """
     check_arguments("finetune", ("texts", "labels", "validation", "workdir"), keys)

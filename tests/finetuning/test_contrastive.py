@@ -112,6 +112,6 @@ def test_what_cannot_be_contrasted_is_said(encoder_path):
         with pytest.raises(BertJaxError, match="sweep"):
             load_task("configs/classify.py", [*given, asked])
     with pytest.raises(BertJaxError, match="number"):
-        load_task("configs/classify.py", [*given, "kind=number"])
+        load_task("configs/classify.py", [*given, "problem_type=regression"])
     with pytest.raises(BertJaxError, match="tags"):
         load_task("configs/tag.py", given)

@@ -106,7 +106,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
         for n in range(240)
     ]
     data = write_jsonl(tmp_path / "train.jsonl", rows)
-    given = ["kind=stars", f"init={tmp_path / 'm'}", f"data.train={data}", "data.max_length=16", "epochs=1",
+    given = ["problem_type=stars", f"init={tmp_path / 'm'}", f"data.train={data}", "data.max_length=16", "epochs=1",
              "data.calibration_ratio=0.25"]  # fmt: skip
     for n, rate in enumerate((0.5, 1e-9)):
         assert run.start_training(
@@ -153,7 +153,7 @@ def test_a_kind_that_would_not_be_known_when_its_model_is_opened_is_refused_befo
     rows = [{"text": f"text {n}", "label": n % 5 + 1} for n in range(20)]
     data = write_jsonl(tmp_path / "train.jsonl", rows)
     given = [
-        "kind=tests.examples.kinds.stars",
+        "problem_type=tests.examples.kinds.stars",
         f"init={tmp_path / 'm'}",
         f"data.train={data}",
         "data.max_length=16",

@@ -107,7 +107,7 @@ def test_what_labels_ask_for():
         (["a"], ["x"], {"workdri": "runs"}, 'did you mean "workdir"'),
         (["a"], ["x"], {"data": {"folds": 1}}, "data.folds"),
         (["a"], ["x"], {"epocs": 3}, 'did you mean "epochs"'),
-        (["a"], ["x"], {"data": {"batch_size": 3}}, "data.batch_size"),
+        (["a"], ["x"], {"data": {"batchsize": 3}}, "data.batch_size"),
         (["a"], ["x"], {"task": "tags"}, 'did you mean "tag"'),
         (["a"], ["x"], {"validation": ["b"]}, "validation"),
         ("abc", ["x"], {}, "a str"),
