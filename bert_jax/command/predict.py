@@ -30,9 +30,9 @@ from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag,
         help="abstain from predictions so that this share of the others is correct; needs a calibrated model",
     ),
     flag(
-        "--out-of-scope", type=number_type(0, 1, above=True, below=True), metavar="SHARE",
-        help="mark a text as foreign if it is less similar to the training texts than all but this share of known "
-        "texts are: 0.01 marks about 1%% of known texts by mistake",
+        "--out-of-scope", type=number_type(0, 1, above=True, below=True), metavar="P",
+        help="mark a text as out of scope if its in-distribution p-value is below P, which gives about P false alarms "
+        "on texts like the training texts",
     ),
     flag(
         "--rank-for-labelling", action="store_true",

@@ -73,14 +73,14 @@ def make_finetune_task(
             "subject and body, set --config.model.pair_encoding=cross_encoder"
         )
     weights = balanced_class_weights(kind, parts.train) if balanced else ()
-    foreign = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
+    out_of_scope = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
     results = FinishInputs(
         parts.train,
         parts.validation,
         parts.calibration,
         data.long_texts,
         config.report,
-        foreign,
+        out_of_scope,
         data.max_length,
     )
     make = ContrastiveTask if config.method == "contrastive" else FinetuneTask

@@ -39,8 +39,8 @@ class PredictionOptions:
     long_texts: str = "truncate"
     may_be_missing: bool | None = None
     precision: float | None = None  # abstain from predictions so that this share of the others is correct
-    # Mark texts as foreign if they are less similar to the training texts than all but this share of known texts.
-    foreign: float | None = None
+    # Mark texts as out of scope if their in-distribution p-value is below this.
+    out_of_scope: float | None = None
 
 
 def write_predictions(
@@ -112,7 +112,7 @@ def predict_rows(
     With `in_table` it also has the columns of the row, or the text if the input is not a table.
     """
     kind = model.kind.with_options(may_be_missing=options.may_be_missing)
-    read, scoped = make_reader(model, kind, options, in_table), options.foreign is not None
+    read, scoped = make_reader(model, kind, options, in_table), options.out_of_scope is not None
     for example, row, prediction in predict_examples(
         model, kind, source, columns, options.long_texts, read, scoped
     ):
@@ -125,17 +125,18 @@ def predict_rows(
 def make_reader(
     model: Model, kind: Kind, options: PredictionOptions, in_table: bool
 ) -> Callable[..., dict[str, Any]]:
-    """Return a function that makes a prediction from an outcome and, if options.foreign is set, a text's similarity."""
+    """Return a function that makes a prediction from an outcome and, if options.out_of_scope is set, from the
+    similarity of a text."""
     min_confidence = (
         None if options.precision is None else kind.confidence_threshold(model.calibration, options.precision)
     )
     form = kind.to_cells if in_table else kind.to_record
-    if options.foreign is not None:
-        model.scope.check_usable(options.foreign)
+    if options.out_of_scope is not None:
+        model.scope.check_usable(options.out_of_scope)
 
     def read(raw, similarity: float | None = None) -> dict[str, Any]:
         return form(raw, model.calibration, min_confidence) | scope_fields(
-            model.scope, similarity, options.foreign
+            model.scope, similarity, options.out_of_scope
         )
 
     return read
@@ -154,13 +155,13 @@ def add_prediction_columns(row: tables.Row, prediction: dict[str, Any], where: s
 
 
 def scope_fields(
-    scope: OutOfScopeDetector, similarity: float | None, foreign: float | None
+    scope: OutOfScopeDetector, similarity: float | None, out_of_scope: float | None
 ) -> dict[str, Any]:
-    """Return the fields that say whether a text is foreign, if that is asked for."""
-    if similarity is None or foreign is None:
+    """Return the fields that say whether a text is out of scope, if that is asked for."""
+    if similarity is None or out_of_scope is None:
         return {}
     share = float(scope.p_value(similarity))
-    return {"in_scope": round(share, 6), "foreign": share < foreign}
+    return {"in_distribution_p_value": round(share, 6), "out_of_scope": share < out_of_scope}
 
 
 def id_field(example: Example) -> dict[str, str]:

@@ -52,7 +52,7 @@ def rank_rows(
     texts = [example.text for example in examples]
     truncated = TruncationCounter(model.config.max_position_embeddings)
     outcomes = model.compute_outcomes(
-        kind, texts, judged, options.long_texts, truncated, options.foreign is not None
+        kind, texts, judged, options.long_texts, truncated, options.out_of_scope is not None
     )
     warn_truncated(truncated)
     predictions, uncertainties = zip(*outcomes, strict=True)

@@ -1,4 +1,4 @@
-"""Whether a text is like the training texts of a model, or foreign.
+"""Whether a text is like the training texts of a model, or out of its scope.
 
 `scope.safetensors` in the model's directory holds the vectors of training texts, and how similar to them other known
 texts are, on which the model was not trained. Probabilities say little about this: a classifier is confident about many
@@ -50,18 +50,18 @@ class OutOfScopeDetector:
         return len(self.known) > 0
 
     def check_usable(self, share: float = 1.0) -> None:
-        """Refuse a scope that is empty, or has too few known texts to call any text foreign at this share."""
+        """Refuse a scope that is empty, or has too few known texts to call any text out of scope at this share."""
         if not self.is_fitted:
             raise BertJaxError(
-                f"this model has no {FILE}, so it cannot tell which texts are foreign; `bert-jax train` writes one for "
-                f"labels, numbers and tags, if at least {FEWEST} texts are held out or in folds"
+                f"this model has no {FILE}, so it cannot tell which texts are out of scope; `bert-jax train` writes "
+                f"one for labels, numbers and tags, if at least {FEWEST} texts are held out or in folds"
             )
 
         if share <= (lowest := 1 / (1 + len(self.known))):
             raise BertJaxError(
-                f"no text can be called foreign at {share:g}: the model has been compared with {len(self.known):,} "
-                f"known texts, so the lowest share is {ceil(1e4 * lowest) / 1e4:g}; set a higher one, or train with "
-                "more texts"
+                f"no text can be called out of scope at {share:g}: the model has been compared with "
+                f"{len(self.known):,} known texts, so the lowest share is {ceil(1e4 * lowest) / 1e4:g}; set a higher "
+                "one, or train with more texts"
             )
 
     @cached_property

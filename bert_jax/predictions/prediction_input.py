@@ -79,12 +79,12 @@ class PredictionInput:
 
 
 def read_out_of_scope(source: str, columns: ExampleColumns, kind: Kind) -> list[Example]:
-    """Read texts that a model should call foreign. The file need not have the columns of the training data."""
+    """Read texts that a model should call out of scope. The file need not have the columns of the training data."""
     if not kind.detects_out_of_scope:
         raise BertJaxError(
-            f"{source}: models that predict {kind.name} cannot recognise foreign texts; leave the file out"
+            f"{source}: models that predict {kind.name} cannot recognise out-of-scope texts; leave the file out"
         )
     columns = ColumnsFromTraining(skip_bad=columns.skip_bad, training_columns=columns)
     if examples := list(PredictionInput(source).examples(columns, kind)):
         return examples
-    raise BertJaxError(f"{source} is empty: there is no foreign text")
+    raise BertJaxError(f"{source} is empty: there is no text")

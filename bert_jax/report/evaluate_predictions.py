@@ -21,7 +21,7 @@ class PredictionEvalConfig:
     data: str
     columns: ExampleColumns = AUTODETECT
     long_texts: str = "truncate"
-    foreign: str = ""  # a file of texts that the model should refuse
+    out_of_scope: str = ""  # a file of texts that the model should refuse
 
 
 @dataclass
@@ -74,8 +74,8 @@ def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None
 def run_evaluation(model: Model, trial: PredictionEvalConfig) -> tuple[Outcomes, OutOfScopeComparison | None]:
     examples, known = read_examples(model, trial.data, trial.columns)
     out_of_scope_texts = (
-        out_of_scope_detection.read_out_of_scope_texts(model, trial.foreign, trial.columns)
-        if trial.foreign
+        out_of_scope_detection.read_out_of_scope_texts(model, trial.out_of_scope, trial.columns)
+        if trial.out_of_scope
         else []
     )
     given = predict_outcomes(model, examples, known, trial.long_texts, bool(out_of_scope_texts))

@@ -85,7 +85,7 @@ class FinishedRun:
             print_line(describe_calibration(self.model.kind, self.model.calibration))
 
     def fit_scope(self) -> None:
-        """Learn which texts are too foreign for the model: they are less similar to the training texts than known texts
+        """Learn which texts are out of the model's scope: they are less similar to the training texts than known texts
         that it was not trained on (the validation and calibration sets, or the training texts out of fold)."""
         self.model.scope = scopes.NO_DETECTOR
         if self.model.kind.detects_out_of_scope:
@@ -99,7 +99,7 @@ class FinishedRun:
         if count < scopes.FEWEST:
             why_not = f"this takes {scopes.FEWEST} texts that it did not learn from, and there are {count}; label more"
         if why_not:
-            print_line(f"the model cannot recognise foreign texts: {why_not}")
+            print_line(f"the model cannot recognise out-of-scope texts: {why_not}")
             return scopes.NO_DETECTOR
         scope = OutOfScopeDetector.from_vectors(self.sample_vectors(results.train))
         known = (
@@ -126,9 +126,9 @@ class FinishedRun:
             "training": results.train,
             "calibration": results.calibration,
         }
-        foreign = None
+        out_of_scope = None
         if self.measures_out_of_scope:
-            foreign = replace(
+            out_of_scope = replace(
                 compare_with_known(self.model, self.outcomes, results.out_of_scope, results.long_texts),
                 learnt=True,
             )
@@ -138,7 +138,7 @@ class FinishedRun:
             {name: examples for name, examples in parts.items() if examples},
             workdir.curves,
             out_of_fold.curve if out_of_fold else None,
-            foreign,
+            out_of_scope,
             unseen,
             results.max_length if results.long_texts == "truncate" else 0,
         )

@@ -1,4 +1,4 @@
-"""Measure how well a model tells foreign texts, which it should refuse, from known texts."""
+"""Measure how well a model tells out-of-scope texts, which it should refuse, from known texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,13 +16,13 @@ from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.report import plots
 from bert_jax.text.truncation import TruncationCounter
 
-P_VALUES = (0.01, 0.05, 0.1)  # a text is called foreign if in_scope is below such a share
+P_VALUES = (0.01, 0.05, 0.1)  # a text is called out of scope if the p-value is below such a share
 DRAWN_P_VALUE = 0.05  # the share that the picture shows
 
 
 @dataclass
 class DetectionRates:
-    """The shares of known and of foreign texts that are called foreign if in_scope is below `p_value`."""
+    """The shares of known and of out-of-scope texts that are called out of scope if the p-value is below `p_value`."""
 
     p_value: float
     false_alarm_rate: float
@@ -33,8 +33,8 @@ class DetectionRates:
 class OutOfScopeScores:
     known: int
     out_of_scope: int
-    # The probability that a known text has a higher value than a foreign text.
-    auroc: float  # of in_scope
+    # The probability that a known text has a higher value than an out-of-scope text.
+    auroc: float  # of the p-value
     auroc_of_probability: float | None  # None if all are equally probable (numbers)
     rates: list[DetectionRates] = field(default_factory=list)
 
@@ -54,15 +54,20 @@ class OutOfScopeComparison:
 
     @cached_property
     def scores(self) -> OutOfScopeScores:
-        known, foreign = (self.scope.p_value(texts.similarities) for texts in (self.known, self.out_of_scope))
+        known, out_of_scope = (
+            self.scope.p_value(texts.similarities) for texts in (self.known, self.out_of_scope)
+        )
         likely = self.known.probabilities, self.out_of_scope.probabilities
         says_something = np.ptp(np.concatenate(likely)) > 0
         return OutOfScopeScores(
             len(known),
-            len(foreign),
-            area_under_curve(known, foreign),
+            len(out_of_scope),
+            area_under_curve(known, out_of_scope),
             area_under_curve(*likely) if says_something else None,
-            [DetectionRates(at, float((known < at).mean()), float((foreign < at).mean())) for at in P_VALUES],
+            [
+                DetectionRates(at, float((known < at).mean()), float((out_of_scope < at).mean()))
+                for at in P_VALUES
+            ],
         )
 
 
@@ -77,7 +82,7 @@ def read_out_of_scope_texts(model: Model, source: str, columns: ExampleColumns) 
 def compare_with_known(
     model: Model, known: Outcomes, examples: Sequence[Example], long_texts: str = "truncate"
 ) -> OutOfScopeComparison:
-    """Compare known with foreign texts; `known` must have its similarities."""
+    """Compare known with out-of-scope texts; `known` must have its similarities."""
     kind, calibration = known.kind, model.calibration
     assert known.similarities is not None
 
@@ -94,23 +99,23 @@ def compare_with_known(
     )
 
 
-def area_under_curve(known: np.ndarray, foreign: np.ndarray) -> float:
-    """Return the probability that a known value is higher than a foreign value; equal values count half.
+def area_under_curve(known: np.ndarray, out_of_scope: np.ndarray) -> float:
+    """Return the probability that a known value is higher than an out-of-scope value; equal values count half.
 
     >>> area_under_curve(np.array([0.5, 0.9]), np.array([0.1, 0.5]))
     0.875
     """
-    order = np.sort(foreign)
+    order = np.sort(out_of_scope)
     lower, equal_or_lower = (np.searchsorted(order, known, side) for side in ("left", "right"))
     return float((lower + equal_or_lower).mean() / (2 * len(order)))
 
 
 def format_out_of_scope(scores: OutOfScopeScores) -> list[str]:
-    lines = [f"out of scope: {scores.out_of_scope:,} foreign and {scores.known:,} known texts"]
+    lines = [f"out of scope: {scores.out_of_scope:,} such texts and {scores.known:,} known ones"]
     lines += [
         f"  area under the curve {name:<24}  {value:.4f}" for name, value in list_aurocs(scores).items()
     ]
-    header = ("--out-of-scope", "known called foreign", "foreign called foreign")
+    header = ("--out-of-scope", "false alarms", "detected")
     lines.append("  " + "  ".join(header))
     for row in scores.rates:
         values = f"{row.p_value:g}", f"{row.false_alarm_rate:.4f}", f"{row.detection_rate:.4f}"
@@ -119,19 +124,19 @@ def format_out_of_scope(scores: OutOfScopeScores) -> list[str]:
 
 
 def list_aurocs(scores: OutOfScopeScores) -> dict[str, float]:
-    """Return the areas under the curves that separate known from foreign texts."""
+    """Return the areas under the curves that separate known from out-of-scope texts."""
     values = {
-        "of in_scope": scores.auroc,
+        "of the p-value": scores.auroc,
         "of the probability alone": scores.auroc_of_probability,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
 def draw_similarities(path: Path, given: OutOfScopeComparison) -> str:
-    """Draw how similar known and foreign texts are to the training texts."""
-    sides = {"known": given.known.similarities, "foreign": given.out_of_scope.similarities}
+    """Draw how similar known and out-of-scope texts are to the training texts."""
+    sides = {"known": given.known.similarities, "out of scope": given.out_of_scope.similarities}
     every = np.concatenate(list(sides.values()))
-    # The lowest similarity that is not called foreign.
+    # The lowest similarity that is not called out of scope.
     edge = given.scope.known[np.argmax(given.scope.p_value(given.scope.known) >= DRAWN_P_VALUE)]
 
     def draw(axes):
@@ -140,7 +145,11 @@ def draw_similarities(path: Path, given: OutOfScopeComparison) -> str:
             axes.hist(values, bins=40, range=(every.min(), every.max()), weights=weights, color=color,
                       linestyle=stroke, histtype="step", linewidth=1.5, label=f"{name}: {len(values):,}")  # fmt: skip
         axes.axvline(
-            edge, color=plots.INK, linewidth=1, linestyle=":", label=f"foreign below, at {DRAWN_P_VALUE:g}"
+            edge,
+            color=plots.INK,
+            linewidth=1,
+            linestyle=":",
+            label=f"out of scope below, at {DRAWN_P_VALUE:g}",
         )
         axes.set_xlabel("mean similarity to the nearest training texts", fontsize=9)
         axes.set_ylabel("share", fontsize=9)

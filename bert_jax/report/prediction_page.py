@@ -71,7 +71,7 @@ class ReportContext:
     parts: Mapping[str, Sequence[Example]]  # all known examples by part, the scored part first
     curves: Path | None = None  # the picture of the training curves
     learning_curve: LearningCurve | None = None
-    out_of_scope: OutOfScopeComparison | None = None  # foreign texts, compared with the scored examples
+    out_of_scope: OutOfScopeComparison | None = None  # out-of-scope texts, compared with the scored examples
     unseen: str = ""  # a sentence: the model was not trained on the scored examples; "" if unknown
     trained_length: int = 0  # the most tokens of a text that training read; 0 if unknown or all
 
@@ -278,8 +278,9 @@ def out_of_scope_lines(directory: Path, given: OutOfScopeComparison) -> list[str
     scores = given.scores
     lines = [
         f"Texts that the model should refuse: {scores.out_of_scope:,}. Scored texts beside them: {scores.known:,}. "
-        "`in_scope` is the share of known texts that are no more similar to the training texts than this text is."
-        + " It was learnt from the scored texts themselves, so the share of them called foreign is as requested; "
+        "The in-distribution p-value is the share of known texts that are no more similar to the training texts than "
+        "this text is."
+        + " It was learnt from the scored texts themselves, so the share of them called out of scope is as requested; "
         "`evaluate --out-of-scope` measures it on others." * given.learnt,
         "",
         *markdown_table(
@@ -289,7 +290,12 @@ def out_of_scope_lines(directory: Path, given: OutOfScopeComparison) -> list[str
     ]
     rows = [(f"{row.p_value:g}", row.false_alarm_rate, row.detection_rate) for row in scores.rates]
     lines += markdown_table(
-        ("foreign if in_scope is below", "scored texts called foreign", "foreign texts called foreign"), rows
+        (
+            "out of scope if the p-value is below",
+            "false alarms: scored texts below it",
+            "detected: out-of-scope texts below it",
+        ),
+        rows,
     )
     return [
         *lines,

@@ -32,7 +32,7 @@ from bert_jax.training.task import BatchSource, Task
 # The paths of the corpora may change; their content must be the same and is checked.
 RESUMABLE_KEYS = re.compile(
     r"^(mesh|log|checkpoints)\."
-    r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|foreign)|model\.(attention|remat|unroll))$"
+    r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|out_of_scope)|model\.(attention|remat|unroll))$"
 )
 RESTORE_REMEDY = "put it back from a copy"
 VERSION = 2  # of all files in the directory

@@ -95,10 +95,10 @@ def test_a_sample_of_many_texts_is_always_the_same():
 
 
 def test_the_area_counts_pairs():
-    known, foreign = RNG.integers(0, 6, 40) / 5, RNG.integers(0, 4, 30) / 5
-    pairs = [1.0 if k > f else 0.5 if k == f else 0.0 for k in known for f in foreign]
-    assert area_under_curve(known, foreign) == pytest.approx(np.mean(pairs))
-    assert area_under_curve(known + 1, foreign) == 1 and area_under_curve(known - 2, foreign) == 0
+    known, out_of_scope = RNG.integers(0, 6, 40) / 5, RNG.integers(0, 4, 30) / 5
+    pairs = [1.0 if k > f else 0.5 if k == f else 0.0 for k in known for f in out_of_scope]
+    assert area_under_curve(known, out_of_scope) == pytest.approx(np.mean(pairs))
+    assert area_under_curve(known + 1, out_of_scope) == 1 and area_under_curve(known - 2, out_of_scope) == 0
 
 
 # The file
@@ -217,15 +217,16 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
     plain = list(predict_rows(scoped, data))
     shares = np.round(scoped.in_scope(SMALL_TEXTS), 6).tolist()
     middle = float(np.median(shares))
-    found = list(predict_rows(scoped, data, options=PredictionOptions(foreign=middle)))
+    found = list(predict_rows(scoped, data, options=PredictionOptions(out_of_scope=middle)))
     expected = [
-        row | {"in_scope": share, "foreign": share < middle} for row, share in zip(plain, shares, strict=True)
+        row | {"in_distribution_p_value": share, "out_of_scope": share < middle}
+        for row, share in zip(plain, shares, strict=True)
     ]
-    assert found == expected and {row["foreign"] for row in found} == {True, False}
+    assert found == expected and {row["out_of_scope"] for row in found} == {True, False}
     arguments = ["predict", "--model", str(classifier), "--input", data, "--out-of-scope", str(middle)]
     assert cli.main([*arguments, "--output", str(tmp_path / "out.csv")]) == 0
     cells = [row for _, row in read_table_rows(str(tmp_path / "out.csv"))]
-    assert [row["predicted_in_scope"] for row in cells] == list(map(str, shares))
+    assert [row["predicted_in_distribution_p_value"] for row in cells] == list(map(str, shares))
     assert [row["predicted_foreign"] for row in cells] == [str(share < middle).lower() for share in shares]
     capsys.readouterr()
     for wrong in ("0", "1", "x"):
@@ -235,11 +236,11 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
 
 
 def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
-    found = predict_rows(scoped, "-", options=PredictionOptions(foreign=0.3))
+    found = predict_rows(scoped, "-", options=PredictionOptions(out_of_scope=0.3))
     for text in SMALL_TEXTS[:3]:
         stdin_pipe.write(text + "\n")
         row, share = next(found), scoped.in_scope(text)
-        assert (row["in_scope"], row["foreign"]) == (round(share, 6), share < 0.3)
+        assert (row["in_distribution_p_value"], row["out_of_scope"]) == (round(share, 6), share < 0.3)
         assert not stdin_pipe.closed
     stdin_pipe.close()
     assert list(found) == []
@@ -249,7 +250,7 @@ def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
 def test_a_model_without_scope_says_so_in_a_line(classifier, tmp_path, capsys):
     write_model(tmp_path / "m", heads=("classify",), labels=("no", "yes"))
     bare = bert_jax.load(tmp_path / "m")
-    said = f"this model has no {FILE}, so it cannot tell which texts are foreign; `bert-jax train` writes one"
+    said = f"this model has no {FILE}, so it cannot tell which texts are out of scope; `bert-jax train` writes one"
     with pytest.raises(BertJaxError, match=said):
         bare.in_scope("the cat")
     (tmp_path / "in.txt").write_text("the cat\n")
@@ -270,36 +271,39 @@ def test_a_model_without_scope_says_so_in_a_line(classifier, tmp_path, capsys):
 
 @pytest.fixture
 def files(tmp_path):
-    """A test set, and a file of foreign texts that has another column."""
+    """A test set, and a file of out-of-scope texts that has another column."""
     rows = [{"review": text, "label": "no"} for text in SMALL_TEXTS]
     data = write_jsonl(tmp_path / "dev.jsonl", rows)
-    return data, write_jsonl(tmp_path / "foreign.jsonl", [{"text": ". . on ."}, {"text": "on on . ."}])
+    return data, write_jsonl(tmp_path / "out_of_scope.jsonl", [{"text": ". . on ."}, {"text": "on on . ."}])
 
 
 @pytest.mark.slow
 def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, files, tmp_path, capsys):
-    data, foreign = files
+    data, out_of_scope = files
     shares, others = scoped.in_scope(SMALL_TEXTS), scoped.in_scope([". . on .", "on on . ."])
     likely, other = (
         np.array([max(row.values()) for row in scoped.classify(texts, scores=True)])
         for texts in (SMALL_TEXTS, [". . on .", "on on . ."])
     )
     arguments = ["evaluate", "--model", str(classifier), "--data", data, "--text", "review"]
-    assert cli.main([*arguments, "--out-of-scope", foreign, "--json"]) == 0
+    assert cli.main([*arguments, "--out-of-scope", out_of_scope, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["out_of_scope"]
-    assert (found["known"], found["foreign"]) == (8, 2)
-    assert found["area"] == pytest.approx(area_under_curve(shares, others), abs=0.02)
-    assert found["area_of_probability"] == pytest.approx(area_under_curve(likely, other))
-    for row in found["called"]:
-        assert row["known"] == (shares < row["at"]).mean()
-        assert row["foreign"] == (others < row["at"]).mean()
-    assert [row["at"] for row in found["called"]] == [0.01, 0.05, 0.1]
-    assert cli.main([*arguments, "--out-of-scope", foreign]) == 0
+    assert (found["known"], found["out_of_scope"]) == (8, 2)
+    assert found["auroc"] == pytest.approx(area_under_curve(shares, others), abs=0.02)
+    assert found["auroc_of_probability"] == pytest.approx(area_under_curve(likely, other))
+    for row in found["rates"]:
+        assert row["false_alarm_rate"] == (shares < row["p_value"]).mean()
+        assert row["detection_rate"] == (others < row["p_value"]).mean()
+    assert [row["p_value"] for row in found["rates"]] == [0.01, 0.05, 0.1]
+    assert cli.main([*arguments, "--out-of-scope", out_of_scope]) == 0
     told = capsys.readouterr().out
-    assert "out of scope: 2 foreign and 8 known texts" in told
-    for name, value in (("in_scope", found["area"]), ("the probability alone", found["area_of_probability"])):
+    assert "out of scope: 2 such texts and 8 known ones" in told
+    for name, value in (
+        ("the p-value", found["auroc"]),
+        ("the probability alone", found["auroc_of_probability"]),
+    ):
         assert re.search(rf"area under the curve of {name} +{value:.4f}\n", told)
-    assert re.search(r"--out-of-scope +known called foreign +foreign called foreign\n +0.01 ", told)
+    assert re.search(r"--out-of-scope +false alarms +detected\n +0.01 ", told)
     assert cli.main([*arguments, "--json"]) == 0
     assert "out_of_scope" not in json.loads(capsys.readouterr().out)
     (tmp_path / "empty.txt").write_text("")
@@ -309,13 +313,13 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
 
 @pytest.mark.slow
 def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path):
-    trial = PredictionEvalConfig(files[0], ExampleColumns(text="review"), foreign=files[1])
+    trial = PredictionEvalConfig(files[0], ExampleColumns(text="review"), out_of_scope=files[1])
     told = evaluate_with_report(tmp_path / "r", classifier, trial)
     assert told == describe_evaluation(classifier, trial) and "out of scope" in told
     page = (tmp_path / "r" / "report.md").read_text()
     section = page.split("## Out of scope")[1].split("\n## ")[0]
     scores = run_evaluation(scoped, trial)[1].scores
-    assert f"| of in_scope | {scores.auroc:.4f} |" in section and "(scope.png)" in section
+    assert f"| of the p-value | {scores.auroc:.4f} |" in section and "(scope.png)" in section
     assert (
         f"| 0.05 | {scores.rates[1].false_alarm_rate:.4f} | {scores.rates[1].detection_rate:.4f} |" in section
     )
@@ -377,7 +381,7 @@ def test_few_texts_leave_no_file(bare, capsys):
     FinishedRun(bare, FinishInputs(examples(60), examples(20, 1), examples(4, 2))).fit_scope()
     assert not (bare / FILE).exists(), "nor is one of an earlier run left"
     why = "this takes 25 texts that it did not learn from, and there are 24; label more"
-    assert f"the model cannot recognise foreign texts: {why}" in capsys.readouterr().out
+    assert f"the model cannot recognise out-of-scope texts: {why}" in capsys.readouterr().out
     write_model(bare, heads=("answer",))
     FinishedRun(bare, FinishInputs([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).fit_scope()
     assert not (bare / FILE).exists() and capsys.readouterr().out == ""
@@ -385,8 +389,8 @@ def test_few_texts_leave_no_file(bare, capsys):
 
 @pytest.mark.slow
 def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
-    foreign = [Example(text, None, "") for text in (". . . .", "on on on")]
-    results = FinishInputs(examples(60), examples(30, 1), [], out_of_scope=foreign)
+    out_of_scope = [Example(text, None, "") for text in (". . . .", "on on on")]
+    results = FinishInputs(examples(60), examples(30, 1), [], out_of_scope=out_of_scope)
     FinishedRun(bare, results).fit_scope()
     FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     page = (tmp_path / "run" / "report" / "report.md").read_text()

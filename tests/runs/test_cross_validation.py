@@ -259,11 +259,11 @@ def test_what_a_run_without_a_fold_left_is_checked(fitted, opened, tmp_path, nam
 @pytest.mark.slow
 def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_path, tmp_path, capsys):
     path = write_csv(tmp_path / "train.csv", marked_texts(60, 0))
-    (tmp_path / "foreign.txt").write_text("the the the\n")
+    (tmp_path / "out_of_scope.txt").write_text("the the the\n")
     overrides = [f"init={encoder_path}", f"data.train={path}", "steps=12", "data.folds=3", *SHORT]
     given = (
         "configs/classify.py",
-        [*overrides, f"data.out_of_scope={tmp_path / 'foreign.txt'}"],
+        [*overrides, f"data.out_of_scope={tmp_path / 'out_of_scope.txt'}"],
         str(tmp_path / "run"),
     )
     assert run.start_training(*given)
