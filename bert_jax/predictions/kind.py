@@ -342,12 +342,12 @@ def require_kind(layout: Layout, head: str = "") -> Kind:
 def find_kind(layout: Layout, head: str = "") -> Kind | None:
     """Return the kind of a model's predictions, or of those of one `head`; None if there is no head for predictions."""
     if PREDICTION_KIND in layout.hf_config:
-        return KINDS.look_up_from_file(layout.hf_config[PREDICTION_KIND]).of(layout)
+        return KINDS.look_up_from_file(layout.hf_config[PREDICTION_KIND]).from_layout(layout)
     # The last head is the one that the directory is named after.
     for last in [head] if head else reversed(layout.heads):
         for kind in map(KINDS.__getitem__, KINDS.names()):
-            if last in kind.heads and kind.fits(layout):
-                return kind.of(layout)
+            if last in kind.heads and kind.matches_layout(layout):
+                return kind.from_layout(layout)
     return None
 
 

@@ -145,7 +145,7 @@ def test_batches_hold_every_text_once_in_few_shapes_with_little_padding(backend,
 
 def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():
     program = (
-        "import sys, bert_jax; from bert_jax.command import main; main.main(['--help']); main.parser_of('info');"
+        "import sys, bert_jax; from bert_jax.command import main; main.main(['--help']); main.make_parser('info');"
         "sys.exit(', '.join({'tensorflow', 'torch', 'jax', 'flax', 'numpy'} & set(sys.modules)) or 0)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

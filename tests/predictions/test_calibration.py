@@ -369,7 +369,7 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
         classifier, FinishInputs([], [], [replace(example, document="one") for example in examples])
     ).calibrate()
     assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().out
-    assert not bert_jax.load(classifier).calibration.learnt
+    assert not bert_jax.load(classifier).calibration.is_fitted
     scaled = Calibration(
         "classes", ("no", "yes"), (2.0,), levels=(CoverageLevel(0.5, 100, 90),), examples=100
     )

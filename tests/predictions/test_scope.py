@@ -130,13 +130,13 @@ def same(a: OutOfScopeDetector, b: OutOfScopeDetector) -> bool:
 def test_a_model_carries_its_scope(scoped, classifier, tmp_path):
     scoped.save(tmp_path / "copy")
     copy = bert_jax.load(tmp_path / "copy")
-    assert scoped.scope.learnt and len(scoped.scope.vectors) == 4
+    assert scoped.scope.is_fitted and len(scoped.scope.vectors) == 4
     assert same(copy.scope, scoped.scope) and copy.scope.vectors.dtype == np.float16
     assert not list(hashes.find_damaged_files(tmp_path / "copy", hashes.read_hashes(tmp_path / "copy")))
-    assert not bert_jax.load(classifier, head="tag", labels=("O", "X")).scope.learnt
+    assert not bert_jax.load(classifier, head="tag", labels=("O", "X")).scope.is_fitted
     scopes.save_detector(tmp_path / "copy", scopes.NO_DETECTOR)
     assert not (tmp_path / "copy" / FILE).exists() and FILE not in hashes.read_hashes(tmp_path / "copy")
-    assert not bert_jax.load(tmp_path / "copy").scope.learnt
+    assert not bert_jax.load(tmp_path / "copy").scope.is_fitted
 
 
 def test_a_damaged_file_is_named_in_a_line_with_a_remedy(tmp_path):

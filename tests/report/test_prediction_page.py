@@ -268,7 +268,7 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     # A model trained anew without has none.
     calibration.save_calibration(tmp_path / "run" / "model", found)
     FinishedRun(tmp_path / "run" / "model", FinishInputs([], [], [])).calibrate()
-    assert not bert_jax.load(tmp_path / "run" / "model").calibration.learnt
+    assert not bert_jax.load(tmp_path / "run" / "model").calibration.is_fitted
 
 
 @pytest.mark.slow

@@ -201,7 +201,7 @@ def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
     best, *others = reranker.rank("w30 w31", documents)
     assert (best.index, best.document) == (1, documents[1]) and best.score > 0.9 > 0.5 > others[0].score
     assert [one.index for one in reranker.rank("w30 w31", documents, top=2, precision=0.8)] == [1]
-    assert reranker.calibration.learnt and reranker.calibration.kind == "relevance"
+    assert reranker.calibration.is_fitted and reranker.calibration.kind == "relevance"
     assert (trained / "run/report/reliability.png").is_file()
 
     main(["evaluate", "--model", str(trained / "run/model"), "--data", str(trained / "2.jsonl"), "--json"])
