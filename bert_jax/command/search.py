@@ -33,7 +33,7 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
     flag("--queries", metavar="FILE", help="file with a query per line, or a table, instead of a query"),
     flag("--top-k", type=positive_integer, default=10, metavar="N", help="number of passages to show (default 10)"),
     flag("--retrievers", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
-    flag("--weights", metavar="NAME=W,...", help="weights of the legs, as keywords=1,vectors=2 (default 1)"),
+    flag("--weights", metavar="NAME=W,...", help="weights of the retrievers, as keywords=1,vectors=2 (default 1)"),
     flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
     flag(
         "--rerank-top", type=positive_integer, default=50, metavar="N", help="passages that --rerank scores "
@@ -43,8 +43,9 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag(
         "--explain", action="store_true",
-        help="show the rank and score of each leg, and what each word adds; the score of a passage is the reranker's, "
-        "or else that of the fusion (reciprocal rank fusion) of two legs, or else that of the one leg",
+        help="show the rank and score of each retriever, and what each word adds; the score of a passage is the "
+        "reranker's, or else that of the fusion (reciprocal rank fusion) of two retrievers, or else that of the only "
+        "one",
     ),
     flag("--full", action="store_true", help="print whole passages, not excerpts"),
     flag("--json", action="store_true", help="print a JSON object for each query"),

@@ -82,8 +82,8 @@ class OutOfScopeDetector:
 
         The text itself counts as known, so the share is never 0. At most a share p of known texts gets p or less.
 
-        >>> scope = Scope.of(np.eye(2), np.array([0.5, 0.6, 0.7]))
-        >>> scope.share(np.array([0.4, 0.6, 0.9])).tolist()
+        >>> scope = OutOfScopeDetector.from_vectors(np.eye(2), np.array([0.5, 0.6, 0.7]))
+        >>> scope.p_value(np.array([0.4, 0.6, 0.9])).tolist()
         [0.25, 0.75, 1.0]
         """
         return (1 + np.searchsorted(self.known, np.float32(similarities), "right")) / (1 + len(self.known))

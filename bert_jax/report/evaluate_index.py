@@ -41,9 +41,9 @@ class IndexEvalConfig:
 
     def search_methods(self, index: Index) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the name of each way to search the index, with its arguments for `Index.search`."""
-        yield KEYWORDS, {"legs": [KEYWORDS]}
+        yield KEYWORDS, {"retrievers": [KEYWORDS]}
         if index.manifest.model:
-            yield VECTORS, {"legs": [VECTORS]}
+            yield VECTORS, {"retrievers": [VECTORS]}
             yield FUSION, {}
         if self.reranker:
             yield RERANKED, {"reranker": self.reranker, "rerank_top": self.rerank_top}

@@ -101,8 +101,9 @@ class Index:
         """Return the `top` passages for a query, or a list of them for each of several queries.
 
         `retrievers` are "keywords" (BM25), "vectors" (cosine) or both; by default, all that the index has. The
-        rankings of two legs are fused with `weights`, 1 by default. A `reranker`, the directory of a cross-encoder,
-        rescores the first `rerank_top` passages; the other passages follow them with their previous order and scores.
+        rankings of two retrievers are fused with `weights`, 1 by default. A `reranker`, the directory of a
+        cross-encoder, rescores the first `rerank_top` passages; the other passages follow them with their previous
+        order and scores.
         """
         queries = [query] if isinstance(query, str) else list(query)
         check_number(top, "top", is_whole=True, allowed=Range(1))
@@ -144,7 +145,7 @@ class Index:
     def check_retrievers(
         self, retrievers: Sequence[str] | None, weights: Mapping[str, float] | None
     ) -> list[str]:
-        """Return the legs to search by. Raise if the index lacks one of them, or if a weight is invalid."""
+        """Return the retrievers to search by. Raise if the index lacks one of them, or if a weight is invalid."""
         available = self.retrievers
         if VECTORS in (retrievers or ()) and VECTORS not in available:
             raise BertJaxError(

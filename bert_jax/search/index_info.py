@@ -24,7 +24,7 @@ def describe_index(directory: str, as_json: bool = False) -> str:
     if as_json:
         facts = {
             "directory": directory, "documents": len(index), "passages": manifest.passages, "bytes": size,
-            "model": model and model.path, "dimensions": model and model.dimensions, "legs": index.retrievers,
+            "model": model and model.path, "dimensions": model and model.dimensions, "retrievers": index.retrievers,
             "passage_tokens": manifest.passage_tokens, "overlap": manifest.overlap,
             "quantization": manifest.quantization, "approximate": manifest.approximate,
             "recall": manifest.recall and manifest.recall.recall,
@@ -38,7 +38,7 @@ def describe_index(directory: str, as_json: bool = False) -> str:
         "documents": f"{len(index):,} in {manifest.passages:,} passages of up to {manifest.passage_tokens} tokens, of "
         f"which neighbours share {manifest.overlap}",
         "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",
-        "legs": ", ".join(index.retrievers),
+        "retrievers": ", ".join(index.retrievers),
         "search": f"candidates by {faster}{recall}" if faster else "exact",
         "sources": ", ".join(manifest.sources),
         "first ids": ", ".join(first) + ", ..." * (len(index) > len(first)),

@@ -178,7 +178,7 @@ def test_a_damaged_file_is_named_in_a_line_with_a_remedy(tmp_path):
 @pytest.mark.slow
 def test_one_text_a_list_and_a_stream_are_answered_alike(scoped):
     shares = scoped.in_scope(SMALL_TEXTS)
-    expected = scoped.scope.share(scoped.scope.similarity(scoped.pooled(SMALL_TEXTS)))
+    expected = scoped.scope.p_value(scoped.scope.similarity(scoped.pooled(SMALL_TEXTS)))
     np.testing.assert_allclose(shares, expected, atol=0.03)  # a place among 40
     assert len(set(shares.tolist())) > 3
     assert scoped.in_scope(SMALL_TEXTS[0]) == shares[0]

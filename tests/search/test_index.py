@@ -85,7 +85,7 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
             assert [(hit.id, hit.start, hit.score) for hit in hits] == [
                 (*rows[n][:2], float(scores[n])) for n in order
             ]
-            assert hits[0].score == pytest.approx(sum(hits[0].parts["keywords"].words.values()))
+            assert hits[0].score == pytest.approx(sum(hits[0].rankings["keywords"].words.values()))
             vectors = np.stack([row[3] for row in rows]).astype(np.float64)
             cosines = (vectors @ hashed_vectors([query])[0]).astype(np.float32)
             order = sorted(range(len(rows)), key=lambda n: -cosines[n])[:10]
@@ -146,11 +146,11 @@ def test_fusion_is_that_of_the_ranks(tmp_path):
     weights = {"keywords": 0.5, "vectors": 2.0}
     hits = opened(tmp_path / "index").search("w1 w2 w9", 5, weights=weights)
     for hit in hits:
-        sums = sum(weights[leg] / (60 + hit.parts[leg].rank) for leg in weights if leg in hit.parts)
-        assert hit.score == hit.parts["fusion"].score == pytest.approx(sums, rel=1e-12)
-    assert any(len(hit.parts) == 3 for hit in hits)
+        sums = sum(weights[leg] / (60 + hit.rankings[leg].rank) for leg in weights if leg in hit.rankings)
+        assert hit.score == hit.rankings["fusion"].score == pytest.approx(sums, rel=1e-12)
+    assert any(len(hit.rankings) == 3 for hit in hits)
     for wrong, message in (
-        ({"legs": ["words"]}, 'this index is searched by keywords and vectors, not by "words"'),
+        ({"retrievers": ["words"]}, 'this index is searched by keywords and vectors, not by "words"'),
         ({"weights": {"vector": 1}}, 'not by "vector"'),
         ({"weights": {"vectors": -1}}, "the weight of vectors must be"),
         ({"top": 0}, "top must be"),
