@@ -44,7 +44,7 @@ class LayoutJson(TypedDict):
     heads: list[str]
     labels: list[str]
     pooler: bool
-    published: dict[str, Any]
+    hf_config: dict[str, Any]
     family: str
     config: dict[str, Any]
     embedder: NotRequired[dict[str, Any]]

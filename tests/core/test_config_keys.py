@@ -52,7 +52,7 @@ def test_every_key_has_a_meaning(task):
 
 def test_the_reference_is_current():
     shown = (ROOT / "configs/README.md").read_text(encoding="utf-8")
-    assert shown == config_reference.write_words(), (
+    assert shown == config_reference.written(), (
         "`python -m tests.support.config_reference > configs/README.md` writes it anew"
     )
 

@@ -196,7 +196,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     tagger.scope = OutOfScopeDetector.from_vectors(vectors[:3], np.array([0.5]))
     given = predict_outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], scoped=True)
     np.testing.assert_allclose(given.similarities, tagger.scope.similarity(vectors), atol=1e-5)
-    (windows,) = tagger.kind.windows(
+    (windows,) = tagger.kind.encode_windows(
         tagger.tokenizer, words[-1:], EncodingOptions(tagger.config.max_position_embeddings)
     )
     (first, *others) = windows.encodings
@@ -227,7 +227,9 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
     assert cli.main([*arguments, "--output", str(tmp_path / "out.csv")]) == 0
     cells = [row for _, row in read_table_rows(str(tmp_path / "out.csv"))]
     assert [row["predicted_in_distribution_p_value"] for row in cells] == list(map(str, shares))
-    assert [row["predicted_foreign"] for row in cells] == [str(share < middle).lower() for share in shares]
+    assert [row["predicted_out_of_scope"] for row in cells] == [
+        str(share < middle).lower() for share in shares
+    ]
     capsys.readouterr()
     for wrong in ("0", "1", "x"):
         with pytest.raises(SystemExit):

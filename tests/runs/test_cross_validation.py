@@ -144,7 +144,7 @@ def fitted(opened, tmp_path_factory):
             parts.evaluator.examples[i].text
             for i in np.flatnonzero(parts.fold_of_piece == config.data.fold_index)
         }
-        assert not left_out & {example.text for example in task.results.train}
+        assert not left_out & {example.text for example in task.finish_inputs.train}
         return train_single(task, data, config, path)
 
     workdir = tmp_path_factory.mktemp("fitted")

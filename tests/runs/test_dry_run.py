@@ -111,7 +111,10 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
         configs.run_config_file(CONFIGS.get(task, task)), overrides(material, task)
     )
     _, data, config = module.open(config)
-    assert f" {data.batch} rows of " in lines["step"] and lines["steps"].split()[1] == f"{config.steps:,},"
+    assert (
+        f" {data.rows_per_step} rows of " in lines["step"]
+        and lines["steps"].split()[1] == f"{config.steps:,},"
+    )
     assert re.search(r" about [\d.]+ MB: ", lines["memory"])
     assert lines["directory"].endswith("/run: a new run")
 

@@ -197,7 +197,7 @@ def test_texts_and_labels_are_examples_as_those_of_files(encoder_path, monkeypat
     bert_jax.finetune(encoder_path, iter(first), (n % 3 for n in range(12)), **short)
     kinds = [task.kind.name for task, _ in opened]
     assert kinds == ["tags", "labels", "number", "classes"]
-    examples = [sorted((*t.results.train, *t.results.validation), key=place) for t, _ in opened]
+    examples = [sorted((*t.finish_inputs.train, *t.finish_inputs.validation), key=place) for t, _ in opened]
     assert [(e.text, e.label) for e in examples[0]] == [
         (tuple(w), tuple(t)) for w, t in zip(words, tags, strict=True)
     ]

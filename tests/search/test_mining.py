@@ -95,7 +95,7 @@ def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypa
             row["question"]
         }
         order = [n for n in np.argsort(-cosines, kind="stable") if candidates[n] not in right]
-        scores = reranker.of([(row["question"], text) for text in candidates]) if reranker else cosines
+        scores = reranker.score([(row["question"], text) for text in candidates]) if reranker else cosines
         of_positive = scores[candidates.index(row["answer"])]
         below = of_positive - limits.margin * (1 if reranker else abs(of_positive))
         near = [n for n in order[limits.range_min : limits.range_max] if scores[n] < below]
@@ -251,13 +251,13 @@ def test_a_rerankers_scores_decide_and_are_learnt_from(encoder_path, classifiers
 # everything.
 KILLED = """
 import os, signal, sys
-from bert_jax import output
+from bert_jax.core import output
 from bert_jax.command.main import main
 from bert_jax.inference import batching
 import bert_jax.search.mining
 
 batching.TOKENS["cpu"] = 16
-sync = output.sync
+sync = output.sync_to_disk
 for kill in ["", "vectors- 2", "scores- 2", ".cut.jsonl. 1", ""]:
     name, count = (kill or "never 1").split()
     left = int(count)
@@ -271,7 +271,7 @@ for kill in ["", "vectors- 2", "scores- 2", ".cut.jsonl. 1", ""]:
 
     number = os.fork()
     if not number:
-        output.sync = counting
+        output.sync_to_disk = counting
         os._exit(main([*sys.argv[2:], "--output", sys.argv[1]]))
     code = os.waitstatus_to_exitcode(os.wait()[1])
     assert code == (-9 if kill else 0), (kill, code)

@@ -121,7 +121,7 @@ def test_batches_are_those_of_before(layout, rows, bytes_):
     for batch in (*data.batches(0, 20, 0, 1), *data.validation_batches(64, 0, 1)):
         parts = [f"{value.dtype} {value.shape} ".encode() + value.tobytes() for value in batch.values()]
         made.update(hashlib.sha256(b"".join(parts)).hexdigest().encode())
-    assert (data.batch, made.hexdigest()[:16]) == (rows, bytes_)
+    assert (data.rows_per_step, made.hexdigest()[:16]) == (rows, bytes_)
     assert data.identity() == {
         "training examples": "250 pieces, 6c290c4db5ec6e40", "validation examples": "50 pieces, 5f0f1319dcc23d8d",
     }  # fmt: skip
