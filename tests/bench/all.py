@@ -34,11 +34,11 @@ PLACEHOLDER = re.compile(r"\{(\w+)\}")
 class Places:
     """The directories that replace the placeholders of a command, and the output directory."""
 
-    outcomes: Mapping[str, str | None]
+    given: Mapping[str, str | None]
     output: Path
 
     def directories(self) -> dict[str, Path]:
-        known = {name: Path(path) for name, path in self.outcomes.items() if path}
+        known = {name: Path(path) for name, path in self.given.items() if path}
         return known | {"inputs": self.output / "inputs", "output": self.output}
 
     def fill(self, command: str) -> list[str]:
@@ -161,7 +161,7 @@ def table(lines: list[dict]) -> str:
     titles = {measurement.name: measurement.title for measurement in MEASUREMENTS}
     rows = []
     for line in lines:
-        for first, *others in read_comparison(json.dumps(line["result"])).label_format():
+        for first, *others in read_comparison(json.dumps(line["result"])).cells():
             rows.append([f"{titles[line['name']]}: {first}", *others])
     commands = [f"python -m tests.bench {shlex.join(line['command'])}" for line in lines]
     return "\n".join([*facts(lines), "", *markdown(rows), "", "```sh", *commands, "```"]) + "\n"

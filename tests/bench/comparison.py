@@ -16,13 +16,13 @@ class Row:
     """Our figure in each dtype, that of another library, and how many times as fast we are."""
 
     what: str
-    path: dict[str, str]  # dtype -> figure
+    ours: dict[str, str]  # dtype -> figure
     other: str = ""  # the library and its figure
     ratios: dict[str, Ratio] = field(default_factory=dict)  # dtype -> ratio
     unit: str = ""  # of our figures
 
-    def label_format(self, mark: str = "") -> list[str]:
-        figures = (f"in {dtype} {text}" if dtype == "bfloat16" else text for dtype, text in self.path.items())
+    def cells(self, mark: str = "") -> list[str]:
+        figures = (f"in {dtype} {text}" if dtype == "bfloat16" else text for dtype, text in self.ours.items())
         ratios = [f"{self.ratios[dtype]}{mark}" if dtype in self.ratios else "" for dtype in DTYPES]
         return [self.what, f"{', '.join(figures)} {self.unit}".strip(), self.other, *ratios]
 
@@ -33,13 +33,13 @@ class Comparison:
     machine: dict
     notes: list[str] = field(default_factory=list)
 
-    def label_format(self) -> list[list[str]]:
-        return [row.label_format(" (busy machine)" if self.machine["busy"] else "") for row in self.rows]
+    def cells(self) -> list[list[str]]:
+        return [row.cells(" (busy machine)" if self.machine["busy"] else "") for row in self.rows]
 
     def shown(self, as_json: bool) -> str:
         if as_json:
             return json.dumps(asdict(self))
-        return "\n".join([*markdown(self.label_format()), "", *self.notes, describe_load(self.machine)])
+        return "\n".join([*markdown(self.cells()), "", *self.notes, describe_load(self.machine)])
 
 
 def read_comparison(text: str) -> Comparison:

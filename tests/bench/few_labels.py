@@ -133,7 +133,7 @@ def measure_labels(
             continue
         folder = draw_directory(cell, Path(data), directory)
         start = time.perf_counter()
-        measured = scores(learner.from_examples(read_task(cell, folder), init))
+        measured = scores(learner.learn(read_task(cell, folder), init))
         line = facts | measured | {"seconds": round(time.perf_counter() - start, 1)}
         append_line(results, line)
         print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)

@@ -56,7 +56,7 @@ class FewShotTask:
 
 @dataclass(frozen=True)
 class Learner:
-    from_examples: Callable[[FewShotTask, str], Outcomes]
+    learn: Callable[[FewShotTask, str], Outcomes]
     tasks: tuple[str, ...] = BOTH
     most: int = ALL  # examples per class; larger draws are skipped
 
@@ -199,7 +199,7 @@ def trainer(task: FewShotTask, init: str) -> Outcomes:
     )  # fmt: skip
     run = transformers.Trainer(model, settings, collator(tokenizer), features(task.train))
     run.train()
-    predicted = run.save_predictions(features(task.test))
+    predicted = run.predict(features(task.test))
     shutil.rmtree(task.directory / "trainer", ignore_errors=True)
     probabilities = torch.softmax(torch.tensor(predicted.predictions), -1).numpy()
     if not tagging:

@@ -43,7 +43,7 @@ def test_a_fine_tuning_is_shown_with_scores_and_seconds_of_both_dtypes():
         "transformers": [({"f1": 0.81, "seconds": 100.0}, []), ({"f1": 0.83, "seconds": 100.0}, [])],
     }
     (row,) = finetuning_rows("tags", "f1", runs)
-    assert row.label_format()[:3] == [
+    assert row.cells()[:3] == [
         "tags",
         "0.8100 in 50 s, in bfloat16 0.8000 in 25 s",
         "transformers 0.8200 in 100 s ± 0.0141",  # the standard error of the difference of the means
@@ -70,9 +70,9 @@ def test_latency_is_of_every_text_and_throughput_of_all():
     contenders, texts = {"bert_jax float32": Clock(1), "torch": Clock(10)}, [f"text {n}" for n in range(50)]
     together, alone, notes = measure_texts(contenders, texts, Limits(6, 0))
     batches, p50, p99 = text_rows("embed", together, alone, len(texts))
-    assert (batches.path, batches.other) == ({"float32": f"{50 / 1.49:,.0f}"}, "torch 3")
-    assert (p50.path, p50.other) == ({"float32": "10.0"}, "torch 100.0")
-    assert float(p99.path["float32"]) > 500
+    assert (batches.ours, batches.other) == ({"float32": f"{50 / 1.49:,.0f}"}, "torch 3")
+    assert (p50.ours, p50.other) == ({"float32": "10.0"}, "torch 100.0")
+    assert float(p99.ours["float32"]) > 500
     for row in (batches, p50, p99):
         assert row.ratios == {"float32": Ratio(*[pytest.approx(10)] * 3, rounds=6)}
     assert notes == ["torch: outputs differ from bert_jax float32's by at most 9.0e+00"]

@@ -89,8 +89,6 @@ def test_our_tagger_knows_every_tag_that_is_tested(tmp_path, monkeypatch):
 
     monkeypatch.setattr(learners.subprocess, "run", run)
     with pytest.raises(BertJaxError, match="failed: the last line"):
-        learners.LEARNERS["default"].from_examples(
-            few_labels.read_task(Cell("conll2003", 8, 0), tmp_path), "model"
-        )
+        learners.LEARNERS["default"].learn(few_labels.read_task(Cell("conll2003", 8, 0), tmp_path), "model")
     (words,) = commands
     assert "--config.labels=B-X,B-Y,O" in words

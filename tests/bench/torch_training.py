@@ -50,7 +50,7 @@ class TorchModel(ABC):
     def outputs(self, pieces: Sequence[EncodedExample]) -> Iterable[np.ndarray]:
         """Return the outputs of the pieces of a batch in the form of our task's predictions, without gradients."""
 
-    def save_predictions(self, pieces: Sequence[EncodedExample]) -> list[np.ndarray]:
+    def predict(self, pieces: Sequence[EncodedExample]) -> list[np.ndarray]:
         """Return the outputs of each piece, in the order of the pieces. Pieces of similar length share a batch."""
         predictions: list = [None] * len(pieces)
         order = np.argsort([len(piece) for piece in pieces])

@@ -254,7 +254,7 @@ def test_sentence_transformers_gives_the_same_scores(trained, tmp_path):
     documents = random_texts(12, (2, 20), 9)
     expected = {one.index: one.score for one in ours.rank("w30 w31", documents)}
     theirs = library.CrossEncoder(str(trained / "run/model"), device="cpu")
-    scores = theirs.save_predictions([("w30 w31", text) for text in documents])
+    scores = theirs.predict([("w30 w31", text) for text in documents])
     np.testing.assert_allclose([expected[n] for n in range(12)], scores, atol=1e-6)
     # And what it saves, in its new layout, is known here as what it is.
     theirs.save_pretrained(str(tmp_path / "theirs"))
