@@ -47,7 +47,7 @@ def our_vectors(directory: str, dtype: str = "float32") -> Callable:
 
 def our_logits(directory: str, dtype: str = "float32") -> Callable:
     model = open_classifier(directory, dtype)
-    return lambda texts: np.stack(model.outcomes(model.kind, texts))
+    return lambda texts: np.stack(model.compute_outcomes(model.kind, texts))
 
 
 def torch_device() -> str:
