@@ -50,7 +50,7 @@ def compare_prepare(source: TextSource, tokenizer: str, megabytes: float, limits
 
         def make_corpus(turn: int) -> int:
             manifest = prepare_corpus(
-                TextSource([str(text)]), tokenizer, Path(directory, str(turn)), validation=0
+                TextSource([str(text)]), tokenizer, Path(directory, str(turn)), validation_ratio=0
             )
             return manifest["counts"]["train"]["tokens"]
 

@@ -69,9 +69,9 @@ def test_one_table_has_a_column_for_each_variant():
 
 
 def test_latency_is_of_every_text_that_was_given():
-    """p99 is that of the one slow text among many, wherever it stands; the shortest tenth has a figure of its own."""
+    """p99 is that of the two slow texts among a hundred, wherever they stand."""
     texts, calls = [f"text {n}" for n in range(100)], []
-    seconds = dict.fromkeys(texts, 0.0001) | {"text 99": 0.02, "text 0": 0.002}
+    seconds = dict.fromkeys(texts, 0.0001) | dict.fromkeys(("text 50", "text 99"), 0.05)
 
     def run(some):
         calls.append(len(some))
@@ -79,7 +79,7 @@ def test_latency_is_of_every_text_that_was_given():
             time.sleep(seconds[some[0]])
 
     figures, turns = text_figures(run, texts, np.arange(100))
-    assert figures["one_text_p50_ms"] < 2 < figures["one_text_p99_ms"] and figures["one_text_p99_ms"] > 5
+    assert figures["one_text_p50_ms"] < 50 <= figures["one_text_p99_ms"]
     assert figures["texts_per_second"] > 1000 and figures["tokens_per_second"] == pytest.approx(
         figures["texts_per_second"] * 49.5
     )
