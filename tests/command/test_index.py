@@ -11,7 +11,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.index_manifest import IndexManifest
-from tests.search.test_documents import documents
+from tests.support.document_files import read_documents
 from tests.support.small_models import write_model
 
 
@@ -100,7 +100,7 @@ def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run
     assert "1 document in 1 passage in index" in said
     for given in (["docs/prices.csv"], ["docs/*.csv", "docs/prices.csv"]):
         with pytest.raises(BertJaxError, match="columns: item"):
-            documents(*given)
+            read_documents(*given)
     said = run("index", "docs", "--text", "item", "--output", "items")[1]
     assert "docs/rows.csv" in said and "1 document in" in said
 

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from tests.support.project import PACKAGE
+from tests.support.project import PACKAGE, ROOT
 
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 EMPTY_NAMES = {"found", "each", "said", "one"}  # they name no value
@@ -52,3 +52,16 @@ def bound_name(node: ast.AST) -> str | None:
 
 def test_functions_say_what_they_do():
     assert [name for name, node in functions() if node.name == "report"] == []
+
+
+def test_no_test_imports_another():
+    """What several share stands in tests/support."""
+    imports = {
+        f"{path.relative_to(ROOT)} imports {node.module}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tests"
+        for name in [node.module.split(".")[-1], *(alias.name for alias in node.names)]
+        if name.startswith("test_")
+    }
+    assert imports == set()

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from bert_jax.data.examples.example import Example
-from bert_jax.predictions.kind import KINDS, Outcomes
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.report.intervals import RESAMPLES, bootstrap_intervals, difference_intervals
-from tests.support.made_up_outcomes import make_outcomes
+from tests.support.made_up_outcomes import make_outcomes, many_class_outcomes
 
 
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "all answered", "number"])
@@ -28,22 +27,14 @@ def test_the_scores_of_sums_are_the_metrics(kind):
     assert np.std(again) == pytest.approx((found["spearman"].high - found["spearman"].low) / 3.92, rel=0.25)
 
 
-def of_many_classes(count: int, classes: int = 60, seed: int = 0) -> Outcomes:
-    rng, labels = np.random.default_rng(seed), tuple(map(str, range(classes)))
-    numbers = rng.integers(0, classes, count)
-    raws = list(rng.normal(0, 1, (count, classes)) + 3 * np.eye(classes)[numbers])
-    examples = [Example(f"text {i}", labels[n], f"row {i}") for i, n in enumerate(numbers)]
-    return Outcomes(KINDS["classes"](labels), examples, raws)
-
-
 def part(given: Outcomes, kept: slice) -> Outcomes:
     return Outcomes(given.kind, given.examples[kept], given.raws[kept])
 
 
 @pytest.mark.slow
-def test_the_interval_of_f1_macro_holds_the_true_score_of_many_classes(monkeypatch):
+def test_the_interval_of_f1_macro_holds_the_true_score_many_class_outcomes(monkeypatch):
     monkeypatch.setattr("bert_jax.report.intervals.RESAMPLES", 300)
-    whole = of_many_classes(15_000)
+    whole = many_class_outcomes(15_000)
     truth = whole.sums.scores["f1_macro"]
     found = [
         bootstrap_intervals(part(whole, slice(240 * n, 240 * (n + 1))).sums, seed=n)["f1_macro"]

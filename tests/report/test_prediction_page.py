@@ -28,8 +28,7 @@ from bert_jax.report.prediction_page import (
 )
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.task import FinishInputs
-from tests.report.test_intervals import of_many_classes
-from tests.support.made_up_outcomes import make_outcomes
+from tests.support.made_up_outcomes import make_outcomes, many_class_outcomes
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, write_model
 from tests.support.tables import write_jsonl
 
@@ -107,7 +106,7 @@ def test_a_label_error_names_the_doubtful_part():
 
 
 def test_the_confusions_of_many_classes_leave_no_row_empty():
-    given = of_many_classes(600)
+    given = many_class_outcomes(600)
     found = ConfusionMatrix.from_pairs(given.view.pairs, given.kind.labels)
     counts, true, predicted = found.matrix(20)
     assert len(predicted) <= 21 and predicted[-1] == f"{len(found.names) - len(predicted) + 1} others"

@@ -4,13 +4,8 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search.documents import DocumentColumns, DocumentSource
-
-
-def documents(*inputs, **columns) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """{id: (title, text)}, and what was left out."""
-    source = DocumentSource([str(path) for path in inputs], DocumentColumns(**columns))
-    return {one.id: (one.title, one.text) for one in source.documents()}, list(source.notes())
+from bert_jax.search.documents import DocumentSource
+from tests.support.document_files import read_documents
 
 
 def test_documents_of_every_kind(tmp_path):
@@ -34,7 +29,7 @@ def test_documents_of_every_kind(tmp_path):
     }
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    read, notes = documents(folder)
+    read, notes = read_documents(folder)
     assert read == {
         "a.txt": ("", "The cat sat."),
         "deep/b.MD": ("", "Cats"),
@@ -55,8 +50,8 @@ def test_documents_of_every_kind(tmp_path):
         f"3 files ({folder}/MORE.JSONL and others) not entirely UTF-8; invalid characters are read as U+FFFD",
     ]
     (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "T", "text": "t"}\n')
-    assert documents(folder)[0] == {"d": ("T", "t")}  # BEIR's layout
-    assert documents(folder / "rows.csv", text="TEXT", id="stars")[0].keys() == {"1", "2"}
+    assert read_documents(folder)[0] == {"d": ("T", "t")}  # BEIR's layout
+    assert read_documents(folder / "rows.csv", text="TEXT", id="stars")[0].keys() == {"1", "2"}
 
 
 def test_a_file_that_is_named_twice_is_read_once(tmp_path):
@@ -70,7 +65,7 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path):
 
 def test_the_index_that_pandas_writes_is_no_title(tmp_path):
     (tmp_path / "a.csv").write_text(",text\n7,one\n")
-    assert documents(tmp_path / "a.csv") == ({"a.csv:2": ("", "one")}, [])
+    assert read_documents(tmp_path / "a.csv") == ({"a.csv:2": ("", "one")}, [])
 
 
 @pytest.mark.parametrize(
@@ -92,6 +87,6 @@ def test_the_index_that_pandas_writes_is_no_title(tmp_path):
 def test_what_cannot_be_read_is_one_line(name, content, message, tmp_path, capsys):
     (tmp_path / name).write_text(content)
     with pytest.raises(BertJaxError, match=message):
-        documents(tmp_path / name)
+        read_documents(tmp_path / name)
     assert main(["index", str(tmp_path / name), "--output", str(tmp_path / "index")]) == 1
     assert capsys.readouterr().err.strip().splitlines()[-1].startswith("bert-jax index: ")

@@ -41,3 +41,11 @@ def make_outcomes(kind: str, count: int = 60, seed: int = 0, skill: float = 2.0)
         Example(text, label, f"row {i}") for i, (text, label) in enumerate(zip(texts, truth, strict=True))
     ]
     return Outcomes(KINDS[kind](() if kind in ("answers", "number") else labels), examples, raws)
+
+
+def many_class_outcomes(count: int, classes: int = 60, seed: int = 0) -> Outcomes:
+    rng, labels = np.random.default_rng(seed), tuple(map(str, range(classes)))
+    numbers = rng.integers(0, classes, count)
+    raws = list(rng.normal(0, 1, (count, classes)) + 3 * np.eye(classes)[numbers])
+    examples = [Example(f"text {i}", labels[n], f"row {i}") for i, n in enumerate(numbers)]
+    return Outcomes(KINDS["classes"](labels), examples, raws)

@@ -10,8 +10,7 @@ from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.data.examples.groups import GroupColumns, read_unpaired
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.tagged_words import read_tags
-from tests.data.examples.test_questions import article, question, squad
-from tests.support.labelled_files import read_texts, write_source
+from tests.support.labelled_files import article, question, read_texts, squad, write_source
 
 GOOD = {"text": "a", "label": 1}
 

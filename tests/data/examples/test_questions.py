@@ -6,21 +6,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.questions import read_questions
-from tests.support.labelled_files import write_source
-
-PASSAGE = "Ann sleeps. 😀 Ann wakes."
-
-
-def article(*questions, title="Ann"):
-    return {"title": title, "paragraphs": [{"context": PASSAGE, "qas": list(questions)}]}
-
-
-def question(id="q", start=0, text="Ann", **more):
-    return {"id": id, "question": "Who?", "answers": [{"text": text, "answer_start": start}], **more}
-
-
-def squad(tmp_path, *articles) -> str:
-    return write_source(tmp_path, "dev.json", json.dumps({"version": "x", "data": articles}))
+from tests.support.labelled_files import PASSAGE, article, question, squad, write_source
 
 
 def test_squad_of_both_versions(tmp_path):

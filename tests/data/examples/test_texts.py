@@ -13,8 +13,7 @@ from bert_jax.data.examples.columns import ExampleColumns, source_labels
 from bert_jax.data.examples.example import Example, label_names
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.tagged_words import read_tags
-from tests.data.examples.test_questions import PASSAGE
-from tests.support.labelled_files import read_texts, texts_and_labels, write_source
+from tests.support.labelled_files import PASSAGE, read_texts, texts_and_labels, write_source
 
 
 def test_columns_by_name_by_number_and_evident(tmp_path):
