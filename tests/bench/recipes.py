@@ -48,7 +48,7 @@ def check(recipe: Recipe) -> None:
 
 def random_values(recipe: Recipe) -> list[str]:
     """Return the settings with which a run starts from random embeddings, not from ones computed from the corpora."""
-    return ["embeddings=random"] if isinstance(recipe.config(), Config) else []
+    return ["embedding_init=random"] if isinstance(recipe.config(), Config) else []
 
 
 def count_steps(seconds: float, recipe: Recipe, directory: Path, command: str) -> int:

@@ -233,7 +233,7 @@ def test_each_step_is_of_one_of_several_files(encoder_path, tmp_path, capsys):
 
     assert abs(steps_of_second() - 40 * 2 / 3) <= 1
     assert steps_of_second("data.mixture_weights=3,1") == 10
-    with pytest.raises(BertJaxError, match="data.length_ratios.*data.train"):
+    with pytest.raises(BertJaxError, match="data.mixture_weights.*data.train"):
         steps_of_second("data.mixture_weights=3")
     scored = write_jsonl(
         tmp_path / "scored.jsonl", [row | {"score": n} for n, row in enumerate(random_pairs(9))]

@@ -219,7 +219,7 @@ def warn_of_second_text(where: str, row: Mapping, texts: tuple[str, ...], others
     if second := find_usual_column(where, row, [name for name in SECOND_TEXTS if name not in read]):
         warn_caller(
             f'{where} and all after it: column "{second}" is ignored; if it holds a second text, name it with '
-            f"{setting_of(['pair'])}"
+            f"{setting_of(['text_pair'])}"
         )
 
 

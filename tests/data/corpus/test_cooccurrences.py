@@ -52,7 +52,7 @@ def settings(folder, *more):
         f"data.corpora={folder}", "model.hidden_size=32", "model.intermediate_size=64", "model.num_hidden_layers=1",
         "model.num_attention_heads=2", "data.sentence_objective=none", "data.lengths=24",
         "data.length_ratios=1", "data.batch_size=8",
-        "embeddings=cooccurrences", *more,
+        "embedding_init=cooccurrences", *more,
     ]  # fmt: skip
 
 

@@ -170,7 +170,7 @@ ROW = '{"text": "a", "label": 1}\n'
         ("a.jsonl", ROW + '{"text": "b", "label": null}', {}, "classes", 'row 2.*"label"'),
         ("a.jsonl", ROW + '{"text": "b", "label": "1"}', {}, "classes", "row 2.*mixed.*row 1"),
         ("a.jsonl", ROW + '{"text": "b", "label": true}', {}, "classes", "row 2.*mixed"),
-        ("a.jsonl", ROW + '{"text": "b", "label": 0.5}', {}, "classes", 'row 2.*"number"'),
+        ("a.jsonl", ROW + '{"text": "b", "label": 0.5}', {}, "classes", 'row 2.*"regression"'),
         ("a.jsonl", ROW + '{"text": "b", "label": [1]}', {}, "classes", "row 2.*list"),
         ("a.jsonl", ROW, {}, "labels", "row 1.*list"),
         ("a.csv", "text,label\na,nan\n", {}, "number", "row 2.*'nan'"),
