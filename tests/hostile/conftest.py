@@ -7,7 +7,7 @@ from tests.hostile.forks import Forks
 @pytest.fixture(scope="session")
 def small(tmp_path_factory):
     """The folder that `material.make` fills; tests only read it."""
-    return material.write_shard(tmp_path_factory.mktemp("material"))
+    return material.make(tmp_path_factory.mktemp("material"))
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ PASSAGE = "w1 w2 w3 w4 w5 w6"
 
 def make(root: Path) -> Path:
     """What `material.make` makes, with models of each kind, tables to train them on, an index, odd files and models."""
-    material.write_shard(root)
+    material.make(root)
     material.model(root / "tagger", root / "vocabulary", ("tag",), ("O", "B-X", "I-X"))
     material.model(root / "finder", root / "vocabulary", ("answer",))
     lines = [json.loads(line) for line in (root / "labelled.jsonl").read_text().splitlines()]
