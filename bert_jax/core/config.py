@@ -37,7 +37,7 @@ class Range:
     """The allowed range of a number, from `minimum` to `maximum`; `sentinel` is one more allowed value with its own
     meaning.
 
-    >>> Range(0, 1, below=True).description
+    >>> Range(0, 1, exclusive_maximum=True).description
     '0 or more and less than 1'
     """
 

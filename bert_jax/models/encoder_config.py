@@ -280,7 +280,7 @@ class EncoderConfig:
     def from_size(cls, size: str, **changes) -> "EncoderConfig":
         """Return the config of a published size: tiny, mini, small, medium, base or large.
 
-        >>> EncoderConfig.named("tiny").num_hidden_layers
+        >>> EncoderConfig.from_size("tiny").num_hidden_layers
         2
         """
         if size not in BERT_SIZES:

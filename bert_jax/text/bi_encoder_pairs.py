@@ -31,7 +31,7 @@ def truncate_pair(
 def join_encodings(encodings: Sequence[Encoding]) -> Encoding:
     """Join encodings into one, in which each still starts with its own [CLS].
 
-    >>> join_encodings([Encoding([5, 6], [0, 0], [(0, 0), (0, 3)]), Encoding([7], [0], [(0, 4)])]).begins
+    >>> join_encodings([Encoding([5, 6], [0, 0], [(0, 0), (0, 3)]), Encoding([7], [0], [(0, 4)])]).text_starts
     (0, 2)
     """
     begins = [0]

@@ -26,7 +26,7 @@ def made(folder: Path) -> Path:
     root = folder / "material"
     if not (root / "complete").exists():
         shutil.rmtree(root, ignore_errors=True)
-        oddities.write_shard(root)
+        oddities.make(root)
         (root / "complete").touch()
     return root
 
