@@ -114,7 +114,7 @@ def parse_weights(text: str | None) -> dict[str, float] | None:
 def hit_to_json(hit: "Hit", explain: bool) -> dict:
     shown = asdict(hit)
     if not explain:
-        del shown["parts"]
+        del shown["rankings"]
     return shown
 
 

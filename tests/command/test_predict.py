@@ -299,7 +299,7 @@ def test_a_line_of_a_pipe_is_answered_before_the_next_comes(small_classifier, st
 
 def test_many_lines_of_a_pipe_are_answered_together(small_classifier, stdin_pipe, monkeypatch):
     expected = [label.label for label in small_classifier.classify(SMALL_TEXTS * 10)]
-    sizes, outcomes = [], small_classifier.outcomes
+    sizes, outcomes = [], small_classifier.compute_outcomes
 
     def counted(kind, texts, *rest):
         sizes.append(len(texts))

@@ -151,10 +151,10 @@ def test_recipes_of_the_config_file():
     )
 
 
-@pytest.mark.parametrize("name", ["best", "features", "losses"])
+@pytest.mark.parametrize("name", ["best_metric", "features", "losses"])
 def test_what_a_task_does_not_define_is_said(name):
     task = Task(pretrain.PretrainTask.from_config(pretrain.Config()).layout)
-    arguments = {"best": None, "features": (1, 8), "losses": ({}, {})}[name]
+    arguments = {"best_metric": None, "features": (1, 8), "losses": ({}, {})}[name]
     with pytest.raises(BertJaxError, match=f"the task Task does not define `{name}`"):
         asked = getattr(task, name)
         asked(*arguments)

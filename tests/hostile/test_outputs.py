@@ -206,7 +206,7 @@ def test_the_second_writer_is_refused_at_once(tmp_path):
             pass
         with write(path):  # again, when the first is done
             pass
-    assert names(tmp_path) == ["building", "holding", "replacing", "streaming"]
+    assert names(tmp_path) == ["atomic_directory", "atomic_file", "locked_directory", "open_output"]
 
 
 def test_a_cache_has_many_writers(tmp_path):

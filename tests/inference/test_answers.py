@@ -338,7 +338,7 @@ def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
     assert model.answer("on ?", text, may_be_missing=True) is None
     assert model.answer("on ?", text).text == "cats"
     # By default as the model was trained.
-    monkeypatch.setitem(model.layout.published, "may_be_missing", True)
+    monkeypatch.setitem(model.layout.hf_config, "may_be_missing", True)
     assert model.answer("on ?", text) is None
 
 

@@ -102,7 +102,7 @@ def test_few_texts_and_a_model_that_is_sure_of_all(count):
 
 
 def doubt(kind: str, raw, labels=("a", "b"), **options) -> float:
-    return KINDS[kind](labels, **options).doubt(raw, UNCALIBRATED)
+    return KINDS[kind](labels, **options).uncertainty(raw, UNCALIBRATED)
 
 
 def test_every_kind_but_numbers_tells_how_unsure_it_is():

@@ -31,7 +31,7 @@ def reference():
 
         max_seq_length, device = 8, "cpu"
         tokenizer = transformers.PreTrainedTokenizerFast(
-            tokenizer_object=tokenizers.Tokenizer(tokenizers.split_params.WordLevel({"a": 0}))
+            tokenizer_object=tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}))
         )
 
         def __init__(self, name: str = "ours"):

@@ -143,7 +143,7 @@ def test_a_kind_that_lacks_a_method_is_refused_before_anything_is_computed():
 
 @pytest.mark.parametrize("name", ["starz", "tests.examples.kinds.stars", "", 3, None, ["number"]])
 def test_a_kind_that_nobody_knows(name):
-    layout = SimpleNamespace(published={"prediction_kind": name}, heads=("classify",), labels=("x",))
+    layout = SimpleNamespace(hf_config={"prediction_kind": name}, heads=("classify",), labels=("x",))
     with pytest.raises(BertJaxError, match="kind"):
         require_kind(layout)
 
@@ -166,7 +166,7 @@ def test_a_model_directory_does_not_choose_what_is_imported(tmp_path, monkeypatc
     (tmp_path / "downloaded.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("downloaded", "downloaded.kind"):
-        layout = SimpleNamespace(published={"prediction_kind": name}, heads=("classify",), labels=("x",))
+        layout = SimpleNamespace(hf_config={"prediction_kind": name}, heads=("classify",), labels=("x",))
         with pytest.raises(BertJaxError, match="kind"):
             require_kind(layout)
 
@@ -188,6 +188,6 @@ def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path)
 def test_windows_of_a_text_are_one_outcome():
     kind = KINDS["stars"](("STARS",))
     tokenizer = SimpleNamespace(encode=lambda texts, max_length: [f"{text}:{max_length}" for text in texts])
-    (windows,) = kind.windows(tokenizer, ["a"], EncodingOptions(7))
+    (windows,) = kind.encode_windows(tokenizer, ["a"], EncodingOptions(7))
     assert windows.encodings == ["a:7"]
     assert kind.combine_windows("a", windows, [np.array([1.0]), np.array([3.0])]).tolist() == [2.0]

@@ -195,7 +195,7 @@ def test_several_labels_and_numbers(tmp_path):
 def test_what_a_classifier_gives_is_its_problem_type():
     def kind(problem, *labels):
         layout = SimpleNamespace(
-            heads=("classify",), labels=labels, published={"problem_type": problem}, is_cross_encoder=False
+            heads=("classify",), labels=labels, hf_config={"problem_type": problem}, is_cross_encoder=False
         )
         return require_kind(layout).name
 

@@ -14,7 +14,7 @@ def test_the_scores_of_sums_are_the_metrics(kind):
     found, expected = bootstrap_intervals(given.sums), given.sums.scores
     assert {name: one.value for name, one in found.items()} == pytest.approx(expected)
     assert all(one.low < one.value < one.high for one in found.values())
-    same = difference_intervals(given.sums, given.sums)
+    same = difference_intervals(given.score_sums, given.score_sums)
     assert {(one.value, one.low, one.high) for one in same.values()} == {(0, 0, 0)}
     if kind != "number":
         return
@@ -28,7 +28,7 @@ def test_the_scores_of_sums_are_the_metrics(kind):
 
 
 def part(given: Outcomes, kept: slice) -> Outcomes:
-    return Outcomes(given.kind, given.examples[kept], given.raws[kept])
+    return Outcomes(given.kind, given.examples[kept], given.raw_outputs[kept])
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_the_interval_of_a_share_is_that_of_its_binomial():
     right = next(n for n in range(400) if given.predicted[n] == given.truth[n])
     alone = bootstrap_intervals(part(given, slice(right, right + 1)).sums)["accuracy"]
     assert alone.low < 0.25 and alone.value == alone.high == 1
-    same = difference_intervals(given.sums, given.sums)["accuracy"]
+    same = difference_intervals(given.score_sums, given.score_sums)["accuracy"]
     assert (same.low, same.high) == (0, 0)
 
 
@@ -83,7 +83,7 @@ def test_intervals_hold_the_true_score_as_often_as_they_say():
 def test_a_pair_of_models_is_judged_on_the_same_resamples():
     a, b = make_outcomes("classes", 400), make_outcomes("classes", 400)
     for i in range(0, 400, 40):  # ten that b has right and a may not
-        b.raws[i] = 9 * np.eye(3)[b.kind.labels.index(b.truth[i])]
+        b.raw_outputs[i] = 9 * np.eye(3)[b.kind.labels.index(b.truth[i])]
     apart, alone = difference_intervals(a.sums, b.sums)["accuracy"], bootstrap_intervals(a.sums)["accuracy"]
     assert apart.value == pytest.approx(b.sums.scores["accuracy"] - a.sums.scores["accuracy"])
     assert apart.low >= 0 and apart.high - apart.low < (alone.high - alone.low) / 2

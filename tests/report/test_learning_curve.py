@@ -123,7 +123,7 @@ class Cached:
     def __init__(self, x: np.ndarray, y: np.ndarray):
         self.states, self.y = x, y
 
-    def probe(self, link, class_weights, kept, strongest=0) -> LinearModel:
+    def fit_probe(self, link, class_weights, kept, strongest=0) -> LinearModel:
         x = self.states[kept].astype(np.float64)
         return fit_linear_model(
             Units(x, np.eye(len(NAMES))[self.y[kept]], np.ones(len(kept)), np.array(kept)), link, strongest

@@ -77,7 +77,7 @@ def test_flipped_labels_are_the_most_probable_errors(kind):
         return "I-X" if label != "I-X" else "O"
 
     examples = [replace(e, label=other(e.label)) if e.where in flipped else e for e in given.examples]
-    found = Outcomes(given.kind, examples, given.raws).label_errors
+    found = Outcomes(given.kind, examples, given.raw_outputs).label_errors
     assert len({error.example.where for error in found[:10]} & flipped) >= 8
     assert all(error.label != error.predicted for error in found)
     doubts = [error.doubt for error in found]
@@ -110,7 +110,7 @@ def test_the_confusions_of_many_classes_leave_no_row_empty():
     found = ConfusionMatrix.from_pairs(given.view.pairs, given.kind.labels)
     counts, true, predicted = found.matrix(20)
     assert len(predicted) <= 21 and predicted[-1] == f"{len(found.names) - len(predicted) + 1} others"
-    truth, wrong = given.truth, [(t, p) for t, p in given.view.pairs if t != p]
+    truth, wrong = given.truth, [(t, p) for t, p in given.report_data.pairs if t != p]
     assert counts.sum(1).tolist() == [truth.count(name) for name in true], "nothing of a row is left out"
     for row, name in zip(counts, true, strict=True):
         assert row.sum() > row[predicted.index(name)], "each row has a confusion"
@@ -121,7 +121,7 @@ def test_the_confusions_of_many_classes_leave_no_row_empty():
 
 def test_a_confusion_matrix_of_few_classes_is_whole():
     pairs = [("a", "a"), ("a", "b"), ("c", "missed"), ("not true", "b")]
-    counts, true, predicted = ConfusionMatrix.of(pairs, ("a", "b", "c")).matrix(20)
+    counts, true, predicted = ConfusionMatrix.from_pairs(pairs, ("a", "b", "c")).matrix(20)
     assert (true, predicted) == (["a", "c", "not true"], ["a", "b", "c", "missed"])
     assert counts.tolist() == [[1, 1, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
 

@@ -34,7 +34,9 @@ def asked(*changes: str):
 
 def task_of(examples: int, classes: int = 3, text="a text"):
     kind = SimpleNamespace(supports_contrastive=True, labels=range(classes))
-    return SimpleNamespace(kind=kind, results=SimpleNamespace(train=[SimpleNamespace(text=text)] * examples))
+    return SimpleNamespace(
+        kind=kind, finish_inputs=SimpleNamespace(train=[SimpleNamespace(text=text)] * examples)
+    )
 
 
 def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):

@@ -204,7 +204,7 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
 def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeypatch):
     """Though they have fewer texts; else each would compile a step of its own."""
     for module in (epochs_config, finetune_config):  # which the model's narrow states would reach
-        monkeypatch.setattr(module, "HIGHEST_RATE", 1.0)
+        monkeypatch.setattr(module, "MAX_LEARNING_RATE", 1.0)
     overrides = [given for given in opened[-1] if not given.startswith("optimizer.learning_rate")]
     module, config = load_task("configs/classify.py", overrides)
     whole, rates = module.open(config), []
@@ -290,7 +290,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
 def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch, capsys):
     task, data, config, overrides = opened
     parts = Folds(task, data, config)
-    truth = [parts.evaluator.kind.value(example) for example in parts.evaluator.examples]
+    truth = [parts.evaluator.kind.target_value(example) for example in parts.evaluator.examples]
 
     def outcomes(wrong: int, last: bool = False):
         right = np.eye(2)[truth]

@@ -223,14 +223,12 @@ def test_qdrants_client_takes_the_points(index, tmp_path):
     points = [
         point
         for content in files(tmp_path, "points-*.json")
-        for point in qdrant.split_params.PointsList.model_validate_json(content, strict=True).points
+        for point in qdrant.models.PointsList.model_validate_json(content, strict=True).points
     ]
     expected = rows_of(index)
     assert_same([(point.id, point.payload, point.vector) for point in points], expected)
     client = qdrant.QdrantClient(":memory:")
-    settings = qdrant.split_params.CreateCollection.model_validate_json(
-        (tmp_path / "collection.json").read_text()
-    )
+    settings = qdrant.models.CreateCollection.model_validate_json((tmp_path / "collection.json").read_text())
     client.create_collection("passages", settings.vectors)
     client.upsert("passages", points)
     (best,) = client.query_points("passages", expected[5][2].tolist(), limit=1).points

@@ -48,7 +48,7 @@ def change_index(path, documents=(), remove=(), compact=False, settings=INDEX_SE
 class QueryEncoder:
     """Stands in for a model."""
 
-    queries = staticmethod(hashed_vectors)
+    encode_queries = staticmethod(hashed_vectors)
 
 
 def file_contents(folder: Path) -> dict[str, bytes]:

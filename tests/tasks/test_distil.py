@@ -218,7 +218,7 @@ def test_a_student_begins_as_layers_of_its_teacher(teacher):
     task, data, config = opened(teacher)
     assert config.init == config.teacher and task.layout.config.num_hidden_layers == 2
     whole = load(teacher[0]).params
-    params = task.begun(whole, data, 1)
+    params = task.initial_params(whole, data, 1)
     ours, theirs = (tree["encoder"]["layers"]["attention"]["qkv"]["kernel"] for tree in (params, whole))
     np.testing.assert_array_equal(ours, theirs[np.array([0, 3])])
     assert params["mlm"] is whole["mlm"]

@@ -76,7 +76,7 @@ def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
             nothing = {name: lambda *_: None for name in ("calibrate", "learn_scope", "write_report")}
             super().__init__(**nothing, suggest_class_weights=lambda: offered.append(results))
 
-    monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
+    monkeypatch.setattr("bert_jax.runs.run.FinishedRun", Finished)
     (tmp_path / "model").mkdir()
     layout, kind = (
         hub.Layout(ENCODER_CONFIG, heads=("classify",), labels=("a", "b")),

@@ -107,7 +107,7 @@ def test_documents_that_no_teacher_scored_are_for_a_loss_of_labels(encoder_path,
         "loss.name=binary",
         "data.max_documents_per_query=4",
     )
-    assert task.documents == 4 and open_task(encoder_path, train)[0].loss.name == "teacher_ranking"
+    assert task.max_documents == 4 and open_task(encoder_path, train)[0].loss.name == "teacher_ranking"
 
 
 def test_bad_rows_are_skipped_where_that_is_asked(tmp_path):

@@ -64,11 +64,11 @@ def global_layer_interval(layer_types, layers: int) -> int:
         raise BertJaxError(
             f'layer_types must name "{GLOBAL}" or "{LOCAL}" for each of the {layers} layers: {layer_types!r:.60}'
         )
-    found = [i for i in range(layers) if layer_types[i] == GLOBAL]
-    every = found[1] - found[0] if len(found) > 1 else layers
-    if not found or found != list(range(0, layers, every)):
+    global_layers = [i for i in range(layers) if layer_types[i] == GLOBAL]
+    every = global_layers[1] - global_layers[0] if len(global_layers) > 1 else layers
+    if not global_layers or global_layers != list(range(0, layers, every)):
         raise BertJaxError(
-            f'layer_types has "{GLOBAL}" at {found} of {layers} layers; only the first and every n-th after it are '
+            f'layer_types has "{GLOBAL}" at {global_layers} of {layers} layers; only the first and every n-th after it are '
             "supported"
         )
     return every

@@ -100,7 +100,7 @@ def test_columns_that_a_run_named_are_remembered_where_a_table_has_them(tmp_path
 
     assert texts_by(GroupColumns()) == (("b1", "a1"), (1.0,))
     assert texts_by(GroupColumns(texts=("why",))) == (("a1", "a1"), ())
-    before = GroupColumns(texts=("asked", "gone")).of_pairs
+    before = GroupColumns(texts=("asked", "gone")).pair_columns
     assert texts_by(GroupColumns()) == (("a1", "b1"), ())
 
 

@@ -22,7 +22,7 @@ from bert_jax.predictions.whole_text_kind import WholeTextKind
 @dataclass(frozen=True)
 class Stars(WholeTextKind):
     name = "stars"
-    best = "exact"
+    best_metric = "exact"
     label_format = LabelFormat(
         "stars", lambda separator: lambda place, value: int(parse_number_cell(place, value))
     )
@@ -31,7 +31,7 @@ class Stars(WholeTextKind):
     def from_examples(cls, train, known=()):
         return cls(("STARS",))
 
-    def check(self, examples):
+    def check_examples(self, examples):
         assert all(1 <= example.label <= 5 for example in examples)
 
     def match_labels(self, examples, known=()):
@@ -40,22 +40,22 @@ class Stars(WholeTextKind):
     def truth(self, example: Example) -> int:
         return example.label
 
-    value = truth
+    target_value = truth
 
     @property
     def target(self) -> Target:
         return Target("float32")
 
-    def shown(self, values: Mapping[str, Any]):
+    def describe_targets(self, values: Mapping[str, Any]):
         return f"{values['labels']} stars", {}
 
     def loss(self, logits, batch, weight, smoothing=0.0):
         return squared_error(logits[..., 0], batch["labels"] - 3.0, weight)
 
-    def predicted(self, raw, calibration: Calibration) -> int:
+    def predictions(self, raw, calibration: Calibration) -> int:
         return int(np.clip(round(3 + float(raw[0])), 1, 5))
 
-    def sums(self, predicted, truth) -> ScoreSums:
+    def score_sums(self, predicted, truth) -> ScoreSums:
         apart = np.abs(np.array(predicted, float) - truth)
         rows = np.stack([apart == 0, apart <= 1, np.ones(len(apart))], 1).astype(float)
         return ScoreSums(
@@ -85,10 +85,10 @@ class Stars(WholeTextKind):
 
         return cross_fitted([fitted], judge, document_keys(outcomes.examples))
 
-    def words(self, prediction, example) -> str:
+    def prediction_text(self, prediction, example) -> str:
         return f"{prediction} stars"
 
-    def view(self, outcomes: Outcomes) -> ReportData:
+    def report_data(self, outcomes: Outcomes) -> ReportData:
         before, after = (
             self.confidence(outcomes.raw_outputs, c) for c in (UNCALIBRATED, outcomes.calibration)
         )
@@ -100,11 +100,11 @@ class Stars(WholeTextKind):
             examples=self.report_examples(outcomes, after, right),
         )  # fmt: skip
 
-    def result(self, raw, calibration):
-        return self.predicted(raw, calibration), float(self.confidence([raw], calibration)[0])
+    def result_and_confidence(self, raw, calibration):
+        return self.predictions(raw, calibration), float(self.confidence([raw], calibration)[0])
 
-    def as_json(self, raw, calibration, enough):
-        stars, score = self.result(raw, calibration)
+    def to_record(self, raw, calibration, enough):
+        stars, score = self.result_and_confidence(raw, calibration)
         return {"stars": stars, "score": score} | abstention_fields(score, enough)
 
 
