@@ -249,8 +249,8 @@ class Corpora:
             self.stream.corpora, self.tokenizer.size, flat[words].shape[1]
         )
         table = np.array(flat[words])
-        (found,) = vectors.any(1).nonzero()
-        table[found] = vectors[found]
+        (counted,) = vectors.any(1).nonzero()
+        table[counted] = vectors[counted]
         flat[words] = table
         for path in (path for path in flat if path[-2:] == BIAS):
             flat[path] = np.pad(frequencies, (0, len(flat[path]) - len(frequencies)))

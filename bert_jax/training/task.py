@@ -69,7 +69,7 @@ class Task:
     @property
     def best_metric(self) -> str:
         """The validation metric by which runs of the task are compared."""
-        raise self.missing_member("best")
+        raise self.missing_member("best_metric")
 
     @property
     def layouts(self) -> dict[str, Layout]:

@@ -305,7 +305,7 @@ def test_many_lines_of_a_pipe_are_answered_together(small_classifier, stdin_pipe
         sizes.append(len(texts))
         return outcomes(kind, texts, *rest)
 
-    monkeypatch.setattr(small_classifier, "outcomes", counted)
+    monkeypatch.setattr(small_classifier, "compute_outcomes", counted)
     stdin_pipe.write("\n".join(SMALL_TEXTS * 10))
     stdin_pipe.close()
     assert [one["label"] for one in predict_rows(small_classifier, "-")] == expected

@@ -11,7 +11,7 @@ from tests.support.made_up_outcomes import make_outcomes, many_class_outcomes
 @pytest.mark.parametrize("kind", ["classes", "labels", "tags", "answers", "all answered", "number"])
 def test_the_scores_of_sums_are_the_metrics(kind):
     given = make_outcomes(kind)
-    found, expected = bootstrap_intervals(given.sums), given.sums.scores
+    found, expected = bootstrap_intervals(given.score_sums), given.score_sums.scores
     assert {name: one.value for name, one in found.items()} == pytest.approx(expected)
     assert all(one.low < one.value < one.high for one in found.values())
     same = difference_intervals(given.score_sums, given.score_sums)
@@ -35,9 +35,9 @@ def part(given: Outcomes, kept: slice) -> Outcomes:
 def test_the_interval_of_f1_macro_holds_the_true_score_many_class_outcomes(monkeypatch):
     monkeypatch.setattr("bert_jax.report.intervals.RESAMPLES", 300)
     whole = many_class_outcomes(15_000)
-    truth = whole.sums.scores["f1_macro"]
+    truth = whole.score_sums.scores["f1_macro"]
     found = [
-        bootstrap_intervals(part(whole, slice(240 * n, 240 * (n + 1))).sums, seed=n)["f1_macro"]
+        bootstrap_intervals(part(whole, slice(240 * n, 240 * (n + 1))).score_sums, seed=n)["f1_macro"]
         for n in range(30)
     ]
     # The quantiles of the resamples alone hold it in about half of them.
@@ -50,15 +50,15 @@ def test_the_interval_of_f1_macro_holds_the_true_score_many_class_outcomes(monke
 
 def test_the_interval_of_a_share_is_that_of_its_binomial():
     given = make_outcomes("classes", 400)
-    found = bootstrap_intervals(given.sums)["accuracy"]
+    found = bootstrap_intervals(given.score_sums)["accuracy"]
     error = (found.value * (1 - found.value) / 400) ** 0.5
     edges = found.value - 1.96 * error, found.value + 1.96 * error
     assert (found.low, found.high) == pytest.approx(edges, abs=1 / 400)  # to one example
-    sure = bootstrap_intervals(make_outcomes("classes", 50, skill=20).sums)["accuracy"]
+    sure = bootstrap_intervals(make_outcomes("classes", 50, skill=20).score_sums)["accuracy"]
     # With this many errors or more, 50 of 50 are right in 2.5 % of all cases.
     assert (sure.value, sure.high) == (1, 1) and sure.low == pytest.approx(0.025 ** (1 / 50), abs=0.01)
     right = next(n for n in range(400) if given.predicted[n] == given.truth[n])
-    alone = bootstrap_intervals(part(given, slice(right, right + 1)).sums)["accuracy"]
+    alone = bootstrap_intervals(part(given, slice(right, right + 1)).score_sums)["accuracy"]
     assert alone.low < 0.25 and alone.value == alone.high == 1
     same = difference_intervals(given.score_sums, given.score_sums)["accuracy"]
     assert (same.low, same.high) == (0, 0)
@@ -70,9 +70,9 @@ def test_intervals_hold_the_true_score_as_often_as_they_say():
         make_outcomes("classes", 30_000, seed=7, skill=1.0),
         {"accuracy": 0, "f1_macro": 0, "matthews": 0},
     )
-    truth = whole.sums.scores
+    truth = whole.score_sums.scores
     for n in range(150):
-        found = bootstrap_intervals(part(whole, slice(200 * n, 200 * (n + 1))).sums, seed=n)
+        found = bootstrap_intervals(part(whole, slice(200 * n, 200 * (n + 1))).score_sums, seed=n)
         for name in held:
             held[name] += found[name].low <= truth[name] <= found[name].high
     for name, count in held.items():
@@ -84,6 +84,9 @@ def test_a_pair_of_models_is_judged_on_the_same_resamples():
     a, b = make_outcomes("classes", 400), make_outcomes("classes", 400)
     for i in range(0, 400, 40):  # ten that b has right and a may not
         b.raw_outputs[i] = 9 * np.eye(3)[b.kind.labels.index(b.truth[i])]
-    apart, alone = difference_intervals(a.sums, b.sums)["accuracy"], bootstrap_intervals(a.sums)["accuracy"]
-    assert apart.value == pytest.approx(b.sums.scores["accuracy"] - a.sums.scores["accuracy"])
+    apart, alone = (
+        difference_intervals(a.score_sums, b.score_sums)["accuracy"],
+        bootstrap_intervals(a.score_sums)["accuracy"],
+    )
+    assert apart.value == pytest.approx(b.score_sums.scores["accuracy"] - a.score_sums.scores["accuracy"])
     assert apart.low >= 0 and apart.high - apart.low < (alone.high - alone.low) / 2

@@ -80,7 +80,7 @@ def test_flipped_labels_are_the_most_probable_errors(kind):
     found = Outcomes(given.kind, examples, given.raw_outputs).label_errors
     assert len({error.example.where for error in found[:10]} & flipped) >= 8
     assert all(error.label != error.predicted for error in found)
-    doubts = [error.doubt for error in found]
+    doubts = [error.error_score for error in found]
     assert doubts == sorted(doubts, reverse=True)
 
 
@@ -107,7 +107,7 @@ def test_a_label_error_names_the_doubtful_part():
 
 def test_the_confusions_of_many_classes_leave_no_row_empty():
     given = many_class_outcomes(600)
-    found = ConfusionMatrix.from_pairs(given.view.pairs, given.kind.labels)
+    found = ConfusionMatrix.from_pairs(given.report_data.pairs, given.kind.labels)
     counts, true, predicted = found.matrix(20)
     assert len(predicted) <= 21 and predicted[-1] == f"{len(found.names) - len(predicted) + 1} others"
     truth, wrong = given.truth, [(t, p) for t, p in given.report_data.pairs if t != p]

@@ -83,7 +83,9 @@ def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
         KINDS["classes"](("a", "b")),
     )
     for make, count in ((FinetuneTask, 1), (ClassifierDistillTask, 1)):
-        finish_model(Workdir(tmp_path), make(layout, kind, results=FinishInputs([], [], [])), UNKNOWN_ORIGIN)
+        finish_model(
+            Workdir(tmp_path), make(layout, kind, finish_inputs=FinishInputs([], [], [])), UNKNOWN_ORIGIN
+        )
         assert len(offered) == count
 
 

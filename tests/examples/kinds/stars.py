@@ -52,7 +52,7 @@ class Stars(WholeTextKind):
     def loss(self, logits, batch, weight, smoothing=0.0):
         return squared_error(logits[..., 0], batch["labels"] - 3.0, weight)
 
-    def predictions(self, raw, calibration: Calibration) -> int:
+    def predict(self, raw, calibration: Calibration) -> int:
         return int(np.clip(round(3 + float(raw[0])), 1, 5))
 
     def score_sums(self, predicted, truth) -> ScoreSums:
@@ -101,7 +101,7 @@ class Stars(WholeTextKind):
         )  # fmt: skip
 
     def result_and_confidence(self, raw, calibration):
-        return self.predictions(raw, calibration), float(self.confidence([raw], calibration)[0])
+        return self.predict(raw, calibration), float(self.confidence([raw], calibration)[0])
 
     def to_record(self, raw, calibration, enough):
         stars, score = self.result_and_confidence(raw, calibration)
