@@ -1,7 +1,6 @@
 """Distillation of a classifier's soft labels, with and without labels of the data."""
 
 import shutil
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,22 +9,15 @@ import pytest
 
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
-from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.hub import model_directory as hub
 from bert_jax.inference.model import load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.predictions.kind import KINDS
-from bert_jax.predictions.origin import UNKNOWN_ORIGIN
-from bert_jax.runs.run import finish_model
 from bert_jax.tasks import load_config as load_task
-from bert_jax.tasks.distil_classifier import ClassifierDistillTask, soft_loss
-from bert_jax.training.task import FinishInputs
-from bert_jax.training.workdir import Workdir
+from bert_jax.tasks.distil_classifier import soft_loss
 from tests.support.distillation_runs import distil_settings
 from tests.support.pretraining_runs import logged_metrics
 from tests.support.tables import write_csv, write_texts_csv
 from tests.support.texts import marked_texts
-from tests.support.tiny_encoder import ENCODER_CONFIG
 
 RNG = np.random.default_rng(0)
 LOGITS, TAUGHT = RNG.normal(size=(2, 6, 5, 4)).astype(np.float32)
@@ -66,27 +58,6 @@ def test_a_number_is_learnt_as_the_teacher_gives_it():
     kind = KINDS["number"](("LABEL_0",))
     loss = soft_loss(kind, jnp.array([[1.0], [3.0]]), jnp.array([[2.0], [3.0]]), jnp.ones(2), 2.0)
     assert float(loss.mean) == 0.5
-
-
-def test_class_weights_are_advised_where_they_are_taken(monkeypatch, tmp_path):
-    offered = []
-
-    class Finished(SimpleNamespace):
-        def __init__(self, directory, results, out_of_fold):
-            nothing = {name: lambda *_: None for name in ("calibrate", "learn_scope", "write_report")}
-            super().__init__(**nothing, suggest_class_weights=lambda: offered.append(results))
-
-    monkeypatch.setattr("bert_jax.runs.run.FinishedRun", Finished)
-    (tmp_path / "model").mkdir()
-    layout, kind = (
-        hub.Layout(ENCODER_CONFIG, heads=("classify",), labels=("a", "b")),
-        KINDS["classes"](("a", "b")),
-    )
-    for make, count in ((FinetuneTask, 1), (ClassifierDistillTask, 1)):
-        finish_model(
-            Workdir(tmp_path), make(layout, kind, finish_inputs=FinishInputs([], [], [])), UNKNOWN_ORIGIN
-        )
-        assert len(offered) == count
 
 
 def distil(workdir, *given, **changes):
