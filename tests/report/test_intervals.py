@@ -22,7 +22,7 @@ def test_the_scores_of_sums_are_the_metrics(kind):
     rng, again = np.random.default_rng(5), []
     for _ in range(400):
         i = rng.integers(0, 60, 60)
-        x, y = (np.argsort(np.argsort(np.array(v)[i] + 1e-9 * i)) for v in (given.predicted, given.truth))
+        x, y = (np.argsort(np.argsort(np.array(v)[i] + 1e-9 * i)) for v in (given.predictions, given.truth))
         again.append(np.corrcoef(x, y)[0, 1])
     assert np.std(again) == pytest.approx((found["spearman"].high - found["spearman"].low) / 3.92, rel=0.25)
 
@@ -57,7 +57,7 @@ def test_the_interval_of_a_share_is_that_of_its_binomial():
     sure = bootstrap_intervals(make_outcomes("classes", 50, skill=20).score_sums)["accuracy"]
     # With this many errors or more, 50 of 50 are right in 2.5 % of all cases.
     assert (sure.value, sure.high) == (1, 1) and sure.low == pytest.approx(0.025 ** (1 / 50), abs=0.01)
-    right = next(n for n in range(400) if given.predicted[n] == given.truth[n])
+    right = next(n for n in range(400) if given.predictions[n] == given.truth[n])
     alone = bootstrap_intervals(part(given, slice(right, right + 1)).score_sums)["accuracy"]
     assert alone.low < 0.25 and alone.value == alone.high == 1
     same = difference_intervals(given.score_sums, given.score_sums)["accuracy"]
