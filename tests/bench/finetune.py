@@ -187,7 +187,7 @@ class TorchFinetuning(TorchModel):
     def __init__(self, layout, config: FinetuneConfig, pad: int, autocast: bool = False):
         self.torch, transformers = quiet_transformers(config.seed)
         self.config, self.pad, self.autocast = config, pad, autocast
-        problem = layout.published.get("problem_type")
+        problem = layout.hf_config.get("problem_type")
         settings: dict[str, int | str] = {"num_labels": len(layout.labels)} if layout.labels else {}
         settings |= {"problem_type": problem} if problem else {}
         auto = getattr(transformers, AUTO[layout.heads[0]])

@@ -343,7 +343,7 @@ def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
     for before, after in zip(plain, model.classify(SMALL_TEXTS, scores=True), strict=True):
         odds = np.log(before["yes"] / before["no"])
         assert after["yes"] == pytest.approx(calibration.sigmoid(odds / 2), abs=1e-5)
-    assert model.calibration.floor(0.9) == 0.6
+    assert model.calibration.confidence_threshold(0.9) == 0.6
     read = (classifier / calibration.FILE).read_text()
     model.save(classifier)
     new = {"loss_before": 0.0, "loss_after": 0.0}
@@ -364,7 +364,7 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     examples = [Example(f"{n} {SMALL_TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
     FinishedRun(classifier, FinishInputs([], [], examples)).calibrate()
     found, line = bert_jax.load(classifier).calibration, capsys.readouterr().out
-    assert found.learnt and line.startswith("calibrated on 40 examples: temperature ")
+    assert found.is_fitted and line.startswith("calibrated on 40 examples: temperature ")
     FinishedRun(
         classifier, FinishInputs([], [], [replace(example, document="one") for example in examples])
     ).calibrate()

@@ -85,7 +85,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
             judged.append(self)
 
     monkeypatch.setattr(choose_method, "pick_best", best_of)
-    monkeypatch.setattr("bert_jax.runs.run.Finished", Finished)
+    monkeypatch.setattr("bert_jax.runs.run.FinishedRun", Finished)
     train = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
     given = (
         {"task": "classify"},

@@ -109,7 +109,7 @@ def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(open
         fitted.penalties = 1
         return fitted
 
-    features = SimpleNamespace(states=range(40), probe=probe)
+    features = SimpleNamespace(states=range(40), fit_probe=probe)
     outcomes, _ = parts.predict_with_probe(features, "softmax", np.ones(40, bool))
     np.testing.assert_allclose(outcomes.raw_outputs, np.tile(shares, (40, 1)), rtol=1e-5)
 
@@ -156,7 +156,7 @@ def fitted(opened, tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
-    of_logits = [1 / (1 + np.exp(bad - good)) for bad, good in fitted.outcomes.raws]
+    of_logits = [1 / (1 + np.exp(bad - good)) for bad, good in fitted.outcomes.raw_outputs]
     np.testing.assert_allclose(of_logits, fitted.likely, atol=1e-5)
     np.testing.assert_allclose(fitted.outcomes.similarities, fitted.near, atol=2e-3)
     assert np.std(fitted.near) > 0.005
@@ -192,7 +192,9 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
     assert parts.predict_with_runs(*given, until_the_second) is None
     again = parts.predict_with_runs(*given, until_the_second)
     assert begun == ["1", "2", "2"], "what was predicted is not trained again"
-    assert all(np.array_equal(a, b) for a, b in zip(fitted.outcomes.raws, again.raws, strict=True))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(fitted.outcomes.raw_outputs, again.raw_outputs, strict=True)
+    )
     for workdir in (fitted.workdir, tmp_path):
         assert not list(workdir.glob("folds/*/*/model")), "what is not needed any more is removed"
     with pytest.raises(BertJaxError, match="started with other settings: optimizer.learning_rate"):
@@ -268,7 +270,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     )
     assert run.start_training(*given)
     printed, lines = capsys.readouterr()
-    assert "fold 2 of 3, contrast: step 12 train: " in lines
+    assert "fold 2 of 3, contrastive: step 12 train: " in lines
     assert lines.count("the model is in ") == 1, "those of folds are removed"
     assert "measured on 60 known texts" in printed
     scope = load(tmp_path / "run/model").scope

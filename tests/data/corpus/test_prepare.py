@@ -116,6 +116,9 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
     from bert_jax.text.host_tensorflow import tf  # noqa: F401
 
     class MadeUp(tfds.core.GeneratorBasedBuilder):
+        __module__ = (
+            "made_up"  # a module of a package would need importlib_resources, which tfds does not install
+        )
         VERSION = tfds.core.Version("1.0.0")
         BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="plain")]
         pkg_dir_path = tmp_path
@@ -290,7 +293,7 @@ def damage(corpus: Path, kind: str) -> str:
         manifest.write_text(manifest.read_text()[:-9])
         return "manifest.json is not valid JSON"
     manifest.write_text('{"version": 1}')
-    return "has version 1, but 2 is needed; make the corpus anew with `bert-jax prepare`"
+    return "has version 1, but 3 is needed; make the corpus anew with `bert-jax prepare`"
 
 
 @pytest.mark.slow
