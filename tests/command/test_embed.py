@@ -280,8 +280,8 @@ def test_shards_beside_a_model_are_no_part_of_it(embed, model, tmp_path):
 CHILD = """
 import sys
 from bert_jax.command.main import main
-from bert_jax.search import shards
-shards.TEXTS = int(sys.argv[1])
+from bert_jax.search import vector_shards
+vector_shards.TEXTS_PER_SHARD = int(sys.argv[1])
 sys.exit(main(["embed", *sys.argv[2:]]))
 """
 

@@ -144,21 +144,21 @@ def test_training_takes_the_program_that_was_checked(tmp_path):
     ]
     script = """
 import json, sys
-from bert_jax import config as configs
-from bert_jax.pod.compile import outline_on_slice, traced
+from bert_jax.core.config import load_config_file
+from bert_jax.pod.compile import outline_on_slice, trace_step
 from bert_jax.pod.topology import parse_slice
 from bert_jax.tasks import pretrain
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.training.step import make_step
-spec, overrides, where = sys.argv[1], json.loads(sys.argv[2]), slice_of("v5e:4x4")
-task, data, config = pretrain.open(configs.load(spec, overrides, pretrain.Config))
+spec, overrides, where = sys.argv[1], json.loads(sys.argv[2]), parse_slice("v5e:4x4")
+task, data, config = pretrain.open(load_config_file(spec, overrides, pretrain.Config))
 mesh = make_mesh(config.mesh, where.devices())
 features = task.features(data.rows_per_step, data.length(0))
 state, batch = abstract_state(task, config, mesh), abstract_batch(features, config, mesh)
 trained = make_step(task, config, mesh).lower(state, batch, abstract_constants(task, mesh))
-outline, mesh = outline_for(configs.load(spec, overrides, pretrain.Config), where)
-checked = traced(outline, outline.phases[0], mesh)[-1].lower()
+outline, mesh = outline_on_slice(load_config_file(spec, overrides, pretrain.Config), where)
+checked = trace_step(outline, outline.phases[0], mesh)[-1].lower()
 print("SAME", trained.as_text() == checked.as_text())
 """
     ran = subprocess.run(

@@ -166,7 +166,7 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
         assert np.ptp(shift) > 0.01
         saved = read_logits(fitted.workdir / f"folds/finetune/{fold}/logits.npz")
         inside = np.flatnonzero(parts.fold_of_example == fold)
-        np.testing.assert_allclose(np.array(fitted.outcomes.raws)[inside], saved + shift, rtol=1e-6)
+        np.testing.assert_allclose(np.array(fitted.outcomes.raw_outputs)[inside], saved + shift, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -191,10 +191,14 @@ def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_pa
 
 KILLED = """
 import os, pathlib, random, signal, sys, traceback
-from bert_jax.search import cache, keywords, manifest
+from bert_jax.search import cache, index_manifest, keywords
 from tests.support import indexes
-cache.tokens_in_batch = lambda: 8
-KILLS = {"encode": (indexes, "hashed_vectors", 4), "postings": (keywords, "write", 1), "commit": (manifest, "write", 1)}
+cache.tokens_per_batch = lambda: 8
+KILLS = {
+    "encode": (indexes, "hashed_vectors", 4),
+    "postings": (keywords, "write_postings", 1),
+    "commit": (index_manifest, "write_index_manifest", 1),
+}
 
 def kill_at(module, name, calls):
     function, left = getattr(module, name), list(range(calls))

@@ -79,7 +79,7 @@ def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
         checkpoints.save(step, {"x": np.zeros(3)}, {"validation": {"mlm_loss": loss}})
     checkpoints.finish()
     assert checkpoints.steps() == [10, 20, 40, 45]
-    assert checkpoints.best() == 10
+    assert checkpoints.best_step() == 10
 
 
 def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_later_step(tmp_path):
@@ -91,7 +91,7 @@ def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_late
         run.record_evaluation()
         checkpoints.save(step, {"x": np.zeros(3)}, {"validation": run.validation_metrics})
     checkpoints.finish()
-    assert checkpoints.best() == run.best_step() == 4
+    assert checkpoints.best_step() == run.best_step() == 4
 
 
 def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monkeypatch, capsys):
@@ -121,11 +121,11 @@ def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
         checkpoint_manifest.write_checkpoint_manifest(tmp_path / str(step), {})
     (tmp_path / "10" / "manifest.json").write_text("{}")
     with pytest.raises(BertJaxError, match="manifest.json"):
-        checkpoints.check(10)
+        checkpoints.require_step(10)
     shutil.rmtree(tmp_path / "5")
     for step, said in ((10, "json is damaged; there is no other checkpoint"), (5, "of step 5; known: 10")):
         with pytest.raises(BertJaxError, match=f"{said}$"):
-            checkpoints.check(step)
+            checkpoints.require_step(step)
 
 
 def test_a_model_of_any_checkpoint_is_exported(finished_run, tmp_path):

@@ -203,7 +203,7 @@ from bert_jax.models.kernels.attention import attend
 from bert_jax.models.context import Context
 from bert_jax.models.mesh import AXES, ROWS
 from bert_jax.models.relative_terms import RelativeTerms
-from bert_jax.pod import program
+from bert_jax.pod import hlo
 B, L, H, K = 8, 512, 12, 64
 devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]
 mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
@@ -221,7 +221,7 @@ for terms in ({}, {"bias": whole("float32", H, 2 * L - 1)}, {"keys": table, "que
     arguments = shape("bfloat16", B, L, 3, H * K), terms, tokens, tokens, whole("int32", 2 * L - 1)
     with jax.set_mesh(mesh):
         text = jax.jit(jax.value_and_grad(loss, (0, 1))).lower(*arguments).compile().as_text()
-    print(text.count("tpu_custom_call"), program.read(text).traffic)
+    print(text.count("tpu_custom_call"), hlo.parse_program(text).traffic)
 """
 
 
