@@ -52,11 +52,11 @@ counts = collections.Counter()
 jax.monitoring.register_event_listener(lambda event, **_: counts.update([event.split("/")[-1]]))
 jax.jit(lambda x: x + 1)(1)  # before JAX is told of a cache
 import bert_jax
-from bert_jax.command.train import start
+from bert_jax.command.train import start_training
 model = bert_jax.load(sys.argv[1])
 counts.clear()
 model.pooled(["the cat", "the cat sat on the mat . the cat"])
-assert start("configs/classify.py", sys.argv[3:], sys.argv[2])
+assert start_training("configs/classify.py", sys.argv[3:], sys.argv[2])
 print("asked", counts["compile_requests_use_cache"], "found", counts["cache_hits"])
 """
 OURS = re.compile("compiling the step|step |the model is in ")  # lines of the log

@@ -125,11 +125,13 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_pat
 @pytest.mark.slow
 def test_a_head_begins_as_a_probe_where_one_can_learn_its_kind():
     classes, answers = (
-        dataclasses.replace(make(name)[0], probe=True)
+        dataclasses.replace(make(name)[0], probes_head=True)
         for make, name in ((classify_pieces, "classes"), (answer_pieces, "answers"))
     )
     assert classes.starts_from_probe and not answers.starts_from_probe
-    assert not ContrastiveTask(classes.layout, classes.kind, probe=True).starts_from_probe, "it ends as one"
+    assert not ContrastiveTask(classes.layout, classes.kind, probes_head=True).starts_from_probe, (
+        "it ends as one"
+    )
 
 
 def test_class_weights_and_windows_weigh_as_they_should():

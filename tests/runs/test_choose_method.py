@@ -106,7 +106,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     assert len({tuple(example.text for example in of.examples) for of in seen.values()}) == 1
     assert not list((tmp_path / "run").glob("folds/*/*/similarities.npy")), "which only reports use"
     begun_folds = {f"{path.parent.name}/{path.name}" for path in (tmp_path / "run").glob("folds/*/*")}
-    assert begun_folds == {"contrast/0", "finetune/0"}
+    assert begun_folds == {"contrastive/0", "finetune/0"}
     # The run itself holds out a share, and its scores are those of its model there.
     begun = json.loads((tmp_path / "run/run.json").read_text())["config"]
     assert (begun["method"], begun["data.folds"]) == (method, 0)

@@ -139,7 +139,7 @@ def test_a_run_outlives_its_terminal_until_it_is_told(tmp_path, monkeypatch, num
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", Gone())
         with pytest.raises(OSError, match="gone") if ends else nullcontext():
-            log.line("validation", 1, {"loss": 2.0})
+            log.write_line("validation", 1, {"loss": 2.0})
     log.close()
     assert [line["loss"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [2.0]
 

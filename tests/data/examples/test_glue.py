@@ -57,6 +57,9 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     answers = [{"text": ["sleeps"], "answer_start": [4]}, {"text": [], "answer_start": []}]
 
     class MadeUpLabels(tfds.core.GeneratorBasedBuilder):
+        __module__ = (
+            "made_up"  # a module of a package would need importlib_resources, which tfds does not install
+        )
         VERSION = tfds.core.Version("1.0.0")
         pkg_dir_path = tmp_path
 
