@@ -121,7 +121,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     right = [prediction["stars"] == row["label"] for prediction, row in zip(objects, rows, strict=True)]
     assert scored.metrics["exact"] == pytest.approx(np.mean(right))
     assert model.classify(SMALL_TEXTS[0]) == model.kind.predict(
-        model.outcomes(model.kind, SMALL_TEXTS[0]), UNCALIBRATED
+        model.compute_outcomes(model.kind, SMALL_TEXTS[0]), UNCALIBRATED
     )
     with pytest.raises(BertJaxError, match='"stars"'):
         model.classify(SMALL_TEXTS[0], scores=True)
