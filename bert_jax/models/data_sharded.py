@@ -30,7 +30,7 @@ def to_arrays(params):
     """Return the parameters as arrays."""
 
     def array(leaf):
-        return to_array(leaf.axis, leaf.dtype, leaf.whole, leaf.shard) if is_data_sharded(leaf) else leaf
+        return to_array(leaf.axis, leaf.dtype, leaf.full, leaf.shard) if is_data_sharded(leaf) else leaf
 
     return jax.tree.map(array, params, is_leaf=is_data_sharded)
 
