@@ -152,8 +152,7 @@ def read_ids(names: list[str]) -> list[str]:
 def summarize_update(path: Path, manifest: "IndexManifest", counts: "UpdateCounts", seconds: float) -> str:
     line = (
         f"{pluralize(manifest.documents, 'document')} in {pluralize(manifest.passages, 'passage')} in {path}: "
-        f"{counts.new:,} new, "
-        f"{counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
+        f"{counts.new:,} new, {counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
         f"{pluralize(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
     )
     if recall := manifest.recall:

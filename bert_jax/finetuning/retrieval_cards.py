@@ -75,9 +75,8 @@ from sentence_transformers import CrossEncoder
 CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
         data=[
             f"{train:,} queries with up to {task.max_documents} documents each, from `{config.data.train}`; "
-            f"{validation:,} "
-            f"for validation, from {describe_validation_source(config, 'queries')}, and {calibration:,} for "
-            "calibration.",
+            f"{validation:,} for validation, from {describe_validation_source(config, 'queries')}, and "
+            f"{calibration:,} for calibration.",
             *truncation_lines(truncated, "pairs"),
         ],
         recipe={
@@ -106,8 +105,7 @@ def describe_relevance_scores(calibration: Calibration) -> str:
     sign = "-" if offset < 0 else "+"
     return (
         f"Scores of `rank` are probabilities, calibrated on {pairs}: sigmoid({slope:.4g} * logit {sign} "
-        f"{abs(offset):.4g}). "
-        "`sentence_transformers` returns sigmoid(logit): other values in the same order."
+        f"{abs(offset):.4g}). `sentence_transformers` returns sigmoid(logit): other values in the same order."
     )
 
 

@@ -96,8 +96,8 @@ def data_facts(data: BatchSource) -> Facts:
         yield (
             "data",
             f"{pluralize(count, data.noun)} to train on, {len(data.held):,} for validation during the run; "
-            f"{truncated:,} "
-            f"({truncated / count:.1%}) of those to train on are truncated, the longest has {longest:,} tokens",
+            f"{truncated:,} ({truncated / count:.1%}) of those to train on are truncated, the longest has {longest:,} "
+            "tokens",
         )
 
 

@@ -58,8 +58,7 @@ def read_beir(folder, split: str = "") -> BeirDataset:
         if grades.setdefault(document, int(grade)) != int(grade):
             raise BertJaxError(
                 f'{where} gives the document "{document}" the grade {grade:g} for the query "{query}", and '
-                f"{first_place} "
-                f"the grade {grades[document]}; keep one of them"
+                f"{first_place} the grade {grades[document]}; keep one of them"
             )
     if not any(grade > 0 for grades in relevant.values() for grade in grades.values()):
         raise BertJaxError(f"{path}: no document is relevant (score above 0) for any query; check its scores")

@@ -69,8 +69,7 @@ def global_layer_interval(layer_types, layers: int) -> int:
     if not global_layers or global_layers != list(range(0, layers, every)):
         raise BertJaxError(
             f'layer_types has "{GLOBAL}" at {global_layers} of {layers} layers; only the first and every n-th after it '
-            "are "
-            "supported"
+            "are supported"
         )
     return every
 

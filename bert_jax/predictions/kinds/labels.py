@@ -55,8 +55,7 @@ class Labels(WholeTextKind):
         now = columns.label_separator or SEPARATOR
         return (
             f'the label "{joined}" may be several labels; set --config.data.columns.label_separator, now {now!r}, to '
-            "what "
-            "stands between labels"
+            "what stands between labels"
         )
 
     def truth(self, example: Example) -> set[str]:
