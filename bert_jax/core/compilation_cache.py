@@ -15,7 +15,7 @@ KEEPING = {
 
 
 def enable_compilation_cache() -> None:
-    """Let JAX cache the programs that it compiles in `programs_home()`, for this process and later ones.
+    """Let JAX cache the programs that it compiles in `compilation_cache_home()`, for this process and later ones.
 
     If the user has chosen a cache directory, by JAX_COMPILATION_CACHE_DIR ("" for no cache) or in `jax.config`, that
     choice stays.

@@ -14,7 +14,7 @@ HEADER = 256  # bytes; the size does not depend on the number of rows, so the he
 
 @contextmanager
 def growing_array(path: Path, dtype, shared: bool = False) -> "Iterator[GrowingArray]":
-    """Open a .npy file that grows. It appears under its name when it is complete. For `shared` see `replacing`.
+    """Open a .npy file that grows. It appears under its name when it is complete. For `shared` see `atomic_file`.
 
     with growing_array(path, np.uint16) as tokens:
         tokens.append(ids)

@@ -136,7 +136,7 @@ def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Lay
     if config.model.head_dropout >= 0:
         encoder = encoder.replace(**{HEADS[layout.heads[-1]].dropout: config.model.head_dropout})
     layout = dataclasses.replace(layout, config=encoder, hf_config=layout.hf_config | kind.hf_config_keys)
-    # `kind_of` will open the finished model; a kind that it does not know is refused here, before the run.
+    # `require_kind` will open the finished model; a kind that it does not know is refused here, before the run.
     require_kind(layout)
     return layout
 

@@ -163,7 +163,7 @@ class Family:
         return any(re.search(pattern, name) for pattern in self.known_extra_tensors)
 
     def read_config(self, published: dict, where, **computed) -> EncoderConfig:
-        """Convert a published config to ours; `computed` sets fields that say how it is computed (see COMPUTED)."""
+        """Convert a published config to ours; `computed` sets some of the COMPUTATION_FIELDS."""
         for key, choices in self.supported.items():
             if published.get(key) is not None and published[key] not in choices:
                 only = f", only {choices[0]!r}" if choices else ""

@@ -1,10 +1,10 @@
 """Would more labels help? Score models of a quarter, half and all of the labels, and forecast the gain from doubling
 the labels.
 
-The gap between a score and the best possible one shrinks as 1 / sqrt(labels), so each doubling gains NEXT times as much
-as the doubling before it. On SST-2, this forecast of a probe's gain is unbiased, from 200, 2,000 and 20,000 labels; to
-assume that errors fall to 0 as a power of the labels would forecast from a quarter to two thirds too much. If a score
-is still near that of the most frequent class (ten classes, 200 labels), the forecast is too low.
+The gap between a score and the best possible one shrinks as 1 / sqrt(labels), so each doubling gains GAIN_RATIO
+times as much as the doubling before it. On SST-2, this forecast of a probe's gain is unbiased, from 200, 2,000 and
+20,000 labels; to assume that errors fall to 0 as a power of the labels would forecast from a quarter to two thirds too
+much. If a score is still near that of the most frequent class (ten classes, 200 labels), the forecast is too low.
 """
 
 from collections.abc import Mapping, Sequence

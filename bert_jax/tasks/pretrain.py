@@ -232,7 +232,7 @@ def label_logits(logits, labels):
 
 
 class Corpora:
-    """The stream of prepared corpora, as the `Data` of the training loop."""
+    """The stream of prepared corpora, as the `BatchSource` of the training loop."""
 
     def __init__(self, stream: "Stream"):
         self.stream, self.tokenizer, self.rows_per_step = stream, stream.tokenizer, stream.config.batch_size

@@ -312,7 +312,7 @@ class TrainingLoop:
         self.checkpoints.save(self.step, self.state, position)
 
     def update_profiler(self, ends: bool = False) -> None:
-        """Start the profile at the configured step; stop it PROFILED steps later, or when the run ends (`ends`)."""
+        """Start the profile at the configured step; stop it PROFILED_STEPS later, or when the run ends (`ends`)."""
         first = self.config.log.profile
         if not self.tracing and self.step == first:
             jax.profiler.start_trace(str(self.workdir.profile))

@@ -30,9 +30,8 @@ class FinishInputs:
     train: Sequence[Example]
     validation: Sequence[Example]
     calibration: Sequence[Example]  # () if none were set aside
-    long_texts: Literal["truncate", "windows"] = (
-        "truncate"  # how to read texts that are longer than the model allows
-    )
+    # how to read texts that are longer than the model allows
+    long_texts: Literal["truncate", "windows"] = "truncate"
     report: bool = True  # whether to write a report
     out_of_scope: Sequence[Example] = ()  # examples without labels, which the model should refuse
     max_length: int = 0  # the most tokens of a text, or of each of its windows, in training
@@ -60,7 +59,9 @@ class Task:
     finish_inputs: FinishInputs | None = field(default=None, kw_only=True, compare=False)
     model_card: ModelCard | None = field(default=None, kw_only=True, compare=False)
 
-    rules: ClassVar[Rules] = ()  # (pattern, Parameter(...)) of parameters that rules.py does not know
+    rules: ClassVar[
+        Rules
+    ] = ()  # (pattern, ParameterRule(...)) of parameters that parameter_rules.py does not know
     frozen: ClassVar[Rules] = ()  # (pattern, whether it is frozen) for every parameter; (): none is
     # Whether the losses need the whole batch, as with negatives from other rows, rather than being sums over its rows.
     # `losses` and `scores` then see all rows at once, and every output is an array of floats [B, ...].
@@ -99,7 +100,7 @@ class Task:
         return {"": {name: params[name] for name in self.layout.module_names}}
 
     def join_params(self, models: dict[str, dict]) -> dict:
-        """The inverse of `models`."""
+        """The inverse of `split_params`."""
         return models[""]
 
     def constants(self) -> dict:
@@ -136,7 +137,7 @@ class Task:
         return {}
 
     def predictions(self, outputs: dict, batch: dict):
-        """Return an array [B, ...] to keep for the whole validation set; `Data.metrics` reads it."""
+        """Return an array [B, ...] to keep for the whole validation set; `BatchSource.metrics` reads it."""
 
     def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         """Turn the mean losses and scores of the validation set into the metrics that people read."""

@@ -22,7 +22,7 @@ class Config(SimpleNamespace):
 
 
 def told(monkeypatch, home, joined: bool = False, **chosen) -> dict:
-    """JAX's settings after `keep_programs`, where the user chose some before."""
+    """JAX's settings after `enable_compilation_cache`, where the user chose some before."""
     config = Config(**{DIRECTORY: None, FEWEST: 1.0, SIZE: -1} | chosen)
     distributed = SimpleNamespace(is_initialized=lambda: joined)
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=config, distributed=distributed))

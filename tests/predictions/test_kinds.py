@@ -56,7 +56,7 @@ def asks(node: ast.AST, classes: set[str]) -> bool:
 
 
 def branches(source: str) -> list[int]:
-    classes = {KINDS[name].__name__ for name in BUILT_IN} | {"WholeTexts"}
+    classes = {KINDS[name].__name__ for name in BUILT_IN} | {"WholeTextKind"}
     return [
         node.lineno for node in ast.walk(ast.parse(source)) if asks(node, classes) and hasattr(node, "lineno")
     ]

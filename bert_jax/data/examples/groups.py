@@ -257,7 +257,7 @@ def holds_numbers(name: str, rows: Sequence[Mapping]) -> bool:
 def parse_groups(
     rows: Iterable[LocatedRow], columns: GroupColumns, made: Callable[[Group], Example] = lambda group: group
 ) -> Iterator[Example]:
-    """Yield the group of each row, or `made(group)`. Rows that raise BadRow are skipped if `columns.skip_bad`."""
+    """Yield the group of each row, or `made(group)`. Rows that raise BadRowError are skipped if `columns.skip_bad`."""
     some, rows = first_rows(rows)
     if not some:
         return
