@@ -35,13 +35,10 @@ SHOWN = 5  # document names in a message
     flag("--remove-missing", action="store_true", help="remove documents of the index that are not among DOCS"),
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
     flag(
-        "--quantize", choices=("none", "int8", "binary"),
-        help="search quantized vectors (8 or 1 bit per dimension), then rescore with the full vectors",
+        "--quantize", choices=("none", "binary"),
+        help="search binary vectors (1 bit per dimension), then rescore with the full vectors",
     ),
-    flag(
-        "--approximate", choices=("none", "hnsw", "ivf"),
-        help="search an approximate faiss index",
-    ),
+    flag("--approximate", choices=("none", "hnsw"), help="search an HNSW index of faiss, then rescore"),
     flag(
         "--export", nargs=2, metavar=("ENGINE", "DIR"),
         help="write all passages into a new directory, for qdrant, opensearch, elasticsearch or pgvector to load; the "

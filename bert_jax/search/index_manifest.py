@@ -19,7 +19,7 @@ from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, seal
 from bert_jax.core.typed_json import coerce_json
 
 INDEX_FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
-VERSION = 1
+VERSION = 2
 REBUILD_REMEDY = "copy the index again, or build it again"
 
 
@@ -69,8 +69,8 @@ class IndexManifest:
     model: IndexedModel | None  # None: keywords only
     passage_tokens: int
     overlap: int
-    quantization: str | None = None
-    approximate: str | None = None
+    quantization: str | None = None  # "binary"
+    approximate: str | None = None  # "hnsw"
     recall: Recall | None = None
     changes: int = 0
     sources: tuple[str, ...] = ()  # the files, folders and globs that documents were read from

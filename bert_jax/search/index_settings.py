@@ -9,7 +9,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.search import index_manifest as manifests
-from bert_jax.search.approximate import library
+from bert_jax.search.hnsw import import_faiss
 from bert_jax.search.index_encoder import IndexEncoder, load_encoder
 from bert_jax.search.index_manifest import INDEX_FILE, IndexManifest
 from bert_jax.search.passages import PassageCutter, WordCounter
@@ -109,7 +109,7 @@ def check_candidates(manifest: IndexManifest) -> IndexManifest:
     if manifest.quantization and manifest.approximate:
         raise BertJaxError("--quantize and --approximate both find candidates; set one of them to none")
     if manifest.approximate:
-        library()  # raises if faiss is missing, before anything is built
+        import_faiss()  # raises if faiss is missing, before anything is built
     return manifest
 
 

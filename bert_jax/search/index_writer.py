@@ -14,11 +14,12 @@ from bert_jax.core.errors import suggest_name as nearest_name
 from bert_jax.core.hashes import collect_file_facts
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.data.growing_array import growing_array
-from bert_jax.search import approximate, keywords, nearest
 from bert_jax.search import index_manifest as manifests
+from bert_jax.search import keywords, nearest
 from bert_jax.search.cache import RowCache
 from bert_jax.search.content_keys import KeyIndex
 from bert_jax.search.documents import Document
+from bert_jax.search.hnsw import write_hnsw
 from bert_jax.search.index import read_current
 from bert_jax.search.index_manifest import (
     BUILDING,
@@ -212,9 +213,9 @@ class IndexWriter:
 
     def write_candidates(self, stage: Path, vectors: np.ndarray) -> None:
         if self.manifest.quantization:
-            nearest.write_quantized(stage, self.manifest.quantization, vectors)
+            nearest.write_bits(stage, vectors)
         if self.manifest.approximate:
-            approximate.write(stage, self.manifest.approximate, vectors)
+            write_hnsw(stage, vectors)
 
     def write_vectors(
         self, stage: Path, texts: SearchTexts, model: IndexedModel, encode: Encode | None

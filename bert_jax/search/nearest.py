@@ -1,4 +1,4 @@
-"""Find passages by their vectors: exactly, or among candidates from quantized vectors or an approximate index.
+"""Find passages by their vectors: exactly, or among candidates from binary vectors or an HNSW index.
 
 Candidates come from products of many rows at once. The last bits of such a score depend on the other rows, so all
 candidates are scored again in float64, each on its own: equal vectors then have equal scores, wherever they are stored.
@@ -17,16 +17,14 @@ from threadpoolctl import ThreadpoolController
 from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.growing_array import growing_array
 from bert_jax.metrics.retrieval import top_k
-from bert_jax.search import approximate
-from bert_jax.search.quantization import STEPS, ranges_of, to_bits, to_bytes
+from bert_jax.search.hnsw import find_hnsw_candidates
+from bert_jax.search.quantization import to_bits
 
-VECTORS = "vectors.npy"
-QUANTIZED_FILES = {"int8": ("int8.npy", "ranges.npy"), "binary": ("binary.npy",)}
+VECTORS, BITS = "vectors.npy", "binary.npy"
 MIN_PASSAGES = 4096  # a segment with fewer passages is searched exactly, whatever the settings
-CANDIDATE_FACTORS = {"int8": 4, "binary": 32}  # candidates per requested passage
+CANDIDATE_FACTOR = 32  # candidates from binary vectors per requested passage
 ROWS = 1 << 15  # the most rows scored at once
 HELD = 1 << 24  # the most scores in a block
-CACHED = 2048  # int8 rows converted to float32 at once, few enough for the CPU's cache
 NOISE = 1e-5  # the error that a score in float32 may have
 
 Scores = Callable[[slice], np.ndarray]  # slice of rows -> their scores [Q, rows]
@@ -34,10 +32,10 @@ Scores = Callable[[slice], np.ndarray]  # slice of rows -> their scores [Q, rows
 
 class VectorSegment(Protocol):
     vectors: np.ndarray
-    quantized: dict[str, list[np.ndarray]]  # kind -> the quantized vectors, and the ranges of int8
+    bits: np.ndarray | None  # the binary vectors, if candidates come from them
     order: np.ndarray  # rank of each passage among equal scores, the lowest first
     live: np.ndarray | None  # which passages are not removed; None: all
-    approximate: Any  # a faiss index, or None
+    hnsw: Any  # the index of faiss, if candidates come from it
 
 
 def find_nearest(
@@ -55,16 +53,14 @@ def find_nearest(
 
 
 def find_candidates(segment: VectorSegment, queries: np.ndarray, count: int) -> list[np.ndarray]:
-    if segment.approximate is not None:
-        places = approximate.candidates(segment.approximate, queries, segment.live, count)
+    if segment.hnsw is not None:
+        places = find_hnsw_candidates(segment.hnsw, queries, segment.live, count)
         wanted = min(count, len(segment.order) if segment.live is None else int(segment.live.sum()))
         if all(len(rows) >= wanted for rows in places):
             return places
-    for kind, (rows, *beside) in segment.quantized.items():
-        scores_of = SCORES_OF[kind](queries, rows, *beside)
-        return find_best_rows(
-            scores_of, len(queries), len(rows), segment.live, CANDIDATE_FACTORS[kind] * count
-        )
+    if (bits := segment.bits) is not None:
+        scores_of = binary_scores(queries, bits)
+        return find_best_rows(scores_of, len(queries), len(bits), segment.live, CANDIDATE_FACTOR * count)
     return find_exact_candidates(segment, queries, count)
 
 
@@ -121,30 +117,11 @@ def blas_threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def write_quantized(folder: Path, kind: str, vectors: np.ndarray) -> None:
-    """Write the quantized vectors beside the full ones."""
-    parts = [vectors[start : start + ROWS] for start in range(0, len(vectors), ROWS)]
-    name, *beside = QUANTIZED_FILES[kind]
-    ranges = ranges_of(parts) if beside else None
-    with growing_array(folder / name, np.uint8 if ranges is None else np.int8) as file:
-        for part in parts:
-            file.append(to_bits(part) if ranges is None else to_bytes(part, ranges))
-    if ranges is not None:
-        with growing_array(folder / beside[0], np.float32) as file:
-            file.append(ranges)
-
-
-def int8_scores(queries: np.ndarray, rows: np.ndarray, ranges: np.ndarray) -> Scores:
-    """Score rows by products with the middles of their steps, without the terms that are equal for all rows."""
-    weighted = queries * ((ranges[1] - ranges[0]) / STEPS)
-
-    def scores(block: slice) -> np.ndarray:
-        parts = (
-            rows[start : min(start + CACHED, block.stop)] for start in range(block.start, block.stop, CACHED)
-        )
-        return np.concatenate([weighted @ part.astype(np.float32).T for part in parts], axis=1)
-
-    return scores
+def write_bits(folder: Path, vectors: np.ndarray) -> None:
+    """Write the binary vectors beside the full ones."""
+    with growing_array(folder / BITS, np.uint8) as file:
+        for start in range(0, len(vectors), ROWS):
+            file.append(to_bits(vectors[start : start + ROWS]))
 
 
 def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
@@ -163,6 +140,3 @@ def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
         return -differing
 
     return scores
-
-
-SCORES_OF: dict[str, Callable[..., Scores]] = {"int8": int8_scores, "binary": binary_scores}

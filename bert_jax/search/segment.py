@@ -8,8 +8,9 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.growing_array import growing_array
-from bert_jax.search import approximate, keywords, nearest
+from bert_jax.search import keywords, nearest
 from bert_jax.search.content_keys import KEY, content_keys
+from bert_jax.search.hnsw import HNSW_FILE, open_hnsw
 from bert_jax.search.index_manifest import REBUILD_REMEDY, REMOVED, SEGMENTS, SegmentFacts
 from bert_jax.search.keywords import Postings
 from bert_jax.search.passages import CutDocument
@@ -73,14 +74,8 @@ class Segment:
         self.vectors = np.empty((len(self.order), 0), np.float32)
         if nearest.VECTORS in names:
             self.vectors = map_array(folder / nearest.VECTORS)
-        self.quantized = {
-            kind: [map_array(folder / name) for name in files]
-            for kind, files in nearest.QUANTIZED_FILES.items()
-            if files[0] in names
-        }
-
-        path = next((folder / name for name in names if name.endswith(approximate.ENDING)), None)
-        self.approximate = path and approximate.read(path)
+        self.bits = map_array(folder / nearest.BITS) if nearest.BITS in names else None
+        self.hnsw = open_hnsw(folder / HNSW_FILE) if HNSW_FILE in names else None
 
     def document_place(self, passage: int) -> tuple[str, int]:
         """Return the id of a passage's document, and its start there: the order of passages with equal scores."""

@@ -18,7 +18,6 @@ import numpy as np
 from bert_jax.bench.timing import Machine, describe_load, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.growing_array import growing_array
-from bert_jax.search import nearest
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import IndexedModel, IndexManifest
@@ -31,7 +30,8 @@ from bert_jax.search.passages import PassageCutter, WordCounter
 SHARED = ((1000, 0.125), (100, 0.2), (10, 0.19))
 WITH_ALL, GROUP = 0.035, 1000
 EXACT, INDEX = "float32", "index"
-KINDS = (EXACT, "binary", "hnsw")
+CANDIDATES = {"quantization": "binary", "approximate": "hnsw"}
+KINDS = (EXACT, *CANDIDATES.values())
 # Results of a query, queries of a batch, words of a document, documents added while queries run.
 AT, BATCH, WORDS, ADDED = 10, 64, 40, 1000
 
@@ -128,9 +128,9 @@ class BuiltIndex:
         return self.vectors[[int(text.split(" ", 1)[0]) for text in texts]]
 
     def merge(self, kind: str) -> None:
-        small, approximate = (kind if kind in some else None for some in (nearest.QUANTIZED_FILES, ("hnsw",)))
+        settings = {name: kind if kind == value else None for name, value in CANDIDATES.items()}
         with open_writer(self.path) as writer:
-            writer.compact(replace(writer.manifest, quantization=small, approximate=approximate))
+            writer.compact(replace(writer.manifest, **settings))
 
 
 def run_in_process(function: Callable, *arguments):

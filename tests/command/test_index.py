@@ -79,7 +79,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
             ["index", "docs", "--output", "index", "--passage-tokens", 99],
             "was built with --passage-tokens 256, not 99",
         ),
-        (["index", "docs", "--output", "other", "--quantize", "int8"], "apply to vectors; add --model DIR"),
+        (["index", "docs", "--output", "other", "--quantize", "binary"], "apply to vectors; add --model DIR"),
         (["index", "--output", "index"], "nothing to do: name DOCS to add"),
         (["index", "--output", "docs", "--compact"], "docs is not an index: it has no index.json"),
         (["index", "absent", "--output", "index"], "no file at absent"),
@@ -272,7 +272,7 @@ def test_an_index_knows_its_model(run, model, tmp_path):
     assert "moved/index" in said
     assert (
         "both find candidates"
-        in run("index", "--output", "index", "--compact", "--approximate", "ivf", code=1)[1]
+        in run("index", "--output", "index", "--compact", "--approximate", "hnsw", code=1)[1]
     )
-    said = run("index", "--output", "index", "--compact", "--approximate", "ivf", "--quantize", "none")[1]
+    said = run("index", "--output", "index", "--compact", "--approximate", "hnsw", "--quantize", "none")[1]
     assert "0 passages encoded" in said

@@ -14,7 +14,7 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search import approximate, nearest
+from bert_jax.search import hnsw, nearest, segment
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_writer import open_writer
@@ -95,20 +95,17 @@ def test_after_any_changes_results_are_those_of_a_fresh_index_and_of_other_libra
     assert writer.counts.encoded < len(rows) / 2  # a passage that is not new has its vector
 
 
-@pytest.mark.parametrize("kind", ["int8", "binary", "hnsw", "ivf"])
-def test_candidates_are_scored_exactly_and_their_recall_is_measured(kind, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "kind"), [("quantization", "binary"), ("approximate", "hnsw")])
+def test_candidates_are_scored_exactly_and_their_recall_is_measured(name, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(nearest, "MIN_PASSAGES", 100)
     documents = [Document(f"d{n:03}", "", f"word number {n}") for n in range(400)]
-    path, name = tmp_path / "index", "quantization" if kind in nearest.QUANTIZED_FILES else "approximate"
-    settings = replace(INDEX_SETTINGS, **{name: kind})
+    path, settings = tmp_path / "index", replace(INDEX_SETTINGS, **{name: kind})
     change_index(path, documents[:350], settings=settings)
     # Few enough to be searched exactly.
     change_index(path, documents[350:], [f"d{n:03}" for n in range(0, 350, 7)])
     index, queries = opened(path), hashed_vectors([f"query {n}" for n in range(20)])
     (rows, live), exact = (index.segments[0].vectors, index.segments[0].live), 0
-    assert (
-        live.sum() == 300 and len(index.segments[1].quantized) == 0 and index.segments[1].approximate is None
-    )
+    assert live.sum() == 300 and index.segments[1].bits is None and index.segments[1].hnsw is None
     for query, ranking in zip(queries, index.rank_vectors(queries, 10), strict=True):
         assert len(ranking) == 10 and not any(
             passage % 7 == 0 for segment, passage in ranking if segment == 0
@@ -123,14 +120,11 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(kind, tmp_pa
         and 0.95 < index.manifest.recall.recall <= 1
         and index.manifest.recall.queries == 200
     )
-    if kind in ("hnsw", "ivf"):
-        theirs = index.segments[0].approximate
-        monkeypatch.setattr(approximate, "MORE", 1)
-        ours = approximate.candidates(theirs, queries, None, 5)
-        if kind == "hnsw":
-            theirs.hnsw.efSearch = approximate.BREADTH
-        else:
-            theirs.nprobe = approximate.probes(theirs.nlist)
+    if kind == "hnsw":
+        theirs = index.segments[0].hnsw
+        monkeypatch.setattr(hnsw, "CANDIDATE_FACTOR", 1)
+        ours = hnsw.find_hnsw_candidates(theirs, queries, None, 5)
+        theirs.hnsw.efSearch = hnsw.BREADTH
         np.testing.assert_array_equal(ours, theirs.search(queries, 5)[1])
     monkeypatch.setattr(nearest, "find_candidates", lambda *some: nearest.find_exact_candidates(*some[:2], 1))
     assert measure_recall(index.segments).recall < 0.1  # who finds itself alone finds little
@@ -174,15 +168,15 @@ def test_an_open_index_goes_on_while_documents_come_and_go(tmp_path):
 
 def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_path, monkeypatch):
     monkeypatch.setattr(nearest, "MIN_PASSAGES", 100)
-    path, settings, read = tmp_path / "index", replace(INDEX_SETTINGS, approximate="hnsw"), approximate.read
+    path, settings, read = tmp_path / "index", replace(INDEX_SETTINGS, approximate="hnsw"), hnsw.open_hnsw
     change_index(path, [Document(f"d{n:03}", "", f"word number {n}") for n in range(150)], settings=settings)
 
     def compacting(file: Path):
-        monkeypatch.setattr(approximate, "read", read)
+        monkeypatch.setattr(segment, "open_hnsw", read)
         change_index(path, compact=True, settings=settings)
         return read(file)
 
-    monkeypatch.setattr(approximate, "read", compacting)
+    monkeypatch.setattr(segment, "open_hnsw", compacting)
     assert Index.open(path).manifest.changes == 2
     (tmp_path / "hnsw.faiss").write_bytes(b"no index")
     with pytest.raises(BertJaxError, match="hnsw.faiss"):
