@@ -279,9 +279,9 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys):
     (path / "index.json").write_text(whole.replace('"overlap": 3', '"overlap": 4'))
     with pytest.raises(BertJaxError, match="index.json"):
         Index.open(path)
-    (path / "index.json").write_text(whole.replace('"version": 1', '"version": 0'))
+    (path / "index.json").write_text(whole.replace('"version": 2', '"version": 0'))
     with pytest.raises(
-        BertJaxError, match="has version 0, but 1 is needed; make the index anew with `bert-jax index`"
+        BertJaxError, match="has version 0, but 2 is needed; make the index anew with `bert-jax index`"
     ):
         Index.open(path)
     (path / "index.json").write_text(whole)
