@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MANY_SEGMENTS = 16  # segments; if there are more, --compact is recommended
 SHOWN = 5  # document names in a message
+ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
 
 
 @verb(
@@ -40,8 +41,8 @@ SHOWN = 5  # document names in a message
     ),
     flag("--approximate", choices=("none", "hnsw"), help="search an HNSW index of faiss, then rescore"),
     flag(
-        "--export", nargs=2, metavar=("ENGINE", "DIR"),
-        help="write all passages into a new directory, for qdrant, opensearch, elasticsearch or pgvector to load; the "
+        "--export", metavar="FILE.parquet",
+        help="write all passages with their vectors into a Parquet file, which search engines and databases load; the "
         "index stays unchanged",
     ),
     flag(
@@ -56,11 +57,23 @@ SHOWN = 5  # document names in a message
 )  # fmt: skip
 def index(args):
     if args.export:
-        from bert_jax.command.exporting import write
+        export_index(args)
+    else:
+        update_index(args)
 
-        write(args)
-        return
-    update_index(args)
+
+def export_index(args) -> None:
+    from bert_jax.search.index import Index
+    from bert_jax.search.parquet_export import export_parquet
+
+    for name, value in vars(args).items():
+        if value and name not in ALLOWED_WITH_EXPORT:
+            given = "DOCS" if name == "documents" else f"--{name.replace('_', '-')}"
+            raise BertJaxError(f"--export reads the index as it is; leave {given} out")
+    index = Index.open(args.output, verify=True)
+    export_parquet(index, Path(args.export))
+    counts = f"{pluralize(index.manifest.passages, 'passage')} of {pluralize(len(index), 'document')}"
+    print_line(f"{counts} in {args.export}", sys.stderr)
 
 
 def update_index(args) -> None:

@@ -214,6 +214,8 @@ def run_page(page: str, capfd) -> None:
         if language == "sh":
             for words in commands(block):
                 run(words, capfd)
+        elif block.startswith("# pip install"):
+            continue  # it needs another package and a server: tests/search/test_export.py runs it
         elif module:
             assert block.count("\n") < 40, "an example to read at a glance"
             take_up(module[1], block)

@@ -1,10 +1,9 @@
-"""What --export writes, read by hand, by the engines' own clients, and by a server that load.sh talks to."""
+"""What --export writes, read by hand, and loaded by the clients of search engines as the guide does it."""
 
 import json
 import random
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,14 +11,16 @@ from threading import Thread
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bert_jax.command.main import main
-from bert_jax.search import engines
+from bert_jax.search import parquet_export
 from bert_jax.search.documents import Document
-from bert_jax.search.engines import ENGINES
 from bert_jax.search.index import Index
 from tests.support.indexes import INDEX_SETTINGS, change_index, file_contents, random_document
+from tests.support.project import ROOT
 
 ODD = Document(
     'a\t"b"\\N\n/é#1',
@@ -29,6 +30,17 @@ ODD = Document(
 )
 NUL = Document("nul", "", "before\0after")
 NAMES = ("document", "title", "text", "start", "end")
+
+
+UNESCAPED = {
+    "\\": "\\",
+    "t": "\t",
+    "n": "\n",
+    "r": "\r",
+    "v": "\v",
+    "f": "\f",
+    "b": "\b",
+}  # of COPY's text format
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +55,16 @@ def index(tmp_path_factory) -> Path:
     return path
 
 
-def export(index: Path, engine: str, folder: Path) -> int:
-    return main(["index", "--output", str(index), "--export", engine, str(folder)])
+@pytest.fixture
+def exported(index, tmp_path, monkeypatch) -> list[tuple]:
+    """The rows of passages.parquet, which is in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    assert export(index, Path("passages.parquet")) == 0
+    return rows_of(index)
+
+
+def export(index: Path, file: Path) -> int:
+    return main(["index", "--output", str(index), "--export", str(file)])
 
 
 def rows_of(path: Path) -> list[tuple]:
@@ -69,44 +89,11 @@ def rows_of(path: Path) -> list[tuple]:
     ]
 
 
-def files(folder: Path, pattern: str) -> list[str]:
-    paths = sorted(folder.glob(pattern))
-    assert paths
-    return [path.read_bytes().decode() for path in paths]
-
-
-def read_qdrant(folder: Path) -> list[tuple]:
-    points = [point for content in files(folder, "points-*.json") for point in json.loads(content)["points"]]
-    return [(UUID(point["id"]), point["payload"], point["vector"]) for point in points]
-
-
-def read_bulk(folder: Path) -> list[tuple]:
-    rows = []
-    for content in files(folder, "bulk-*.ndjson"):
-        *lines, end = content.split("\n")
-        assert end == ""
-        for action, source in zip(lines[::2], lines[1::2], strict=True):
-            source = json.loads(source)
-            vector = source.pop("embedding", [])
-            rows.append((UUID(json.loads(action)["index"]["_id"]), source, vector))
-    return rows
-
-
-UNESCAPED = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
-
-
-def read_copy(folder: Path) -> list[tuple]:
-    rows, content = [], (folder / "passages.tsv").read_bytes().decode()
-    assert "\r" not in content  # which PostgreSQL refuses
-    for line in content.removesuffix("\n").split("\n"):
-        name, *cells, vector = line.split("\t")
-        cells = [re.sub(r"\\(.)", lambda match: UNESCAPED[match[1]], cell) for cell in cells]
-        payload = dict(zip(NAMES, [*cells[:3], *map(int, cells[3:])], strict=True))
-        rows.append((UUID(name), payload, json.loads(vector)))
-    return rows
-
-
-READ = {"qdrant": read_qdrant, "opensearch": read_bulk, "elasticsearch": read_bulk, "pgvector": read_copy}
+def read_rows(file: Path) -> list[tuple]:
+    rows = pq.read_table(file).to_pylist()
+    return [
+        (UUID(row.pop("id")), {name: row[name] for name in NAMES}, row.get("embedding", [])) for row in rows
+    ]
 
 
 def assert_same(found: list[tuple], expected: list[tuple]) -> None:
@@ -114,155 +101,168 @@ def assert_same(found: list[tuple], expected: list[tuple]) -> None:
     assert np.array_equal(np.float32([row[2] for row in found]), [row[2] for row in expected])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_an_export_is_the_index_however_it_came_about(engine, index, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(engines, "BATCH", 4000)
-    before, expected = file_contents(index), rows_of(index)
-    assert export(index, engine, tmp_path / "out") == 0 and file_contents(index) == before
-    assert_same(READ[engine](tmp_path / "out"), expected)
+def run_snippet(package: str, url: str = "") -> dict:
+    """Run the guide's lines for a client, with the address of a server of the test; return what they define."""
+    guide = (ROOT / "configs/guides/search.md").read_text(encoding="utf-8")
+    (block,) = re.findall(rf'^```python\n(# pip install "?{re.escape(package)}.*?)^```$', guide, re.M | re.S)
+    scope: dict = {}
+    exec(compile(block.replace("http://localhost:9200", url), package, "exec"), scope)
+    return scope
+
+
+def test_an_export_is_the_index_however_it_came_about(index, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(parquet_export, "ROWS", 7)
+    before, expected, file = file_contents(index), rows_of(index), tmp_path / "a.parquet"
+    assert export(index, file) == 0 and file_contents(index) == before
+    assert_same(read_rows(file), expected)
     assert f"{len(expected)} passages of 17 documents in" in capsys.readouterr().err
-    if engine != "pgvector":
-        sizes = [path.stat().st_size for path in (tmp_path / "out").glob("*-*")]
-        assert len(sizes) > 3 and max(sizes) <= 4000 + len('{"points":[\n\n]}\n')
+    assert pq.ParquetFile(file).num_row_groups == -(-len(expected) // 7)
+    assert pq.read_schema(file).field("embedding").type == pa.list_(pa.float32(), len(expected[0][2]))
     shutil.copytree(index, tmp_path / "merged")
     change_index(tmp_path / "merged", compact=True)
-    whole = file_contents(tmp_path / "out")
-    (tmp_path / "out" / sorted(whole)[0]).write_text("damaged")
-    assert (
-        export(tmp_path / "merged", engine, tmp_path / "out") == 0
-        and file_contents(tmp_path / "out") == whole
-    )
+    whole = file.read_bytes()
+    file.write_bytes(b"damaged")
+    assert export(tmp_path / "merged", file) == 0 and file.read_bytes() == whole
 
 
-def test_keywords_alone_are_exported_where_an_engine_needs_no_vectors(tmp_path, capsys):
-    settings = replace(INDEX_SETTINGS, model=None)
-    change_index(tmp_path / "index", [ODD, NUL], settings=settings)
-    for engine in ("opensearch", "elasticsearch"):
-        assert export(tmp_path / "index", engine, tmp_path / engine) == 0
-        assert_same(read_bulk(tmp_path / engine), rows_of(tmp_path / "index"))
-        assert "embedding" not in (tmp_path / engine / "mapping.json").read_text()
-    capsys.readouterr()
-    for engine in ("qdrant", "pgvector"):
-        assert export(tmp_path / "index", engine, tmp_path / engine) == 1
-        assert "vectors" in capsys.readouterr().err and not (tmp_path / engine).exists()
+def test_keywords_alone_are_exported_without_vectors(tmp_path):
+    change_index(tmp_path / "index", [ODD, NUL], settings=replace(INDEX_SETTINGS, model=None))
+    assert export(tmp_path / "index", tmp_path / "a.parquet") == 0
+    assert_same(read_rows(tmp_path / "a.parquet"), rows_of(tmp_path / "index"))
+    assert "embedding" not in pq.read_schema(tmp_path / "a.parquet").names
 
 
 def test_what_cannot_be_exported_is_refused_in_a_line(index, tmp_path, capsys):
-    change_index(tmp_path / "nul", [ODD, NUL])
     change_index(tmp_path / "empty", [ODD])
     change_index(tmp_path / "empty", remove=[ODD.id])
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/letter.txt").touch()
+    (tmp_path / "folder.parquet").mkdir()
     capsys.readouterr()
-    for name, engine, folder, message in (
-        ("nul", "pgvector", "out", 'document "nul" has a NUL character'),
-        ("empty", "qdrant", "out", "has no documents"),
-        ("nul", "qdrnt", "out", 'no engine "qdrnt"; did you mean "qdrant"?'),
-        ("nul", "qdrant", "mine", "holds files that this command does not write (letter.txt)"),
-        ("nul", "qdrant", "nul/out", "is in the index"),
+    for source, file, message in (
+        (tmp_path / "empty", "a.parquet", "has no documents"),
+        (index, "a.csv", "a.csv does not end with .parquet"),
+        (index, "folder.parquet", "folder.parquet"),
+        (index, index / "a.parquet", "is in the index"),
+        (tmp_path / "nowhere", "a.parquet", "nowhere"),
     ):
-        assert export(tmp_path / name, engine, tmp_path / folder) == 1
+        assert export(source, tmp_path / file) == 1
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
-    assert main(["index", "docs", "--output", str(index), "--export", "qdrant", str(tmp_path / "out")]) == 1
+    assert main(["index", "docs", "--output", str(index), "--export", str(tmp_path / "a.parquet")]) == 1
     assert "leave DOCS out" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists() and not (tmp_path / "nul/out").exists()
+    assert not (tmp_path / "a.parquet").exists() and not (index / "a.parquet").exists()
+
+
+def test_a_vector_that_is_not_finite_is_refused_and_nothing_is_left(index, tmp_path, monkeypatch):
+    opened = Index.open(index)
+    opened.segments[1].vectors = np.array(opened.segments[1].vectors)
+    opened.segments[1].vectors[0, 1] = np.nan
+    with pytest.raises(parquet_export.BertJaxError, match='a vector of document "d.*" is not finite'):
+        parquet_export.export_parquet(opened, tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_qdrants_client_finds_what_it_loaded(exported, monkeypatch):
+    qdrant = pytest.importorskip("qdrant_client")
+    client = qdrant.QdrantClient(":memory:")
+    monkeypatch.setattr(qdrant, "QdrantClient", {"http://localhost:6333": client}.__getitem__)
+    run_snippet("qdrant-client")
+    points, _ = client.scroll("passages", limit=1000, with_vectors=True)
+    assert {point.id: point.payload for point in points} == {str(row[0]): row[1] for row in exported}
+    (best,) = client.query_points("passages", exported[5][2].tolist(), limit=1).points
+    assert best.payload["text"] == exported[5][1]["text"] and best.score == pytest.approx(1)
 
 
 class Server(BaseHTTPRequestHandler):
-    """Has no collection yet, and refuses the last file."""
+    """Takes an index and its documents, as OpenSearch and Elasticsearch do."""
 
-    got: list[tuple[str, str, bytes]] = []
+    created: list[tuple[str, dict]] = []
+    rows: list[tuple] = []
     log_message = lambda *_: None  # noqa: E731
 
     def answer(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.got.append((self.command, self.path, body))
-        refused = b"LAST" in body
-        self.send_response(
-            404 if self.command == "GET" else 400 if refused and "points" in self.path else 200
-        )
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        answer: dict = {"acknowledged": True}
+        if self.path.split("?")[0].endswith("/_bulk"):
+            lines = [json.loads(line) for line in body.split("\n")[:-1]]
+            for action, source in zip(lines[::2], lines[1::2], strict=True):
+                assert action["index"]["_index"] == "passages"
+                vector = source.pop("embedding")
+                self.rows.append((UUID(action["index"]["_id"]), source, vector))
+            items = [{"index": {"_id": "", "status": 201}} for _ in lines[::2]]
+            answer = {"errors": False, "items": items}
+        else:
+            self.created.append((f"{self.command} {self.path}", json.loads(body)))
+        self.send_response(200)
+        self.send_header("X-Elastic-Product", "Elasticsearch")
+        self.send_header("Content-Type", "application/json")
         self.end_headers()
-        self.wfile.write(b'{"errors":%s}' % (b'true,"items":[]' if refused else b"false"))
+        self.wfile.write(json.dumps(answer).encode())
 
-    do_GET = do_PUT = do_POST = answer
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="load.sh needs curl")
-@pytest.mark.parametrize("engine", ["qdrant", "opensearch"])
-def test_load_sends_every_file_and_stops_where_one_is_refused(engine, index, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "BATCH", 12000)
-    folder = tmp_path / "a folder"
-    export(index, engine, folder)
-    paths = sorted(folder.glob("*-*"))
-    paths[1].write_bytes(b"LAST")
-    Server.got.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/some/name"
-        ran = subprocess.run(
-            ["sh", folder / "load.sh", url, "--noproxy", "*"], capture_output=True, text=True
-        )
-        server.shutdown()
-    assert ran.returncode != 0 and '{"errors":true' in ran.stdout
-    if engine == "qdrant":
-        settings, method, path = "collection.json", "PUT", "/some/name/points?wait=true"
-    else:
-        settings, method, path = "mapping.json", "POST", "/some/name/_bulk?filter_path=errors,items.*.error"
-    assert Server.got == [
-        ("GET", "/some/name", b""),
-        ("PUT", "/some/name", (folder / settings).read_bytes()),
-        (method, path, paths[0].read_bytes()),
-        (method, path, b"LAST"),
-    ]
-
-
-def test_qdrants_client_takes_the_points(index, tmp_path):
-    qdrant = pytest.importorskip("qdrant_client")
-    export(index, "qdrant", tmp_path)
-    points = [
-        point
-        for content in files(tmp_path, "points-*.json")
-        for point in qdrant.models.PointsList.model_validate_json(content, strict=True).points
-    ]
-    expected = rows_of(index)
-    assert_same([(point.id, point.payload, point.vector) for point in points], expected)
-    client = qdrant.QdrantClient(":memory:")
-    settings = qdrant.models.CreateCollection.model_validate_json((tmp_path / "collection.json").read_text())
-    client.create_collection("passages", settings.vectors)
-    client.upsert("passages", points)
-    (best,) = client.query_points("passages", expected[5][2].tolist(), limit=1).points
-    assert best.payload["text"] == expected[5][1]["text"] and best.score == pytest.approx(1)
+    do_PUT = do_POST = answer
 
 
 @pytest.mark.parametrize(
-    ("engine", "client", "serializer"),
-    [("opensearch", "opensearchpy", "JSONSerializer"), ("elasticsearch", "elasticsearch", "JsonSerializer")],
+    ("package", "module", "size"),
+    [("opensearch-py", "opensearchpy", "dimension"), ("elasticsearch", "elasticsearch", "dims")],
 )
-def test_the_bulk_helpers_of_clients_make_the_same_lines(engine, client, serializer, index, tmp_path):
-    helpers = pytest.importorskip(f"{client}.helpers.actions")
-    serializer = getattr(pytest.importorskip(f"{client}.serializer"), serializer)()
-    export(index, engine, tmp_path)
-    lines = [line for content in files(tmp_path, "bulk-*.ndjson") for line in content.split("\n")[:-1]]
-    theirs = []
-    for name, payload, vector in rows_of(index):
-        numbers = [float(f"{number:.9g}") for number in vector]
-        row = {"_id": str(name), **payload, "end": int(payload["end"]), "embedding": numbers}
-        theirs += map(serializer.dumps, helpers.expand_action(row))
-    assert list(map(serializer.loads, lines)) == list(map(serializer.loads, theirs))
+def test_the_clients_of_opensearch_and_elasticsearch_send_every_row(package, module, size, exported):
+    pytest.importorskip(module)
+    Server.created.clear()
+    Server.rows.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        run_snippet(package, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    ((request, body),) = Server.created
+    assert request == "PUT /passages"
+    assert body["mappings"]["properties"]["embedding"][size] == len(exported[0][2])
+    assert_same(Server.rows, exported)
 
 
-def test_psycopg_and_pgvector_read_the_rows(index, tmp_path):
-    copy = pytest.importorskip("psycopg._copy_base")
-    transformer = pytest.importorskip("psycopg.adapt").Transformer()
-    pgvector = pytest.importorskip("pgvector")
-    types = pytest.importorskip("psycopg.postgres").types
-    transformer.set_loader_types(
-        [types[name].oid for name in ("uuid", *["text"] * 3, *["int4"] * 2, "text")], 0
-    )
-    export(index, "pgvector", tmp_path)
-    rows = []
-    for line in (tmp_path / "passages.tsv").read_bytes().split(b"\n")[:-1]:
-        name, *cells, vector = copy._parse_row_text(line + b"\n", transformer)
-        rows.append((name, dict(zip(NAMES, cells, strict=True)), pgvector.Vector.from_text(vector).to_list()))
-    assert_same(rows, rows_of(index))
+class Database:
+    """Stands in for a connection to PostgreSQL and its cursor. Rows are written by psycopg's own formatter."""
+
+    def __init__(self, formatter):
+        self.formatter, self.statements, self.content = formatter, [], b""
+        self.execute = self.statements.append
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def cursor(self):
+        return self
+
+    def copy(self, statement: str):
+        self.execute(statement)
+        return self
+
+    def write_row(self, row) -> None:
+        self.content += self.formatter.write_row(row)
+
+
+def test_psycopg_writes_every_row(exported, monkeypatch):
+    psycopg = pytest.importorskip("psycopg")
+    formatter = psycopg._copy_base.TextFormatter(psycopg.adapt.Transformer())
+    database = Database(formatter)
+    monkeypatch.setattr(psycopg, "connect", {"dbname=passages": database}.__getitem__)
+    run_snippet("psycopg")
+    found = []
+    content = (database.content + formatter.end()).decode().removesuffix("\\.\n").removesuffix("\n")
+    for line in content.split("\n"):
+        cells = [re.sub(r"\\(.)", lambda match: UNESCAPED[match[1]], cell) for cell in line.split("\t")]
+        name, *texts, start, end, vector = cells
+        values = dict(zip(NAMES, [*texts, int(start), int(end)], strict=True))
+        found.append((UUID(name), values, json.loads(vector)))
+    assert_same(found, exported)
+    assert f"vector({len(exported[0][2])})" in database.statements[1]
+
+
+@pytest.mark.long
+def test_lancedb_takes_the_file(exported):
+    pytest.importorskip("lancedb")
+    table = run_snippet("lancedb")["table"]
+    (best,) = table.search(exported[5][2].tolist()).limit(1).to_list()
+    assert table.count_rows() == len(exported) and best["text"] == exported[5][1]["text"]

@@ -1,0 +1,79 @@
+"""Export the passages of an index, with their vectors, to a Parquet file that search engines and databases load."""
+
+import heapq
+from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import atomic_file
+from bert_jax.search.index import Index
+from bert_jax.search.segment import Segment
+
+ROWS = 4096  # in a row group
+TEXT_FIELDS = [("id", pa.string()), ("document", pa.string()), ("title", pa.string()), ("text", pa.string())]
+FIELDS = [*TEXT_FIELDS, ("start", pa.int32()), ("end", pa.int32())]
+
+
+def export_parquet(index: Index, path: Path) -> None:
+    """Write all passages in the order of their documents' ids, regardless of how the index was built.
+
+    The id of a passage is the same in every export, so that loading it again replaces it. Without a model there are no
+    vectors, and so no column `embedding`.
+    """
+    if path.suffix != ".parquet":
+        raise BertJaxError(f"{path} does not end with .parquet; name a file that does")
+    if path.resolve().is_relative_to(index.path.resolve()):
+        raise BertJaxError(f"{path} is in the index; name a file elsewhere")
+    if not index.manifest.passages:
+        raise BertJaxError(f"{index.path} has no documents, so there is nothing to export; add some")
+    model = index.manifest.model
+    vectors = [("embedding", pa.list_(pa.float32(), model.dimensions))] if model else []
+    schema = pa.schema([*FIELDS, *vectors])
+    total = index.manifest.passages
+    rows = iter(tqdm(iterate_passages(index), total=total, unit=" passages", disable=None, delay=2))
+    with atomic_file(path) as new, pq.ParquetWriter(new, schema) as writer:
+        while group := list(islice(rows, ROWS)):
+            *cells, embeddings = zip(*group, strict=True)
+            columns = [pa.array(values, kind) for values, (_, kind) in zip(cells, FIELDS, strict=True)]
+            if model:
+                columns.append(to_arrow_vectors(embeddings, cells[1]))
+            writer.write_table(pa.table(columns, schema))
+
+
+def iterate_passages(index: Index) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of FIELDS and the vector of each passage."""
+    last, number = None, 0
+    for document, segment, row in heapq.merge(*map(sort_rows, index.segments), key=itemgetter(0)):
+        number = number + 1 if document == last else 0
+        last = document
+        start, end = segment.spans[row].tolist()
+        title = segment.titles[segment.documents[row]]
+        name = str(uuid5(NAMESPACE_URL, f"{document}#{number}"))
+        yield name, document, title, segment.texts[row], start, end, segment.vectors[row]
+
+
+def sort_rows(segment: Segment) -> Iterator[tuple[str, Segment, int]]:
+    """Yield the document and the row of each passage that is not removed, in the order of documents and starts."""
+    for row in np.argsort(segment.order):
+        if segment.live is None or segment.live[row]:
+            yield segment.document_place(row)[0], segment, row
+
+
+def to_arrow_vectors(vectors: tuple[np.ndarray, ...], documents: tuple[str, ...]) -> pa.Array:
+    stacked = np.stack(vectors)
+    finite = np.isfinite(stacked).all(1)
+    if not finite.all():
+        raise BertJaxError(
+            f'a vector of document "{documents[int(finite.argmin())]}" is not finite; check the weights of the model, '
+            "and build the index again"
+        )
+    return pa.FixedSizeListArray.from_arrays(stacked.ravel(), stacked.shape[1])
