@@ -43,14 +43,15 @@ def main(work: Path) -> None:
 
 
 def verdict(name: str, before: list[float], after: list[float], tested: int) -> str:
-    """Return a line with the mean gain over the runs on the same draws, and twice its standard error."""
+    """Return a line with the mean gain over the runs on the same draws, and its 95% interval."""
     gains = [100 * (b - a) for a, b in zip(before, after, strict=True)]
     # Noise comes from the draws, and from the test docstrings, which are one sample for all draws.
     sampling = sum(mean(values) * (1 - mean(values)) / tested for values in (before, after))
     noise = 2 * math.sqrt(stdev(gains) ** 2 / len(gains) + 100**2 * sampling)
     within = abs(mean(gains)) <= noise
-    words = "within the noise; use more text, labels or steps" if within else "more than chance"
-    return f"{name}: {mean(gains):+.1f} points; two standard errors are {noise:.1f}: {words}"
+    interval = f"95% interval {mean(gains) - noise:.1f} to {mean(gains) + noise:.1f}"
+    advice = ": within the noise; use more text, labels or steps" if within else ""
+    return f"{name}: {mean(gains):+.1f} points ({interval}){advice}"
 
 
 def draw(masked: dict[str, list[float]], scores: dict[str, list[float]], path: Path) -> None:

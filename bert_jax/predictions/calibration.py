@@ -81,20 +81,24 @@ class Calibration:
         threshold = lowest_threshold(self.levels, precision)
         if threshold is None:
             raise BertJaxError(
-                f"a precision of {precision:g} cannot be promised from {self.explain_shortfall(precision)}"
+                f"a precision of {precision:g} cannot be guaranteed from {self.explain_shortfall(precision)}"
             )
         return threshold
 
     def explain_shortfall(self, precision: float) -> str:
-        """Return why no threshold promises the precision, and what can be done about it."""
+        """Return why no threshold reaches the precision, and what can be done about it."""
         answers = max((level.answers for level in self.levels), default=0)
         reason = f"{self.examples:,} calibration examples"
         if answers < (fewest := fewest_answers(precision)):
             reason += f" ({answers:,} predictions; at least {fewest:,} are needed)"
         best = highest_precision(self.levels, precision)
-        promised = f"at most {best:g} can: ask for that, or" if best else "nor can a lower one:"
+        reachable = (
+            f"at most {best:g} is reachable: ask for that, or"
+            if best
+            else "no lower precision is reachable either:"
+        )
         return (
-            f"{reason}; {promised} calibrate with more examples (label more or, if no folds are trained, raise "
+            f"{reason}; {reachable} calibrate with more examples (label more or, if no folds are trained, raise "
             "--config.data.calibration_ratio)"
         )
 

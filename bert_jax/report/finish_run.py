@@ -95,17 +95,19 @@ class FinishedRun:
     def make_scope(self) -> OutOfScopeDetector:
         results, out_of_fold = self.results, self.out_of_fold
         kept = [*results.validation, *results.calibration]
-        count, why_not = len(results.train) if out_of_fold else len(kept), ""
+        count = len(results.train) if out_of_fold else len(kept)
         if count < scopes.FEWEST:
-            why_not = f"this takes {scopes.FEWEST} texts that it did not learn from, and there are {count}; label more"
-        if why_not:
-            print_line(f"the model cannot recognise out-of-scope texts: {why_not}")
+            print_line(
+                f"out-of-scope detection needs {scopes.FEWEST} validation texts, got {count}; label more texts"
+            )
             return scopes.NO_DETECTOR
         scope = OutOfScopeDetector.from_vectors(self.sample_vectors(results.train))
         known = (
             out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.sample_vectors(kept))
         )
-        print_line(f"`predict --out-of-scope` is available (measured on {count:,} known texts)")
+        print_line(
+            f"out-of-scope detection is calibrated on {count:,} validation texts: `predict --out-of-scope`"
+        )
         return OutOfScopeDetector.from_vectors(scope.vectors, known)
 
     def sample_vectors(self, examples: Sequence[Example]) -> np.ndarray:
@@ -158,7 +160,5 @@ def describe_calibration(kind: Kind, calibration: Calibration) -> str:
         error = f"expected calibration error {calibration.error_before:.4f}, {calibration.error_after:.4f}"
         fit = f"{temperature}{', ' * bool(temperature)}{loss} ({error})"
     best = highest_precision(calibration.levels)
-    promise = (
-        f"--min-precision can promise {best:g} at most" if best else "--min-precision can promise nothing"
-    )
+    promise = f"--min-precision can be {best:g} at most" if best else "no precision can be guaranteed"
     return f"calibrated on {calibration.examples:,} examples: {fit}; {promise}"

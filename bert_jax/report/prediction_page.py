@@ -245,7 +245,7 @@ def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
         try:
             min_confidence = given.calibration.confidence_threshold(precision)
         except BertJaxError:
-            rows.append((f"{precision:g}", "cannot be promised", "", "", ""))
+            rows.append((f"{precision:g}", "cannot be guaranteed", "", "", ""))
             continue
         kept = view.confidence >= min_confidence
         count, right = int(kept.sum()), int(view.correct[kept].sum())

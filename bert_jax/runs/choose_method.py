@@ -32,8 +32,8 @@ ONE_FOLD_FROM = 1_000  # examples: with fewer, one fold would choose by chance
 # (0.717, 0.687).
 PROBE_BELOW = 64
 METHOD_NAMES: dict[Method, str] = {
-    "linear_probe": "a probe of the frozen encoder",
-    "contrastive": "contrast followed by a probe",
+    "linear_probe": "a linear probe on the frozen encoder",
+    "contrastive": "contrastive training and a linear probe",
     "finetune": "fine-tuning",
 }
 
@@ -47,9 +47,9 @@ def choose_method(
     tried = candidate_methods(config, parts.task, len(parts.evaluator.examples), parts.covers_all)
     count = config.data.folds
     if parts.covers_all:
-        predicted, models = f"{count} folds", f"{count} models, each without one fold, are trained by"
+        predicted, models = f"{count} folds", f"training {count} fold models with"
     else:
-        predicted, models = f"one of {count} folds", f"a model without one of {count} folds is trained by"
+        predicted, models = f"one of {count} folds", f"training the model of one of {count} folds with"
     for method in tried:
         if method == "linear_probe":
             outcomes: Outcomes | None = parts.predict_with_probes()
@@ -66,7 +66,7 @@ def choose_method(
         if scores[kind.best_metric] == 1 and config.method == "auto":
             break  # no method can be better
     if config.method == "auto" and list(results) == ["linear_probe"]:
-        reason = "the probe makes no error"
+        reason = "the probe predicts every example correctly"
         if tried == ["linear_probe"]:
             reason = f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder"
         print_once(f"{reason}, so nothing else is tried; --config.method=finetune trains the encoder")

@@ -166,8 +166,10 @@ def fold_facts(task: Task, config: RunConfig, asked: RunConfig, directory: Workd
 def describe_folds(count: int, compared: Sequence[Method]) -> str:
     """Describe the methods whose models predict `count` folds.
 
-    >>> describe_folds(5, ["linear_probe"]), describe_folds(1, ["contrastive", "finetune"])
-    ('5, predicted by a probe of the frozen encoder', '1, predicted by contrast followed by a probe; fine-tuning')
+    >>> describe_folds(5, ["linear_probe"])
+    '5, predicted by a linear probe on the frozen encoder'
+    >>> describe_folds(1, ["contrastive", "finetune"])
+    '1, predicted by contrastive training and a linear probe; fine-tuning'
     """
     return f"{count}, predicted by {'; '.join(METHOD_NAMES[method] for method in compared)}"
 

@@ -217,7 +217,7 @@ def results_table(runs: Sequence[SweepRun], settings: Sequence[str], chosen: Swe
         if run.degenerate_reason
     ]
     return "\n".join(
-        [*lines, f"- the model is that of {chosen.setting} seed {chosen.seed}, {chosen.value:.4f}"]
+        [*lines, f"- best run: {chosen.setting}, seed {chosen.seed}, {chosen.metric} {chosen.value:.4f}"]
     )
 
 

@@ -301,7 +301,7 @@ def test_the_quickstart_from_nothing_and_again(tmp_path):
     for _ in range(2):
         ran = subprocess.run(["launch/quickstart.sh"], cwd=tmp_path, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
-        assert re.search(r"pre-trained here: [+-][\d.]+ points; two standard errors are", ran.stdout)
+        assert re.search(r"pre-trained here: [+-][\d.]+ points \(95% interval", ran.stdout)
         assert re.search(r"1  0\.\d+  reference.jsonl", ran.stdout), "the search has found something"
     assert re.search(r"0 new, 0 changed, [1-9]\d* unchanged", ran.stdout + ran.stderr)
     assert (ran.stdout + ran.stderr).count("already finished, at step 600") == 1

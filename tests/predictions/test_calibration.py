@@ -270,10 +270,10 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
     found = fitted(*texts_of(400, heat=4))
     with pytest.raises(BertJaxError, match="0.9.*400") as refusal:
         found.confidence_threshold(0.9)
-    best = float(re.search(r"; at most ([\d.]+) can: ask for that", str(refusal.value))[1])
+    best = float(re.search(r"; at most ([\d.]+) is reachable: ask for that", str(refusal.value))[1])
     assert 0.5 < best < 0.9 and 0 < found.confidence_threshold(best) < 1 and len(str(refusal.value)) < 400
     for precision in (best + 0.001, best + 0.05):
-        with pytest.raises(BertJaxError, match="cannot be promised"):
+        with pytest.raises(BertJaxError, match="cannot be guaranteed"):
             found.confidence_threshold(precision)
     right = Calibration("classes", ("a", "b"), (1.0,), levels=(CoverageLevel(0.9, 298, 298),), examples=298)
     with pytest.raises(BertJaxError, match="298.*299.*0.989"):
@@ -375,7 +375,7 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     )
     scaled = replace(scaled, loss_before=0.6, loss_after=0.5)
     line = describe_calibration(classes.Classes(("no", "yes")), scaled)
-    best = float(line.split("can promise ")[1].split(" ")[0])
+    best = float(line.split("--min-precision can be ")[1].split(" ")[0])
     assert (
         "temperature 2, log loss 0.6000 before, 0.5000 after (expected calibration" in line
         and scaled.confidence_threshold(best) == 0.5
@@ -385,7 +385,7 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     unscaled = describe_calibration(
         classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=())
     )
-    assert "probabilities stay as they are" in unscaled and "--min-precision can promise nothing" in unscaled
+    assert "probabilities stay as they are" in unscaled and "no precision can be guaranteed" in unscaled
 
 
 @pytest.mark.slow

@@ -362,7 +362,7 @@ def bare(tmp_path):
 def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monkeypatch, capsys):
     train, validation, calibration = examples(60), examples(20, 1), examples(12, 2)
     FinishedRun(bare, FinishInputs(train, validation, calibration)).fit_scope()
-    assert "measured on 32 known texts" in capsys.readouterr().out
+    assert "calibrated on 32 validation texts" in capsys.readouterr().out
     found = bert_jax.load(bare)
     vectors = found.pooled([example.text for example in train])
     np.testing.assert_allclose(found.scope.vectors, vectors, atol=1e-3)
@@ -382,8 +382,8 @@ def test_few_texts_leave_no_file(bare, capsys):
     assert (bare / FILE).exists()
     FinishedRun(bare, FinishInputs(examples(60), examples(20, 1), examples(4, 2))).fit_scope()
     assert not (bare / FILE).exists(), "nor is one of an earlier run left"
-    why = "this takes 25 texts that it did not learn from, and there are 24; label more"
-    assert f"the model cannot recognise out-of-scope texts: {why}" in capsys.readouterr().out
+    why = "out-of-scope detection needs 25 validation texts, got 24"
+    assert why in capsys.readouterr().out
     write_model(bare, heads=("answer",))
     FinishedRun(bare, FinishInputs([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).fit_scope()
     assert not (bare / FILE).exists() and capsys.readouterr().out == ""

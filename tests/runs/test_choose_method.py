@@ -95,11 +95,15 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     )
     planned = ["train", "--config", "classify", "--dry-run", f"--workdir={given[2]}"]
     planned += [f"--config.{override}" for override in given[1]]
-    assert main(planned) == 0 and "1, predicted by a probe" in capsys.readouterr().out
+    assert main(planned) == 0 and "1, predicted by a linear probe" in capsys.readouterr().out
     scores = run_from_config(*given)
     printed = capsys.readouterr().out
-    assert printed.count("a model without one of 5 folds is trained by ") == 2
-    for line in ("a probe of the frozen encoder", "contrast followed by a probe", "fine-tuning"):
+    assert printed.count("training the model of one of 5 folds with ") == 2
+    for line in (
+        "a linear probe on the frozen encoder",
+        "contrastive training and a linear probe",
+        "fine-tuning",
+    ):
         assert re.search(f"one of 5 folds, {line}: accuracy", printed)
     assert sorted(seen) == ["contrastive", "finetune", "linear_probe"]
     assert {len(of.examples) for of in seen.values()} == {8}

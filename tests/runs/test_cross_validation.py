@@ -272,12 +272,12 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     printed, lines = capsys.readouterr()
     assert "fold 2 of 3, contrastive: step 12 train: " in lines
     assert lines.count("the model is in ") == 1, "those of folds are removed"
-    assert "measured on 60 known texts" in printed
+    assert "calibrated on 60 validation texts" in printed
     scope = load(tmp_path / "run/model").scope
     assert len(scope.vectors) == len(scope.known) == 60
     assert "60 examples to train on, 3 folds" in printed
-    assert "3 models, each without one fold, are trained by contrast" in printed
-    assert re.search(r"3 folds, a probe of the frozen encoder: accuracy", printed)
+    assert "training 3 fold models with contrastive training" in printed
+    assert re.search(r"3 folds, a linear probe on the frozen encoder: accuracy", printed)
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that did not learn from it" in page and "60 examples" in page
@@ -309,12 +309,12 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         return found.method, found.outcomes.score_sums.scores["accuracy"]
 
     assert chosen(0, 0, 0) == ("linear_probe", 1)
-    assert "the probe makes no error, so nothing else is tried" in capsys.readouterr().out
+    assert "the probe predicts every example correctly, so nothing else is tried" in capsys.readouterr().out
     assert chosen(5, 4, 0) == ("contrastive", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
     assert "not ahead" not in capsys.readouterr().out
     assert chosen(4, 5, 0) == ("contrastive", 1 - 5 / 40), "one more of 40 is chance"
     assert (
-        "by contrast followed by a probe; the probe is not ahead by more than a standard"
+        "by contrastive training and a linear probe; the probe is not ahead by more than a standard"
         in capsys.readouterr().out
     )
     assert chosen(4, 12, 0) == ("linear_probe", 1 - 4 / 40)

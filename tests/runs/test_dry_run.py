@@ -159,7 +159,7 @@ def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
 
 @pytest.mark.slow
 def test_folds_seeds_and_no_steps(material, capsys):
-    compared = "2, predicted by a probe of the frozen encoder; contrast followed by a probe"
+    compared = "2, predicted by a linear probe on the frozen encoder; contrastive training and a linear probe"
     assert compared in shown(capsys, material, "classify", "data.folds=2")["folds"]
     assert (
         "6, 2 of each setting: lr=1e-05; lr=2e-05;"

@@ -74,7 +74,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     assert "| lr=0.005 | " in said and " | 2 | 0 |" in said
     assert "degenerate: lr=3.0 seed 0: " in said and "degenerate: lr=3.0 seed 1: " in said
     assert (tmp_path / "all" / "sweep.png").exists()
-    chosen = said.split("that of lr=0.005 seed ")[1][0]
+    chosen = said.split("best run: lr=0.005, seed ")[1][0]
     best = tmp_path / "all" / "lr=0.005" / f"seed={chosen}" / "model"
     assert (tmp_path / "all/model/model.safetensors").read_bytes() == (
         best / "model.safetensors"
