@@ -57,7 +57,8 @@ class DistillationLossConfig:
     relation_heads: Annotated[int, Range(1, 4096)] = 48
     # tinybert: weight of the loss on attention scores; 0: none, and numbers of heads may differ
     scores: Weight = 1.0
-    # minilm: teacher's layer to learn from; 0: the last of up to 12 layers, else the one at seven eighths of the depth
+    # minilm: layer of the teacher to learn from; 0: the last one or, of more than 12 layers, the one at seven eighths
+    # of the depth
     teacher_layer: NonNegative = 0
 
     def __post_init__(self):

@@ -69,9 +69,9 @@ class EmbeddingLossConfig:
     scale: Annotated[float, Range(0, 1e6)] = 0.0
     # margin of losses that have one; 0: the usual one of the loss
     margin: Annotated[float, Range(0, 1e6)] = 0.0
-    # trains in both directions: positives also find their anchors (multiple_negatives)
+    # train in both directions: positives also find their anchors (multiple_negatives)
     symmetric: bool = False
-    learn_scale: bool = False  # trains the scale, starting from loss.scale (multiple_negatives, guided)
+    learn_scale: bool = False  # train the scale, starting from loss.scale (multiple_negatives, guided)
     teacher: str = ""  # directory of the embedder that guided and teacher_vectors learn from
     # numbers of leading dimensions that also work as vectors (Matryoshka); (): only the full width
     sizes: tuple[int, ...] = ()

@@ -33,16 +33,16 @@ class FinetuneOptimizerConfig(OptimizerConfig):
 @dataclass(frozen=True)
 class EpochLogConfig(LogConfig):
     every: Positive = 20
-    # steps from one validation to the next; 0: once an epoch, and at most 20 times in all
+    # number of steps between evaluations on the validation set; 0: once an epoch, and at most 20 times in all
     evaluate_every: NonNegative = 0
 
 
 @dataclass(frozen=True)
 class EpochCheckpointConfig(CheckpointConfig):
-    # steps from one checkpoint to the next; 0: after each validation, or after 100 steps or more without validation
+    # number of steps between checkpoints; 0: as log.evaluate_every, but at least 100 in a run that does not validate
     every: NonNegative = 0
     keep: Positive = 1
-    # validation metric whose best checkpoint becomes the model of the run; "": the usual metric of the task
+    # validation metric that selects the checkpoint to become the run's model; "": the usual metric of the task
     best_metric: str = ""
 
 
@@ -90,10 +90,10 @@ class EpochsConfig(RunConfig, ABC):
     base_learning_rate: ClassVar[float] = 3e-5
     rate_power: ClassVar[int] = 1
 
-    # updates of the parameters; 0: none, the run measures the model that it starts from; -1: as many as the epochs take
+    # number of updates; 0: none, the run evaluates its initial parameters; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
-    # passes over the training data; N: exactly N, however few steps that takes; 0: the usual number of the task (3;
-    # answer 2, distil_classifier 5, embed and rerank 1), but at least 60 steps (rerank 120)
+    # passes over the training data; 0: the usual number of the task (3; answer 2, distil_classifier 5, embed and rerank
+    # 1), but at least 60 steps (rerank 120)
     epochs: Annotated[float, Range(0, 1e6)] = 0.0
     first_step: Annotated[int, Range(-1)] = 0
     optimizer: FinetuneOptimizerConfig = field(default_factory=FinetuneOptimizerConfig)
@@ -129,7 +129,7 @@ class EpochsConfig(RunConfig, ABC):
     def resolve_defaults(self, examples: int, best_metric: str, width: int) -> Self:
         """Return the config with the values that follow from the data and from the width of the hidden states.
 
-        `best` is the usual validation metric of the task; "" if nothing is validated during the run.
+        `best_metric` is the usual validation metric of the task; "" if nothing is validated during the run.
         """
         if self.patience and not (self.checkpoints.best_metric or best_metric):
             raise BertJaxError(

@@ -33,13 +33,13 @@ class ExamplesConfig:
     validation_ratio: Share = 0.1  # share of the training data, by document, that becomes the validation set
     # share of the remaining documents on which probabilities are calibrated; 0: none
     calibration_ratio: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.05
-    # folds of a cross-validation: each is predicted by a model trained on the others, for scores and calibration; 0:
-    # none, the validation set is used; -1: 5 for fewer than 2,000 examples, else 0
+    # number of folds of a cross-validation, whose predictions give the scores and the calibration; 0: none, the
+    # validation set is used; -1: 5 for fewer than 2,000 examples, else 0
     folds: Annotated[int, Range(-1, 100)] = -1
     fold_index: Annotated[
         int, Range(-1, 99)
     ] = -1  # index of the fold that this run leaves out, from 0; -1: none
-    # file of texts that the model should refuse; the report says how well it recognises them
+    # file of texts that the model should refuse; the report shows how well it detects them
     out_of_scope: str = ""
     columns: ExampleColumns = field(default_factory=ExampleColumns)
     # number of training examples to use, drawn at random, the same for every seed; 0: all
@@ -47,7 +47,7 @@ class ExamplesConfig:
     batch_size: Annotated[int, Range(1, 1 << 20)] = 32  # examples per step
     # maximum number of tokens in an example, or in a window of it
     max_length: Annotated[int, Range(1, 1 << 20)] = 128
-    # how longer texts are read; cut: truncated; windows: in overlapping windows
+    # what is done with longer texts; truncate: only their beginning is read; windows: read in overlapping windows
     long_texts: Literal["truncate", "windows"] = "truncate"
     overlap: NonNegative = 32  # tokens that neighbouring windows share
     # how examples are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
@@ -73,12 +73,12 @@ class ExamplesConfig:
 class HeadConfig(InitEncoderConfig):
     """How the encoder computes, and what the head reads."""
 
-    # what the head reads of a text; mean: the mean of its hidden states; cls: the state of [CLS]; published: what heads
-    # of this family read in transformers; auto: as `init` pools if it is an embedder, else published
+    # what the head reads of a text; mean: the mean of its hidden states; cls: the state of [CLS]; native: what heads of
+    # this family read in transformers; auto: as `init` pools if it is an embedder, else native
     pooling: Literal["auto", "native", "mean", "cls"] = "auto"
-    # how the texts of a pair are encoded; together: in one sequence (a cross-encoder); apart: separately (a
-    # bi-encoder), and the head reads the difference of their vectors; auto: apart if there are folds and `init` is an
-    # embedder or model.pooling is set
+    # how the texts of a pair are encoded; cross_encoder: in one sequence; bi_encoder: separately, and the head reads
+    # the difference of their vectors; auto: bi_encoder if there are folds and `init` is an embedder or model.pooling is
+    # set, else cross_encoder
     pair_encoding: Literal["auto", "cross_encoder", "bi_encoder"] = "auto"
     head_dropout: Dropout = -1.0  # dropout before the head; -1: that of `init`
 
@@ -87,12 +87,13 @@ class HeadConfig(InitEncoderConfig):
 class FinetuneConfig(EpochsConfig):
     report: bool = True  # write WORKDIR/report at the end of the run
     model: HeadConfig = field(default_factory=HeadConfig)
-    # what is trained; finetune: encoder and head; probe: the head alone, a regression on the frozen encoder, in
-    # seconds; contrast: the encoder learns which texts share a class, then the head is fitted as a probe, for few
-    # labels; auto: what predicts better in the folds, or in one of them for more examples but fewer than 1,000 of each
-    # class; else finetune
+    # what is trained; finetune: encoder and head; linear_probe: the head alone, by regression on the frozen encoder, in
+    # seconds; contrastive: the encoder, to tell texts of the same class from others, then a linear probe, for few
+    # labels; auto: the best in cross-validation or, for 2,000 examples or more but fewer than 1,000 of each class, the
+    # best on one fold; else finetune
     method: Literal["auto", "finetune", "contrastive", "linear_probe"] = "auto"
-    # what the head starts as; probe: fitted as a probe; kept: the head of `init` (random if it has none)
+    # what the head starts from; linear_probe: a regression on the frozen encoder; pretrained: the head of `init`,
+    # random if it has none
     head_init: Literal["linear_probe", "pretrained"] = "linear_probe"
     data: ExamplesConfig = field(default_factory=ExamplesConfig)
 

@@ -47,7 +47,7 @@ class RelativeConfig:
     # what distance adds to attention scores: bias (T5), or keys, queries or both (DeBERTa); (): nothing
     terms: tuple[str, ...] = ()
     buckets: int = 0  # groups of distances, wider ones for far tokens; 0: each distance is a group
-    max_distance: int = 0  # the distance from which on all distances count as the same
+    max_distance: int = 0  # distances of this size and beyond count as the same
     shared: bool = False  # project distances with the weights of tokens
     normalized: bool = False  # LayerNorm of the distance embeddings before they are projected
     key_bias: bool = True  # a bias for the keys of tokens and distances

@@ -23,8 +23,8 @@ PROBLEM_TYPES = {
 
 @dataclass(frozen=True)
 class Config(FinetuneConfig):
-    # what is predicted for a text: one of several classes, several labels at once, a number (as in config.json; also
-    # single_label, multi_label), or a kind of your own
+    # what is predicted for a text: one class, several labels, or a number, by their names in config.json (single_label
+    # and multi_label also do), or a kind of prediction of your own
     problem_type: Annotated[str, Registered(lambda: list(PROBLEM_TYPES))] = "single_label_classification"
     labels: tuple[str, ...] = ()  # labels in the order of the model's outputs; (): the labels in the data
     # weights of classes in the loss; balanced: all classes count the same, however rare

@@ -28,7 +28,7 @@ class OptimizerConfig:
     # norm to which larger gradients are clipped; 0: no clipping
     max_grad_norm: Annotated[float, Range(0, 1e9)] = 1.0
     layer_decay: Share = 1.0  # learning rate of a layer, as a share of the rate of the layer above it
-    # parts that are not trained; -1: none; 0: the embeddings; N: the embeddings and the first N layers
+    # what is not trained; -1: everything is trained; 0: the embeddings; N: the embeddings and the first N layers
     frozen_layers: Annotated[int, Range(-1)] = -1
 
     def num_warmup_steps(self, steps: int) -> int:

@@ -34,10 +34,11 @@ class DataConfig:
     # segments, swapped half of the time; none: a row full of sentences, without pairs
     sentence_objective: SentenceObjective = "next_sentence"
     short_seq_prob: Share = 0.1  # share of the documents whose pairs have a random shorter length
-    max_documents_per_row: Annotated[int, Range(1, 1024)] = 8  # most documents in a row without pairs
+    # maximum number of documents in a row, for sentence_objective=none
+    max_documents_per_row: Annotated[int, Range(1, 1024)] = 8
 
     mlm_probability: Share = 0.15  # share of a row's tokens that the model has to predict
-    # most tokens to predict per row; 0: mlm_probability x length, rounded up (20 of 128, 77 of 512)
+    # maximum number of tokens to predict in a row; 0: mlm_probability x length, rounded up (20 of 128, 77 of 512)
     max_predictions_per_seq: Annotated[int, Range(0, LONGEST)] = 0
     mask_replace_prob: Share = 0.8  # share of the predicted tokens that are replaced by [MASK]
     # share of the predicted tokens that are replaced by a random token; the rest stay unchanged
@@ -45,7 +46,7 @@ class DataConfig:
     mask_unit: Literal["token", "word", "span"] = (
         "token"  # what is masked: tokens, whole words, or spans of words
     )
-    max_span_length: Annotated[int, Range(1, 512)] = 3  # most words of a span
+    max_span_length: Annotated[int, Range(1, 512)] = 3  # maximum number of words in a span
 
     # number of ways to cut the corpus into examples, used in turn
     dupe_factor: Annotated[int, Range(1, 10_000)] = 10
