@@ -16,7 +16,7 @@ from bert_jax.core.errors import BertJaxError
 
 PROFILE = flag(
     "--profile", type=picture_file, metavar="FILE.png",
-    help="print how much time each part takes instead, and draw it into this file",
+    help="print the time of each part of a call instead, and plot it in this file",
 )  # fmt: skip
 TEXTS = (
     flag("--input", required=True, metavar="FILE", help="file with one text per line"),

@@ -6,7 +6,7 @@ from bert_jax.command.flags import LONG, flag, positive_integer, verb
 @verb(
     "compute a vector for each text",
     "bert-jax embed --model DIR --input lines.txt --output vectors.npy",
-    flag("--model", required=True, metavar="DIR", help="sentence-transformers or other model directory"),
+    flag("--model", required=True, metavar="DIR", help="model directory: an embedder, or any encoder"),
     flag(
         "--input", default="-", metavar="FILE",
         help="file with one text per line, or a table: .csv .tsv .jsonl .json .parquet (default -, standard input)",
@@ -20,7 +20,7 @@ from bert_jax.command.flags import LONG, flag, positive_integer, verb
         help="a file NAME.npy, or a directory of .npy files, in which the same command resumes (default: JSON arrays "
         "on standard output)",
     ),
-    flag("--prompt", metavar="NAME", help="name of a prompt of the model, put before each text"),
+    flag("--prompt", metavar="NAME", help="name of the model's prompt to put before each text"),
     flag("--dimensions", type=positive_integer, metavar="N", help="keep the first N dimensions of each vector"),
     flag(
         "--quantize", choices=("int8", "binary"),

@@ -48,20 +48,19 @@ TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out
     ),
     TEXT,
     PAIR,
-    flag("--label", default="", metavar="COLUMN", help="column of labels, tags or answers"),
+    flag("--label", default="", metavar="COLUMN", help="column of labels, tags, answers or scores"),
     flag("--label-separator", help='separator of several labels in one cell (default: as in training, or ",")'),
     SKIP_BAD,
     LONG,
     JSON,
     flag(
         "--out-of-scope", metavar="FILE",
-        help="texts that the model should refuse, in any file that `predict` reads: measure how well it distinguishes "
-        "them from the test set",
+        help="file of texts that the model should refuse, as `predict` reads them: measure how well it detects them",
     ),
-    flag("--report", metavar="DIR", help="output directory of report.md and its pictures"),
-    flag("--split", default="", metavar="NAME", help="for an embedder: use the judgements of qrels/NAME.tsv"),
+    flag("--report", metavar="DIR", help="directory to write report.md and its pictures to"),
+    flag("--split", default="", metavar="NAME", help="for a folder of documents: use the judgements of qrels/NAME.tsv"),
     DIMENSIONS,
-    flag("--embedder", metavar="DIR", help="for an index: where its model is, if it was moved"),
+    flag("--embedder", metavar="DIR", help="for an index: directory of its model, if it was moved"),
     flag("--rerank", metavar="DIR", help="for an index: cross-encoder that reranks the top passages"),
     flag(
         "--rerank-top", type=positive_integer, default=50, metavar="N", help="passages that --rerank scores "
@@ -119,7 +118,7 @@ def evaluate_predictions(args, command: str) -> None:
 
     if args.split or args.dimensions:
         raise BertJaxError(
-            "--split and --dimensions are for embedders; leave them out to measure predictions"
+            "--split and --dimensions are not for predictions of labels, tags or answers; leave them out"
         )
     columns = ExampleColumns(
         args.text,

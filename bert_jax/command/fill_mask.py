@@ -15,7 +15,7 @@ from bert_jax.core.files import to_json
         type=positive_integer,
         default=0,
         metavar="N",
-        help="fill the masks of a text together, in N passes, the most confident first",
+        help="fill all masks of a text together, in N passes, the most confident first (default: each by itself)",
     ),
     flag("--json", action="store_true", help="print one JSON object per line"),
 )

@@ -32,7 +32,10 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
     ),
     flag("--output", required=True, metavar="INDEX", help="directory of the index"),
     flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index, or else only keywords)"),
-    flag("--remove", nargs="+", default=[], metavar="ID", help="documents to remove; @FILE: a file of an id per line"),
+    flag(
+        "--remove", nargs="+", default=[], metavar="ID", help="ids of documents to remove; @FILE: a file with one id "
+        "per line",
+    ),
     flag("--remove-missing", action="store_true", help="remove documents of the index that are not among DOCS"),
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
     flag(
@@ -42,8 +45,8 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
     flag("--approximate", choices=("none", "hnsw"), help="search an HNSW index of faiss, then rescore"),
     flag(
         "--export", metavar="FILE.parquet",
-        help="write all passages with their vectors into a Parquet file, which search engines and databases load; the "
-        "index stays unchanged",
+        help="write passages and vectors to a Parquet file, for search engines and databases; the index stays "
+        "unchanged",
     ),
     flag(
         "--passage-tokens", type=positive_integer, metavar="N", help="tokens of a passage (default: 256, or the "

@@ -22,14 +22,14 @@ any_score = number_type(-MAX_FLOAT)
     SKIP_BAD,
     flag(
         "--corpus", metavar="FILE",
-        help="table of further texts that may be negatives, in the column with the same name as that of the positives, "
-        "or else in the first that holds text (default: only the positives)",
+        help="table of more texts to take negatives from, in the column named like the positives, or else in the first "
+        "that holds text (default: only the positives)",
     ),
-    flag("--rescore", metavar="DIR", help="cross-encoder whose scores the limits apply to, instead of cosines"),
-    flag("--scores", action="store_true", help="write the scores of the positive and of the negatives into each row"),
+    flag("--rescore", metavar="DIR", help="cross-encoder, whose scores then replace cosines in all limits"),
+    flag("--scores", action="store_true", help="add the scores of positive and negatives to each row"),
     flag("--output", required=True, metavar="FILE.jsonl", help="output file: anchor, positive, negatives"),
     flag("--cache", metavar="DIR", help="directory of vectors and scores for later runs (default: OUTPUT.cache)"),
-    flag("--negatives", type=positive_integer, default=3, metavar="N", help="negatives of an anchor (default 3)"),
+    flag("--negatives", type=positive_integer, default=3, metavar="N", help="negatives for each anchor (default 3)"),
     flag("--range-min", type=whole_number_type(0), default=0, metavar="N", help="skip the N nearest texts (default 0)"),
     flag(
         "--range-max", type=positive_integer, default=100, metavar="N", help="consider only the N nearest texts "
@@ -37,11 +37,11 @@ any_score = number_type(-MAX_FLOAT)
     ),
     flag(
         "--margin", type=number_type(0), metavar="M",
-        help="keep a negative if its cosine is lower than the positive's by more than this share of it (default 0.05), "
-        "or with --rescore if its score is lower by more than this number (default 0)",
+        help="how far below the positive a negative must score: a share of the positive's cosine (default 0.05), or "
+        "with --rescore a difference of scores (default 0)",
     ),
-    flag("--min-score", type=any_score, metavar="SCORE", help="lowest score of a negative, a cosine or by --rescore"),
-    flag("--max-score", type=any_score, metavar="SCORE", help="highest score of a negative, a cosine or by --rescore"),
+    flag("--min-score", type=any_score, metavar="SCORE", help="lowest cosine of a negative, or score with --rescore"),
+    flag("--max-score", type=any_score, metavar="SCORE", help="highest cosine of a negative, or score with --rescore"),
 )  # fmt: skip
 def mine(args):
     from bert_jax.core.output import refuse_input

@@ -17,11 +17,11 @@ from bert_jax.command.flags import DOCUMENT_COLUMNS, flag, positive_integer, ver
     ),
     flag(
         "--max-pairs", type=positive_integer, metavar="N",
-        help="draw at most N pairs, as many of each source (default: all)",
+        help="draw at most N pairs, equally many from each source (default: all)",
     ),
     flag(
         "--passage-words", type=whole_number_type(8, 8192), default=100, metavar="N",
-        help="a document is split into passages of at most N words (default 100)",
+        help="split documents into passages of at most N words (default 100)",
     ),
     *DOCUMENT_COLUMNS,
 )  # fmt: skip

@@ -27,7 +27,7 @@ from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag,
     ),
     flag(
         "--min-precision", type=number_type(0, 1, above=True, below=True), metavar="P",
-        help="abstain from predictions so that this share of the others is correct; needs a calibrated model",
+        help="abstain from uncertain predictions so that this share of the others is correct; needs a calibrated model",
     ),
     flag(
         "--out-of-scope", type=number_type(0, 1, above=True, below=True), metavar="P",
@@ -36,8 +36,8 @@ from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag,
     ),
     flag(
         "--rank-for-labelling", action="store_true",
-        help="write the texts that are most useful to label first, each with its rank: those that are similar to many "
-        "texts that the model is unsure of",
+        help="write the texts in the order in which to label them, each with its rank: first those that are similar to "
+        "many texts that the model is unsure of",
     ),
 )  # fmt: skip
 def predict(args):

@@ -18,14 +18,14 @@ from bert_jax.core.files import to_json
     ),
     flag("--text", default="", metavar="COLUMN", help="column of queries (default: the first that holds text)"),
     flag("--text-pair", default="", metavar="COLUMN", help="column of documents (default: all others that hold text)"),
-    flag("--output", metavar="FILE.jsonl", help="output file, a line for each query (default: standard output)"),
+    flag("--output", metavar="FILE.jsonl", help="output file, one line per query (default: standard output)"),
     flag(
         "--top-k", type=positive_integer, metavar="N", help="write only the N best documents of each query "
         "(default: all)",
     ),
     flag(
         "--min-precision", type=number_type(0, 1, above=True, below=True), metavar="P",
-        help="leave out documents so that this share of the others is relevant; needs a calibrated model",
+        help="leave out doubtful documents so that this share of the others is relevant; needs a calibrated model",
     ),
     SKIP_BAD,
 )  # fmt: skip

@@ -30,7 +30,7 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
     'bert-jax search INDEX "how do cats land on their feet?"',
     flag("index", metavar="INDEX", help="directory of an index"),
     flag("query", nargs="?", metavar="QUERY", help="text to search for"),
-    flag("--queries", metavar="FILE", help="file with a query per line, or a table, instead of a query"),
+    flag("--queries", metavar="FILE", help="file with one query per line, or a table, instead of QUERY"),
     flag("--top-k", type=positive_integer, default=10, metavar="N", help="number of passages to show (default 10)"),
     flag("--retrievers", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
     flag("--weights", metavar="NAME=W,...", help="weights of the retrievers, as keywords=1,vectors=2 (default 1)"),
@@ -39,13 +39,12 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
         "--rerank-top", type=positive_integer, default=50, metavar="N", help="passages that --rerank scores "
         "(default 50)",
     ),
-    flag("--model", metavar="DIR", help="where the model of the index is, if it was moved"),
+    flag("--model", metavar="DIR", help="directory of the index's model, if it was moved"),
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag(
         "--explain", action="store_true",
-        help="show the rank and score of each retriever, and what each word adds; the score of a passage is the "
-        "reranker's, or else that of the fusion (reciprocal rank fusion) of two retrievers, or else that of the only "
-        "one",
+        help="show the rank and score of a passage by each retriever, by their fusion (reciprocal rank fusion) and by "
+        "the reranker, the last of which is its own score, and what each word adds",
     ),
     flag("--full", action="store_true", help="print whole passages, not excerpts"),
     flag("--json", action="store_true", help="print a JSON object for each query"),
