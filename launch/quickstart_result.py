@@ -1,4 +1,4 @@
-"""Print and plot the gain from pre-training in the quickstart, and say whether it is more than chance.
+"""Print and plot the gain from pre-training in the quickstart, with its 95% interval.
 
 python launch/quickstart_result.py runs/quickstart
 """

@@ -14,7 +14,7 @@ def in_scope(model: Runner, texts):
 
     A share of 0.01 means that about one known text in a hundred is as dissimilar as this text, or more so. Return a
     number for one text, an array for a list, or an iterator for any other iterable. The known texts are those texts of
-    the training data that the model did not learn from. Only the beginning of a long text is used.
+    the training data that the model was not trained on. Only the beginning of a long text is used.
 
     >>> (model.in_scope(["the cat", "the mat"]) < 0.01).tolist()
     [False, False]

@@ -1,7 +1,7 @@
 """How far a model's predictions can be trusted. `calibration.json` in the model's directory stores it.
 
 Temperatures make probabilities match the observed accuracy, thresholds decide which of several labels are predicted,
-and levels give the lowest probability for which a precision can be promised. The order of a text's classes never
+and levels give the lowest probability for which a precision can be guaranteed. The order of a text's classes never
 changes. Without the file, probabilities stay uncalibrated.
 """
 
@@ -69,19 +69,19 @@ class Calibration:
         return np.asarray(self.thresholds or (0.5,) * count)
 
     def confidence_threshold(self, precision: float) -> float:
-        """Return the lowest confidence for which the precision is promised, but for a risk of promise.RISK."""
+        """Return the lowest confidence for which the precision is guaranteed, but for a risk of selective.RISK."""
         check_number(
             precision, "the precision", allowed=Range(0, 1, exclusive_minimum=True, exclusive_maximum=True)
         )
         if not self.is_fitted:
             raise BertJaxError(
-                "this model was not calibrated, so no precision can be promised; `bert-jax train` calibrates a model "
+                "this model is not calibrated, so no precision can be guaranteed; `bert-jax train` calibrates a model "
                 "unless data.calibration_ratio is 0 or too few examples are left"
             )
         threshold = lowest_threshold(self.levels, precision)
         if threshold is None:
             raise BertJaxError(
-                f"a precision of {precision:g} cannot be guaranteed from {self.explain_shortfall(precision)}"
+                f"a precision of {precision:g} cannot be guaranteed with {self.explain_shortfall(precision)}"
             )
         return threshold
 

@@ -96,8 +96,8 @@ def document_folds(documents: Sequence[str]) -> list[ExampleIndices]:
     names, indices = np.unique(np.asarray(documents), return_inverse=True)
     if len(names) < 2:
         raise BertJaxError(
-            f"all {len(documents):,} calibration examples belong to one document, so none is left to measure what was "
-            "fitted to others; add examples of more documents"
+            f"all {len(documents):,} calibration examples belong to one document, so a calibration cannot be checked "
+            "on another one; add examples of more documents"
         )
     # A random order that is the same in every run.
     order = np.argsort([random_key("fold", name) for name in names])

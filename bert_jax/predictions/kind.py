@@ -261,7 +261,7 @@ class Kind(ABC):
     def to_record(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         """Return the object that `predict` writes.
 
-        With `enough`, it also says whether the model abstains, as it does below that probability.
+        With `min_confidence`, it also says whether the model abstains, as it does below that probability.
         """
 
     def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
@@ -269,7 +269,7 @@ class Kind(ABC):
         return self.to_record(raw, calibration, min_confidence)
 
     def confidence_threshold(self, calibration: Calibration, precision: float) -> float:
-        """Return the lowest confidence for which the precision is promised."""
+        """Return the lowest confidence for which the precision is guaranteed."""
         return calibration.confidence_threshold(precision)
 
     def describe_temperature(self, calibration: Calibration) -> str:

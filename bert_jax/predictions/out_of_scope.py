@@ -54,14 +54,13 @@ class OutOfScopeDetector:
         if not self.is_fitted:
             raise BertJaxError(
                 f"this model has no {FILE}, so it cannot tell which texts are out of scope; `bert-jax train` writes "
-                f"one for labels, numbers and tags, if at least {FEWEST} texts are held out or in folds"
+                f"one for labels, numbers and tags, if at least {FEWEST} texts are in folds or kept for validation"
             )
 
         if share <= (lowest := 1 / (1 + len(self.known))):
             raise BertJaxError(
-                f"no text can be called out of scope at {share:g}: the model has been compared with "
-                f"{len(self.known):,} known texts, so the lowest share is {ceil(1e4 * lowest) / 1e4:g}; set a higher "
-                "one, or train with more texts"
+                f"no text has an in-distribution p-value below {share:g}: with {len(self.known):,} validation texts "
+                f"the lowest is {ceil(1e4 * lowest) / 1e4:g}; set a higher P, or train with more texts"
             )
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The precision that can be promised, from how many of the most confident predictions are right.
+"""The precision that can be guaranteed, from how many of the most confident predictions are right.
 
 A level is a share of the most confident predictions. If the true precision were below P at some level and at all wider
 levels, the counts of right predictions there would stay below those of a random walk whose steps succeed with
@@ -17,7 +17,7 @@ from bert_jax.core.config import NonNegative, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 
 LEVELS = 20  # shares of the most confident predictions for which precision is counted
-RISK = 0.05  # that a promised precision does not hold, whichever precision is requested
+RISK = 0.05  # that a guaranteed precision does not hold, whichever precision is requested
 FINEST = 1000  # proposed precisions are multiples of 1 / FINEST
 
 
@@ -73,7 +73,7 @@ def design_effect(correct: np.ndarray, documents: np.ndarray) -> float:
 
 
 def lowest_threshold(levels: CoverageLevels, precision: float) -> float | None:
-    """Return the lowest confidence for which the precision is promised; None if there is none."""
+    """Return the lowest confidence for which the precision is guaranteed; None if there is none."""
     significance = significance_of_each(tuple(sorted({level.answers for level in levels})), precision)
     return min(
         (lv.threshold for lv in levels if binomial_p_value(lv.answers, lv.right, precision) <= significance),
@@ -82,7 +82,7 @@ def lowest_threshold(levels: CoverageLevels, precision: float) -> float | None:
 
 
 def highest_precision(levels: CoverageLevels, below: float = 1.0) -> float:
-    """Return the highest precision under `below`, to three decimals, that can be promised; 0 if none can."""
+    """Return the highest precision under `below`, to three decimals, that can be guaranteed; 0 if none can."""
     low, high = 0, math.ceil(below * FINEST)
     while high - low > 1:
         middle = (low + high) // 2
@@ -92,7 +92,7 @@ def highest_precision(levels: CoverageLevels, below: float = 1.0) -> float:
 
 
 def fewest_answers(precision: float) -> int:
-    """Return the least number of answers, all of them right, from which the precision can be promised."""
+    """Return the least number of answers, all of them right, from which the precision can be guaranteed."""
     return math.ceil(math.log(RISK) / math.log(precision))
 
 

@@ -71,7 +71,7 @@ def score_lines(scores: list[dict[str, float]], score_differences: dict[str, Int
     width = max(map(len, score_differences))
     lines = [f"  {'':<{width}}{'A':>9}{'B':>9}{'B - A':>9}   95 % interval"]
     for name, gap in score_differences.items():
-        plain = "" if gap.low <= 0 <= gap.high else "   more than chance"
+        plain = "" if gap.low <= 0 <= gap.high else "   significant"
         values = f"{scores[0][name]:9.4f}{scores[1][name]:9.4f}{gap.value:+9.4f}"
         lines.append(f"  {name:<{width}}{values}   {gap.low:+.4f} to {gap.high:+.4f}{plain}")
     return lines

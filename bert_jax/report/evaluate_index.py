@@ -189,7 +189,7 @@ def format_comparison(compared: IndexComparison) -> list[str]:
     lines += ["", f"  differences of {MAIN_METRIC}"]
     for (a, b), gaps in compared.differences.items():
         gap = gaps[MAIN_METRIC]
-        plain = "" if gap.low <= 0 <= gap.high else "   more than chance"
+        plain = "" if gap.low <= 0 <= gap.high else "   significant"
         lines.append(f"  {b} - {a}: {gap.value:+.4f} ({gap.low:+.4f} to {gap.high:+.4f}){plain}")
     return lines
 
@@ -234,7 +234,7 @@ def score_table(ways: Sequence[SearchMethod]) -> list[str]:
         for way in ways
         for name, x in way.intervals.items()
     ]
-    return markdown_table(("way", "score", "value", "95 % interval", "median ms per query"), rows)
+    return markdown_table(("search", "score", "value", "95 % interval", "median ms per query"), rows)
 
 
 def difference_table(compared: IndexComparison) -> list[str]:
@@ -245,12 +245,14 @@ def difference_table(compared: IndexComparison) -> list[str]:
         for name in SHOWN_MEASURES
     ]  # fmt: skip
     note = (
-        f"Intervals come from {RESAMPLES:,} bootstrap resamples of the queries, the same for all ways; they do not "
-        "cover other data."
+        f"Intervals come from {RESAMPLES:,} bootstrap resamples of the queries, the same for all searches; they do not "
+        "cover other data. A difference is significant if its interval excludes 0."
     )
-    header = "way", "compared with", "score", "difference", "95 % interval", "more than chance"
+    header = "search", "compared with", "score", "difference", "95 % interval", "significant"
     return (
-        [*markdown_table(header, rows), "", note] if rows else ["There is only one way to search this index."]
+        [*markdown_table(header, rows), "", note]
+        if rows
+        else ["This index can be searched by keywords alone."]
     )
 
 
@@ -278,9 +280,15 @@ def better_queries(a: SearchMethod, b: SearchMethod) -> ExampleTable:
         for q in order[:SHOWN]
     ]
     return ExampleTable(
-        f"Better by {a.name} than by {b.name}",
+        f"Better with {a.name} than with {b.name}",
         f"{len(order):,} of {len(gap):,} queries; the largest differences of {MAIN_METRIC} first.",
-        ("query", "relevant document", f"its rank by {a.name}", f"by {b.name}", f"ranked first by {b.name}"),
+        (
+            "query",
+            "relevant document",
+            f"its rank with {a.name}",
+            f"with {b.name}",
+            f"ranked first with {b.name}",
+        ),
         rows,
     )
 
@@ -296,8 +304,7 @@ def missed_queries(ways: Sequence[SearchMethod]) -> ExampleTable:
     ]
     return ExampleTable(
         "Queries that all miss",
-        f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten, whichever way "
-        "they are searched.",
-        ("query", "relevant document", f"its rank by {ways[-1].name}", "ranked first"),
+        f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten of any search.",
+        ("query", "relevant document", f"its rank with {ways[-1].name}", "ranked first"),
         rows,
     )

@@ -121,7 +121,7 @@ class FinishedRun:
         if out_of_fold and not results.validation:
             unseen = "The predictions are out of fold: no model was trained on examples that it predicted."
             scored = (
-                "results on the training set, each example predicted by a model that did not learn from it"
+                "results on the training set, each example predicted by a model that was not trained on it"
             )
         parts = {
             "validation": results.validation,

@@ -136,7 +136,9 @@ def describe_model(directory, as_json: bool = False) -> str:
     elif facts["labels"]:
         lines["calibration"] = "none; probabilities are uncalibrated"
     if known := facts["scope"]:
-        lines["scope"] = f"{known['vectors']:,} training texts, {known['known']:,} similarities of known ones"
+        lines["scope"] = (
+            f"similarities of {known['known']:,} validation texts to {known['vectors']:,} training texts"
+        )
     if origin := facts["origin"]:
         of_file = f" of {files}" if (files := find_training_data(origin["command"])) else ""
         lines["trained on"] = f"{origin['examples']:,} examples{of_file}"

@@ -111,7 +111,9 @@ def area_under_curve(known: np.ndarray, out_of_scope: np.ndarray) -> float:
 
 
 def format_out_of_scope(scores: OutOfScopeScores) -> list[str]:
-    lines = [f"out of scope: {scores.out_of_scope:,} such texts and {scores.known:,} known ones"]
+    lines = [
+        f"out-of-scope detection: {scores.out_of_scope:,} out-of-scope and {scores.known:,} in-distribution texts"
+    ]
     lines += [
         f"  area under the curve {name:<24}  {value:.4f}" for name, value in list_aurocs(scores).items()
     ]
@@ -134,7 +136,7 @@ def list_aurocs(scores: OutOfScopeScores) -> dict[str, float]:
 
 def draw_similarities(path: Path, given: OutOfScopeComparison) -> str:
     """Draw how similar known and out-of-scope texts are to the training texts."""
-    sides = {"known": given.known.similarities, "out of scope": given.out_of_scope.similarities}
+    sides = {"in distribution": given.known.similarities, "out of scope": given.out_of_scope.similarities}
     every = np.concatenate(list(sides.values()))
     # The lowest similarity that is not called out of scope.
     edge = given.scope.known[np.argmax(given.scope.p_value(given.scope.known) >= DRAWN_P_VALUE)]
@@ -149,7 +151,7 @@ def draw_similarities(path: Path, given: OutOfScopeComparison) -> str:
             color=plots.INK,
             linewidth=1,
             linestyle=":",
-            label=f"out of scope below, at {DRAWN_P_VALUE:g}",
+            label=f"p-value {DRAWN_P_VALUE:g}",
         )
         axes.set_xlabel("mean similarity to the nearest training texts", fontsize=9)
         axes.set_ylabel("share", fontsize=9)

@@ -35,7 +35,7 @@ from bert_jax.report.learning_curve import draw_learning_curve as draw_learning_
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, list_aurocs
 from bert_jax.report.out_of_scope_detection import draw_similarities as draw_scope
 
-TARGET_PRECISIONS = (0.8, 0.9, 0.95, 0.99)  # the precisions in the table of promises
+TARGET_PRECISIONS = (0.8, 0.9, 0.95, 0.99)  # the precisions in the table of `--min-precision`
 MAX_ERRORS = 12  # the number of errors shown of each sort
 # If a few classes had 1 to 3 examples, simulated 95 % intervals of f1_macro contained the true score in 44 to 88 %.
 FEWEST_OF_CLASS = 4
@@ -217,14 +217,14 @@ def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
         lines = [
             f"Expected calibration error of these {kind.units}: {before:.4f} before calibration, {after:.4f} after."
         ]
-        count = f"{calibration.examples:,} examples, each predicted by a model that did not learn from it"
+        count = f"{calibration.examples:,} examples, each predicted by a model that was not trained on it"
         if calibration.keeps_probabilities:
-            lines += [f"Probabilities stay as they are: no temperature fits better. Learnt from {count}."]
+            lines += [f"Probabilities stay as they are: no temperature fits better. Checked on {count}."]
         elif temperature := kind.describe_temperature(calibration):
-            lines += [f"{temperature.capitalize()}, learnt from {count}."]
+            lines += [f"{temperature.capitalize()}, fitted on {count}."]
         if not calibration.keeps_probabilities:
             lines += [
-                "On examples that the temperature was not learnt from: log loss "
+                "On examples that the temperature was not fitted on: log loss "
                 f"{calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after; expected calibration error "
                 f"{calibration.error_before:.4f} before, {calibration.error_after:.4f} after."
             ]
@@ -261,11 +261,11 @@ def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
         )
     units = given.kind.abstention_units
     note = (
-        f"`--min-precision` keeps the {units} that are probable enough for the promised precision. A promise holds "
-        "only for texts like those kept for calibration: from the same sources, labelled by the same rules."
+        f"`--min-precision` keeps the {units} that are probable enough for the guaranteed precision. The guarantee "
+        "holds only for texts like those used for calibration: from the same sources, labelled by the same rules."
     )
     header = (
-        "promised precision",
+        "guaranteed precision",
         "minimum probability",
         f"{units} kept here",
         "precision here",
@@ -277,11 +277,11 @@ def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
 def out_of_scope_lines(directory: Path, given: OutOfScopeComparison) -> list[str]:
     scores = given.scores
     lines = [
-        f"Texts that the model should refuse: {scores.out_of_scope:,}. Scored texts beside them: {scores.known:,}. "
-        "The in-distribution p-value is the share of known texts that are no more similar to the training texts than "
-        "this text is."
-        + " It was learnt from the scored texts themselves, so the share of them called out of scope is as requested; "
-        "`evaluate --out-of-scope` measures it on others." * given.learnt,
+        f"Out-of-scope texts: {scores.out_of_scope:,}. In-distribution texts: {scores.known:,}, those that are scored "
+        "above. The in-distribution p-value is the share of validation texts that are no more similar to the training "
+        "texts than this text is."
+        + " It is calibrated on the scored texts themselves, so false alarms are as frequent as requested; `evaluate "
+        "--out-of-scope` measures them on other texts." * given.learnt,
         "",
         *markdown_table(
             ("area under the curve", "value"), [(name, value) for name, value in list_aurocs(scores).items()]

@@ -219,7 +219,7 @@ def test_what_cannot_be_ranked_is_said(small_classifier, headed_model, tmp_path,
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(BertJaxError, match="empty.txt"):
         rank_of(small_classifier, tmp_path / "empty.txt")
-    with pytest.raises(BertJaxError, match="was not calibrated, so no precision can be promised"):
+    with pytest.raises(BertJaxError, match="is not calibrated, so no precision can be guaranteed"):
         rank_of(small_classifier, tmp_path / "in.txt", PredictionOptions(precision=0.9))
     monkeypatch.setattr(rank_for_labelling, "MAX_TEXTS", 7)
     with pytest.raises(BertJaxError, match="in.txt"):

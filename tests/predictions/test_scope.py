@@ -299,7 +299,7 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
     assert [row["p_value"] for row in found["rates"]] == [0.01, 0.05, 0.1]
     assert cli.main([*arguments, "--out-of-scope", out_of_scope]) == 0
     told = capsys.readouterr().out
-    assert "out of scope: 2 such texts and 8 known ones" in told
+    assert "out-of-scope detection: 2 out-of-scope and 8 in-distribution texts" in told
     for name, value in (
         ("the p-value", found["auroc"]),
         ("the probability alone", found["auroc_of_probability"]),
@@ -396,7 +396,7 @@ def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
     FinishedRun(bare, results).fit_scope()
     FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     page = (tmp_path / "run" / "report" / "report.md").read_text()
-    assert "Texts that the model should refuse: 2. Scored texts beside them: 30." in page
+    assert "Out-of-scope texts: 2. In-distribution texts: 30, those that are scored above." in page
     assert "`evaluate --out-of-scope` measures it on others" in page
     scopes.save_detector(bare, scopes.NO_DETECTOR)
     FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")

@@ -58,7 +58,7 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
         scores = retrieval.ranking_metrics(lists, [*judged.relevant.values()]).scores
         assert {name: x["value"] for name, x in way["metrics"].items()} == pytest.approx(scores)
     page = (folder / "r/report.md").read_text()
-    assert "## Better by keywords than by vectors" in page and "## Queries that all miss" in page
+    assert "## Better with keywords than with vectors" in page and "## Queries that all miss" in page
     assert (folder / "r/recall.png").is_file()
 
 

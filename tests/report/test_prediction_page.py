@@ -181,7 +181,7 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
     assert ("| always the" in text) is (kind in ("classes", "number"))
     if kind == "classes":
         assert "| a \\| b c c" in text and max(map(len, text.splitlines())) < 500
-        assert "Temperature 2, learnt from 1,800 examples" in text
+        assert "Temperature 2, fitted on 1,800 examples" in text
         assert re.search(r"\| 0.95 \| 0.5000 \| \d+ of 60 \(\d+.\d%\) \|", text)
         assert (
             "| 0.99 | cannot be guaranteed" in text

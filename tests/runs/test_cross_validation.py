@@ -280,8 +280,8 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     assert re.search(r"3 folds, a linear probe on the frozen encoder: accuracy", printed)
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
-    assert "each example predicted by a model that did not learn from it" in page and "60 examples" in page
-    assert "Texts that the model should refuse: 1. Scored texts beside them: 60." in page
+    assert "each example predicted by a model that was not trained on it" in page and "60 examples" in page
+    assert "Out-of-scope texts: 1. In-distribution texts: 60, those that are scored above." in page
     assert run.start_training(*given), "a finished run is found finished"
     assert "step 12 train" not in capsys.readouterr().out
     with pytest.raises(BertJaxError, match="method.*finetune"):

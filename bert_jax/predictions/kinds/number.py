@@ -110,7 +110,7 @@ class Number(WholeTextKind):
         return {"number": round(float(raw[0]), 6)}
 
     def confidence_threshold(self, calibration: Calibration, precision: float) -> float:
-        raise BertJaxError("this model gives a number and no probability, so no precision can be promised")
+        raise BertJaxError("this model gives a number and no probability, so no precision can be guaranteed")
 
 
 KIND = Number

@@ -164,7 +164,7 @@ class Relevance(WholeTextKind):
         return WORDS[is_relevant]
 
     def result_and_confidence(self, raw: float, calibration: Calibration) -> tuple[float, float]:
-        """Return the probability twice: a promised precision is the share of relevant documents above a threshold."""
+        """Return the probability twice: a guaranteed precision is the share of relevant documents above a threshold."""
         return self.predict(raw, calibration), self.predict(raw, calibration)
 
     def uncertainty(self, raw: float, calibration: Calibration) -> float:

@@ -53,10 +53,10 @@ def comparison_table(a: EmbedderResults, b: EmbedderResults, units: str) -> list
     ]
     note = (
         f"Intervals come from {RESAMPLES:,} bootstrap resamples of the {units}, the same for both; they do not "
-        "cover other data or seeds."
+        "cover other data or seeds. A difference is significant if its interval excludes 0."
     )
     return [
-        *markdown_table(("score", "A", "B", "B - A", "95 % interval", "more than chance"), rows),
+        *markdown_table(("score", "A", "B", "B - A", "95 % interval", "significant"), rows),
         "",
         note,
     ]
