@@ -169,7 +169,7 @@ def summarize_update(path: Path, manifest: "IndexManifest", counts: "UpdateCount
         f"{pluralize(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
     )
     if recall := manifest.recall:
-        line += f"; recall@{recall.at} {recall.recall:.3f} of {recall.queries} passages as queries"
+        line += f"; recall@{recall.at} {recall.recall:.3f} with {recall.queries} passages as queries"
     if len(manifest.segments) > MANY_SEGMENTS:
         line += f"; {len(manifest.segments)} segments, which --compact merges"
     return line

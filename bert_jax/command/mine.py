@@ -103,7 +103,7 @@ def score_bounds(args) -> dict[str, float]:
         low, high = ranges[name]
         if not args.rescore and not low <= value <= high:
             raise BertJaxError(
-                f"--{name.replace('_', '-')} {value:g} is for cosines; give a number from {low} to {high}"
+                f"--{name.replace('_', '-')} {value:g} is out of range for cosines; give a number from {low} to {high}"
             )
     return {"margin": 0.0 if args.rescore else 0.05} | given
 

@@ -88,10 +88,10 @@ class EmbeddingLossConfig:
         check_name(self.name, EMBEDDING_LOSSES, "loss")
         loss = EMBEDDING_LOSSES[self.name]
         if self.teacher and not loss.teacher_texts:
-            raise BertJaxError(f"loss.name={self.name} has no use for loss.teacher; leave it out")
+            raise BertJaxError(f"loss.name={self.name} does not use loss.teacher; leave it out")
         if loss.teacher_texts and not self.teacher:
             raise BertJaxError(
-                f"loss.name={self.name} learns from an embedder; name its directory, --config.loss.teacher=DIR"
+                f"loss.name={self.name} needs a teacher; name the directory of an embedder, --config.loss.teacher=DIR"
             )
         if loss.full_vectors and self.sizes:
             raise BertJaxError(f"loss.name={self.name} compares whole vectors; leave loss.sizes out")

@@ -133,8 +133,8 @@ class EpochsConfig(RunConfig, ABC):
         """
         if self.patience and not (self.checkpoints.best_metric or best_metric):
             raise BertJaxError(
-                "patience needs a validation metric that chooses the model, which runs with folds and runs without a "
-                "validation set do not have; leave --config.patience out"
+                "patience needs validation during the run, which runs with folds and runs without a validation set do "
+                "not have; leave --config.patience out"
             )
         epoch, steps = math.ceil(examples / self.batch_size), self.num_steps(examples)
         if steps * self.batch_size > MAX_TOTAL_EXAMPLES:
@@ -164,5 +164,5 @@ def check_validation(file: str, share: float) -> None:
     """Refuse a share of the training data that gives no validation set, unless a file holds one."""
     if not file and not 0 < share < 1:
         raise BertJaxError(
-            f"data.validation_ratio must be between 0 and 1, not {share}; or name a file, data.validation"
+            f"data.validation_ratio must be between 0 and 1, not {share}; or set --config.data.validation=FILE"
         )

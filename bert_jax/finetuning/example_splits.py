@@ -60,9 +60,8 @@ def set_aside_calibration(train: list[E], share: float) -> tuple[list[E], list[E
     )
     advice = f"Set --config.data.calibration_ratio={wanted:g}" if wanted else "Label more texts"
     print_once(
-        f"{share:.0%} of {len(train):,} examples are too few for calibration, which needs "
-        f"{MIN_CALIBRATION_EXAMPLES}, from at least two "
-        f"documents; probabilities stay uncalibrated. {advice} to calibrate them"
+        f"probabilities stay uncalibrated: calibration needs {MIN_CALIBRATION_EXAMPLES} examples of at least two "
+        f"documents, and {share:.0%} of {len(train):,} is not enough. {advice} to calibrate them"
     )
     return train, []
 

@@ -105,17 +105,17 @@ class FinetuneConfig(EpochsConfig):
             )
         if self.method == "linear_probe" and self.prediction_kind.link is None:
             raise BertJaxError(
-                f"a probe cannot learn {self.prediction_kind.name}; leave --config.method=linear_probe out"
+                f"a linear probe cannot predict {self.prediction_kind.name}; leave --config.method=linear_probe out"
             )
         needs_validation = self.sweep or self.patience or self.checkpoints.best_metric or self.num_seeds > 1
         if self.method == "contrastive" and needs_validation:
             raise BertJaxError(
-                "method=contrastive fits its head at the end of the run, so nothing is validated before; leave sweep, "
-                "num_seeds, patience and checkpoints.best_metric out"
+                "method=contrastive fits its head at the end of the run, so there is no validation before; leave "
+                "sweep, num_seeds, patience and checkpoints.best_metric out"
             )
         if self.method == "contrastive" and self.model.pair_encoding == "bi_encoder":
             raise BertJaxError(
-                "method=contrastive encodes pairs together; leave model.pair_encoding=bi_encoder out"
+                "method=contrastive encodes the texts of a pair together; leave model.pair_encoding=bi_encoder out"
             )
         if self.method == "contrastive" and not self.prediction_kind.supports_contrastive:
             raise BertJaxError(

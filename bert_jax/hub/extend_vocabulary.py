@@ -43,7 +43,7 @@ def write_extended(model, source: TextSource, output: Path, size: int) -> str:
     words = worth_adding(tokenizer, lines, size)
     if not words:
         raise BertJaxError(
-            f"the text has no word, seen {LEAST} times or more, that {model} splits; nothing to add"
+            f"nothing to add: {model} splits no word that occurs {LEAST} times or more in the text"
         )
     before = measure_vocabulary(tokenizer, lines.held_out)
     params = hub.read_params(layout, tensors, model)

@@ -231,9 +231,7 @@ def pooling_mode(config: dict) -> str:
 def write_embedder(directory, embedder: EmbedderSettings, width: int) -> None:
     """Write the embedder's files beside a saved model with states of this width, but not the tensors of a Dense."""
     if embedder.unknown:
-        raise BertJaxError(
-            f"an embedder with {embedder.unknown} cannot be saved here; copy its directory instead"
-        )
+        raise BertJaxError(f"an embedder with {embedder.unknown} cannot be saved; copy its directory instead")
     directory = Path(directory)
     present = {"Dense": embedder.projection is not None, "Normalize": embedder.normalize}
     names = [kind for kind in MODULE_KINDS if present.get(kind, True)]

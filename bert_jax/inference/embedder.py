@@ -54,7 +54,7 @@ def make_embed_function(
     embedder = model.embedder
     if embedder.unknown:
         raise BertJaxError(
-            f"this embedder asks for {embedder.unknown}, which is not computed here; see `model.pooled`"
+            f"this embedder needs {embedder.unknown}, which is not supported; `model.pooled` gives plain vectors"
         )
     pooling = embedder.pooling if pooling is None else pooling
     normalize = embedder.normalize if normalize is None else normalize
@@ -126,7 +126,7 @@ def prompt_text(embedder: EmbedderSettings, prompt: str | None) -> str:
     check_name(name, embedder.prompts, "prompt of this embedder")
     before = embedder.prompts[str(name)]
     if before and not embedder.pools_prompt:
-        raise BertJaxError("this embedder leaves its prompt out of the pooling, which is not computed here")
+        raise BertJaxError("this embedder leaves its prompt out of the pooling, which is not supported")
     return before
 
 

@@ -255,7 +255,7 @@ class Kind(ABC):
 
     def probabilities(self, raw, calibration: Calibration) -> Any:
         """Return the probability of every label. By default, refuse: labels have no probability."""
-        raise BertJaxError(f'a prediction of the kind "{self.name}" has no probability for each label')
+        raise BertJaxError(f'predictions of the kind "{self.name}" have no probability for each label')
 
     @abstractmethod
     def to_record(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
@@ -334,8 +334,8 @@ def require_kind(layout: Layout, head: str = "") -> Kind:
         return kind
     has = ", ".join(layout.heads) or "none"
     raise BertJaxError(
-        f"this model has no head for labels, tags or answers; its heads are: {has}. Train one with "
-        "`bert-jax train --config configs/classify.py`, tag.py or answer.py"
+        f"this model has no head for labels, tags or answers; its heads are: {has}. `bert-jax train "
+        "--config classify` trains one (--config tag, --config answer)"
     )
 
 

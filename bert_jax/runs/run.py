@@ -166,9 +166,9 @@ def make_params_loader(task: Task, data: BatchSource, config: RunConfig) -> Call
 
     def read_from_directory() -> dict:
         params, missing = warm_start.read_initial_params(config.init, task, config.seed)
-        initial = f" with initial values for {', '.join(missing)}" if missing else ""
+        initial = f" with random values for {', '.join(missing)}" if missing else ""
         if isinstance(task, FinetuneTask) and task.starts_from_probe and missing:
-            initial = f"; the head {', '.join(missing)} starts as a probe"
+            initial = f"; the head {', '.join(missing)} starts as a linear probe"
         step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
         if jax.process_index() == 0:
             print_line(f"starts from {config.init}{initial}{step}")

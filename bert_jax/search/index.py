@@ -30,7 +30,7 @@ Ranking = dict[PassagePlace, float]  # passages and their scores, best first
 
 @dataclass(frozen=True)
 class RankingEntry:
-    """The rank and the score of a passage in one ranking: of a leg, of the fusion or of the reranker."""
+    """The rank and the score of a passage in one ranking: of a retriever, of the fusion or of the reranker."""
 
     rank: int
     score: float
@@ -126,7 +126,7 @@ class Index:
             best = rankings[retrievers[0]]
             if len(retrievers) > 1:
                 best = rankings[FUSION] = self.sort_passages(
-                    fuse_rankings({leg: list(ranking) for leg, ranking in rankings.items()}, weights)
+                    fuse_rankings({name: list(ranking) for name, ranking in rankings.items()}, weights)
                 )
             if cross_encoder and truncated:
                 reranked = rankings[RERANKER] = self.rerank(
@@ -218,10 +218,10 @@ class Index:
         segment, passage = self.segments[place[0]], place[1]
         added = words.word_scores(*place) if words else {}
         parts = {
-            leg: RankingEntry(
-                list(ranking).index(place) + 1, ranking[place], added if leg == KEYWORDS else {}
+            name: RankingEntry(
+                list(ranking).index(place) + 1, ranking[place], added if name == KEYWORDS else {}
             )
-            for leg, ranking in rankings.items()
+            for name, ranking in rankings.items()
             if place in ranking
         }
         document = segment.documents[passage]

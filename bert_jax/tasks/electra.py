@@ -147,8 +147,8 @@ class ReplacedTokenTask(MaskedLMTask):
     def from_config(cls, config: Config) -> "ReplacedTokenTask":
         if not config.data.packed:
             raise BertJaxError(
-                f"data.sentence_objective={config.data.sentence_objective} makes pairs, from which the task electra "
-                "does not learn; set --config.data.sentence_objective=none"
+                f"data.sentence_objective={config.data.sentence_objective} makes pairs, which the task electra cannot "
+                "use; set --config.data.sentence_objective=none"
             )
         family = choose_family(config, hub.read_layout(config.init)[0] if config.init else None)
         head = next((head for head in HEADS if head in family.heads), None)

@@ -162,7 +162,7 @@ def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTas
         name = next(name for name in usual if name in fitting)
     if name not in fitting:
         raise BertJaxError(
-            f"loss.name={name} does not learn from groups of {texts} texts and {scores} scores, which "
+            f"loss.name={name} does not accept groups of {texts} texts and {scores} scores, which "
             f"{config.data.train[0]} has; losses that do: {', '.join(fitting)}"
         )
     loss = EMBEDDING_LOSSES[name]
@@ -173,7 +173,7 @@ def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTas
     )
     if wanted.symmetric and "symmetric" not in loss.reads:
         able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if "symmetric" in loss.reads)
-        raise BertJaxError(f"loss.name={name} does not read loss.symmetric; losses that do: {able}")
+        raise BertJaxError(f"loss.name={name} does not use loss.symmetric; losses that do: {able}")
     if wanted.learn_scale and not loss.in_batch:
         able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.in_batch)
         raise BertJaxError(f"loss.name={name} does not learn its scale; losses that do: {able}")

@@ -87,7 +87,7 @@ def check_layer_settings(config: OptimizerConfig, encoder: EncoderConfig) -> Non
     if encoder.layer_groups and (config.layer_decay < 1 or config.frozen_layers > 0):
         raise BertJaxError(
             f"{encoder.num_hidden_layers} layers share {encoder.layer_groups} groups of parameters, so layer_decay and "
-            "frozen_layers mean nothing; set --config.optimizer.layer_decay=1 --config.optimizer.frozen_layers=-1"
+            "frozen_layers cannot apply; set --config.optimizer.layer_decay=1 --config.optimizer.frozen_layers=-1"
         )
 
 

@@ -57,7 +57,7 @@ def read_initial_params(directory: str, task: Task, seed: int) -> tuple[dict, li
     missing = [name for name in names if name not in params]
     if missing == names:
         raise BertJaxError(
-            f"the task takes nothing from a model directory; leave --config.init={directory} out"
+            f"the task reads no parameters of a model directory; leave --config.init={directory} out"
         )
 
     def initial():

@@ -325,7 +325,7 @@ BAD = {
         ["--corpus", "ROWS", "--data", "PAIRS"], [{"t": "x", "label": ""}, {"t": ""}], 'row 2: column "t" is empty',
     ),
     "a score as a limit of cosines": (
-        ["--max-score", "3"], [], "--max-score 3 is for cosines; give a number from -1 to 1",
+        ["--max-score", "3"], [], "--max-score 3 is out of range for cosines; give a number from -1 to 1",
     ),
     "too few texts": (
         ["--range-min", "9", "--range-max", "11"], [], "--range-max 11 leaves fewer than 3 texts after the first 9",

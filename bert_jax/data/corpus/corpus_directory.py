@@ -119,7 +119,7 @@ class Corpus:
     def _open_split(self, name: str) -> CorpusSplit:
         if not self.manifest["counts"][name]["documents"]:
             raise BertJaxError(
-                f"{self.name} has no {name} part; prepare it again with --validation-ratio above 0"
+                f"{self.name} has no {name} set; prepare it again with --validation-ratio above 0"
             )
         tokens, sentences, documents = self._arrays(name)
         digests = [self.manifest["files"][f"{name}/{array}.npy"]["blake2b"] for array in ARRAYS]

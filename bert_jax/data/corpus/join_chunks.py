@@ -25,8 +25,8 @@ def join_chunks(chunks: list[Path], directory: Path, dtype: np.dtype, validation
     if validation_ratio:
         if documents < 4:
             raise BertJaxError(
-                f"{pluralize(documents, 'document')} {'is' if documents == 1 else 'are'} too few to hold some out; say "
-                "how documents are separated (--layout), or give --validation-ratio 0"
+                f"{pluralize(documents, 'document')} {'is' if documents == 1 else 'are'} too few for a validation "
+                "set; say how documents are separated (--layout), or give --validation-ratio 0"
             )
         # At least two, so that a next-sentence pair can be drawn from another document.
         held = mark_lowest_hashes(chunks, kept, max(2, round(validation_ratio * documents)))

@@ -186,7 +186,7 @@ def refuse_header(where: str, row: Mapping, columns: ExampleColumns) -> None:
         *(name for names in PAIRS for name in names),
     }:
         names = ", ".join(header)
-        raise BertJaxError(f"{where} is a header ({names}); name the columns by it, not by numbers")
+        raise BertJaxError(f"{where} is a header ({names}); name the columns as it does, not by numbers")
 
 
 def find_text_columns(where: str, row: Mapping, second: tuple[str, ...], pairs: bool) -> tuple[str, ...]:

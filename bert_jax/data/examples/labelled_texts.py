@@ -30,7 +30,9 @@ def read_labelled_texts(
     task = glue.find_glue_task(spec)
     if task:
         if task.kind != cells.kind:
-            raise BertJaxError(f'{spec} has labels of kind "{task.kind}", not "{cells.kind}"')
+            raise BertJaxError(
+                f'{spec} has labels of kind "{task.kind}", but the model predicts "{cells.kind}"'
+            )
         texts, label = glue.glue_columns(spec, task)
         if not columns.text:
             columns = replace(columns, text=texts[0], text_pair=columns.text_pair or "".join(texts[1:]))

@@ -34,13 +34,15 @@ def find_family(published: dict, where) -> Family:
 
 
 def family_for(config: EncoderConfig) -> Family:
-    """Return the family that a new model of this configuration is published as."""
+    """Return the family that a new model of this configuration is saved as."""
     candidates = [family for family in all_families() if family.new_models]
     differing = [family.unsupported_settings(config) for family in candidates]
     if [] in differing:
         return candidates[differing.index([])]
     fewest = min(differing, key=lambda names: len(names))
-    raise BertJaxError(f"no family publishes models with {', '.join(fewest)}; add a file to hub/families")
+    raise BertJaxError(
+        f"no family has models with {', '.join(fewest)}; change this, or add a family to hub/families"
+    )
 
 
 def resolve_size(name: str) -> tuple[str, EncoderConfig]:

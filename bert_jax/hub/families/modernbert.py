@@ -47,7 +47,7 @@ def local_attention(published: dict) -> LocalAttentionConfig:
     layers = size_of(published, "num_hidden_layers", LAYERS)
     width = size_of(published, "local_attention", WINDOW)
     if width < 2:
-        raise BertJaxError(f"local_attention = {width} leaves each token alone")
+        raise BertJaxError(f"local_attention = {width} lets a token see only itself; it must be at least 2")
     every = size_of(published, "global_attn_every_n_layers", EVERY)
     if published.get("layer_types") is not None:  # the newer key wins
         every = global_layer_interval(published["layer_types"], layers)

@@ -217,7 +217,7 @@ def banded_refusal(request: AttentionRequest) -> str | None:
     if request.window is None:
         return "needs a window, and this layer sees all tokens"
     if request.relative:
-        return "has no relative terms"
+        return "does not support relative positions"
     if not banded_attention.is_worthwhile(request.length, request.window):
         return f"needs rows many times as long as the window of {request.window}, not {request.length} tokens"
     return None
@@ -243,13 +243,13 @@ def cudnn_refusal(request: AttentionRequest) -> str | None:
     if request.dtype not in ("bfloat16", "float16"):
         return f'computes in bfloat16, not {request.dtype}: set dtype="bfloat16"'
     if request.dropout:
-        return "has no dropout inside: set attention_probs_dropout_prob=0"
+        return "does not support attention dropout: set attention_probs_dropout_prob=0"
     if request.window is not None:
-        return "has no two-sided window"
+        return "does not support local attention"
     if request.head_size % 8 or request.head_size > 128:
         return f"needs a head size that is a multiple of 8 up to 128, not {request.head_size}"
     if request.relative:
-        return "has no relative terms"
+        return "does not support relative positions"
     return None
 
 
@@ -301,9 +301,9 @@ def splash_refusal(request: AttentionRequest) -> str | None:
     if request.length % LANES:
         return f"needs a length that is a multiple of {LANES}, not {request.length}"
     if request.dropout:
-        return "has no dropout inside: set attention_probs_dropout_prob=0"
+        return "does not support attention dropout: set attention_probs_dropout_prob=0"
     if request.relative:
-        return "has no relative terms"
+        return "does not support relative positions"
     return None
 
 

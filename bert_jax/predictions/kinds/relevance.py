@@ -67,7 +67,9 @@ class Relevance(WholeTextKind):
     @classmethod
     def from_layout(cls, layout: Layout) -> Self:
         if len(layout.labels) != 1:
-            raise BertJaxError(f"this model gives {len(layout.labels)} numbers for a pair, not its relevance")
+            raise BertJaxError(
+                f"this model gives {len(layout.labels)} numbers for a pair; a cross-encoder gives one"
+            )
         return cls(LABELS)
 
     @property

@@ -280,7 +280,7 @@ class Tags(Kind):
             }
         if min_confidence is not None:
             raise BertJaxError(
-                "--min-precision is about spans, and lists of words get a tag for each word instead; give texts"
+                "--min-precision applies to spans, but lists of words get a tag for each word; give texts"
             )
         return {"tags": self.predict(raw, calibration)}
 

@@ -231,7 +231,7 @@ BAD = {
     "column of numbers": ("x.jsonl", b'{"text": 3}\n', [], "holds a number, not text"),
     "not parquet": ("x.parquet", b"PAR1 not", [], "cannot be read as parquet"),
     "duplicates only": ("x.txt", b"w1 w2\n\n" * 50, [], "all 50 documents are the same text"),
-    "too few to hold out": ("x.txt", b"w1 w2\n\nw3\n", [], "2 documents are too few to hold some out"),
+    "too few to hold out": ("x.txt", b"w1 w2\n\nw3\n", [], "2 documents are too few for a validation set"),
     "nothing there": ("y.txt", b"", ["--input", "nowhere.txt"], "no file at nowhere.txt"),
     "no tokenizer": ("x.txt", b"w1\n", ["--tokenizer", "nowhere"], "nowhere"),
 }

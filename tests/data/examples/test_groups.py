@@ -168,7 +168,7 @@ BAD = {
     ),
     "a loss of other data": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.name=cosent", "data.validation_ratio=0.5"],
-        "loss.name=cosent does not learn from groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives, "
+        "loss.name=cosent does not accept groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives, "
         "guided, teacher_vectors$",
     ),
     "too large a size": (
@@ -191,10 +191,10 @@ BAD = {
     "both directions of a loss that has none": (
         [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],
         ["loss.symmetric=True", "data.validation_ratio=0.5"],
-        "loss.name=cosent does not read loss.symmetric; losses that do: multiple_negatives",
+        "loss.name=cosent does not use loss.symmetric; losses that do: multiple_negatives",
     ),
     "a loss without its teacher": (
-        [{"a": "a", "b": "b"}], ["loss.name=guided"], "learns from an embedder; name its directory",
+        [{"a": "a", "b": "b"}], ["loss.name=guided"], "needs a teacher; name the directory of an embedder",
     ),
     "a scale that is not learnt": (
         [{"a": "a", "b": f"b{n}", "score": n} for n in range(4)],

@@ -247,7 +247,7 @@ def test_the_kernel_compiles_for_a_tpu_and_moves_little_more_than_without_terms(
 def test_kernels_without_relative_terms_say_so():
     for name, platform in (("splash", "tpu"), ("cudnn", "gpu")):
         request = AttentionRequest(platform, 1024, 12, 64, "bfloat16", None, 0.0, relative=True)
-        assert KERNELS[name].refusal(request) == "has no relative terms"
+        assert KERNELS[name].refusal(request) == "does not support relative positions"
         assert choose_kernel("auto", request) == "xla"
     assert choose_kernel("auto", replace(request, platform="tpu", length=512)) == "short"
 
