@@ -140,7 +140,7 @@ def describe_profile(result: Profile) -> str:
     lines = [
         result.title,
         f"one call {scale * result.seconds:.4g} {unit} under the trace, {scale * result.untraced:.4g} {unit} without "
-        f"(medians); products at {result.speeds.flops / 1e9:,.0f} GFLOP/s, memory at "
+        f"(medians); matrix products at {result.speeds.flops / 1e9:,.0f} GFLOP/s, memory at "
         f"{result.speeds.bytes / 1e9:.1f} GB/s",
         f"{'':36}{unit:>9}{'share':>8}{'forward':>9}{'backward':>9}{'expected':>9}{'runs':>7}",
     ]

@@ -144,13 +144,11 @@ def describe_preflight(facts: dict, where: Slice) -> str:
     if hours := facts.get("hours"):
         lines += [
             "",
-            f"{facts['steps']:,} steps: {hours['serial']:,.1f} h serial, {hours['by_operation']:,.1f} h operation by "
+            f"{facts['steps']:,} steps: {hours['serial']:,.1f} h serial, {hours['by_operation']:,.1f} h by "
             f"operation, {hours['overlapped']:,.1f} h at least",
         ]
     if cost := facts.get("cost"):
-        lines.append(
-            f"cost: {cost['serial']:,.0f} serial, {cost['by_operation']:,.0f} operation by operation"
-        )
+        lines.append(f"cost: {cost['serial']:,.0f} serial, {cost['by_operation']:,.0f} by operation")
     lines += ["", *facts["checks"]]
     lines.append(
         f"Peaks of {chip.kind}: {chip.flops / 1e12:.0f} TFLOP/s, {chip.memory_speed / 1e9:.0f} GB/s, "

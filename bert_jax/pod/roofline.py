@@ -12,9 +12,9 @@ from bert_jax.pod.hlo import Collective, HloProgram
 from bert_jax.pod.topology import Slice
 
 BOUNDS = {
-    "serial": "one after the other",
-    "by_operation": "operation by operation",
-    "overlapped": "all at once",
+    "serial": "serial (no overlap)",
+    "by_operation": "by operation",
+    "overlapped": "least (all overlaps)",
 }
 
 

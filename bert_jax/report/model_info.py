@@ -129,7 +129,7 @@ def describe_model(directory, as_json: bool = False) -> str:
         lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
     if known := facts["calibration"]:
         lines["calibration"] = (
-            f"of {known['examples']:,} examples; log loss {known['loss_before']:.3f} before, "
+            f"on {known['examples']:,} examples; log loss {known['loss_before']:.3f} before, "
             f"{known['loss_after']:.3f} after; expected calibration error {known['error_before']:.3f} before, "
             f"{known['error_after']:.3f} after"
         )

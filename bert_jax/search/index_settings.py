@@ -107,7 +107,9 @@ class IndexSettings:
 
 def check_candidates(manifest: IndexManifest) -> IndexManifest:
     if manifest.quantization and manifest.approximate:
-        raise BertJaxError("--quantize and --approximate both find candidates; set one of them to none")
+        raise BertJaxError(
+            "--quantize and --approximate both choose the candidates to rescore; set one of them to none"
+        )
     if manifest.approximate:
         import_faiss()  # raises if faiss is missing, before anything is built
     return manifest

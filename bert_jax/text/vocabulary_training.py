@@ -183,7 +183,7 @@ def measure_vocabulary(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
     words = Counter(word for line in lines for word in line.split())
     count = words.total()
     if not count:
-        return "  too little text to keep a part of it for measuring"
+        return "  too little text to hold out lines for measuring"
     ids = [i for line in tokenizer.ids(lines) for i in line]
     unknown = ids.count(tokenizer.special.unk)
     single = sum(

@@ -271,7 +271,7 @@ def test_an_index_knows_its_model(run, model, tmp_path):
     said = run("index", "rows.jsonl", "--output", "moved/index", "--model", "moved", code=1)[1]
     assert "moved/index" in said
     assert (
-        "both find candidates"
+        "both choose the candidates to rescore"
         in run("index", "--output", "index", "--compact", "--approximate", "hnsw", code=1)[1]
     )
     said = run("index", "--output", "index", "--compact", "--approximate", "hnsw", "--quantize", "none")[1]

@@ -123,7 +123,7 @@ def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, t
         model_info.describe_model(folder).split()
     )
     subjects.with_calibration(folder)
-    assert "calibration of 200 examples; log loss 0.000 before, " in model_info.describe_model(folder)
+    assert "calibration on 200 examples; log loss 0.000 before, " in model_info.describe_model(folder)
     path = folder / "calibration.json"
     path.write_text(path.read_text().replace("1.5", "-1.5"))
     facts = model_info.collect_model_facts(folder)
