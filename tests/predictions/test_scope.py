@@ -397,7 +397,7 @@ def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
     FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     page = (tmp_path / "run" / "report" / "report.md").read_text()
     assert "Out-of-scope texts: 2. In-distribution texts: 30, those that are scored above." in page
-    assert "`evaluate --out-of-scope` measures it on others" in page
+    assert "`evaluate --out-of-scope` measures them on other texts" in page
     scopes.save_detector(bare, scopes.NO_DETECTOR)
     FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
     assert "Out of scope" not in (tmp_path / "run" / "report" / "report.md").read_text()

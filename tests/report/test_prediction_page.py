@@ -185,7 +185,7 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
         assert re.search(r"\| 0.95 \| 0.5000 \| \d+ of 60 \(\d+.\d%\) \|", text)
         assert (
             "| 0.99 | cannot be guaranteed" in text
-            and "only for texts like those kept for calibration" in text
+            and "only for texts like those used for calibration" in text
         )
 
 
