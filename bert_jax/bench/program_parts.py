@@ -29,7 +29,7 @@ RECOMPUTED = "rematted_computation"
 
 
 @dataclass(frozen=True)
-class Origin:
+class InstructionSource:
     """Where an instruction comes from."""
 
     kind: str  # dot, add, ...
@@ -48,7 +48,7 @@ class Origin:
 
 
 # The parts of a program: name -> whether an instruction belongs to it. The first match counts.
-PARTS: dict[str, Callable[[Origin], bool]] = {
+PARTS: dict[str, Callable[[InstructionSource], bool]] = {
     "dropout: random numbers": lambda o: makes_random_numbers(o.instruction),
     "head and loss": lambda o: o.names(r"/(mlm|nsp|pooler|classify|tag|answer|decoder)/|jvp\(\)"),
     "attention kernel": lambda o: FUSED_ATTENTION in o.instruction.attributes,
@@ -97,7 +97,9 @@ def read_parts(text: str) -> dict[str, ProgramPart]:
                 ((estimate_work(i, here), i) for i, here in members), key=lambda item: item[0]
             )
             chosen = chosen if amount else instruction
-            origin = Origin(chosen.kind, source_path(chosen) or source_path(instruction), chosen, trains)
+            origin = InstructionSource(
+                chosen.kind, source_path(chosen) or source_path(instruction), chosen, trains
+            )
             part = part_name(origin) if amount else movement_name(members)
             parts[instruction.name] = ProgramPart(
                 part,
@@ -179,7 +181,7 @@ def makes_random_numbers(instruction: Instruction) -> bool:
     return any(a.dtype in ("u32", "u64") for a in instruction.outputs) or instruction.kind.startswith("rng")
 
 
-def part_name(origin: Origin) -> str:
+def part_name(origin: InstructionSource) -> str:
     return next(name for name, fits in PARTS.items() if fits(origin))
 
 

@@ -39,7 +39,7 @@ def on_host(name: str) -> AbstractContextManager:
 
 
 @dataclass
-class Span:
+class TraceEvent:
     """An event with its start and end, in seconds since the trace began."""
 
     start: float
@@ -89,7 +89,7 @@ def live_programs() -> Iterator[tuple[str, str]]:
             yield module.name, module.to_string()
 
 
-def read_spans(profile) -> Iterator[Span]:
+def read_spans(profile) -> Iterator[TraceEvent]:
     """Yield the operations, and the other events that are named above."""
     started: defaultdict[Operation, list[tuple[float, float]]] = defaultdict(list)
     # Name of an operation -> (reported end, end of its own work) of each run.
@@ -104,9 +104,9 @@ def read_spans(profile) -> Iterator[Span]:
                 if name.startswith(END):
                     ends[name.removeprefix(END)].append((end, own_end(end, executed)))
                 elif name.startswith(HOST):
-                    yield Span(start, end, name)
+                    yield TraceEvent(start, end, name)
                 elif known := [ours for theirs, ours in SPANS.items() if name.startswith(theirs)]:
-                    yield Span(start, end, known[0])
+                    yield TraceEvent(start, end, known[0])
                 elif "hlo_op" in (stats := dict(event.stats)):
                     operation = str(stats.get("hlo_module", "")), str(stats["hlo_op"])
                     started[operation].append((start, end))
@@ -120,7 +120,7 @@ def read_spans(profile) -> Iterator[Span]:
                 own = ended[index][1]
                 # What the thread started before this operation did not wait for it.
                 end = max(end, own if own >= start else reported)
-            yield Span(start, end, name, (program, name))
+            yield TraceEvent(start, end, name, (program, name))
 
 
 def own_end(end: float, executed: list[tuple[float, float]]) -> float:
@@ -133,7 +133,7 @@ def own_end(end: float, executed: list[tuple[float, float]]) -> float:
     return executed[last][1] if last >= 0 and end - executed[last][0] < AT_ONCE else end
 
 
-def shares(spans: list[Span], turn: Turn) -> Call:
+def shares(spans: list[TraceEvent], turn: Turn) -> Call:
     """Divide the time of the call among operations and host, moment by moment."""
     whole = next(span for span in spans if span.label == PYTHON)
     result = Call(turn, whole.end - whole.start)
@@ -148,7 +148,7 @@ def shares(spans: list[Span], turn: Turn) -> Call:
         start, end = max(span.start, whole.start), min(span.end, whole.end)
         if start < end:
             changes += [(start, 1, number), (end, 0, number)]
-    running: dict[int, Span] = {}
+    running: dict[int, TraceEvent] = {}
     last = whole.start
     for now, begins, number in sorted(changes):
         computing = [span.operation for span in running.values() if span.operation]

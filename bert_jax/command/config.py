@@ -13,7 +13,7 @@ from bert_jax.command.flags import (
 from bert_jax.core import terminal
 from bert_jax.core.config import check_values, merge_overrides
 from bert_jax.core.config_files import bundled_configs, run_config_file
-from bert_jax.core.config_keys import flatten_config_values, format_config_value, list_config_keys
+from bert_jax.core.config_help import flatten_config_values, format_config_value, list_config_keys
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 

@@ -80,10 +80,10 @@ def export_index(args) -> None:
 
 
 def update_index(args) -> None:
+    from bert_jax.core.caller_warning import warn_caller
     from bert_jax.search.documents import DocumentColumns, DocumentSource
     from bert_jax.search.index_settings import IndexOptions, IndexSettings
     from bert_jax.search.index_writer import open_writer
-    from bert_jax.text.truncation import warn_caller
 
     start, path, other_sources, adds = time.monotonic(), Path(args.output), list[str](), False
     if not (args.documents or args.remove or args.compact):

@@ -30,11 +30,12 @@ from bert_jax.core.files import to_json
     SKIP_BAD,
 )  # fmt: skip
 def rerank(args):
+    from bert_jax.core.caller_warning import warn_caller
     from bert_jax.core.output import open_output, refuse_input
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
     from bert_jax.inference.model import load
     from bert_jax.inference.reranker import check_cross_encoder
-    from bert_jax.text.truncation import TruncationCounter, warn_caller
+    from bert_jax.text.truncation import TruncationCounter
 
     refuse_input(args.output, args.input)
     names = tuple(name for name in (args.text, args.text_pair) if name)

@@ -7,7 +7,7 @@ from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.data.examples.groups import GroupColumns
 from bert_jax.data.examples.row_packing import RowLayout
-from bert_jax.finetuning.epochs_config import EpochsConfig, InitEncoderConfig, check_validation
+from bert_jax.finetuning.base_config import EpochsConfig, InitEncoderConfig, check_validation
 from bert_jax.losses.embedding import EMBEDDING_LOSSES
 
 

@@ -12,6 +12,7 @@ from bert_jax.data.examples.groups import Group
 from bert_jax.data.examples.row_packing import PLACE, Target
 from bert_jax.finetuning.gather import gather_by_example
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
+from bert_jax.inference.exact_search import search_exact
 from bert_jax.losses.embedding import (
     EMBEDDING_LOSSES,
     EmbeddingLoss,
@@ -20,7 +21,9 @@ from bert_jax.losses.embedding import (
     matryoshka_loss,
 )
 from bert_jax.losses.loss import Loss, weighted_loss
-from bert_jax.metrics import retrieval, sums
+from bert_jax.metrics import retrieval
+from bert_jax.metrics.regression import score_numbers
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.pooling import l2_normalize, pool_texts, project
 from bert_jax.text.tokenizer import ENCODER_INPUTS
 from bert_jax.training.parameter_rules import ParameterRule, Rules
@@ -149,7 +152,7 @@ class EmbeddingEvaluator:
         stacked, groups = np.stack([v for v, _ in measured_groups]), [group for _, group in measured_groups]
         if self.learns_similarity:
             cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
-            scores = sums.regression(cosines, [group.scores[0] for group in groups]).scores
+            scores = score_numbers(cosines, [group.scores[0] for group in groups]).scores
             return {name: scores[name] for name in ("pearson", "spearman")}
         return score_retrieval(stacked, groups).scores
 
@@ -159,7 +162,7 @@ def has_other_positive(group: Group) -> bool:
     return group.texts[1] != group.texts[0]
 
 
-def score_retrieval(vectors: np.ndarray, groups: Sequence[Group]) -> sums.ScoreSums:
+def score_retrieval(vectors: np.ndarray, groups: Sequence[Group]) -> ScoreSums:
     """Score how well anchors retrieve their positives from the positives and negatives of all groups.
 
     An anchor that is its own positive is not used as a query.
@@ -179,7 +182,7 @@ def score_retrieval(vectors: np.ndarray, groups: Sequence[Group]) -> sums.ScoreS
         if group.alike:
             relevant[group.texts[0]] = dict.fromkeys(names[group.alike] - {group.texts[0]}, 1)
     ids = list(documents)
-    best = retrieval.search_exact(np.stack(list(queries.values())), np.stack(list(documents.values())), ids)
+    best = search_exact(np.stack(list(queries.values())), np.stack(list(documents.values())), ids)
     given = [
         [ids[i] for i in indices if ids[i] != query] if ids else []
         for query, (indices, _) in zip(queries, best, strict=True)

@@ -9,7 +9,7 @@ from bert_jax.core.config import NonNegative, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.row_packing import RowLayout
-from bert_jax.finetuning.epochs_config import (
+from bert_jax.finetuning.base_config import (
     MAX_LEARNING_RATE,
     Dropout,
     EpochsConfig,

@@ -26,8 +26,8 @@ from bert_jax.inference.warm_up import warm_up
 from bert_jax.models.encoder_config import COMPUTATION_FIELDS
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
-from bert_jax.predictions import origin as origins
 from bert_jax.predictions import out_of_scope as scopes
+from bert_jax.predictions import training_origin
 from bert_jax.text.tokenizer_directory import open_tokenizer
 
 LOAD_ARGUMENTS = ("head", "labels", "seed", "tokenizer")  # of `load`, besides the fields of `computed`
@@ -72,7 +72,7 @@ def load(
     if head is None:
         model.calibration, model.origin = (
             calibrations.read_calibration(existing, layout.labels),
-            origins.read_origin(existing),
+            training_origin.read_origin(existing),
         )
         model.scope = scopes.read_detector(existing, layout.config.hidden_size)
     return model
@@ -144,7 +144,7 @@ class Model(Runner):
         with hub.atomic_model_directory(hub.check_path(path)) as new:
             hub.save_model(new, self.layout, self.params, self._tokenizer)
             calibrations.save_calibration(new, self.calibration)
-            origins.save_origin(new, self.origin)
+            training_origin.save_origin(new, self.origin)
             scopes.save_detector(new, self.scope)
 
     def encode(self, texts):

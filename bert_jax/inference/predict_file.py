@@ -11,6 +11,7 @@ from itertools import tee
 from pathlib import Path
 from typing import Any
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.output import open_output, refuse_input
@@ -26,7 +27,7 @@ from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.prediction_input import PredictionInput
 from bert_jax.text import tables
 from bert_jax.text.csv_lines import csv_lines
-from bert_jax.text.truncation import TruncationCounter, warn_caller
+from bert_jax.text.truncation import TruncationCounter
 
 COLUMN_PREFIX = "predicted_"  # of the columns that we add to a table
 OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")

@@ -18,9 +18,9 @@ from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.kind import Kind, require_kind
-from bert_jax.predictions.origin import UNKNOWN_ORIGIN, Origin
 from bert_jax.predictions.out_of_scope import NO_DETECTOR as NO_SCOPE
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
+from bert_jax.predictions.training_origin import UNKNOWN_ORIGIN, TrainingOrigin
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 
@@ -34,7 +34,7 @@ class Runner:
         params: dict,
         tokenizer: Tokenizer | None,
         calibration: Calibration = UNCALIBRATED,
-        origin: Origin = UNKNOWN_ORIGIN,
+        origin: TrainingOrigin = UNKNOWN_ORIGIN,
         scope: OutOfScopeDetector = NO_SCOPE,
     ):
         self.layout = layout

@@ -22,7 +22,7 @@ from bert_jax.data.examples.labelled_texts import parse_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PREDICTION_KIND, Layout
 from bert_jax.losses.loss import Loss
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_matching import match_label_names

@@ -19,7 +19,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_parsing import peek_readable_row, peeked
 from bert_jax.predictions.kind import Kind
 from bert_jax.text import tables
-from bert_jax.text.inputs import file_extension
+from bert_jax.text.input_files import file_extension
 from bert_jax.text.line_reader import LineReader
 from bert_jax.text.tables import normalize_column
 

@@ -17,7 +17,7 @@ from bert_jax.core.output import atomic_directory
 from bert_jax.data.examples.beir import BeirDataset, read_beir
 from bert_jax.metrics import retrieval
 from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders import embedder_plots
 from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, ReportPicture
 from bert_jax.report.embedders.search_results import SearchResults

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.score_sums import ScoreSums
 
 RESAMPLES = 2000
 CHUNK = 100  # resamples computed at once

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.intervals import bootstrap
 from bert_jax.report.plots import ACCENT, INK, save_plot
 

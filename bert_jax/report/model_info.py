@@ -15,8 +15,8 @@ from bert_jax.hub.layout_warnings import layout_warnings, lowercases_text
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
-from bert_jax.predictions import origin as origins
 from bert_jax.predictions import out_of_scope as scopes
+from bert_jax.predictions import training_origin
 from bert_jax.report import model_card
 from bert_jax.text.tokenizer_directory import open_tokenizer
 
@@ -79,7 +79,7 @@ def collect_model_facts(directory) -> dict:
         calibration = read_or(
             calibrations.UNCALIBRATED, lambda: calibrations.read_calibration(directory, layout.labels)
         )
-    origin = read_or(origins.UNKNOWN_ORIGIN, lambda: origins.read_origin(directory))
+    origin = read_or(training_origin.UNKNOWN_ORIGIN, lambda: training_origin.read_origin(directory))
     scope = read_or(scopes.NO_DETECTOR, lambda: scopes.read_detector(directory, layout.config.hidden_size))
     odd += [str(warning.message) for warning in ignored]
     return {

@@ -14,8 +14,8 @@ from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model, load
-from bert_jax.metrics import sums as metrics
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.classification import precision_recall_f1
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration_fitting import expected_calibration_error
 from bert_jax.predictions.kind import Baseline, Kind, Outcomes
 from bert_jax.predictions.label_errors import LabelError
@@ -180,10 +180,7 @@ def interval_lines(
 def class_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]:
     occurring = {name: three for name, three in view.counts.items() if three[1] or three[2]}
     by_frequency = sorted(occurring.items(), key=lambda item: -item[1][2])
-    rows = [
-        (name, *metrics.precision_recall_f1(*three).values(), three[2], three[1])
-        for name, three in by_frequency
-    ]
+    rows = [(name, *precision_recall_f1(*three).values(), three[2], three[1]) for name, three in by_frequency]
     lines = markdown_table(("class", "f1", "precision", "recall", "true", "predicted"), rows) if rows else []
     if absent := len(view.counts) - len(occurring):
         lines += [

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import print_line
 from bert_jax.inference.model import Model
@@ -11,7 +12,6 @@ from bert_jax.runs.fit import Run, check_arguments, format_call, merge_keys, sta
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.memory_tables import MEMORY_PREFIX, register_tables
 from bert_jax.text.tables import type_name
-from bert_jax.text.truncation import warn_caller
 
 SKIPPING = 'data={"columns": {"skip_bad": True}}'
 CLASSIFY, TAG = "classify", "tag"

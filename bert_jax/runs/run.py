@@ -18,9 +18,9 @@ from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.label_warnings import print_label_warnings
 from bert_jax.finetuning.rerank_config import RerankConfig
-from bert_jax.metrics.sums import uninformative_metric
-from bert_jax.predictions import origin as origins
-from bert_jax.predictions.origin import Origin
+from bert_jax.metrics.uninformative import uninformative_metric
+from bert_jax.predictions import training_origin
+from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_card
 from bert_jax.report.finish_run import FinishedRun, OutOfFoldPredictions
 from bert_jax.report.prediction_page import REPORT_FILES as REPORTED
@@ -197,14 +197,14 @@ def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:
 def finish_model(
     workdir: Workdir,
     task: Task,
-    origin: Origin,
+    origin: TrainingOrigin,
     out_of_fold: OutOfFoldPredictions | None = None,
 ) -> FinishedRun | None:
     """Write what belongs to a trained model: its origin and, after fine-tuning, calibration, scope and report.
 
     Return the results of a fine-tuning, None for other tasks.
     """
-    origins.save_origin(workdir.model, origin)
+    training_origin.save_origin(workdir.model, origin)
     if not isinstance(task, FinetuneTask) or not task.finish_inputs:
         return None
     finished_run = FinishedRun(workdir.model, task.finish_inputs, out_of_fold)
@@ -221,13 +221,13 @@ def write_model_card(workdir: Workdir, metrics: Path, task: Task, config: RunCon
         model_card.write_card(workdir.model, task, model_card.TrainingRecord(config, metrics, command))
 
 
-def make_origin(task: Task, data: BatchSource, config: RunConfig, command: str) -> Origin:
+def make_origin(task: Task, data: BatchSource, config: RunConfig, command: str) -> TrainingOrigin:
     """Return the command and the training data of a model; for pre-training the origin is unknown."""
     if not isinstance(config, FinetuneConfig | RerankConfig | EmbedConfig) or not isinstance(data, Epochs):
-        return origins.UNKNOWN_ORIGIN
+        return training_origin.UNKNOWN_ORIGIN
     columns = config.data.columns
     of_pairs = columns.pair_columns if isinstance(columns, GroupColumns) else columns
-    return Origin(
+    return TrainingOrigin(
         command,
         len(task.finish_inputs.train if task.finish_inputs else data.train),
         data.identity(),

@@ -23,7 +23,7 @@ from bert_jax.core.terminal import print_line
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.label_warnings import print_label_warnings
 from bert_jax.hub import model_directory as hub
-from bert_jax.metrics.sums import uninformative_metric
+from bert_jax.metrics.uninformative import uninformative_metric
 from bert_jax.report.plots import ACCENT, INK, save_plot
 from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.tasks import read_config

@@ -12,7 +12,7 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.beir import CORPUS, is_beir
 from bert_jax.data.examples.cells import read_name_cell
 from bert_jax.text import document_formats, tables
-from bert_jax.text.inputs import expand_inputs, file_extension
+from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError, begins_with
 from bert_jax.text.surrogates import replace_surrogates
 from bert_jax.text.tables import get_optional_cell, get_text_cell, match_columns, no_columns

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.output import atomic_file, refuse_input
@@ -24,8 +25,8 @@ from bert_jax.search import vector_shards
 from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.text import tables
-from bert_jax.text.inputs import file_extension
-from bert_jax.text.truncation import TruncationCounter, warn_caller
+from bert_jax.text.input_files import file_extension
+from bert_jax.text.truncation import TruncationCounter
 
 SHOWN = 5  # column names in a message
 

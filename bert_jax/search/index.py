@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import describe_mismatch, find_damaged_files
-from bert_jax.metrics.retrieval import DEPTH, top_k
+from bert_jax.inference.exact_search import top_k
+from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.fusion import fuse_rankings
 from bert_jax.search.index_manifest import REBUILD_REMEDY, REMOVED, IndexManifest
 from bert_jax.search.keywords import KeywordSearch, WeightedQuery
 from bert_jax.search.nearest import find_nearest
 from bert_jax.search.segment import CHECKED_FILES, Segment, open_segment
-from bert_jax.text.truncation import TruncationCounter, warn_caller
+from bert_jax.text.truncation import TruncationCounter
 
 if TYPE_CHECKING:  # imported only where it is used, because it imports everything that builds models
     from bert_jax.inference.model import Model

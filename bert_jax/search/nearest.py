@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 
 from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.growing_array import growing_array
-from bert_jax.metrics.retrieval import top_k
+from bert_jax.inference.exact_search import top_k
 from bert_jax.search.hnsw import find_hnsw_candidates
 from bert_jax.search.quantization import to_bits
 

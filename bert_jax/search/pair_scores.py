@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.inference.reranker import check_cross_encoder
@@ -13,7 +14,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.search.cache import RowCache
 from bert_jax.search.cached_vectors import model_fingerprint
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter, warn_caller
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 
 
 class CrossEncoder:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bert_jax.text.truncation import warn_caller
+from bert_jax.core.caller_warning import warn_caller
 
 
 def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

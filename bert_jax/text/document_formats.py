@@ -5,7 +5,7 @@ from itertools import chain
 
 from bert_jax.text import html, markdown, wikipedia
 from bert_jax.text.article import Article
-from bert_jax.text.inputs import file_extension
+from bert_jax.text.input_files import file_extension
 
 WIKIEXTRACTOR_START = wikipedia.BEGIN.encode()  # the first bytes of WikiExtractor's files
 ArticleReader = Callable[[str, Iterable[str]], Iterator[Article]]  # (a file's name, its lines) -> articles

@@ -9,7 +9,7 @@ from functools import partial
 from typing import BinaryIO
 
 from bert_jax.core.errors import BertJaxError, first_line
-from bert_jax.text.inputs import decompressed
+from bert_jax.text.input_files import decompressed
 
 LONGEST_LINE = 256 << 20  # bytes; a line takes several times its length in memory
 REMEDY = "convert it to UTF-8 text"

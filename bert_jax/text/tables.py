@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 from bert_jax.core.errors import BertJaxError, first_line, suggest_name
 from bert_jax.core.typed_json import JsonTypeError, coerce_json, type_name
 from bert_jax.text import memory_tables
-from bert_jax.text.inputs import expand_inputs, file_extension
+from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader
 from bert_jax.text.surrogates import SURROGATE, replace_surrogates
 

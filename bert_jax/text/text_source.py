@@ -13,7 +13,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.article import Article
 from bert_jax.text.document_formats import articles
-from bert_jax.text.inputs import expand_inputs, file_extension
+from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError
 
 Layout = Literal["blank", "file", "sentences"]

@@ -1,10 +1,9 @@
 """Texts that are too long for a model: they are truncated, which is counted and reported, or read in windows."""
 
-import sys
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import pluralize
 from bert_jax.text.bi_encoder_pairs import encode_separately
@@ -87,11 +86,3 @@ class TruncationCounter:
         else:
             notice = f"{share} are {longer} and were truncated, the longest {number} {by}"
         return f"{notice}{'; ' * bool(advice)}{advice}"
-
-
-def warn_caller(message: str) -> None:
-    """Warn, and name the line outside of the package that called into it."""
-    depth, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("bert_jax."):
-        depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, stacklevel=depth)

@@ -6,6 +6,7 @@ from typing import Self
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
 from bert_jax.text.rust_tokenizer import (
@@ -16,7 +17,6 @@ from bert_jax.text.rust_tokenizer import (
     roberta_template,
 )
 from bert_jax.text.tokenizer_settings import TokenizerSettings
-from bert_jax.text.truncation import warn_caller
 
 # MPNet's vocabulary has RoBERTa's and BERT's special tokens; it uses BERT's unknown token.
 MPNET_NAMES = ROBERTA_NAMES | {"unk": "[UNK]"}

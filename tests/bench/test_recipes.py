@@ -9,7 +9,7 @@ import pytest
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
-from bert_jax.metrics.sums import single_label
+from bert_jax.metrics.classification import score_single_label
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
@@ -172,7 +172,7 @@ def test_labels_that_show_nothing_are_refused(tuning, message, tmp_path, capsys)
 
 def scores(*rights: str) -> SettingScores:
     """Of each seed, which examples are right."""
-    sums = [single_label(list(right), list("1" * len(right)), ("0", "1")) for right in rights]
+    sums = [score_single_label(list(right), list("1" * len(right)), ("0", "1")) for right in rights]
     return SettingScores("", "accuracy", sums)
 
 

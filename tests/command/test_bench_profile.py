@@ -11,7 +11,7 @@ import pytest
 from bert_jax.bench.profile import name_operations
 from bert_jax.bench.program_parts import read_parts
 from bert_jax.bench.timing import Turn
-from bert_jax.bench.trace import DISPATCH, EXECUTE, IDLE, PYTHON, Span, read_spans, shares, traced
+from bert_jax.bench.trace import DISPATCH, EXECUTE, IDLE, PYTHON, TraceEvent, read_spans, shares, traced
 from bert_jax.command.main import main
 from bert_jax.models.encoder_config import EncoderConfig
 from tests.support.project import ROOT
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.optimized
 
 def test_each_moment_belongs_to_what_runs_at_it():
     def ran(start, end, name):
-        return Span(start, end, name, ("jit_f", name))
+        return TraceEvent(start, end, name, ("jit_f", name))
 
     spans = [
-        Span(0, 20, PYTHON), Span(1, 4, DISPATCH), Span(3, 12, IDLE),
+        TraceEvent(0, 20, PYTHON), TraceEvent(1, 4, DISPATCH), TraceEvent(3, 12, IDLE),
         ran(4, 8, "a"), ran(6, 10, "b"), ran(11, 12, "a"),
     ]  # fmt: skip
     call = shares(spans, Turn(20, 0))

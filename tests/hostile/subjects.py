@@ -30,7 +30,7 @@ from bert_jax.hub import sentence_transformers
 from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.model import load
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.predictions import calibration, origin, out_of_scope
+from bert_jax.predictions import calibration, out_of_scope, training_origin
 from bert_jax.text import tables
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
@@ -118,7 +118,9 @@ def with_calibration(folder: Path) -> None:
 
 def with_origin(folder: Path) -> None:
     columns = ExampleColumns("review", label="stars", label_separator=";")
-    origin.save_origin(folder, origin.Origin("bert-jax train", 200, {"train": "1f"}, columns))
+    training_origin.save_origin(
+        folder, training_origin.TrainingOrigin("bert-jax train", 200, {"train": "1f"}, columns)
+    )
 
 
 def with_scope(folder: Path) -> None:
@@ -375,7 +377,7 @@ def calibration_says(original: bytes, content: bytes, value) -> bool:
 
 
 def origin_says(original: bytes, content: bytes, value) -> bool:
-    default, said = asdict(origin.UNKNOWN_ORIGIN), json.loads(content)
+    default, said = asdict(training_origin.UNKNOWN_ORIGIN), json.loads(content)
     columns = default["columns"] | said.get("columns", {})
     return asdict(value) == default | said | {"columns": columns}
 
@@ -553,7 +555,8 @@ ALL = (
     vocabulary("special_tokens_map.json", settings_say),
     Subject("calibration.json", "calibration.json", copied("classifier", with_calibration), calibration_of,
             calibration_says, 4),
-    Subject("origin.json", "origin.json", copied("classifier", with_origin), origin.read_origin, origin_says, 2),
+    Subject("origin.json", "origin.json", copied("classifier", with_origin),
+            training_origin.read_origin, origin_says, 2),
     Subject("scope.safetensors", "scope.safetensors", copied("classifier", with_scope), scope_of, safetensors_say, 2),
     embedder("modules.json", "modules.json", modules_say),
     embedder("prompts", "config_sentence_transformers.json", prompts_say),

@@ -56,30 +56,6 @@ def test_scores_are_compared_as_float32_and_greater_ids_come_first():
     assert retrieval.sort_by_score({"a": 1.0, "b": 1.0 + 1e-9, "c": 1.0, "d": 0.5}) == ["c", "b", "a", "d"]
 
 
-@pytest.mark.parametrize("width", [37, 1000])
-@pytest.mark.parametrize("count", [1, 7, 100, 1000])
-def test_the_nearest_are_those_of_brute_force(count, width, monkeypatch):
-    rng = np.random.default_rng(count)
-    queries = rng.integers(-2, 3, (9, 4)).astype(np.float32)  # so coarse that there are many ties
-    documents = rng.integers(-2, 3, (200, 4)).astype(np.float32)
-    ids = [f"doc {n}" for n in rng.permutation(200)]
-    without = [np.flatnonzero(rng.random(200) < share) for share in np.linspace(0, 1, 9)]
-    monkeypatch.setattr(retrieval, "BLOCK", 150)
-    monkeypatch.setattr(retrieval, "WIDTH", width)
-    found = retrieval.search_exact(queries, documents, ids, count, without)
-    for query, hidden, (order, scores) in zip(queries, without, found, strict=True):
-        products = documents @ query
-        seen = [n for n in range(200) if n not in hidden]
-        expected = retrieval.sort_by_score({ids[n]: products[n] for n in seen})[:count]
-        assert [ids[i] for i in order] == expected
-        assert scores.tolist() == products[order].tolist()
-    numbers = [f"{n:03}" for n in range(200)]
-    for given in zip(
-        *(retrieval.search_exact(queries, documents, x, count) for x in (None, numbers)), strict=True
-    ):
-        np.testing.assert_array_equal(given[0][0], given[1][0])
-
-
 def test_rankings_that_cannot_be_judged_are_refused():
     with pytest.raises(BertJaxError, match="1 rankings"):
         retrieval.ranking_metrics([["a"]], [{"a": 1}, {"b": 1}])

@@ -5,7 +5,10 @@ import random
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.metrics import sums
+from bert_jax.metrics.classification import score_multi_label, score_single_label
+from bert_jax.metrics.regression import score_numbers
+from bert_jax.metrics.squad import score_answers
+from bert_jax.metrics.tagged_spans import count_spans, extract_spans, score_spans
 
 
 def is_close(found: dict, **expected) -> bool:
@@ -24,7 +27,7 @@ def test_classes(labels, seed, expected):
     drawn = random.Random(seed)
     truth = [drawn.choice(labels) for _ in range(60)]
     predicted = [label if drawn.random() < 0.6 else drawn.choice(labels) for label in truth]
-    found = sums.single_label(predicted, truth, labels).scores
+    found = score_single_label(predicted, truth, labels).scores
     names = ("accuracy", "f1_macro", "matthews", "f1")[: len(expected)]
     assert found.keys() == set(names) and is_close(found, **dict(zip(names, expected, strict=True)))
 
@@ -39,7 +42,7 @@ def test_classes(labels, seed, expected):
     ],
 )
 def test_classes_that_never_come(predicted, truth, expected):
-    assert is_close(sums.single_label(predicted, truth, ("n", "y")).scores, **expected)
+    assert is_close(score_single_label(predicted, truth, ("n", "y")).scores, **expected)
 
 
 def test_several_labels_at_once():
@@ -47,9 +50,9 @@ def test_several_labels_at_once():
     drawn = random.Random(5)
     truth = [{label for label in labels[:4] if drawn.random() < 0.4} for _ in range(50)]
     predicted = [{label for label in labels if (label in t) != (drawn.random() < 0.2)} for t in truth]
-    found = sums.multi_label(predicted, truth, labels).scores
+    found = score_multi_label(predicted, truth, labels).scores
     assert is_close(found, accuracy=0.28, f1_micro=0.697142857143, f1_macro=0.597851267416)
-    nothing = sums.multi_label([set()] * 50, truth, labels).scores
+    nothing = score_multi_label([set()] * 50, truth, labels).scores
     assert nothing == {"accuracy": 0.14, "f1_micro": 0, "f1_macro": 0}
 
 
@@ -64,7 +67,7 @@ def test_numbers():
         ([-number for number in truth], (-1, -1, 43.034)),
         ([0.1] * 80, (0, 0, sum((t - 0.1) ** 2 for t in truth) / 80)),
     ):
-        assert is_close(sums.regression(predicted, truth).scores, **dict(zip(names, expected, strict=True)))
+        assert is_close(score_numbers(predicted, truth).scores, **dict(zip(names, expected, strict=True)))
 
 
 TAGS = {
@@ -95,7 +98,7 @@ def test_spans_of_random_tags(tags, seed, f1, precision, recall, accuracy):
     drawn, tags = random.Random(seed), TAGS[tags]
     truth = [[drawn.choice(tags) for _ in range(drawn.randrange(9))] for _ in range(100)]
     predicted = [[tag if drawn.random() < 0.8 else drawn.choice(tags) for tag in one] for one in truth]
-    found = sums.tagged_spans(predicted, truth).scores
+    found = score_spans(predicted, truth).scores
     assert is_close(found, f1=f1, precision=precision, recall=recall, accuracy=accuracy)
 
 
@@ -122,15 +125,15 @@ def test_spans_of_random_tags(tags, seed, f1, precision, recall, accuracy):
     ],
 )
 def test_spans_of_tags(tags, expected):
-    found = " ".join(f"{kind}{start}{stop}" for kind, start, stop in sums.extract_spans(tags.split()))
+    found = " ".join(f"{kind}{start}{stop}" for kind, start, stop in extract_spans(tags.split()))
     assert found == expected
 
 
 def test_spans_by_kind_and_without_any():
     truth, predicted = [["B-A", "I-A", "O", "B-B"]], [["B-A", "O", "B-C", "B-B"]]
-    assert sums.count_spans(predicted, truth) == {"A": (0, 1, 1), "B": (1, 1, 1), "C": (0, 1, 0)}
-    assert sums.tagged_spans([["O"]], [["O"]]).scores == {"f1": 0, "precision": 0, "recall": 0, "accuracy": 1}
-    assert sums.tagged_spans([[]], [[]]).scores["accuracy"] == 0
+    assert count_spans(predicted, truth) == {"A": (0, 1, 1), "B": (1, 1, 1), "C": (0, 1, 0)}
+    assert score_spans([["O"]], [["O"]]).scores == {"f1": 0, "precision": 0, "recall": 0, "accuracy": 1}
+    assert score_spans([[]], [[]]).scores["accuracy"] == 0
 
 
 ANSWERS = [
@@ -160,25 +163,25 @@ ANSWERS = [
 def test_answers(case):
     said, right, exact, f1, *first = case
     assert is_close(
-        sums.squad([said], [right]).scores,
+        score_answers([said], [right]).scores,
         **dict(zip(("exact", "f1"), first or (exact, f1), strict=True)),
     )
     # One question without an answer, which is left unanswered, makes it SQuAD 2.0.
-    found = sums.squad([said, ""], [right, []]).scores
+    found = score_answers([said, ""], [right, []]).scores
     assert is_close(found, exact=(exact + 1) / 2, f1=(f1 + 1) / 2, unanswerable=1)
 
 
 def test_answers_that_are_missing():
-    found = sums.squad(["", "x", "a cat", "dog"], [[], [], ["the cat"], ["dog cat"]]).scores
+    found = score_answers(["", "x", "a cat", "dog"], [[], [], ["the cat"], ["dog cat"]]).scores
     assert is_close(found, exact=0.5, f1=(1 + 0 + 1 + 2 / 3) / 4, unanswerable=0.5)
     assert is_close(found, answerable_exact=0.5, answerable_f1=5 / 6)
-    assert sums.squad(["a"], [["a"]]).scores.keys() == {"exact", "f1"}
+    assert score_answers(["a"], [["a"]]).scores.keys() == {"exact", "f1"}
 
 
 def test_what_cannot_be_scored():
     with pytest.raises(BertJaxError, match="1 predictions"):
-        sums.single_label(["a"], ["a", "b"], "ab")
+        score_single_label(["a"], ["a", "b"], "ab")
     with pytest.raises(BertJaxError, match="example"):
-        sums.regression([], [])
+        score_numbers([], [])
     with pytest.raises(BertJaxError, match="sequence 1"):
-        sums.tagged_spans([["O"], ["O"]], [["O"], ["O", "O"]])
+        score_spans([["O"], ["O"]], [["O"], ["O", "O"]])

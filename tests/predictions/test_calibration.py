@@ -16,7 +16,8 @@ from bert_jax.inference.predict_file import PredictionOptions, predict_rows
 from bert_jax.predictions import calibration, calibration_fitting, cross_fitting, selective
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.predictions.kinds import answers, classes, tags
+from bert_jax.predictions.kinds import answers, tags
+from bert_jax.predictions.kinds import classes as single_label
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.report.finish_run import FinishedRun, describe_calibration
@@ -34,7 +35,7 @@ def texts_of(count: int, heat: float, classes: int = 3, seed: int = 0):
 
 
 def fitted(logits, truth, labels="abc"):
-    return classes.fit_class_calibration(logits, truth, labels, documents(len(truth)))
+    return single_label.fit_class_calibration(logits, truth, labels, documents(len(truth)))
 
 
 def documents(count: int) -> list[str]:
@@ -125,7 +126,7 @@ def test_an_overconfident_model_gets_better_and_its_classes_stay():
     line = (
         f"log loss {found.loss_before:.4f} before, {found.loss_after:.4f} after (expected calibration error"
     )
-    assert line in describe_calibration(classes.Classes(("a", "b", "c")), found)
+    assert line in describe_calibration(single_label.Classes(("a", "b", "c")), found)
     fresh, truth = texts_of(4000, heat=4, seed=1)
     likely = found.probabilities(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()
@@ -170,7 +171,7 @@ def test_predictions_of_a_document_that_are_wrong_together_count_as_fewer():
     assert level == CoverageLevel(0.5, 200, together.sum() // 5)
     confidence = rng.random(1000)
     alone, fewer = (
-        classes.fit_class_calibration(
+        single_label.fit_class_calibration(
             np.stack([confidence, 0 * confidence], 1), 1 - together.astype(int), "ab", names
         ).levels[0]
         for names in (documents(1000), [f"d{n}" for n in documents_of_five])
@@ -374,7 +375,7 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
         "classes", ("no", "yes"), (2.0,), levels=(CoverageLevel(0.5, 100, 90),), examples=100
     )
     scaled = replace(scaled, loss_before=0.6, loss_after=0.5)
-    line = describe_calibration(classes.Classes(("no", "yes")), scaled)
+    line = describe_calibration(single_label.Classes(("no", "yes")), scaled)
     best = float(line.split("--min-precision can be ")[1].split(" ")[0])
     assert (
         "temperature 2, log loss 0.6000 before, 0.5000 after (expected calibration" in line
@@ -383,7 +384,7 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     with pytest.raises(BertJaxError):
         scaled.confidence_threshold(best + 0.001)
     unscaled = describe_calibration(
-        classes.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=())
+        single_label.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=())
     )
     assert "probabilities stay as they are" in unscaled and "no precision can be guaranteed" in unscaled
 

@@ -14,8 +14,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns, source_labels
 from bert_jax.inference.outcomes import read_examples
 from bert_jax.inference.predict_file import predict_rows
-from bert_jax.predictions import origin as origins
-from bert_jax.predictions.origin import Origin
+from bert_jax.predictions import training_origin
+from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_info
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_csv, write_jsonl
@@ -41,7 +41,9 @@ def trained(written, tmp_path):
     def on(columns: ExampleColumns, **config):
         path = shutil.copytree(written, tmp_path / "model")
         edit_config(path, **config)
-        origins.save_origin(path, Origin("bert-jax train", len(SMALL_TEXTS), {"train": "1f"}, columns))
+        training_origin.save_origin(
+            path, TrainingOrigin("bert-jax train", len(SMALL_TEXTS), {"train": "1f"}, columns)
+        )
         return bert_jax.load(path)
 
     return on
@@ -59,7 +61,7 @@ def cycled(*values):
 
 
 def of(row: dict, columns: ExampleColumns = AUTODETECT, before: ExampleColumns = NAMED) -> ExampleColumns:
-    return Origin(columns=before).complete_columns(columns).resolve("row 1", row)
+    return TrainingOrigin(columns=before).complete_columns(columns).resolve("row 1", row)
 
 
 def test_columns_of_the_training_data_are_those_of_a_table_that_has_them():
@@ -108,8 +110,10 @@ def test_the_order_of_labels_is_that_of_the_remembered_column(tmp_path):
         rows.replace_schema_metadata({"huggingface": json.dumps(names)}), tmp_path / "a.parquet"
     )
     data = str(tmp_path / "a.parquet")
-    assert source_labels(data, Origin(columns=NAMED).complete_columns(AUTODETECT)) == ("yes", "no")
-    assert source_labels(data, Origin(columns=NAMED).complete_columns(ExampleColumns(label="label"))) == (
+    assert source_labels(data, TrainingOrigin(columns=NAMED).complete_columns(AUTODETECT)) == ("yes", "no")
+    assert source_labels(
+        data, TrainingOrigin(columns=NAMED).complete_columns(ExampleColumns(label="label"))
+    ) == (
         "b",
         "a",
     )
@@ -203,14 +207,24 @@ def test_two_models_are_compared_by_the_columns_of_the_first(trained, written, t
 def test_a_model_that_is_saved_again_remembers_what_it_did(trained, tmp_path):
     model = trained(NAMED)
     model.save(tmp_path / "again")
-    assert bert_jax.load(tmp_path / "again").origin == model.origin == origins.read_origin(tmp_path / "model")
+    assert (
+        bert_jax.load(tmp_path / "again").origin
+        == model.origin
+        == training_origin.read_origin(tmp_path / "model")
+    )
     assert model.origin.columns == NAMED and "origin.json" in hashes.read_hashes(tmp_path / "again")
-    assert bert_jax.load(tmp_path / "again", head="classify", labels=LABELS).origin == origins.UNKNOWN_ORIGIN
+    assert (
+        bert_jax.load(tmp_path / "again", head="classify", labels=LABELS).origin
+        == training_origin.UNKNOWN_ORIGIN
+    )
 
 
 def test_nothing_is_written_where_nothing_is_known(written, tmp_path):
-    origins.save_origin(tmp_path, origins.UNKNOWN_ORIGIN)
-    assert not list(tmp_path.iterdir()) and origins.read_origin(written) == origins.UNKNOWN_ORIGIN
+    training_origin.save_origin(tmp_path, training_origin.UNKNOWN_ORIGIN)
+    assert (
+        not list(tmp_path.iterdir())
+        and training_origin.read_origin(written) == training_origin.UNKNOWN_ORIGIN
+    )
     assert "trained" not in model_info.describe_model(written)
 
 
@@ -265,7 +279,7 @@ def test_a_model_of_the_command_remembers(encoder_path, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["examples"] == 60
     assert cli.main(["predict", "--model", model, "--input", str(data)]) == 0
     assert capsys.readouterr().out.count("\n") == 60
-    found = origins.read_origin(model)
+    found = training_origin.read_origin(model)
     assert found.columns == ExampleColumns("1", label="0") and found.examples == 60 and found.data
     told = model_info.describe_model(model)
     assert (

@@ -14,7 +14,7 @@ from bert_jax.data.examples.beir import read_beir
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import DOCUMENT_PROMPTS
 from bert_jax.inference.model import load
-from bert_jax.metrics import sums
+from bert_jax.metrics.v_measure import score_clusters
 from bert_jax.report.embedders.bitext import Translations
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.clustering import cluster_vectors
@@ -180,7 +180,7 @@ def test_the_v_measure_is_that_of_scikit_learn():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 6, 400)
     clusters = np.where(rng.random(400) < 0.6, labels, rng.integers(0, 5, 400))
-    found = bootstrap_intervals(sums.clustering(clusters.tolist(), [str(label) for label in labels]))
+    found = bootstrap_intervals(score_clusters(clusters.tolist(), [str(label) for label in labels]))
     expected = sklearn.homogeneity_completeness_v_measure(labels, clusters)
     names = ("homogeneity", "completeness", "v_measure")
     assert [found[name].value for name in names] == pytest.approx(expected)
@@ -200,7 +200,7 @@ def test_clusters_are_those_that_are_there():
     vectors = middles[number] + 0.1 * rng.normal(size=(300, 16))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     found, distance = cluster_vectors(vectors, 12)
-    assert sums.clustering(found.tolist(), [str(n) for n in number]).scores["v_measure"] == pytest.approx(1)
+    assert score_clusters(found.tolist(), [str(n) for n in number]).scores["v_measure"] == pytest.approx(1)
     assert distance.max() < 0.5
     same, _ = cluster_vectors(np.ones((5, 4), np.float32) / 2, 3)
     assert len(set(same.tolist())) == 1, "equal vectors are one cluster"

@@ -10,8 +10,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning.finetune_data import PredictionEvaluator
-from bert_jax.metrics import sums
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.classification import score_single_label
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.classes import Classes
 from bert_jax.predictions.linear_model import LinearModel, Units, fit_linear_model
@@ -53,7 +53,7 @@ def rows_of(right: np.ndarray) -> ScoreSums:
     """Predictions of a class, of which these are right."""
     truth = ["yes" if i % 2 else "no" for i in range(len(right))]
     wrong = {"no": "yes", "yes": "no"}
-    return sums.single_label([t if r else wrong[t] for t, r in zip(truth, right, strict=True)], truth, NAMES)
+    return score_single_label([t if r else wrong[t] for t, r in zip(truth, right, strict=True)], truth, NAMES)
 
 
 def judged_by(*shares: tuple[float, ...], count: int = 400, seed: int = 0) -> dict[int, list[ScoreSums]]:

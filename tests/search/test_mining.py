@@ -17,10 +17,9 @@ from bert_jax.core.files import write_json
 from bert_jax.data.examples.groups import GroupColumns, read_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
-from bert_jax.inference import batching
+from bert_jax.inference import batching, exact_search
 from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS, make_embed_function
 from bert_jax.inference.model import load
-from bert_jax.metrics import retrieval
 from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import cached_vectors, mining
 from bert_jax.search.cache import RowCache
@@ -77,7 +76,7 @@ class GivenScores:
 )
 def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypatch):
     monkeypatch.setattr(mining, "BLOCK", 7)
-    monkeypatch.setattr(retrieval, "WIDTH", 9)
+    monkeypatch.setattr(exact_search, "WIDTH", 9)
     rows = random_pairs(30)
     rows += [{"question": rows[0]["question"], "answer": rows[1]["answer"]}]  # an anchor with two positives
     rows += [{"question": rows[2]["answer"], "answer": rows[3]["answer"]}]  # and one that is a positive

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from bert_jax.command.config import collect_keys, is_changed
 from bert_jax.core.config_files import bundled_configs
-from bert_jax.core.config_keys import ConfigKey, format_config_value, list_config_keys
+from bert_jax.core.config_help import ConfigKey, format_config_value, list_config_keys
 from bert_jax.tasks import TASKS
 
 HEAD = """\

@@ -14,7 +14,7 @@ from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.model import load
-from bert_jax.predictions import origin as origins
+from bert_jax.predictions import training_origin
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.embed import decode_texts, list_groups, read_group_splits
 from bert_jax.text.wordpiece import WordPiece
@@ -149,7 +149,7 @@ def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, cap
         f"| ndcg@10 | {best:.4f} |" in card and "270 groups of 2 texts" in card and "first 24 tokens" in card
     )
     assert main(["check", str(tmp_path / "run/model")]) == 0
-    assert origins.read_origin(tmp_path / "run/model").columns.text == "question"
+    assert training_origin.read_origin(tmp_path / "run/model").columns.text == "question"
     ours = load(tmp_path / "run/model")
     assert ours.embedder.prompts == {"query": "w1 ", "document": ""}
     assert (ours.embedder.pooling, ours.embedder.max_length) == ("weighted_mean", 24)

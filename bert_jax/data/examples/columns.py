@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bert_jax.core.arguments import spell_setting
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.examples import glue
 from bert_jax.text import tables
 from bert_jax.text.tables import match_columns, no_columns, normalize_column, table_place
-from bert_jax.text.truncation import warn_caller
 
 # Usual names of columns, which the user need not give.
 PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),

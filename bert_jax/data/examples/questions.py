@@ -21,7 +21,7 @@ from bert_jax.data.examples.columns import (
 from bert_jax.data.examples.example import Example, answers_of, collect_examples
 from bert_jax.data.examples.row_parsing import parse_examples, peek_readable_row
 from bert_jax.text import tables
-from bert_jax.text.inputs import expand_inputs, file_extension
+from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.tables import Row, get_cell, get_optional_cell, get_text_cell, match_columns
 
 

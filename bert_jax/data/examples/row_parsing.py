@@ -5,11 +5,11 @@ from itertools import chain
 from typing import TypeVar
 
 from bert_jax.core.arguments import spell_setting
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns, LocatedRow
 from bert_jax.data.examples.example import Example
 from bert_jax.text.tables import BadRowError, BrokenRow, Row
-from bert_jax.text.truncation import warn_caller
 
 T = TypeVar("T")
 RowParser = Callable[[str, Row], Example]  # (where the row is, the row) -> example

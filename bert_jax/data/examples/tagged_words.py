@@ -9,7 +9,7 @@ from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRo
 from bert_jax.data.examples.example import Example, collect_examples
 from bert_jax.data.examples.row_parsing import parse_examples, peek_readable_row
 from bert_jax.text import tables
-from bert_jax.text.inputs import NOT_FILES, expand_inputs, file_extension
+from bert_jax.text.input_files import NOT_FILES, expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader
 from bert_jax.text.tables import BadRowError, Row, get_cell
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bert_jax.data.examples.columns import ExampleColumns, text_and_label
 from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.text import tables
-from bert_jax.text.inputs import file_extension
+from bert_jax.text.input_files import file_extension
 from bert_jax.text.line_reader import LineReader, read_lines
 
 

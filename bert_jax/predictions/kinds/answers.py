@@ -13,7 +13,8 @@ from bert_jax.data.examples.questions import is_squad_json, iterate_questions, p
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import MAY_BE_MISSING, Layout
 from bert_jax.losses.loss import Loss, span_cross_entropy, weighted_loss
-from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.metrics.squad import answer_scores, score_answers
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
 from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import (
@@ -182,15 +183,15 @@ class Answers(Kind):
         answer, gap = raw
         return "" if gap > calibration.missing else answer.text
 
-    def score_sums(self, predicted: Sequence[str], truth: Sequence) -> metrics.ScoreSums:
-        return metrics.squad(predicted, truth)
+    def score_sums(self, predicted: Sequence[str], truth: Sequence) -> ScoreSums:
+        return score_answers(predicted, truth)
 
     def is_right(self, predicted: str, truth: Sequence[str]) -> bool:
-        return metrics.answer_scores(predicted, truth, squad_v2=False)[0] if truth else not predicted
+        return answer_scores(predicted, truth, squad_v2=False)[0] if truth else not predicted
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         judged = [
-            metrics.answer_scores(answer.text, right, squad_v2=False) if right else (False, 0.0)
+            answer_scores(answer.text, right, squad_v2=False) if right else (False, 0.0)
             for (answer, _), right in zip(outcomes.raw_outputs, outcomes.truth, strict=True)
         ]
         exact, f1 = np.array(judged, float).T

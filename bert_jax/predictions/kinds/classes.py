@@ -13,7 +13,8 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
-from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.classification import count_items, score_single_label
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import expected_right, fit_temperature
 from bert_jax.predictions.cross_fitting import (
@@ -78,8 +79,8 @@ class Classes(WholeTextKind):
     def predict(self, raw: np.ndarray, calibration: Calibration) -> str:
         return self.labels[raw.argmax()]
 
-    def score_sums(self, predicted: Sequence[str], truth: Sequence[str]) -> metrics.ScoreSums:
-        return metrics.single_label(predicted, truth, self.order or self.labels)
+    def score_sums(self, predicted: Sequence[str], truth: Sequence[str]) -> ScoreSums:
+        return score_single_label(predicted, truth, self.order or self.labels)
 
     def baseline(self, truth: Sequence[str]) -> Baseline:
         ((frequent, _),) = Counter(truth).most_common(1)
@@ -100,7 +101,7 @@ class Classes(WholeTextKind):
         right, confidence = logits.argmax(-1) == numbers, after.max(-1)
         return ReportData(
             before.max(-1), confidence, right, confidence, right,
-            counts=metrics.count_items(([p] for p in outcomes.predictions), ([t] for t in outcomes.truth), self.labels),
+            counts=count_items(([p] for p in outcomes.predictions), ([t] for t in outcomes.truth), self.labels),
             pairs=list(zip(outcomes.truth, outcomes.predictions, strict=True)),
             examples=self.report_examples(outcomes, confidence, right),
         )  # fmt: skip

@@ -12,7 +12,8 @@ from bert_jax.data.examples.example import Example, check_labels, labels_of
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, binary_cross_entropy
-from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.classification import count_items, multi_hot, score_multi_label
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import fit_binary_temperature, label_threshold
 from bert_jax.predictions.cross_fitting import (
@@ -66,7 +67,7 @@ class Labels(WholeTextKind):
         return Target("float32", (len(self.labels),))
 
     def target_value(self, example: Example) -> np.ndarray:
-        return metrics.multi_hot([self.truth(example)], self.labels)[0]
+        return multi_hot([self.truth(example)], self.labels)[0]
 
     def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return " ".join(np.array(self.labels)[values["labels"]]) or "none", {}
@@ -79,15 +80,15 @@ class Labels(WholeTextKind):
         chosen = likely > calibration.decision_thresholds(len(self.labels))
         return {self.labels[i] for i in np.flatnonzero(chosen)}
 
-    def score_sums(self, predicted: Sequence[set], truth: Sequence[set]) -> metrics.ScoreSums:
-        return metrics.multi_label(predicted, truth, self.labels)
+    def score_sums(self, predicted: Sequence[set], truth: Sequence[set]) -> ScoreSums:
+        return score_multi_label(predicted, truth, self.labels)
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits, truth = np.stack(outcomes.raw_outputs), metrics.multi_hot(outcomes.truth, self.labels)
+        logits, truth = np.stack(outcomes.raw_outputs), multi_hot(outcomes.truth, self.labels)
         return fit_label_calibration(logits, truth, self.labels, document_keys(outcomes.examples))
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
-        logits, truth = np.stack(outcomes.raw_outputs), metrics.multi_hot(outcomes.truth, self.labels)
+        logits, truth = np.stack(outcomes.raw_outputs), multi_hot(outcomes.truth, self.labels)
         before, after = (
             c.probabilities(logits, multi_label=True) for c in (UNCALIBRATED, outcomes.calibration)
         )
@@ -95,16 +96,14 @@ class Labels(WholeTextKind):
         confidence, right = all_right(after, chosen), (chosen == truth).all(-1)
         return ReportData(
             before.ravel(), after.ravel(), truth.ravel(), confidence, right,
-            counts=metrics.count_items(outcomes.predictions, outcomes.truth, self.labels),
+            counts=count_items(outcomes.predictions, outcomes.truth, self.labels),
             pairs=[pair for sets in zip(outcomes.predictions, outcomes.truth, strict=True) for pair in confused(*sets)],
             examples=self.report_examples(outcomes, confidence, right),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
         likely = outcomes.calibration.probabilities(np.stack(outcomes.raw_outputs), multi_label=True)
-        truth, predicted = (
-            metrics.multi_hot(side, self.labels) for side in (outcomes.truth, outcomes.predictions)
-        )
+        truth, predicted = (multi_hot(side, self.labels) for side in (outcomes.truth, outcomes.predictions))
         # The probability that each label is rightly given or left out if the model disagrees, and 1 if it agrees.
         of_label = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
         errors = []

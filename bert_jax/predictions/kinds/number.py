@@ -12,7 +12,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, squared_error
-from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.regression import score_numbers
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Baseline, Outcomes
 from bert_jax.predictions.label_errors import LabelError
@@ -70,12 +71,12 @@ class Number(WholeTextKind):
         return float(raw[0])
 
     def baseline(self, truth: Sequence[float]) -> Baseline:
-        scores = metrics.regression([float(np.mean(truth))] * len(truth), truth).scores
+        scores = score_numbers([float(np.mean(truth))] * len(truth), truth).scores
         # Correlations with a constant are undefined.
         return Baseline("always the mean", {"mean_squared_error": scores["mean_squared_error"]})
 
-    def score_sums(self, predicted: Sequence[float], truth: Sequence[float]) -> metrics.ScoreSums:
-        return metrics.regression(predicted, truth)
+    def score_sums(self, predicted: Sequence[float], truth: Sequence[float]) -> ScoreSums:
+        return score_numbers(predicted, truth)
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         return ReportData(numbers=(np.array(outcomes.predictions, float), np.array(outcomes.truth, float)))

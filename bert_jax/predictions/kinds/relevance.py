@@ -18,7 +18,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER
 from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics import retrieval
-from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.score_sums import ScoreSums, check_lengths
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, sigmoid
 from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import (
@@ -127,8 +127,8 @@ class Relevance(WholeTextKind):
     def is_right(self, predicted: float, truth: Judgement) -> bool:
         return (predicted >= RELEVANT) == truth.relevant
 
-    def score_sums(self, predicted: Sequence[float], truth: Sequence[Judgement]) -> metrics.ScoreSums:
-        metrics.check_lengths(predicted, truth)
+    def score_sums(self, predicted: Sequence[float], truth: Sequence[Judgement]) -> ScoreSums:
+        check_lengths(predicted, truth)
         scores: dict[str, dict[str, float]] = {}
         grades: dict[str, dict[str, float]] = {}
         for n, (score, judgement) in enumerate(zip(predicted, truth, strict=True)):

@@ -21,8 +21,16 @@ from bert_jax.data.examples.row_packing import Target
 from bert_jax.data.examples.tagged_words import iterate_tagged_words, parse_tagged_words, read_tags
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
-from bert_jax.metrics import sums as metrics
-from bert_jax.metrics.sums import OUTSIDE, continues_span, split_tag
+from bert_jax.metrics.classification import precision_recall_f1
+from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.metrics.tagged_spans import (
+    OUTSIDE,
+    continues_span,
+    count_spans,
+    extract_spans,
+    score_spans,
+    split_tag,
+)
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import fit_temperature
 from bert_jax.predictions.cross_fitting import (
@@ -162,14 +170,12 @@ class Tags(Kind):
     def predict(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
         return [self.labels[i] for i in raw.argmax(-1)]
 
-    def score_sums(self, predicted: Sequence, truth: Sequence) -> metrics.ScoreSums:
-        return metrics.tagged_spans(predicted, truth)
+    def score_sums(self, predicted: Sequence, truth: Sequence) -> ScoreSums:
+        return score_spans(predicted, truth)
 
     def score_breakdown(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
-        counts = metrics.count_spans(predicted, truth)
-        return {
-            name: metrics.precision_recall_f1(*three) | {"spans": three[2]} for name, three in counts.items()
-        }
+        counts = count_spans(predicted, truth)
+        return {name: precision_recall_f1(*three) | {"spans": three[2]} for name, three in counts.items()}
 
     def label_indices(self, tags: Sequence[str]) -> np.ndarray:
         number = {label: i for i, label in enumerate(self.labels)}
@@ -208,8 +214,8 @@ class Tags(Kind):
         """Return the probability of each predicted span, and whether it is right."""
         judged = []
         for words, tags in zip(likely, truth, strict=True):
-            right, confidence = set(metrics.extract_spans(tags)), words.max(-1)
-            for span in metrics.extract_spans(self.predict(words, UNCALIBRATED)):
+            right, confidence = set(extract_spans(tags)), words.max(-1)
+            for span in extract_spans(self.predict(words, UNCALIBRATED)):
                 judged.append((float(confidence[span[1] : span[2]].mean()), span in right))
         scores, exact = np.array(judged).reshape(-1, 2).T
         return scores, exact > 0
@@ -219,7 +225,7 @@ class Tags(Kind):
         logits = np.concatenate(outcomes.raw_outputs)
         numbers = np.concatenate([self.label_indices(tags) for tags in outcomes.truth])
         confidence, correct = self.judged_spans(likely, outcomes.truth)
-        counts = metrics.count_spans(outcomes.predictions, outcomes.truth)
+        counts = count_spans(outcomes.predictions, outcomes.truth)
         tags = list(zip(outcomes.truth, outcomes.predictions, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
@@ -355,7 +361,7 @@ def bracketed(words: Sequence[str], tags: Sequence[str]) -> str:
     >>> bracketed(("Ada", "Lovelace", "lived"), ["B-PER", "I-PER", "O"])
     'PER: Ada Lovelace'
     """
-    spans = (f"{kind}: {' '.join(words[a:b])}" for kind, a, b in metrics.extract_spans(tags))
+    spans = (f"{kind}: {' '.join(words[a:b])}" for kind, a, b in extract_spans(tags))
     return "; ".join(spans) or "none"
 
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
-from bert_jax.metrics.retrieval import DEPTH, search_exact
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.inference.exact_search import search_exact
+from bert_jax.metrics.retrieval import DEPTH
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders.cosines import Cosines
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import note_duplicates

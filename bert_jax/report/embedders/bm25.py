@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_jax.metrics.retrieval import rank_ties, top_k
+from bert_jax.inference.exact_search import rank_ties, top_k
 
 
 class BM25:

@@ -13,7 +13,7 @@ from scipy.cluster.vq import kmeans, vq
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.groups import Group
-from bert_jax.metrics import sums as metrics
+from bert_jax.metrics.v_measure import score_clusters
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import (
@@ -53,7 +53,7 @@ class ClusteringData:
     def measure(self, embedder) -> "ClusteringResults":
         vectors, notes = embedder.encode_texts([group.texts[0] for group in self.groups])
         cluster, distance = cluster_vectors(vectors, len(self.labels))
-        sums = metrics.clustering(cluster.tolist(), [group.alike for group in self.groups])
+        sums = score_clusters(cluster.tolist(), [group.alike for group in self.groups])
         return ClusteringResults(embedder.name, sums, notes, self.groups, self.labels, cluster, distance)
 
 

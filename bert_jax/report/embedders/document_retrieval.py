@@ -2,6 +2,7 @@
 
 from bert_jax.data.examples.beir import read_beir
 from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS
+from bert_jax.inference.exact_search import search_exact
 from bert_jax.metrics import retrieval
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.cosines import Cosines
@@ -50,7 +51,7 @@ class RetrievalData:
             queries, query_notes = embedder.encode_texts([*self.queries.values()], "queries", QUERY_PROMPTS)
             notes = [*document_notes, *query_notes]
             cosines = Cosines.from_vectors(queries, documents, right, "relevant document")
-            ranked = retrieval.search_exact(queries, documents, ids)
+            ranked = search_exact(queries, documents, ids)
         shown = [
             [f"{name}: {text}" for name, text in side.items()] for side in (self.queries, self.documents)
         ]

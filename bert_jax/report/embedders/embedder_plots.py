@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders.cosines import Cosines
 from bert_jax.report.intervals import bootstrap_intervals
 from bert_jax.report.plots import ACCENT, INK, PALE, STROKES, put_legend_above, save_plot

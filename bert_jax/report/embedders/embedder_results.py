@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.prediction_page import MAX_ERRORS, image_link, markdown_table, shorten
 
 SHOWN = MAX_ERRORS  # at most this many rows in a table

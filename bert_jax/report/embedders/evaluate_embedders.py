@@ -12,7 +12,7 @@ from bert_jax.core.output import atomic_directory
 from bert_jax.data.examples.beir import is_beir
 from bert_jax.data.examples.groups import read_unpaired, reuse_training_columns
 from bert_jax.hub import model_directory as hub
-from bert_jax.predictions import origin as origins
+from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import find_kind
 from bert_jax.report.compare import score_lines
 from bert_jax.report.embedders.bitext import Bitext
@@ -72,7 +72,7 @@ def measure_embedders(
     names: Sequence[str], trial: EmbedderEvalConfig
 ) -> tuple[EvaluationData, list[EmbedderResults]]:
     if names[0] != BM25.name and not is_beir(trial.data):
-        training_columns = origins.read_origin(hub.resolve_directory(names[0])).columns
+        training_columns = training_origin.read_origin(hub.resolve_directory(names[0])).columns
         trial = replace(trial, columns=reuse_training_columns(trial.data, trial.columns, training_columns))
     data = read_evaluation_data(trial)
     if BM25.name in names and not isinstance(data, RetrievalData):

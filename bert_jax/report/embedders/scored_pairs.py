@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from bert_jax.data.examples.groups import Group
-from bert_jax.metrics import sums as metrics
-from bert_jax.metrics.sums import ScoreSums, average_ranks
+from bert_jax.metrics.regression import average_ranks, score_numbers
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders import embedder_plots
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import (
@@ -37,7 +37,7 @@ class ScoredPairsData:
         first, notes = embedder.encode_texts([group.texts[0] for group in self.groups], "first texts")
         second, more = embedder.encode_texts([group.texts[1] for group in self.groups], "second texts")
         cosines, scores = (first * second).sum(-1), np.array([group.scores[0] for group in self.groups])
-        sums = metrics.regression(cosines.tolist(), scores.tolist())
+        sums = score_numbers(cosines.tolist(), scores.tolist())
         correlations = ScoreSums(
             sums.rows,
             lambda rows: {name: sums.compute_scores(rows)[name] for name in ("spearman", "pearson")},

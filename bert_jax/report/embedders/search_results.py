@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_jax.metrics.retrieval import DEPTH
-from bert_jax.metrics.sums import ScoreSums
+from bert_jax.metrics.score_sums import ScoreSums
 
 
 @dataclass(frozen=True)

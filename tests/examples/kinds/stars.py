@@ -10,7 +10,8 @@ from bert_jax.data.examples.cells import LabelFormat, parse_number_cell
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.losses.loss import squared_error
-from bert_jax.metrics.sums import ScoreSums, count_items
+from bert_jax.metrics.classification import count_items
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_keys

@@ -8,7 +8,7 @@ import pytest
 from bert_jax.command.main import main, make_parser
 from bert_jax.core.config import apply_override, config_fields
 from bert_jax.core.config_files import bundled_config_paths, find_config_file
-from bert_jax.core.config_keys import list_config_keys
+from bert_jax.core.config_help import list_config_keys
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.synonyms import MEANINGS, hint_for, proposals
 from bert_jax.tasks import TASKS

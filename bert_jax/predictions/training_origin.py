@@ -15,7 +15,7 @@ FILE = "origin.json"
 
 
 @dataclass(frozen=True)
-class Origin:
+class TrainingOrigin:
     command: str = ""
     examples: int = 0
     data: dict[str, str] = field(default_factory=dict)  # hashes of the training data
@@ -26,10 +26,10 @@ class Origin:
         return ColumnsFromTraining(**vars(columns), training_columns=self.columns)
 
 
-UNKNOWN_ORIGIN = Origin()
+UNKNOWN_ORIGIN = TrainingOrigin()
 
 
-def save_origin(directory, origin: Origin) -> None:
+def save_origin(directory, origin: TrainingOrigin) -> None:
     if origin == UNKNOWN_ORIGIN:
         return
     path = Path(directory) / FILE
@@ -37,6 +37,6 @@ def save_origin(directory, origin: Origin) -> None:
     hashes.update_hashes(path.parent, FILE)
 
 
-def read_origin(directory) -> Origin:
+def read_origin(directory) -> TrainingOrigin:
     path = Path(directory) / FILE
-    return read_json(path, Origin, "delete it, or train again") if path.is_file() else UNKNOWN_ORIGIN
+    return read_json(path, TrainingOrigin, "delete it, or train again") if path.is_file() else UNKNOWN_ORIGIN
