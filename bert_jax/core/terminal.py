@@ -31,8 +31,9 @@ def table_width() -> int:
 
 
 @contextmanager
-def prefix_run_lines(name: str) -> Iterator[None]:
-    """Within the block, each printed line of a run begins with the name of its part, such as "fold 2 of 5"."""
+def part_of_run(name: str) -> Iterator[None]:
+    """Within the block, lines begin with the name of this part of a run, such as "fold 2 of 5", and details are left
+    out."""
     token = RUN_PREFIX.set(f"{name}: ")
     try:
         yield
@@ -49,6 +50,12 @@ def print_line(text: str, file: TextIO | None = None) -> None:
     """Print to standard output or to `file`, and flush."""
     file = file or sys.stdout
     print(wrap_for_terminal(add_run_prefix(text), file), file=file, flush=True)
+
+
+def print_detail(text: str) -> None:
+    """Print a line that a part of a larger run leaves out, because it would repeat it for each part."""
+    if not RUN_PREFIX.get():
+        print_line(text)
 
 
 def pluralize(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to the texts t
 """
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +20,7 @@ import numpy as np
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
-from bert_jax.core.terminal import prefix_run_lines
+from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.finetune_data import make_pieces
@@ -34,6 +35,7 @@ from bert_jax.predictions.out_of_scope import OutOfScopeDetector, draw_text_indi
 from bert_jax.report.learning_curve import NUM_PARTS, LearningCurve, forecast_learning_curve
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training import warm_start
+from bert_jax.training.log import format_duration
 from bert_jax.training.stop_signal import StopSignal
 from bert_jax.training.task import BatchSource
 from bert_jax.training.workdir import Workdir
@@ -185,7 +187,8 @@ class Folds:
             module, config = tasks.read_config(values, [*own_overrides, *own, f"data.fold_index={fold}"])
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
-            with prefix_run_lines(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}"):
+            begun = time.monotonic()
+            with part_of_run(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}"):
                 task, data, config = module.open(config)
                 if path.exists():
                     directory.record_or_check(config, data, task)  # refuses the directory of another config
@@ -193,6 +196,7 @@ class Folds:
                     return None
                 else:
                     self.save_predictions(directory, fold, path)
+                    print_line(f"trained in {format_duration(time.monotonic() - begun)}")
                     if StopSignal.last_signal:
                         return None
             for done in (directory.checkpoints, directory.model):

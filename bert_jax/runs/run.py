@@ -10,7 +10,7 @@ import jax
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import refuse_unknown_files
-from bert_jax.core.terminal import print_line
+from bert_jax.core.terminal import part_of_run, print_detail, print_line
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import GroupColumns
 from bert_jax.finetuning.embed_config import EmbedConfig
@@ -147,7 +147,8 @@ def run_sweep(runs: Sequence[sweep.SweepRun], directory: Workdir, command: str) 
     if jax.process_index() > 0:
         return {}
     chosen = sweep.write_results(directory.path, runs)
-    task, data, config = chosen.module.open(chosen.config)
+    with part_of_run("the best run"):
+        task, data, config = chosen.module.open(chosen.config)
     finish_model(directory, task, make_origin(task, data, config, command))
     write_model_card(directory, Workdir(chosen.path).metrics, task, config, command)
     return metric_values(read_kept_metrics(Workdir(chosen.path).metrics, config.checkpoints.best_metric))
@@ -171,7 +172,7 @@ def make_params_loader(task: Task, data: BatchSource, config: RunConfig) -> Call
             initial = f"; the head {', '.join(missing)} starts as a linear probe"
         step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
         if jax.process_index() == 0:
-            print_line(f"starts from {config.init}{initial}{step}")
+            print_detail(f"starts from {config.init}{initial}{step}")
         return task.initial_params(params, data, config.steps)
 
     def compute_from_data() -> dict:

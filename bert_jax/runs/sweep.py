@@ -8,7 +8,9 @@ model/                  the model of the best run of the setting that is best on
 import itertools
 import math
 import shutil
+import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +21,7 @@ import numpy as np
 from bert_jax.core.config import parse_literal
 from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.files import write_atomically
-from bert_jax.core.terminal import print_line
+from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.label_warnings import print_label_warnings
 from bert_jax.hub import model_directory as hub
@@ -28,7 +30,7 @@ from bert_jax.report.plots import ACCENT, INK, save_plot
 from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.tasks import read_config
 from bert_jax.training.best_evaluation import lower_is_better, rank_key, read_kept_metrics
-from bert_jax.training.log import validation_lines
+from bert_jax.training.log import format_duration, validation_lines
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.stop_signal import StopSignal
 from bert_jax.training.task import BatchSource, Task
@@ -127,21 +129,24 @@ def split_values(text: str) -> list[str]:
 def train_all(runs: Sequence[SweepRun], train: Callable[[Task, BatchSource, RunConfig, Path], bool]) -> bool:
     """Train the runs in sequence; return False if told to stop before the end."""
     for number, run in enumerate(runs, 1):
-        if jax.process_index() == 0:
-            print_line(f"run {number} of {len(runs)}: {run.setting} seed {run.seed}")
-        task, data, config = run.module.open(run.config)
-        if number == 1:
+        begun, name = time.monotonic(), f"run {number} of {len(runs)}, {run.setting}, seed {run.seed}"
+        with part_of_run(name) if number > 1 else nullcontext():  # the first run describes the data for all
+            task, data, config = run.module.open(run.config)
             print_label_warnings(task, config)
         run.metric = config.checkpoints.best_metric or task.best_metric
         try:
-            if not train(task, data, config, run.path):
-                return False
+            with part_of_run(name):
+                if not train(task, data, config, run.path):
+                    return False
         except NonFiniteError as error:
             run.degenerate_reason = f"stopped, {str(error).partition(';')[0]}"
         metrics = run.path / "metrics.jsonl"
         if kept := read_kept_metrics(metrics, config.checkpoints.best_metric):
             run.value, run.rank_key = kept[run.metric], rank_key(run.metric, kept)
             run.last = metric_values(validation_lines(metrics)[-1])
+        if jax.process_index() == 0:
+            result = run.degenerate_reason or f"{run.metric} {run.value:.4f}"
+            print_line(f"{name}: {result}, {format_duration(time.monotonic() - begun)}")
         if StopSignal.last_signal and number < len(runs):
             return False
     mark_degenerate(runs)

@@ -17,6 +17,7 @@ from bert_jax.core.output import explain_os_errors
 from bert_jax.core.terminal import RUN_PREFIX, add_run_prefix, log_file, wrap_for_terminal
 
 SECONDS = 60  # time between flushes of the events to disk, where the viewer reads them
+QUIET_SECONDS = 60  # time between printed metrics in a part of a larger run
 NARROWEST = 10  # least columns of the bar itself, beside its counts and metrics
 
 
@@ -53,6 +54,7 @@ class MetricsLog:
             self._events = EventFile(directory, purge_step=step + 1)
         done = True if step >= steps else None  # None: the bar is disabled if there is no terminal
         part = RUN_PREFIX.get().removesuffix(": ") or None
+        self._printed = time.monotonic()
         self._bar = tqdm(desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
 
     def write_line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
@@ -68,7 +70,11 @@ class MetricsLog:
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
             self._events.add({f"{kind}/{name}": value for name, value in values.items()}, step)
-        self.print_line(f"step {step:,} {kind}: {format_metrics(values)}", only_without_bar=kind == "train")
+        if not (RUN_PREFIX.get() and time.monotonic() - self._printed < QUIET_SECONDS):
+            self.print_line(
+                f"step {step:,} {kind}: {format_metrics(values)}", only_without_bar=kind == "train"
+            )
+            self._printed = time.monotonic()
         if kind == "train" and not self._bar.disable:
             self._bar.set_postfix_str(drop_to_fit(format_metrics(values, BAR), free_columns(self._bar)))
 
@@ -144,20 +150,24 @@ class EventFile:
 
 
 BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait")
+NOTABLE_WAIT = 0.05  # share of the time
 FILE_ONLY = ("gradient_norm", "tokens", "seconds")  # not printed
 
 
 def format_metrics(values: dict, names: tuple[str, ...] | None = None) -> str:
-    """Format the values (or only those with these names) for people.
+    """Format the values (or only those with these names) for people. The only part of a loss is not repeated.
 
-    >>> metrics = {"loss": 2.34567, "tokens": 99, "tokens_per_second": 17432.1, "input_wait": 0.031, "hours_left": 0.4}
-    >>> format_metrics(metrics)
-    'loss 2.346, 17,432 tokens/s, 3% waiting for input, 24 min left'
+    >>> timings = {"tokens": 99, "tokens_per_second": 17432.1, "input_wait": 0.31, "hours_left": 0.4}
+    >>> format_metrics({"loss": 2.34567, "mlm_loss": 2.34567} | timings)
+    'loss 2.346, 17,432 tokens/s, 31% waiting for input, 24 min left'
     """
     parts = (
         format_metric(name, value)
         for name, value in values.items()
-        if isinstance(value, int | float) and name not in FILE_ONLY and (names is None or name in names)
+        if isinstance(value, int | float)
+        and name not in FILE_ONLY
+        and (names is None or name in names)
+        and not (name.endswith("_loss") and value == values.get("loss"))
     )
     return ", ".join(part for part in parts if part)
 
@@ -185,7 +195,7 @@ def format_metric(name: str, value: float) -> str:
         case "tokens_per_second":
             return f"{value:,.0f} tokens/s"
         case "input_wait":
-            return f"{value:.0%} waiting for input"
+            return f"{value:.0%} waiting for input" if value >= NOTABLE_WAIT else ""
         case "mfu":
             return f"{value:.1%} MFU"
         case "hours_left":

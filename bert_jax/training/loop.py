@@ -99,8 +99,12 @@ class TrainingLoop:
         elif jax.process_index() == 0:
             print_line(text)
 
+    def print_detail(self, text: str) -> None:
+        if not RUN_PREFIX.get():
+            self.print_line(text)
+
     def start_or_resume(self, params: Callable[[], dict] | None) -> None:
-        self.print_line(self.description())
+        self.print_detail(self.description())
         self.check_memory()
         newest = self.checkpoints.newest_step()
         if newest is None:
@@ -111,9 +115,9 @@ class TrainingLoop:
             self.step, self.window = newest, MetricSums(position["window"])
             self.history = [(step, tuple(value)) for step, value in position["standings"]]
             if self.step == self.config.steps or self.is_out_of_patience():
-                # A part of a larger run has no --workdir of its own.
-                advice = "" if RUN_PREFIX.get() else "; name another --workdir for a new one"
-                self.print_line(f"this run has already finished, at step {newest:,}{advice}")
+                self.print_detail(
+                    f"this run has already finished, at step {newest:,}; name another --workdir for a new one"
+                )
             else:
                 self.print_line(f"resuming at step {newest:,}")
         self.constants = make_constants(self.task, self.config, self.mesh)
@@ -154,7 +158,7 @@ class TrainingLoop:
         batches = self.data.batches(self.step, config.steps, *local_data_shard(self.mesh, rows))
         if self.step < config.steps and not self.shares_programs:
             often = f"every {config.log_interval:,} steps" if config.log_interval > 1 else "after each step"
-            self.print_line(f"compiling the step; then metrics {often}")
+            self.print_detail(f"compiling the step; then metrics {often}")
         with closing(place_batches(batches, self.mesh, rows)) as feed:
             while True:
                 new = self.step > self.start_step
@@ -334,8 +338,7 @@ class TrainingLoop:
         params = self.task.final_params(params, self.data)
         with hub.atomic_model_directory(self.workdir.model) as new:
             save_models(new, self.task, params, self.data.tokenizer)
-        if not RUN_PREFIX.get():  # the larger run reports which models it keeps
-            self.print_line(f"the model is in {self.workdir.model}")
+        self.print_detail(f"the model is in {self.workdir.model}")
 
     def restore_best(self) -> None:
         """Restore the best step whose checkpoint can be read."""
@@ -349,7 +352,7 @@ class TrainingLoop:
                 lost += 1
             else:
                 self.state, _ = self.checkpoints.restore(best, self.abstract)
-                self.print_line(f"step {best:,} is the best by {metric}")
+                self.print_detail(f"step {best:,} is the best by {metric}")
                 break
         if lost:
             self.log.write_line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})

@@ -9,7 +9,7 @@ import jax
 
 from bert_jax.core.errors import PEER_LOST_EXIT_CODE, BertJaxError, first_line
 from bert_jax.core.files import compilation_cache_home
-from bert_jax.core.terminal import print_line
+from bert_jax.core.terminal import print_detail
 
 # Environment variable -> whether its value says that there are several processes.
 MULTIPROCESS_VARIABLES = {
@@ -79,6 +79,6 @@ def join_processes(
 
 
 def print_once(text: str) -> None:
-    """Print a line on the first of the run's processes only."""
+    """Print a line about the data or the config of a run, on the first of its processes; once for all its parts."""
     if jax.process_index() == 0:
-        print_line(text)
+        print_detail(text)

@@ -17,7 +17,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.core.terminal import prefix_run_lines
+from bert_jax.core.terminal import part_of_run
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
@@ -82,7 +82,7 @@ def measure_gain(labels: Recipe, models: dict[str, Path], directory: Path, comma
         return Gain(**known["gain"])
     best = {}
     for condition in CONDITIONS:
-        with prefix_run_lines(condition):
+        with part_of_run(condition):
             labels.train(directory / condition, command, f"init={models[condition]}", "report=False")
             best[condition] = best_setting(labels, directory / condition)
     gain = compute_gain(labels, *best.values())

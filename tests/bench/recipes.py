@@ -21,7 +21,7 @@ from typing import Any
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically, write_json
 from bert_jax.core.output import locked_directory, remove_path
-from bert_jax.core.terminal import prefix_run_lines, print_line
+from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.hub import model_directory as hub
 from bert_jax.report.prediction_page import markdown_table
@@ -83,7 +83,7 @@ def compare_recipes(
         results = []
         for number, recipe in enumerate(recipes, 1):
             directory = path / str(number)
-            with prefix_run_lines(f"recipe {number} of {len(recipes)}"):
+            with part_of_run(f"recipe {number} of {len(recipes)}"):
                 steps = plan.steps(number, recipe, directory, command)
                 print_line(f"{steps:,} steps in {minutes:g} minutes: {recipe.text}")
                 recipe.train(directory, command, f"steps={steps}")

@@ -104,10 +104,16 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
     assert not run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     said = capsys.readouterr().out
     assert "run 1 of 2" in said and "run 2 of 2" not in said
-    assert (tmp_path / "as_given/seed=0/model").exists(), "the first came to its end"
+    first = tmp_path / "as_given/seed=0"
+    assert (first / "model").exists(), "the first came to its end"
+    finished = (first / "checkpoints").stat().st_mtime_ns
     monkeypatch.undo()
     assert run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
-    assert "this run has already finished" in capsys.readouterr().out
+    of_runs = [
+        line.partition(": ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("run ")
+    ]
+    assert of_runs == ["run 1 of 2, as given, seed 0", "run 2 of 2, as given, seed 1"], "a line each"
+    assert (first / "checkpoints").stat().st_mtime_ns == finished, "the first was not trained again"
 
 
 @pytest.mark.slow
