@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -48,6 +49,15 @@ def test_every_key_has_a_meaning(task):
     assert [key.name for key in keys if not key.meaning] == []
     # As a phrase: it stands behind the name of its key, and before what it is by default.
     assert [key.meaning for key in keys if key.meaning.endswith(".")] == []
+
+
+@pytest.mark.parametrize("task", NAMES)
+def test_the_choices_that_a_meaning_explains_exist(task):
+    keys = [key for key in list_config_keys(TASKS[task].Config) if key.has_choices]
+    explained = {key: set(re.findall(r"(?:^|; )(\w+): ", key.meaning)) for key in keys}
+    assert any(explained.values())
+    unknown = {key.name: words - set(key.allowed.split(", ")) for key, words in explained.items()}
+    assert not {name: words for name, words in unknown.items() if words}
 
 
 def test_the_reference_is_current():

@@ -1,4 +1,4 @@
-"""What a promised precision is worth, over many simulated data sets whose true precision is known.
+"""What a guaranteed precision is worth, over many simulated data sets whose true precision is known.
 
 A text has features, from which both its true class is drawn and a model learns: least squares, solved for all data
 sets at once. Its calibration is that of `kinds/classes.py`.
