@@ -28,7 +28,10 @@ HERE = Path(__file__).parent
 LONGEST = {
     "docs/test_pages.py",
     "training/test_meshes.py",
+    "training/test_checkpoint.py",
     "training/test_processes.py",
+    "tasks/test_electra.py",
+    "tasks/test_embed.py",
     "training/test_whole_batch_loss.py",
     "pod/test_tpu_step.py",
     "runs/test_interruptions.py",
@@ -39,8 +42,12 @@ LONGEST = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(config, items):
-    """Tests marked long run when asked for by that mark alone, whatever else `-m` selects."""
+    """What is marked ci is slow, too. What is marked long runs only if that mark is named, whatever `-m` selects."""
+    for item in items:
+        if item.get_closest_marker("ci"):
+            item.add_marker("slow")
     items.sort(key=lambda item: str(item.path.relative_to(HERE)) not in LONGEST)
     if "long" not in config.option.markexpr:
         long = [item for item in items if item.get_closest_marker("long")]

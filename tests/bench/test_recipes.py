@@ -97,6 +97,7 @@ def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
             recipes.Plan(tmp_path / recipes.PLAN, minutes).steps(1, other, tmp_path / "1", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads, entries", [((), ENTRIES), (("mlm",), ENTRIES[:-1])])
 def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries, corpus, tmp_path):
     """A model that predicts none, and one of another vocabulary."""
@@ -121,7 +122,7 @@ def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
     assert "classify.py is not a pre-training config; leave it out" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsys):
     """Each arm at its better rate: here the one that learns."""
     monkeypatch.setattr(recipes, "count_steps", lambda *_: 40)

@@ -37,7 +37,7 @@ def test_everyone_gives_the_same_logits(tmp_path):
         np.testing.assert_allclose(others, logits[0], atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_model_is_compared_with_another_one_of_ours(tmp_path):
     for name, layers in (("whole", 2), ("half", 1)):
         write_model(

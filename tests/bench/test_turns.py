@@ -121,7 +121,7 @@ def sleeping():
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("number", long_except([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM]))
 def test_a_comparison_ends_when_it_is_told_to(number, tmp_path):
     """Its run is of a temporary directory: nothing is left, and nothing is said of going on."""

@@ -100,6 +100,7 @@ def test_texts_are_timed_in_each_dtype(verb, tmp_path, capsys):
     assert "--profile draws one dtype" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_model_that_is_no_classifier(tmp_path, capsys):
     write_model(tmp_path)
     (tmp_path / "lines.txt").write_text("a line")
@@ -111,7 +112,7 @@ def test_a_model_that_is_no_classifier(tmp_path, capsys):
 STEP = ["--config", f"{ROOT}/configs/pretrain.py:tiny", "--config.data.batch_size=2"]
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_step_of_each_length_is_timed(capsys):
     figures = figures_of(["train", *STEP, "--config.data.lengths=16,32"], capsys)
     assert list(figures) == ["2 x 16", "2 x 32"]
@@ -146,7 +147,7 @@ def test_made_up_rows_are_full_and_count_whole(examples):
         assert (batch["label_weights"] == 1).all()
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_step_of_made_up_rows_of_labels_learns(tmp_path):
     """A labelled run has the shapes of its own rows: of packed texts, with their tags."""
     write_model(tmp_path / "model", heads=("mlm",))

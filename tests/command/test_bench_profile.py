@@ -75,6 +75,7 @@ def named():
     jax.config.update("jax_compilation_cache_include_metadata_in_key", False)
 
 
+@pytest.mark.slow
 def test_operations_are_traced_and_known(named):
     """The products of a layer and its gradients: their directions, their FLOPs, and that they ran."""
     rows, width, out = 96, 64, 32

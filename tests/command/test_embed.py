@@ -60,6 +60,7 @@ def contents(directory) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
+@pytest.mark.slow
 def test_the_column_that_was_read_is_said(embed, tmp_path, monkeypatch):
     (tmp_path / "rows.csv").write_text("passage,question\nthe cat,a mat\nthe mat,a cat\n")
     said = embed("--input", "rows.csv", "--output", "a.npy")
@@ -70,6 +71,7 @@ def test_the_column_that_was_read_is_said(embed, tmp_path, monkeypatch):
     assert "give --output" in embed("--input", "rows.csv", code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", QUANTIZED)
 def test_shards_are_one_array_and_missing_ones_are_made_again(kind, embed, tmp_path):
     given = ["--input", lines(tmp_path / "lines.txt", made_up(4 * SHARD + 3)), *QUANTIZED[kind]]
@@ -123,6 +125,7 @@ def test_a_first_run_without_a_finished_shard_binds_no_settings(embed, tmp_path)
     assert "dimensions was 4 and is 8" in embed(*given, code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*were truncated")
 def test_dequantized_vectors_are_near_and_dimensions_are_a_prefix(embed, model, tmp_path):
     texts = made_up(2 * SHARD)
@@ -298,7 +301,7 @@ def listed(directory) -> int:
     return len(json.loads(path.read_text())["shards"]) if path.exists() else 0
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_killed_it_resumes_to_the_same_bytes(embed, model, tmp_path):
     texts = made_up(400 * SHARD)
     given = ["--input", lines(tmp_path / "lines.txt", texts), "--quantize", "int8"]

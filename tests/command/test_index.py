@@ -145,6 +145,7 @@ def test_documents_of_a_glob_and_of_the_hub_are_not_taken_for_missing(run, tmp_p
     assert IndexManifest(None, 12, 3, sources=(hub, "/absent/*.txt")).other_sources([]) == [hub]
 
 
+@pytest.mark.slow
 def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model, tmp_path):
     write_model(tmp_path / "judge", heads=("classify",), labels=("relevant",))
     for n in range(2):

@@ -76,7 +76,7 @@ def test_failures_exit_with_1_and_debug_shows_where(tmp_path):
     assert "Traceback" in run("info", str(tmp_path), "--debug").stderr
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_nothing_is_said_but_our_own_lines_and_programs_are_found_again(tmp_path):
     """On a machine without accelerators, where this runs with libtpu too, and no variable hushes what is imported."""
     corpus = make_corpus(tmp_path)

@@ -276,6 +276,7 @@ def keys(reader, prefix: str = "") -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     _, config = load_task(f"{PRETRAIN}:albert-base", [])
     task = PretrainTask.from_config(config)

@@ -43,7 +43,9 @@ SHOWN_WITH = {
 }
 
 
-@pytest.mark.parametrize("name", examples())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SHOWN_WITH)) for name in examples()]
+)
 def test_examples_of(name, tmp_path):
     given = {}
     if name in SHOWN_WITH:

@@ -44,7 +44,7 @@ def absent() -> list[str]:
     return [name for name in missing if name != "bert_jax"]
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_all_but_pre_training_works_with_what_pip_install_installs(tmp_path):
     vocabulary, masked = tmp_path / "vocabulary", tmp_path / "masked"
     save_tokenizer(vocabulary)

@@ -239,7 +239,7 @@ def run_through(place):
     return through
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_and_block_of(page, run_through, capfd):
     run_through(page, capfd)

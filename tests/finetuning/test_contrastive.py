@@ -30,6 +30,7 @@ def open_task(overrides):
     return module.open(config)
 
 
+@pytest.mark.slow
 def test_pairs_are_judged_one_by_one():
     rng = np.random.default_rng(0)
     vectors, labels, weight = (
@@ -52,6 +53,7 @@ def test_pairs_are_judged_one_by_one():
     np.testing.assert_allclose(pair_error(*map(jnp.asarray, packed)).mean, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_nothing_to_compare_has_a_slope_of_nothing():
     slope = jax.grad(lambda vectors: pair_error(vectors, jnp.zeros(3, int), jnp.array([1.0, 0, 0])).mean)
     assert not slope(jnp.zeros((3, 4))).any()

@@ -101,7 +101,7 @@ def test_the_learning_rate_follows_the_width(config, width, rate):
     assert config.resolve_defaults(1000, "", width).optimizer.learning_rate == pytest.approx(rate)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_path):
     given = {
         "data.train": write_csv(tmp_path / "t.csv", marked_texts(48, 0)), "epochs": 4, "model.hidden_dropout_prob": 0.1,
@@ -134,6 +134,7 @@ def test_a_head_begins_as_a_probe_where_one_can_learn_its_kind():
     )
 
 
+@pytest.mark.slow
 def test_class_weights_and_windows_weigh_as_they_should():
     task, pieces = classify_pieces("classes")
     examples = [Example("", label, "") for label in "aaab"]

@@ -48,6 +48,7 @@ def test_what_does_not_exist_is_said(tmp_path, check):
     )
 
 
+@pytest.mark.slow
 def test_a_bit_that_a_corpus_lost_is_found(small, tmp_path, check):
     shutil.copytree(small / "corpus", tmp_path / "corpus")
     assert check(tmp_path / "corpus") == (

@@ -85,7 +85,7 @@ FEW = 40  # of the ordinary suite, and none of those that may compile a step or 
 SLOW = ("bench", "pretrain", "preflight", "train", "classify", "tag", "answer", "prepare")
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_some_odd_commands(root):
     chosen = [case for case in commands.cases() if not case.name.startswith(SLOW)]
     worker = Worker()

@@ -58,7 +58,7 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
         load(small / "masked")
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("remat", "accumulate"), long_except([("none", 1), ("full", 1), ("none", 4)], [("none", 4)])
 )
@@ -79,7 +79,7 @@ def step_of(task, config, rows) -> MemoryEstimate:
     return estimate_memory(task, rows, config, mesh, abstract_state(task, config, mesh))
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch):
     def check(rows: int = 256, **changes) -> None:
         task, config = tiny_pretraining(steps=2, **changes)

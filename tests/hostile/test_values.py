@@ -92,7 +92,7 @@ def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
     assert read_metrics(tmp_path / "metrics.jsonl") == []
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_run_that_ends_in_numbers_that_are_not_finite_saves_no_model(tmp_path):
     task, config = tiny_pretraining(
         steps=9, learning_rate=1e3, weight_decay=1e3, warmup_steps=0, log_evaluate_every=9, checkpoint_every=9

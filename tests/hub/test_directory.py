@@ -36,6 +36,7 @@ def edit_tensors(path, change):
     save_file(tensors, path / "model.safetensors")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
 @pytest.mark.parametrize(
     ("heads", "labels"),

@@ -20,6 +20,7 @@ def directory(values, tmp_path_factory):
     return write_google_checkpoint(tmp_path_factory.mktemp("google"), values)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*embedding rows have no token")
 def test_every_parameter_arrives(directory, values):
     model = bert_jax.load(directory)

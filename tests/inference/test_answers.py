@@ -222,6 +222,7 @@ def test_tag_words_gives_each_word_the_label_of_its_first_token(model):
         model.tag_words("the cat")
 
 
+@pytest.mark.slow
 def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
     """A model that looks `sees` tokens around itself gives in windows what it gives with all words before it."""
     model, sees = model("tag", TAGS), 1  # windows of 16 overlap by 4 tokens
@@ -360,7 +361,7 @@ def test_not_texts(model):
 )
 def test_tag_refuses_what_is_not_a_text(model, texts, message):
     with pytest.raises(BertJaxError, match=message):
-        model("tag").tag(texts)
+        model("tag", TAGS).tag(texts)
 
 
 def test_config_positions_bound_the_windows():

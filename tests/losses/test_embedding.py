@@ -125,6 +125,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, texts, scores, symmetric, sizes", CASES)
 def test_values_and_gradients_are_those_of_sentence_transformers(
     name, texts, scores, symmetric, sizes, reference
@@ -146,6 +147,7 @@ def test_values_and_gradients_are_those_of_sentence_transformers(
     assert np.abs(their_slope).max() > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EMBEDDING_LOSSES)
 def test_groups_that_are_padding_say_nothing(name):
     loss = EMBEDDING_LOSSES[name]
@@ -165,6 +167,7 @@ def test_groups_that_are_padding_say_nothing(name):
     assert not np.asarray(its_slope[-2:]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EMBEDDING_LOSSES)
 def test_a_loss_reads_the_settings_that_it_names(name):
     loss = EMBEDDING_LOSSES[name]
@@ -183,6 +186,7 @@ def test_a_loss_reads_the_settings_that_it_names(name):
     assert changed == set(loss.reads)
 
 
+@pytest.mark.slow
 def test_a_learnt_scale_is_that_of_each_anchor():
     vectors, batch = batch_of(3, scores_of(1))
     for name in ("multiple_negatives", "guided"):
@@ -227,6 +231,7 @@ def test_equal_texts_are_no_negatives_of_one_another():
         assert float(false_negatives(batch | {"ids": ids}).total) == count
 
 
+@pytest.mark.slow
 def test_scores_in_blocks_are_those_at_once(monkeypatch):
     vectors, batch = batch_of(3, scores_of(1))
     settings, batch = EmbeddingLossSettings(20.0, 0.0, True), jax.tree.map(jnp.asarray, batch)

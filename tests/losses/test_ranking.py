@@ -146,6 +146,7 @@ def padded(rng):
     return logits, lists, alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RANKING_LOSSES)
 def test_what_stands_for_no_document_changes_nothing(name):
     logits, lists, alone = padded(np.random.default_rng(4))

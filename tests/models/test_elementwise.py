@@ -46,6 +46,7 @@ def test_gelu_and_its_gradient_are_jax_s():
     assert difference(own_backward(jnp.ones_like(x)), backward(jnp.ones_like(x))) < 1e-6
 
 
+@pytest.mark.slow
 def test_softmax_and_its_gradient_are_jax_s():
     keys = jax.random.split(jax.random.key(1))
     scores = jnp.where(

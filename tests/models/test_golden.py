@@ -16,6 +16,7 @@ pytestmark = pytest.mark.optimized
 GOLDEN = json.loads(GOLDEN_FILE.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("class_name", GOLDEN["models"])
 def test_outputs_loss_and_gradients_are_the_recorded_ones(class_name, tmp_path):
     golden = GOLDEN["models"][class_name]

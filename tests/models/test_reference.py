@@ -41,6 +41,7 @@ ROBERTA = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "length"),
     [

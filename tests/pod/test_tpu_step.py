@@ -20,7 +20,7 @@ from tests.support.pretraining_runs import make_corpus
 from tests.support.project import ROOT
 from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
-pytestmark = [pytest.mark.slow, pytest.mark.pod]
+pytestmark = pytest.mark.ci
 
 CONFIG = str(ROOT / "configs/pretrain.py")
 PACKED = ["data.sentence_objective=none", "data.lengths=512", "data.length_ratios=1"]

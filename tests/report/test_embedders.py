@@ -51,6 +51,7 @@ def evaluated(capsys, *words) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_documents_of_queries_are_found_and_judged(folder, encoder_path, capsys):
     out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", folder, "--json"))
     judged = read_beir(folder)
@@ -69,6 +70,7 @@ def test_the_documents_of_queries_are_found_and_judged(folder, encoder_path, cap
     assert "10 queries and 31 documents" in lines and "+0.0000   +0.0000 to +0.0000" in lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["document", "passage"])
 def test_documents_are_embedded_with_their_prompt(name, encoder_path, tmp_path):
     prompted = shutil.copytree(encoder_path, tmp_path / "model")
@@ -216,6 +218,7 @@ def test_texts_with_labels_are_clustered(encoder_path, tmp_path, capsys):
     assert {path.name for path in report.iterdir()} == {"report.md", "clusters.png"}
 
 
+@pytest.mark.slow
 def test_pairs_with_scores_are_correlated(encoder_path, tmp_path, capsys):
     rows = [
         {"a": a, "b": b, "score": n % 7}

@@ -177,6 +177,7 @@ class Clouds:
         return curve_of(x[:count], y[:count]), self.accuracy(x, y) - self.accuracy(x[:count], y[:count])
 
 
+@pytest.mark.slow
 def test_parts_and_folds_make_the_curve():
     x, y = Clouds(4).drawn(60, np.random.default_rng(0))
     curve = curve_of(x, y)

@@ -68,7 +68,7 @@ def many(monkeypatch):
     monkeypatch.setattr(choose_method, "ONE_FOLD_FROM", 30)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("method", ["contrastive", pytest.param("finetune", marks=pytest.mark.long)])
 def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     encoder_path, tmp_path, many, monkeypatch, capsys, method

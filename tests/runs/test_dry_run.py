@@ -98,6 +98,7 @@ def shown(capsys, root, task: str, *more: str, workdir="run") -> dict[str, str]:
     return {line[:12].strip(): line for line in lines}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task", [pytest.param(task, marks=[pytest.mark.slow] * (task in OF_CORPORA)) for task in TASKS.names()]
 )
@@ -119,6 +120,7 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
     assert lines["directory"].endswith("/run: a new run")
 
 
+@pytest.mark.slow
 def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
     module, config = tasks.read_config(configs.run_config_file("classify"), overrides(material, "classify"))
     task, data, config = module.open(config)
@@ -135,6 +137,7 @@ def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
     assert "was started with other settings: seed was 0 and is 5" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
     rows = [("w1 w2", "Bug Report")] * 6 + [("w3", "BUG REPORT")] * 2 + [("w4", "Question")] * 6
     rows += [("w5", "Praise")] * 2
@@ -157,7 +160,7 @@ def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_folds_seeds_and_no_steps(material, capsys):
     compared = "2, predicted by a linear probe on the frozen encoder; contrastive training and a linear probe"
     assert compared in shown(capsys, material, "classify", "data.folds=2")["folds"]

@@ -47,7 +47,7 @@ def frames():
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, encoder_path, tmp_path, capsys):
     for name, frame in zip(("train", "dev"), frames, strict=True):
         frame.to_csv(tmp_path / f"{name}.csv", index=False)

@@ -49,6 +49,7 @@ def test_twenty_kills_change_nothing(place, corpus, uninterrupted):
     assert_same_result(uninterrupted, workdir)
 
 
+@pytest.mark.ci
 def test_kills_change_nothing_and_sigterm_saves_and_ends_cleanly(place, corpus, uninterrupted):
     rng, workdir = random.Random(1), place / "stopped"
     arguments = train_command(corpus, workdir)

@@ -60,7 +60,7 @@ def overrides(begun, **changes) -> list[str]:
     return [f"{key}={value}" for key, value in values.items()]
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     begun, tmp_path, monkeypatch, capsys
 ):
@@ -92,6 +92,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     assert other.read_bytes() != weights[0].read_bytes()
 
 
+@pytest.mark.slow
 def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tmp_path, monkeypatch, capsys):
     finish = loop.TrainingLoop.finish
 

@@ -161,6 +161,7 @@ def test_a_vector_that_is_not_finite_is_refused_and_nothing_is_left(index, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_qdrants_client_finds_what_it_loaded(exported, monkeypatch):
     qdrant = pytest.importorskip("qdrant_client")
     client = qdrant.QdrantClient(":memory:")

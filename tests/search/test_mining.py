@@ -107,6 +107,7 @@ def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypa
     assert (counts.groups, counts.too_few) == (len(mined), len(rows) - len(mined))
 
 
+@pytest.mark.slow
 def test_texts_of_the_same_label_are_no_negatives(encoder_path, tmp_path):
     rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(random_texts(16))]
     groups = read_groups(write_jsonl(tmp_path / "labelled.jsonl", rows), GroupColumns())
@@ -278,7 +279,7 @@ for kill in ["", "vectors- 2", "scores- 2", ".cut.jsonl. 1", ""]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_killed_command_ends_as_if_it_had_not_been(encoder_path, classifiers, tmp_path):
     data, whole = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60)), tmp_path / "whole.jsonl"
     run_process(
@@ -290,6 +291,7 @@ def test_a_killed_command_ends_as_if_it_had_not_been(encoder_path, classifiers, 
     assert not list(tmp_path.rglob("*.partial"))
 
 
+@pytest.mark.slow
 def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(encoder_path, tmp_path):
     rows = random_pairs(30)
     again = {row["answer"].replace(" ", "  "): row["question"] for row in rows}

@@ -38,6 +38,7 @@ def test_passages_cover_a_document_in_whole_sentences(room):
         PassageCutter(WordCounter(), 7, 0)
 
 
+@pytest.mark.slow
 def test_a_document_of_any_size_is_cut_in_linear_time():
     cutter = PassageCutter(WordCounter(), 200, 25)
     for text in ("The cat sat on the mat. " * 40_000, "cat " * 250_000, "x" * 1_000_000):

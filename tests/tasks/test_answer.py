@@ -38,7 +38,7 @@ def answered(tmp_path_factory, encoder_path):
     return root / "run" / "model", found
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_an_answer_finder_learns(answered):
     path, found = answered
     ours = load(path)

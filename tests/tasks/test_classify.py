@@ -28,7 +28,7 @@ def classified(tmp_path_factory, encoder_path):
     return root, lines
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_head_for_other_labels_is_not_taken_over(encoder_path, tmp_path):
     rows = marked_texts(24, 0)
     given = {"data.train": write_csv(tmp_path / "t.csv", rows), "steps": 1, "log.evaluate_every": 1}
@@ -81,7 +81,7 @@ def test_the_model_is_that_of_the_best_evaluation(classified):
     assert np.mean(right) == pytest.approx(best["accuracy"])
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_several_labels_and_numbers_are_learnt(tmp_path, encoder_path):
     rng = random.Random(4)
     several, numbers = [], []

@@ -193,7 +193,7 @@ def opened(teacher, objective="distilbert", **changes):
     return module.open(config)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("objective", long_except(STUDENTS, ["tinybert"]))  # it also learns projections
 def test_a_run_is_resumed_bit_for_bit_and_leaves_the_student(teacher, objective, tmp_path, capsys):
     whole, again = tmp_path / "whole", tmp_path / "again"
@@ -226,6 +226,7 @@ def test_a_student_begins_as_layers_of_its_teacher(teacher):
     assert narrow[2].init == "" and narrow[0].layout.config.intermediate_size == 32
 
 
+@pytest.mark.slow
 def test_scores_of_attention_have_a_weight(teacher):
     """Without one they are not compared, and heads may differ."""
 

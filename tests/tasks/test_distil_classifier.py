@@ -65,7 +65,7 @@ def distil(workdir, *given, **changes):
     return [line for line in logged_metrics(workdir) if line["kind"] == "validation"][-1]
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_student_agrees_with_its_teacher_on_texts_without_labels(teacher_path, tmp_path):
     train = write_texts_csv(tmp_path / "texts.csv", marked_texts(200, 3))
     last = distil(tmp_path / "whole", teacher_path, train)

@@ -21,7 +21,7 @@ from tests.support.tables import write_texts_csv
 from tests.support.texts import marked_texts
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
-pytestmark = [pytest.mark.slow, pytest.mark.pod]
+pytestmark = pytest.mark.ci
 
 STEPS = 20
 MESHES = {

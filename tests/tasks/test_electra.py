@@ -215,6 +215,7 @@ def test_the_discriminator_teaches_the_generator_through_tied_embeddings_alone(c
     assert max(float(np.abs(g).max()) for g in jax.tree.leaves(of_generator["discriminator"])) == 0
 
 
+@pytest.mark.slow
 def test_scores_are_of_real_tokens():
     random = np.random.RandomState(0)
     logits, replaced = random.standard_normal((3, 7)), random.rand(3, 7) < 0.4
@@ -235,6 +236,7 @@ def test_scores_are_of_real_tokens():
     assert float(losses["weighted_replaced_loss"].mean) == pytest.approx(50 * expected["loss"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_draws_are_at_temperature_1():
     """The mean log probability of what is drawn, in standard errors from its expectation."""
     rows, targets, entries = 2_000, 20, 40
@@ -251,6 +253,7 @@ def test_draws_are_at_temperature_1():
     assert abs(distance(1.0)) < 4 and distance(1.1) < -12
 
 
+@pytest.mark.slow
 def test_draws_follow_rows_and_key():
     logits = jnp.zeros((6, 9, 50))
     rows = jnp.array([3, 1, 4, 0, 5, 2])
@@ -293,7 +296,7 @@ def trained(tmp_path_factory):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys):
     """Here with disentangled embeddings, of which the sum is exported."""
     code, whole = trained("whole", sharing="disentangled")

@@ -17,7 +17,7 @@ from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.processes import run_on_eight_devices
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
-pytestmark = [pytest.mark.slow, pytest.mark.pod]
+pytestmark = pytest.mark.ci
 
 STEPS = 30
 MESHES = {

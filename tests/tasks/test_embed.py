@@ -40,7 +40,7 @@ def gradient_of(task, data, config, accumulate: int = 1):
     return measured["losses"]["embedding_loss"].mean, gradients, batch
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("loss", ["multiple_negatives", pytest.param("cosent", marks=pytest.mark.long)])
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(loss, encoder_path, tmp_path):
     rows = [row | ({"score": n % 5} if loss == "cosent" else {}) for n, row in enumerate(random_pairs(60))]
@@ -81,7 +81,7 @@ def test_chunks_of_1_7_and_64_groups_have_the_gradient_of_the_whole(encoder_path
         assert_gradients_equal(in_parts, gradients, 1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("scores", "loss", "learnt_from"),
     [
@@ -104,7 +104,7 @@ def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, encoder_p
     assert not task.learns_similarity and task.best_metric == "ndcg@10"
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, tmp_path):
     rows = [
         row | {"worse": text} for row, text in zip(random_pairs(60), random_texts(60, (2, 9), 5), strict=True)
@@ -194,7 +194,7 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
     assert len(set(scales)) == 3 and scales == pytest.approx([20] * 3, rel=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_batch_has_what_its_teacher_gives(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(20))
     for loss, count in (("guided", 2), ("teacher_vectors", 1)):

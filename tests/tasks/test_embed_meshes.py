@@ -10,7 +10,7 @@ from tests.support.processes import run_process
 from tests.support.project import ROOT
 from tests.support.tables import write_jsonl
 
-pytestmark = [pytest.mark.slow, pytest.mark.pod]
+pytestmark = pytest.mark.ci
 
 STEPS = 50
 RUNS = {

@@ -192,7 +192,7 @@ def trained(encoder_path, tmp_path_factory):
     return root
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
     lines = [line for line in read_metrics(trained / "run/metrics.jsonl") if line["kind"] == "validation"]
     assert lines[-1]["mrr@10"] > 0.95

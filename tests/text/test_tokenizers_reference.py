@@ -50,6 +50,7 @@ def test_wordpiece(words, tmp_path):
     agree(ours, transformers_on(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("casing", [{}, {"do_lower_case": False}])
 def test_mpnet_s_wordpiece(casing, tmp_path):
     directory = write_mpnet(tmp_path / "files", cased=bool(casing))
@@ -68,6 +69,7 @@ def test_mpnet_s_wordpiece(casing, tmp_path):
     assert open_tokenizer(tmp_path / "theirs").special == ours.special
 
 
+@pytest.mark.slow
 def test_byte_level_bpe(tmp_path):
     directory = write_bytepair(tmp_path / "files")
     ours = open_tokenizer(directory)
@@ -76,6 +78,7 @@ def test_byte_level_bpe(tmp_path):
     agree(ours, transformers_on(tmp_path / "saved"))
 
 
+@pytest.mark.slow
 def test_byte_level_bpe_with_names_of_bert(tmp_path):
     directory = write_modernbert(tmp_path / "files")
     ours, theirs = open_tokenizer(directory), transformers.AutoTokenizer.from_pretrained(directory)
@@ -91,6 +94,7 @@ def test_byte_level_bpe_with_names_of_bert(tmp_path):
     assert open_tokenizer(tmp_path / "saved").fingerprint == ours.fingerprint
 
 
+@pytest.mark.slow
 def test_xlm_roberta_model(tmp_path):
     directory = write_sentencepiece(tmp_path / "files", "xlm-roberta")
     ours = open_tokenizer(directory)
@@ -99,6 +103,7 @@ def test_xlm_roberta_model(tmp_path):
     agree(ours, transformers_on(tmp_path / "saved"))
 
 
+@pytest.mark.slow
 def test_albert_model(tmp_path):
     directory = write_sentencepiece(tmp_path / "files", "albert")
     ours = open_tokenizer(directory)
@@ -111,6 +116,7 @@ def test_albert_model(tmp_path):
     agree(open_tokenizer(tmp_path / "theirs"), transformers_on(tmp_path / "theirs"))
 
 
+@pytest.mark.slow
 def test_the_first_deberta_s_byte_level_bpe(tmp_path):
     directory = write_bytepair(tmp_path / "files", ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"))
     write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "gpt2"})
@@ -129,6 +135,7 @@ def test_the_first_deberta_s_byte_level_bpe(tmp_path):
     assert open_tokenizer(tmp_path / "ours").fingerprint == ours.fingerprint
 
 
+@pytest.mark.slow
 def test_deberta_model(tmp_path):
     """The file's own normalisation and bytes, which transformers leaves out: ids are those of `sentencepiece`."""
     directory = write_sentencepiece(tmp_path / "files", "deberta")

@@ -39,6 +39,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_used(kind, finished_run, copied_run, capsys):
     damage, said = DAMAGE[kind]

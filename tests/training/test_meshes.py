@@ -19,7 +19,7 @@ from bert_jax.training.step import make_evaluation, make_step
 from tests.support.processes import run_on_eight_devices
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
-pytestmark = [pytest.mark.slow, pytest.mark.pod]
+pytestmark = pytest.mark.ci
 
 STEPS = 50
 MESHES = {

@@ -194,6 +194,7 @@ def test_adam_is_that_of_torch():
             np.testing.assert_allclose(ours["nsp"]["dense"][name], theirs[name].detach().numpy(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_adam_is_that_of_optax_and_keeps_its_state_where_a_gradient_is_bad():
     random = np.random.default_rng(1)
     gradients = [{"a": jnp.asarray(random.standard_normal((3, 5)), jnp.float32)} for _ in range(3)]
@@ -207,7 +208,7 @@ def test_adam_is_that_of_optax_and_keeps_its_state_where_a_gradient_is_bad():
     jax.tree.map(np.testing.assert_array_equal, after, state)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_a_step_copies_no_moments_before_it_replaces_them():
     task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)

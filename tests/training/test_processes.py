@@ -20,7 +20,7 @@ from tests.support.pretraining_runs import (
 from tests.support.processes import kill_pod, run_process, start_process
 from tests.support.project import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.pod]
+pytestmark = pytest.mark.ci
 SHORT = {"steps": 90, "log.evaluate_every": 30}
 
 

@@ -68,7 +68,7 @@ def losses_on(devices: int, **changes):
     return {"losses": [*losses, float(measured["losses"]["distance_loss"].mean)], "share": share}
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_the_teacher_is_in_no_checkpoint_and_the_student_comes_nearer(tmp_path):
     task, config = distilling(seed=5)
     assert train(task, Batches(), config, tmp_path)

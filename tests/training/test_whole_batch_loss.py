@@ -22,7 +22,7 @@ from tests.support.cases import long_except
 from tests.support.processes import run_on_eight_devices
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
-pytestmark = [pytest.mark.slow, pytest.mark.pod]
+pytestmark = pytest.mark.ci
 
 MESHES = {
     "one device": (1, {}),

@@ -75,6 +75,7 @@ def test_counts_and_information_are_those_of_the_definition(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_entries_that_stand_together_are_near(corpus):
     entries = corpus.tokenizer.size
     vectors, logs = cooccurrences.cooccurrence_embeddings([corpus], entries, 16)
@@ -107,6 +108,7 @@ def replace_tokens(corpus, count):
     return Half()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [PRETRAIN, ELECTRA])
 def test_a_run_begins_with_them(folder, corpus, spec):
     module, config = tasks.load_config(spec, settings(folder))

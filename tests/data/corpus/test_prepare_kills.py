@@ -52,7 +52,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("times", long_except([3, 10], [3]))
 def test_killed_at_random_points_it_goes_on_to_the_same_bytes(child, tmp_path, times):
     start, whole, seconds = child

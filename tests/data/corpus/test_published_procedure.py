@@ -149,7 +149,7 @@ def kolmogorov_smirnov(x, y) -> float:
     return float(np.abs(below[0] - below[1]).max())
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_the_stream_agrees(corpus, theirs):
     found = ours(corpus)
     assert len(found["a"]) > 15_000 and len(theirs["a"]) > 20_000

@@ -116,7 +116,7 @@ def test_bytes_are_those_of_before(corpus):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_another_process_makes_the_same_and_ends(corpus):
     """Also one that leaves with a pipeline still running."""
     code = (
@@ -160,6 +160,7 @@ def test_a_pass_has_every_example_once_in_an_order_of_its_own(corpus):
     assert orders[0][:100] != orders[3][:100]
 
 
+@pytest.mark.slow
 def test_masks_are_fresh_on_every_pass_unless_frozen(corpus):
     def row_of_each_pass(**changes):
         stream = opened(corpus, lengths=(64,), length_ratios=(1.0,), dupe_factor=1, **changes)
@@ -180,6 +181,7 @@ def test_masks_are_fresh_on_every_pass_unless_frozen(corpus):
     assert frozen[0] == frozen[1]
 
 
+@pytest.mark.slow
 def test_rows_are_text_of_the_corpus(corpus):
     """What stands in the rows, targets put back, are runs of a document's tokens between special ones."""
     documents = (sum(map(token_ids, document), []) for document in random_documents(600, seed=5))

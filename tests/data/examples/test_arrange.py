@@ -26,7 +26,7 @@ from tests.support.pieces import answer_pieces, classify_pieces, tag_pieces
 from tests.support.tiny_encoder import TOKENIZER
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("make", "kind"),
     [

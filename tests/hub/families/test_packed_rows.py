@@ -26,7 +26,7 @@ ROWS = {
 ORDINARY = ("albert", "modernbert", "nomic_bert", "mpnet", "deberta-v2")
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("row", long_except(ROWS, ORDINARY))
 def test_packed_texts_equal_separate_ones(row):
     keys, heads = ROWS[row]

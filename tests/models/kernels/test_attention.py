@@ -205,7 +205,7 @@ GPU = replace(TPU, platform="gpu")
         ("cudnn", TPU, "NVIDIA"),
         ("cudnn", replace(GPU, dtype="float32"), 'dtype="bfloat16"'),
         ("cudnn", replace(GPU, dropout=0.1), "attention_probs_dropout_prob=0"),
-        ("cudnn", replace(GPU, window=64), "window"),
+        ("cudnn", replace(GPU, window=64), "local attention"),
         ("cudnn", replace(GPU, head_size=20), "not 20"),
         ("flash", TPU, 'did you mean "splash"?'),
     ],
