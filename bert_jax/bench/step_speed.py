@@ -15,12 +15,12 @@ from bert_jax.bench.profile import name_operations, profile
 from bert_jax.bench.speeds import matmul_flops_per_second
 from bert_jax.bench.timing import Figures, Machine, Measured, Turn, timed, timed_rounds
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.batch_source import Features
 from bert_jax.training.chips import peak_flops
 from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
-from bert_jax.training.task import Features
 
 
 def synthetic_batch(features: Features, vocab_size: int) -> dict[str, np.ndarray]:

@@ -3,12 +3,12 @@ different classes apart; then the head is fitted as a probe. A few texts make ma
 
 from typing import ClassVar, cast
 
+from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.linear_probe import fit_head_as_probe
 from bert_jax.losses.loss import Loss, pair_error
 from bert_jax.models.heads import HEADS, states_read
-from bert_jax.training.task import BatchSource
 
 VECTORS = "vectors"
 

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.groups import GroupColumns
 from bert_jax.data.examples.row_packing import RowLayout
 from bert_jax.finetuning.base_config import EpochsConfig, InitEncoderConfig, check_validation
@@ -110,3 +111,11 @@ class EmbedConfig(EpochsConfig):
     @property
     def batch_size(self) -> int:
         return self.data.batch_size
+
+    @property
+    def example_columns(self) -> ExampleColumns:
+        return self.data.columns.pair_columns
+
+    @property
+    def slow_to_open(self) -> bool:
+        return bool(self.loss.teacher)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.data.batch_source import Features
 from bert_jax.data.examples.groups import Group
 from bert_jax.data.examples.row_packing import PLACE, Target
 from bert_jax.finetuning.gather import gather_by_example
@@ -27,7 +28,7 @@ from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.pooling import l2_normalize, pool_texts, project
 from bert_jax.text.tokenizer import ENCODER_INPUTS
 from bert_jax.training.parameter_rules import ParameterRule, Rules
-from bert_jax.training.task import Features, Task
+from bert_jax.training.task import Task
 
 VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
 MAX_SCALE = 100.0  # of a learnt scale; training at a higher one was found unstable

@@ -127,6 +127,22 @@ class FinetuneConfig(EpochsConfig):
     def prediction_kind(self) -> type[Kind]:
         """The kind of prediction that the task learns."""
 
+    single_run_overrides = ("data.folds=0",)  # one model is enough to compare
+
+    @property
+    def writes_report(self) -> bool:
+        return self.report
+
+    @property
+    def example_columns(self) -> ExampleColumns:
+        return self.data.columns
+
+    @property
+    def runs_without_steps(self) -> str:
+        if self.method == "linear_probe":
+            return "the head is computed by a regression, the encoder stays as it is"
+        return super().runs_without_steps
+
     @property
     def cross_validates(self) -> bool:
         """Whether folds are trained before the run itself."""

@@ -14,7 +14,8 @@ from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.contrastive import ContrastiveTask
 from bert_jax.finetuning.example_splits import ExampleSplits, Reader, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
-from bert_jax.finetuning.finetune_task import FinetuneTask, PredictionEvaluator
+from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.models.heads import HEADS
@@ -191,13 +192,3 @@ def encode_windows(
     if notice := truncated.notice(advice, f"{what} examples"):
         print_once(notice)
     return windows
-
-
-def make_pieces(
-    kind: Kind, examples: Sequence[Example], windows: Sequence[TextWindows]
-) -> list[EncodedExample]:
-    return [
-        EncodedExample(encoding, i, values)
-        for i, (example, text) in enumerate(zip(examples, windows, strict=True))
-        for encoding, values in zip(text.encodings, kind.target_values(example, text), strict=True)
-    ]

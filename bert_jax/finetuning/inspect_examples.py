@@ -4,13 +4,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import RESET, YELLOW, is_coloured, pluralize
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.text.tokenizer import Tokenizer
 
 
-def format_examples(
-    task: FinetuneTask, data: Epochs, step: int, rows: int, colour: bool | None = None
-) -> str:
+def format_examples(task: HeadTask, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
     if colour is None:
         colour = is_coloured()
     check_step(data, step)
@@ -29,7 +27,7 @@ def check_step(data: Epochs, step: int) -> None:
         )
 
 
-def format_piece(task: FinetuneTask, piece: EncodedExample, tokenizer: Tokenizer, colour: bool) -> str:
+def format_piece(task: HeadTask, piece: EncodedExample, tokenizer: Tokenizer, colour: bool) -> str:
     label, marks = task.kind.describe_targets(piece.targets)
     text, end = "", -1
     for position, name in enumerate(tokenizer.tokens(piece.encoding.input_ids)):

@@ -4,32 +4,22 @@ texts."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.finetune_config import FinetuneConfig
-from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.training.processes import print_once
-from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Task
+from bert_jax.finetuning.finetune_config import ExamplesConfig
+from bert_jax.predictions.kind import Kind
 
 MAX_LISTED = 5  # at most this many labels, or groups of labels, are named in a notice
 
 
-def print_label_warnings(task: Task, config: RunConfig) -> None:
-    for notice in label_warnings(task, config):
-        print_once(notice)
-
-
-def label_warnings(task: Task, config: RunConfig) -> Iterator[str]:
-    if not (isinstance(task, FinetuneTask) and isinstance(config, FinetuneConfig) and task.finish_inputs):
-        return
-    if advice := task.kind.label_hint(config.data.columns):
+def label_warnings(kind: Kind, examples: Sequence[Example], data: ExamplesConfig) -> Iterator[str]:
+    if advice := kind.label_hint(data.columns):
         yield advice
-    counts = task.kind.count_labels(task.finish_inputs.train)
-    known = {label: counts[label] for label in task.kind.labels}
+    counts = kind.count_labels(examples)
+    known = {label: counts[label] for label in kind.labels}
     yield from case_variant_warnings(known)
-    if config.data.folds:
+    if data.folds:
         alone = [labels[0] for labels in group_case_variants(known).values() if len(labels) == 1]
-        yield from rare_label_warnings({label: known[label] for label in alone}, config.data.folds)
-    yield from duplicate_warnings(task.finish_inputs.train)
+        yield from rare_label_warnings({label: known[label] for label in alone}, data.folds)
+    yield from duplicate_warnings(examples)
 
 
 def case_variant_warnings(counts: Mapping[str, int]) -> Iterator[str]:

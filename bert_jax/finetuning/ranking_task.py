@@ -6,15 +6,15 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from bert_jax.data.examples.row_packing import PLACE, Target
-from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.gather import gather_by_example
+from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.losses.loss import Loss
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss, RankingLossSettings
 from bert_jax.predictions.kinds.relevance import Relevance
 
 
 @dataclass(frozen=True)
-class RankingTask(FinetuneTask):
+class RankingTask(HeadTask):
     kind: Relevance
     loss: RankingLoss = RANKING_LOSSES["binary"]
     settings: RankingLossSettings = RankingLossSettings(1.0)

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import check_name
 from bert_jax.data.examples.candidates import CandidateColumns
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.row_packing import RowLayout
 from bert_jax.finetuning.base_config import Dropout, EpochsConfig, InitEncoderConfig, check_validation
 from bert_jax.losses.ranking import RANKING_LOSSES
@@ -75,3 +76,11 @@ class RerankConfig(EpochsConfig):
     @property
     def batch_size(self) -> int:
         return self.data.batch_size
+
+    @property
+    def example_columns(self) -> ExampleColumns:
+        return self.data.columns.pair_columns
+
+    @property
+    def writes_report(self) -> bool:
+        return self.report

@@ -10,10 +10,10 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
+from bert_jax.metrics.intervals import Interval, difference_intervals
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.label_matching import abbreviate_labels
 from bert_jax.predictions.report_data import ReportExample
-from bert_jax.report.intervals import Interval, difference_intervals
 from bert_jax.report.prediction_page import shorten
 
 MAX_CHANGED = 10  # the number of examples shown of each sort

@@ -16,12 +16,12 @@ from bert_jax.core.files import to_json, write_atomically
 from bert_jax.core.output import atomic_directory
 from bert_jax.data.examples.beir import BeirDataset, read_beir
 from bert_jax.metrics import retrieval
+from bert_jax.metrics.intervals import RESAMPLES, Interval, bootstrap_intervals, difference_intervals
 from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders import embedder_plots
 from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, ReportPicture
 from bert_jax.report.embedders.search_results import SearchResults
-from bert_jax.report.intervals import RESAMPLES, Interval, bootstrap_intervals, difference_intervals
 from bert_jax.report.prediction_page import REPORT_FILES, markdown_table
 from bert_jax.search.index import FUSION, KEYWORDS, VECTORS, Hit, Index
 

@@ -1,7 +1,7 @@
 """The last steps of a finished run: calibrate its model, learn its scope and write its report."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +10,6 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.finetune_config import Method
 from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import predict_outcomes
@@ -18,22 +17,13 @@ from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind, Outcomes
+from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.selective import highest_precision
-from bert_jax.report.learning_curve import LearningCurve
 from bert_jax.report.out_of_scope_detection import compare_with_known
 from bert_jax.report.prediction_page import REPORT_FILES, ReportContext, write_report
 from bert_jax.training.task import FinishInputs
 from bert_jax.training.workdir import Workdir
-
-
-@dataclass(frozen=True)
-class OutOfFoldPredictions:
-    """Predictions for the training examples, each by a model that was not trained on it."""
-
-    method: Method  # how these models and the final model were trained
-    outcomes: Outcomes
-    curve: LearningCurve | None = None
 
 
 class FinishedRun:

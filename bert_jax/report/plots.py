@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.output import atomic_file
+from bert_jax.metrics.intervals import wilson_interval
 from bert_jax.predictions.calibration_fitting import BINS
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.report.data_facts import DataFacts
-from bert_jax.report.intervals import wilson_interval
 
 INK, PALE, ACCENT = "#1a1a1a", "#9ecae1", "#08519c"
 STROKES = [("#08519c", "-"), ("#d95f02", "--"), ("#1b7837", "-."), ("#762a83", ":"), ("#7f3b08", (0, (5, 1, 1, 1))),

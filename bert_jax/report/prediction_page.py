@@ -15,10 +15,12 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model, load
 from bert_jax.metrics.classification import precision_recall_f1
+from bert_jax.metrics.intervals import RESAMPLES, bootstrap_intervals, wilson_interval
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration_fitting import expected_calibration_error
 from bert_jax.predictions.kind import Baseline, Kind, Outcomes
 from bert_jax.predictions.label_errors import LabelError
+from bert_jax.predictions.learning_curve import LearningCurve
 from bert_jax.predictions.report_data import ReportData, ReportExample
 from bert_jax.report import plots
 from bert_jax.report.confusions import ConfusionMatrix
@@ -29,9 +31,7 @@ from bert_jax.report.evaluate_predictions import (
     run_evaluation,
     score_outcomes,
 )
-from bert_jax.report.intervals import RESAMPLES, bootstrap_intervals, wilson_interval
-from bert_jax.report.learning_curve import LearningCurve
-from bert_jax.report.learning_curve import draw_learning_curve as draw_learning_curve
+from bert_jax.report.learning_curve_plot import draw_learning_curve
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, list_aurocs
 from bert_jax.report.out_of_scope_detection import draw_similarities as draw_scope
 

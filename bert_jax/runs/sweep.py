@@ -9,7 +9,7 @@ import itertools
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +22,6 @@ from bert_jax.core.config import parse_literal
 from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.terminal import part_of_run, print_line
-from bert_jax.finetuning.finetune_config import FinetuneConfig
-from bert_jax.finetuning.label_warnings import print_label_warnings
 from bert_jax.hub import model_directory as hub
 from bert_jax.metrics.uninformative import uninformative_metric
 from bert_jax.report.plots import ACCENT, INK, save_plot
@@ -31,9 +29,10 @@ from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.tasks import read_config
 from bert_jax.training.best_evaluation import lower_is_better, rank_key, read_kept_metrics
 from bert_jax.training.log import format_duration, validation_lines
+from bert_jax.training.opened_run import open_run, print_warnings
 from bert_jax.training.run_config import RunConfig
+from bert_jax.training.step import StepCache
 from bert_jax.training.stop_signal import StopSignal
-from bert_jax.training.task import BatchSource, Task
 
 KEY_ALIASES = {"lr": "optimizer.learning_rate", "batch_size": "data.batch_size"}
 # Keys that a sweep sets itself -> what to do instead of varying the key.
@@ -81,7 +80,6 @@ def plan_runs(values: dict, overrides: Sequence[str], config: RunConfig, workdir
     kept = [
         override for override in overrides if override.split("=")[0] not in ("num_seeds", "sweep", "seed")
     ]
-    split = ["data.folds=0"] if isinstance(config, FinetuneConfig) else []  # one model is enough to compare
     runs = []
     for chosen in itertools.product(*choices):
         name = ",".join(f"{key}={value}" for key, value in zip(keys, chosen, strict=True)) or "as given"
@@ -89,7 +87,7 @@ def plan_runs(values: dict, overrides: Sequence[str], config: RunConfig, workdir
         for seed in range(config.seed, config.seed + config.num_seeds):
             path = workdir / name.replace("/", "_").replace(" ", "_") / f"seed={seed}"
             # A config file may set num_seeds and sweep, too; each run here is a single one.
-            single = [*kept, *changed, f"seed={seed}", "num_seeds=1", "sweep=", *split]
+            single = [*kept, *changed, f"seed={seed}", "num_seeds=1", "sweep=", *config.single_run_overrides]
             runs.append(SweepRun(name, seed, path, *read_config(values, single)))
     return runs
 
@@ -126,22 +124,24 @@ def split_values(text: str) -> list[str]:
     return values
 
 
-def train_all(runs: Sequence[SweepRun], train: Callable[[Task, BatchSource, RunConfig, Path], bool]) -> bool:
+def train_all(runs: Sequence[SweepRun]) -> bool:
     """Train the runs in sequence; return False if told to stop before the end."""
+    cache = StepCache()
     for number, run in enumerate(runs, 1):
         begun, name = time.monotonic(), f"run {number} of {len(runs)}, {run.setting}, seed {run.seed}"
         with part_of_run(name) if number > 1 else nullcontext():  # the first run describes the data for all
-            task, data, config = run.module.open(run.config)
-            print_label_warnings(task, config)
-        run.metric = config.checkpoints.best_metric or task.best_metric
+            opened = open_run(run.module.open, run.config, cache)
+            print_warnings(opened)
+        best_metric = opened.config.checkpoints.best_metric
+        run.metric = best_metric or opened.task.best_metric
         try:
             with part_of_run(name):
-                if not train(task, data, config, run.path):
+                if not opened.train(run.path):
                     return False
         except NonFiniteError as error:
             run.degenerate_reason = f"stopped, {str(error).partition(';')[0]}"
         metrics = run.path / "metrics.jsonl"
-        if kept := read_kept_metrics(metrics, config.checkpoints.best_metric):
+        if kept := read_kept_metrics(metrics, best_metric):
             run.value, run.rank_key = kept[run.metric], rank_key(run.metric, kept)
             run.last = metric_values(validation_lines(metrics)[-1])
         if jax.process_index() == 0:

@@ -1,9 +1,12 @@
 """Training tasks: one file for each objective.
 
-The file defines `Config`, `open(config) -> (Task, Data, config)` and `inspect(config, step, rows)`. The config that
-`open` returns also holds what depends on the data, such as the number of steps. A task whose runs save several models
-also defines `reopen(layouts) -> Task`, which needs no data and only has to serve `Task.models`. A task whose steps
-`bert-jax preflight` can compile before the run defines `outline(config) -> Outline`.
+The file defines `Config`, `open(config) -> (Task, BatchSource, config)` and `inspect(config, step, rows)`. The config
+that `open` returns also holds what depends on the data, such as the number of steps. What follows, until the model is
+finished, the members of `Task` define (training/task.py). Optional functions of the file:
+
+- `reopen(layouts) -> Task`, for a task whose runs save several models, needs no data and serves `Task.layouts` alone.
+- `outline(config) -> Outline`, for a task whose steps `bert-jax preflight` can compile before the run.
+- `preview(config)`, for a config that is `slow_to_open`: as `open`, without what takes long.
 """
 
 from collections.abc import Sequence

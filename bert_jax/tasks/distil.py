@@ -14,6 +14,7 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.finetuning.distillation_config import DistillationLossConfig, StudentEncoderConfig
 from bert_jax.finetuning.student_layers import keep_layers
@@ -35,7 +36,7 @@ from bert_jax.models.kernels.attention import make_attention_mask
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, CorporaConfig, PretrainTask
 from bert_jax.training.outline import Outline
-from bert_jax.training.task import BatchSource, Task
+from bert_jax.training.task import Task
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 Objective = Literal["distilbert", "minilm", "tinybert"]

@@ -12,6 +12,7 @@ import numpy as np
 
 from bert_jax.core.config import NonNegative, Range, Share
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, ExampleLabel
@@ -33,7 +34,6 @@ from bert_jax.predictions.whole_text_kind import WholeTextKind, require_distilla
 from bert_jax.tasks.classify import Config as ClassifyConfig
 from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.processes import print_once
-from bert_jax.training.task import BatchSource
 
 TEACHER_LOGITS = "taught"  # target: the teacher's logits
 HAS_LABEL = "labelled"  # target: whether the label comes from the data, not from the teacher

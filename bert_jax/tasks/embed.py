@@ -92,6 +92,10 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
     return task, data, config
 
 
+def preview(config: Config) -> tuple[EmbeddingTask, Epochs, Config]:
+    return open(config, taught=False)
+
+
 def outline(config: Config) -> Outline:
     """Return the outline of a run on the config's data.
 

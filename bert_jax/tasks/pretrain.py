@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.core.config import Registered
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.corpus.cooccurrences import cooccurrence_embeddings
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
@@ -25,7 +26,7 @@ from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.processes import print_once
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import BatchSource, Features, Task
+from bert_jax.training.task import Task
 from bert_jax.training.warm_start import adopt_saved_layout, check_sizes
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def label_logits(logits, labels):
     return jnp.take_along_axis(logits, labels[..., None], axis=-1)
 
 
-class Corpora:
+class Corpora(BatchSource):
     """The stream of prepared corpora, as the `BatchSource` of the training loop."""
 
     def __init__(self, stream: "Stream"):
@@ -239,6 +240,18 @@ class Corpora:
 
     def identity(self) -> dict[str, str]:
         return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}
+
+    def facts(self) -> Iterator[Fact]:
+        for corpus in self.stream.corpora:
+            train, validation = (
+                f"{part['documents']:,} documents ({part['tokens']:,} tokens)"
+                for part in (corpus.manifest["counts"]["train"], corpus.manifest["counts"]["validation"])
+            )
+            yield "corpus", f"{corpus.name}: {train} to train on, {validation} for validation"
+
+    def describe_passes(self, steps: int, tokens: float) -> str:
+        corpus = sum(corpus.manifest["counts"]["train"]["tokens"] for corpus in self.stream.corpora)
+        return f", which are {tokens / corpus:,.1f} passes over the corpora at most"
 
     def initialize_from_cooccurrences(self, params: dict) -> dict:
         """Return the parameters with word embeddings and output bias computed from the corpora."""

@@ -12,8 +12,8 @@ from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.example_splits import set_aside_calibration
-from bert_jax.finetuning.finetune_task import PredictionEvaluator
 from bert_jax.finetuning.inspect_examples import format_examples
+from bert_jax.finetuning.pieces import PredictionEvaluator
 from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig as Config
 from bert_jax.finetuning.retrieval_cards import cross_encoder_card

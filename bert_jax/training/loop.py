@@ -13,6 +13,7 @@ import jax
 
 from bert_jax.core.errors import BertJaxError, NonFiniteError, suggest_name
 from bert_jax.core.terminal import RUN_PREFIX, pluralize, print_line
+from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.training import memory_estimate
@@ -33,7 +34,7 @@ from bert_jax.training.state import (
 from bert_jax.training.step import StepCache
 from bert_jax.training.step_timer import StepTimer
 from bert_jax.training.stop_signal import StopSignal
-from bert_jax.training.task import BatchSource, Task
+from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir, save_models
 
 PROFILED_STEPS = 5  # steps in a trace

@@ -11,12 +11,13 @@ from jax.sharding import Mesh
 
 from bert_jax.core import memory
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.batch_source import BatchSource
 from bert_jax.models.cost import activation_bytes
 from bert_jax.models.mesh import DATA, FSDP, TENSOR
 from bert_jax.training.gradient import add_row_indices
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import TrainState, least_bytes
-from bert_jax.training.task import BatchSource, Task
+from bert_jax.training.task import Task
 
 AMPLE_RATIO = 4  # if more than this many times the least need is free, nothing is estimated
 # The estimate was 0.78 (with remat) to 1.09 (with bfloat16 on a CPU) times what compiled steps take.

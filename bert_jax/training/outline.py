@@ -4,8 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.batch_source import BatchSource, Features
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import BatchSource, Features, Task
+from bert_jax.training.task import Task
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """The config keys of every training run, whatever its task; the defaults are the published pre-training settings."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from bert_jax.core.config import SEED_RANGE, NonNegative, Positive, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.columns import ExampleColumns
 
 Rate = Annotated[float, Range(0, 1000)]
 Warmup = Annotated[float, Range(0, 1e9)]
@@ -129,6 +130,29 @@ class RunConfig:
             raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
         if self.patience and not self.checkpoints.best_metric:
             raise BertJaxError("patience needs a metric; set --config.checkpoints.best_metric=METRIC")
+
+    # What differs between tasks; by default nothing.
+    single_run_overrides: ClassVar[tuple[str, ...]] = ()  # of each run of a sweep
+
+    @property
+    def writes_report(self) -> bool:
+        """Whether the run ends with a report."""
+        return False
+
+    @property
+    def slow_to_open(self) -> bool:
+        """Whether opening the data computes for long; `--dry-run` then calls `preview` of the task's module."""
+        return False
+
+    @property
+    def example_columns(self) -> ExampleColumns | None:
+        """The columns of the labelled examples; None if the run reads none."""
+        return None
+
+    @property
+    def runs_without_steps(self) -> str:
+        """What a run of no steps does."""
+        return "the run measures and saves its initial model"
 
     @property
     def log_interval(self) -> int:

@@ -11,6 +11,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from bert_jax.data.batch_source import Features
 from bert_jax.models.mesh import ROWS
 from bert_jax.training.optimizer import check_layer_settings, make_optimizer
 from bert_jax.training.parameter_rules import PARAMETER_RULES, map_with_rules
@@ -22,7 +23,7 @@ from bert_jax.training.sharding import (
     parameter_shardings,
     split_over_data,
 )
-from bert_jax.training.task import Features, Task
+from bert_jax.training.task import Task
 
 
 @flax.struct.dataclass

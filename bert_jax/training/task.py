@@ -7,20 +7,20 @@ validation batches, and divided once, at the end.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.examples.example import Example
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss
 from bert_jax.models.cost import layer_flops
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.parameter_rules import Rules
 
-Features = dict[str, tuple[tuple[int, ...], np.dtype]]
+if TYPE_CHECKING:
+    from bert_jax.training.opened_run import OpenedRun
+    from bert_jax.training.workdir import Workdir
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,37 @@ class Task:
         """Whether `initial_params` also changes random initial values, not only the parameters of a model directory."""
         return False
 
-    def initial_params(self, params: dict, data: "BatchSource", steps: int) -> dict:
+    # What happens before the run, in this order. By default nothing.
+
+    def facts(self, run: "OpenedRun", directory: "Workdir") -> Iterator[Fact]:
+        """Describe what the run would do, for `--dry-run`."""
+        yield from ()
+
+    def warnings(self, run: "OpenedRun") -> Iterator[str]:
+        """Name what is unusual about the data."""
+        yield from ()
+
+    def resume(self, run: "OpenedRun", directory: "Workdir") -> "OpenedRun":
+        """Return the run as it was started in the directory, or unchanged if none was. Refuse another run's directory;
+        write nothing."""
+        if directory.run.exists():
+            directory.record_or_check(run.config, run.data, run.task)
+        return run
+
+    def prepare(self, run: "OpenedRun", directory: "Workdir") -> "OpenedRun | None":
+        """Return the run to train, after what has to be known before it, such as its method; None if told to stop."""
+        return run
+
+    def describe_new_params(self, names: Sequence[str]) -> str:
+        """Say how the parts of the model begin that its model directory lacks."""
+        return f" with initial values for {', '.join(names)}" if names else ""
+
+    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
         """Return the parameters for the first step, given those of a model directory, with initial values for what
         it lacks."""
         return params
 
-    def final_params(self, params: dict, data: "BatchSource") -> dict:
+    def final_params(self, params: dict, data: BatchSource) -> dict:
         """Return the parameters that a finished run keeps, given those after its last step."""
         return params
 
@@ -142,31 +167,3 @@ class Task:
     def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         """Turn the mean losses and scores of the validation set into the metrics that people read."""
         return means
-
-
-class BatchSource(Protocol):
-    """The source of a run's batches; batch N is a function of N."""
-
-    tokenizer: Tokenizer
-    rows_per_step: int  # rows per step, over all hosts
-
-    def identity(self) -> dict[str, str]:
-        """Return what the batches depend on beside the config: name for people -> value."""
-
-    def row_length(self, step: int) -> int: ...
-
-    def features(self, step: int) -> Features:
-        """The features of the step's whole batch; no files are written for this."""
-        ...
-
-    def batches(
-        self, start: int, stop: int, host_index: int, host_count: int
-    ) -> Iterator[dict[str, np.ndarray]]: ...
-
-    def validation_batches(
-        self, length: int, host_index: int, host_count: int
-    ) -> Iterator[dict[str, np.ndarray]]: ...
-
-    def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
-        """Compute metrics from predictions on the batches of `validation_batches`, with the rows of all hosts."""
-        ...

@@ -19,6 +19,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically
 from bert_jax.core.hashes import check_version, is_inside_directory, is_sealed, sealed
 from bert_jax.core.output import lock, refuse_unknown_files
+from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
@@ -26,7 +27,7 @@ from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import BatchSource, Task
+from bert_jax.training.task import Task
 
 # Keys that may change when a run is resumed: they decide where and how it is computed and shown, not what it learns.
 # The paths of the corpora may change; their content must be the same and is checked.

@@ -21,8 +21,8 @@ from bert_jax.core.terminal import part_of_run
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.inference.model import load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
+from bert_jax.metrics.intervals import difference_intervals
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.report.intervals import difference_intervals
 from tests.bench.recipe import Recipe
 
 CONDITIONS = "untrained", "trained"

@@ -15,11 +15,10 @@ import numpy as np
 from bert_jax.bench.timing import Machine, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
-from bert_jax.runs.run import make_params_loader
 from bert_jax.tasks import load_config
 from bert_jax.tasks.pretrain import Config, Corpora, PretrainTask
 from bert_jax.training.log import validation_lines
-from bert_jax.training.loop import train
+from bert_jax.training.opened_run import open_run
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state
 from bert_jax.training.workdir import Workdir
@@ -34,11 +33,12 @@ def compare_pretraining(spec: str, overrides: Sequence[str], workdir: str) -> Co
     module, config = load_config(spec, overrides)
     if not isinstance(config, Config) or config.init:
         raise BertJaxError(f"{spec} does not pre-train from random values; name such a config, without init")
-    task, data, config = module.open(config)
+    run = open_run(module.open, config)
+    task, data, config = run.task, run.data, run.config
     if task.initializes_from_data:
         raise BertJaxError("both sides must start from random embeddings; set --config.embedding_init=random")
     theirs, machine = TorchPretraining(task, data, config), Machine()
-    finished, our_turn = timed(train, task, data, config, workdir, make_params_loader(task, data, config))
+    finished, our_turn = timed(run.train, workdir)
     if not finished:
         raise BertJaxError(f"the run in {workdir} was stopped; the same command resumes it")
     their_lines, their_turn = timed(lambda: list(theirs.train()))

@@ -9,12 +9,12 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.row_packing import EncodedExample, Target, collate_rows
+from bert_jax.finetuning.choose_method import PROBE_BELOW, candidate_methods
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.predictions.kind import KINDS
-from bert_jax.runs.choose_method import PROBE_BELOW, candidate_methods
 from bert_jax.tasks import load_config as load_task
 from bert_jax.text.bi_encoder_pairs import encode_separately
 from bert_jax.text.truncation import EncodingOptions

@@ -14,6 +14,7 @@ from bert_jax.data.examples.beir import read_beir
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import DOCUMENT_PROMPTS
 from bert_jax.inference.model import load
+from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.metrics.v_measure import score_clusters
 from bert_jax.report.embedders.bitext import Translations
 from bert_jax.report.embedders.bm25 import BM25
@@ -21,7 +22,6 @@ from bert_jax.report.embedders.clustering import cluster_vectors
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.evaluate_embedders import read_evaluation_data
 from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder
-from bert_jax.report.intervals import bootstrap_intervals
 from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
 

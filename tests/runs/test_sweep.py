@@ -65,7 +65,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     begun, tmp_path, monkeypatch, capsys
 ):
     shared = []
-    monkeypatch.setattr("bert_jax.runs.run.StepCache", lambda: shared.append(StepCache()) or shared[0])
+    monkeypatch.setattr("bert_jax.runs.sweep.StepCache", lambda: shared.append(StepCache()) or shared[0])
     asked = overrides(begun, num_seeds=2, sweep="lr=[5e-3,3.0]")
     assert run.start_training("configs/classify.py", asked, str(tmp_path / "all"))
     ((_, step, _),) = shared[0].kept

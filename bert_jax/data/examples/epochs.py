@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from bert_jax.core.terminal import pluralize
 from bert_jax.data import randomness
+from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.examples.row_packing import (
     Arrangement,
     BatchConfig,
@@ -24,7 +26,7 @@ from bert_jax.text.tokenizer import Tokenizer
 ComputeMetrics = Callable[[list], dict[str, float]]
 
 
-class Epochs:
+class Epochs(BatchSource):
     def __init__(
         self, train: Sequence[EncodedExample], validation: Sequence[EncodedExample], targets: dict[str, Target],
         tokenizer: Tokenizer,
@@ -57,6 +59,30 @@ class Epochs:
         real = sum(len(self.train[i]) for chosen in self.chosen for i in chosen)
         return 1 - real / computed
 
+    @property
+    def num_examples(self) -> int:
+        return len(self.train)
+
+    @property
+    def has_validation(self) -> bool:
+        return bool(self.held)
+
+    def facts(self) -> Iterator[Fact]:
+        count, longest = len(self.train), max(map(len, self.train))
+        truncated = sum(piece.encoding.dropped > 0 for piece in self.train)
+        yield (
+            "data",
+            f"{pluralize(count, self.noun)} to train on, {len(self.held):,} for validation during the run; "
+            f"{truncated:,} ({truncated / count:.1%}) of those to train on are truncated, the longest has {longest:,} "
+            "tokens",
+        )
+
+    def describe_examples(self) -> str:
+        return pluralize(self.chosen.shape[1], self.noun)
+
+    def describe_passes(self, steps: int, tokens: float) -> str:
+        return f", which are {steps * self.chosen.shape[1] / len(self.train):,.2f} epochs"
+
     def describe_rows(self) -> str:
         lengths = " or ".join(f"{length:,}" for length in sorted(set(self.arrangement.lengths)))
         return (
@@ -72,7 +98,7 @@ class Epochs:
     def row_length(self, step: int) -> int:
         return self.arrangement.lengths[step]
 
-    def features(self, step: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    def features(self, step: int) -> Features:
         (batch,) = self.batches(step, step + 1, 0, 1)
         return {name: (value.shape, value.dtype) for name, value in batch.items()}
 
@@ -101,7 +127,7 @@ class Epochs:
             pieces, rows, arrangement.lengths[step], arrangement.max_pieces, pad, self.targets
         )
 
-    def metrics(self, predicted: Sequence[np.ndarray]) -> dict[str, float]:
+    def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
         """Compute the metrics from the model's outputs for the validation batches so far, per piece or per token.
 
         `judge` gets None for the pieces of later batches."""

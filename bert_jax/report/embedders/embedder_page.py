@@ -5,8 +5,8 @@ from datetime import date
 from pathlib import Path
 
 from bert_jax.core.files import write_atomically
+from bert_jax.metrics.intervals import RESAMPLES, difference_intervals
 from bert_jax.report.embedders.embedder_results import EmbedderResults, EvaluationData
-from bert_jax.report.intervals import RESAMPLES, difference_intervals
 from bert_jax.report.prediction_page import interval_lines, markdown_table
 
 

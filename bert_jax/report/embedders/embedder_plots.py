@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.intervals import bootstrap_intervals
 from bert_jax.report.plots import ACCENT, INK, PALE, STROKES, put_legend_above, save_plot
 
 TICKS = (1, 2, 3, 5, 10, 20, 30, 50, 100)

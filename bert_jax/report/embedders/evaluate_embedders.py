@@ -12,6 +12,7 @@ from bert_jax.core.output import atomic_directory
 from bert_jax.data.examples.beir import is_beir
 from bert_jax.data.examples.groups import read_unpaired, reuse_training_columns
 from bert_jax.hub import model_directory as hub
+from bert_jax.metrics.intervals import bootstrap_intervals, difference_intervals
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import find_kind
 from bert_jax.report.compare import score_lines
@@ -24,7 +25,6 @@ from bert_jax.report.embedders.embedder_page import collect_notes, write_embedde
 from bert_jax.report.embedders.embedder_results import EmbedderResults, EvaluationData
 from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder
 from bert_jax.report.embedders.scored_pairs import ScoredPairsData
-from bert_jax.report.intervals import bootstrap_intervals, difference_intervals
 from bert_jax.report.prediction_page import REPORT_FILES
 
 

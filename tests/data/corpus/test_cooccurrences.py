@@ -13,8 +13,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import cooccurrences
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.prepare import prepare_corpus
-from bert_jax.runs.run import make_params_loader
 from bert_jax.text.text_source import TextSource
+from bert_jax.training.opened_run import make_params_loader, open_run
 from tests.support.made_up_language import IDS, WORDS, join_documents, save_tokenizer
 from tests.support.project import ROOT
 
@@ -112,8 +112,9 @@ def replace_tokens(corpus, count):
 @pytest.mark.parametrize("spec", [PRETRAIN, ELECTRA])
 def test_a_run_begins_with_them(folder, corpus, spec):
     module, config = tasks.load_config(spec, settings(folder))
-    task, data, config = module.open(config)
-    begun = task.split_params(make_params_loader(task, data, config)())
+    run = open_run(module.open, config)
+    task = run.task
+    begun = task.split_params(make_params_loader(run)())
     random = task.split_params(jax.jit(task.init)(jax.random.key(config.seed, impl="threefry2x32")))
     name = "generator" if spec == ELECTRA else ""
     table, other = (models[name]["encoder"]["embeddings"]["words"] for models in (begun, random))
@@ -131,7 +132,7 @@ def test_a_run_begins_with_them(folder, corpus, spec):
 def test_several_processes_are_refused(folder, monkeypatch):
     """Singular vectors of two machines differ in their last digits."""
     module, config = tasks.load_config(PRETRAIN, settings(folder))
-    task, data, config = module.open(config)
+    run = open_run(module.open, config)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(BertJaxError, match="--config.steps=0"):
-        make_params_loader(task, data, config)()
+        make_params_loader(run)()

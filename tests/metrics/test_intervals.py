@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bert_jax.metrics.intervals import RESAMPLES, bootstrap_intervals, difference_intervals
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.report.intervals import RESAMPLES, bootstrap_intervals, difference_intervals
 from tests.support.made_up_outcomes import make_outcomes, many_class_outcomes
 
 
@@ -33,7 +33,7 @@ def part(given: Outcomes, kept: slice) -> Outcomes:
 
 @pytest.mark.slow
 def test_the_interval_of_f1_macro_holds_the_true_score_many_class_outcomes(monkeypatch):
-    monkeypatch.setattr("bert_jax.report.intervals.RESAMPLES", 300)
+    monkeypatch.setattr("bert_jax.metrics.intervals.RESAMPLES", 300)
     whole = many_class_outcomes(15_000)
     truth = whole.score_sums.scores["f1_macro"]
     found = [

@@ -9,11 +9,10 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.finetuning import example_splits
+from bert_jax.finetuning import choose_method, example_splits
+from bert_jax.finetuning.choose_method import needs_one_fold
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.report import finish_run
-from bert_jax.runs import choose_method
-from bert_jax.runs.choose_method import needs_one_fold
 from bert_jax.runs.run import run_from_config
 from bert_jax.tasks import load_config
 from tests.support.tables import write_csv
@@ -28,22 +27,19 @@ SHORT = (
 )
 
 
-def asked(*changes: str):
-    return load_config("configs/classify.py", ["init=model", "data.train=train.csv", *changes])[1]
-
-
-def task_of(examples: int, classes: int = 3, text="a text"):
-    kind = SimpleNamespace(supports_contrastive=True, labels=range(classes))
-    return SimpleNamespace(
-        kind=kind, finish_inputs=SimpleNamespace(train=[SimpleNamespace(text=text)] * examples)
-    )
+def run_of(examples: int, *changes: str, text="a text", contrastive: bool = True, spec="configs/classify.py"):
+    """A run on examples of three classes."""
+    given = load_config(spec, ["data.train=train.csv", *(changes or ["init=model"])])[1]
+    kind = SimpleNamespace(supports_contrastive=contrastive, labels=range(3))
+    inputs = SimpleNamespace(train=[SimpleNamespace(text=text)] * examples)
+    return SimpleNamespace(task=SimpleNamespace(kind=kind, finish_inputs=inputs), given=given)
 
 
 def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
-    assert needs_one_fold(asked(), task_of(2_999))
-    assert not needs_one_fold(asked(), task_of(3_000)), "1,000 of each class"
-    assert not needs_one_fold(asked(), task_of(999))
-    assert not needs_one_fold(asked(), task_of(1_500, text=("a", "pair")))
+    assert needs_one_fold(run_of(2_999))
+    assert not needs_one_fold(run_of(3_000)), "1,000 of each class"
+    assert not needs_one_fold(run_of(999))
+    assert not needs_one_fold(run_of(1_500, text=("a", "pair")))
     for change in (
         "method=contrastive",
         "head_init=pretrained",
@@ -51,14 +47,12 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
         "patience=2",
         "checkpoints.best_metric=accuracy",
     ):
-        assert not needs_one_fold(asked(change), task_of(1_500)), change
-    taught = load_config("configs/distil.py:classifier", ["teacher=model", "data.train=train.csv"])[1]
-    assert not needs_one_fold(taught, task_of(1_500)), "a distillation is one run"
-    other = task_of(1_500)
-    other.kind.supports_contrastive = False
-    assert not needs_one_fold(asked(), other), "of several labels, say"
+        assert not needs_one_fold(run_of(1_500, "init=model", change)), change
+    taught = run_of(1_500, "teacher=model", spec="configs/distil.py:classifier")
+    assert not needs_one_fold(taught), "a distillation is one run"
+    assert not needs_one_fold(run_of(1_500, contrastive=False)), "of several labels, say"
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    assert not needs_one_fold(asked(), task_of(1_500))
+    assert not needs_one_fold(run_of(1_500))
 
 
 @pytest.fixture

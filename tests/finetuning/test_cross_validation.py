@@ -17,11 +17,11 @@ from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning import base_config, finetune_config
+from bert_jax.finetuning.choose_method import choose_method, with_method
+from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
 from bert_jax.inference.model import load
-from bert_jax.runs.choose_method import choose_method
-from bert_jax.runs.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
-from bert_jax.runs.run import train_single, with_method
-from bert_jax.tasks import load_config as load_task
+from bert_jax.tasks import load_config
+from bert_jax.training.opened_run import OpenedRun, open_run
 from tests.support.finetuning_runs import finetune
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
@@ -37,7 +37,7 @@ SHORT = (
 
 @pytest.fixture(scope="module")
 def opened(encoder_path, tmp_path_factory):
-    """(task, data, config, overrides) of a run on 40 examples."""
+    """A run on 40 examples."""
     path = write_csv(tmp_path_factory.mktemp("folds") / "train.csv", marked_texts(40, 0))
     overrides = [
         f"init={encoder_path}",
@@ -47,12 +47,12 @@ def opened(encoder_path, tmp_path_factory):
         "data.folds=3",
         *SHORT,
     ]
-    task, config = load_task("configs/classify.py", overrides)
-    return *task.open(config), overrides
+    module, config = load_config("configs/classify.py", overrides)
+    return open_run(module.open, config)
 
 
-def values() -> dict:
-    return {"task": "classify"}
+def changed(run: OpenedRun, **optimizer) -> OpenedRun:
+    return run.reopen(replace(run.given, optimizer=replace(run.given.optimizer, **optimizer)))
 
 
 def test_documents_stay_whole_and_labels_are_spread():
@@ -73,8 +73,7 @@ def test_documents_stay_whole_and_labels_are_spread():
 
 @pytest.mark.slow
 def test_a_label_has_no_part_in_its_own_prediction(opened):
-    task, data, config, _ = opened
-    parts = Folds(task, data, config)
+    parts = Folds(opened)
     before = parts.predict_with_probes().raw_outputs
     labels = parts.pieces[7].targets
     labels["labels"] = 1 - labels["labels"]
@@ -85,21 +84,19 @@ def test_a_label_has_no_part_in_its_own_prediction(opened):
 
 
 def test_logits_are_shifted_to_the_shares_of_all_examples(opened):
-    task, data, config, _ = opened
-    parts = Folds(task, data, config)
+    parts = Folds(opened)
     parts.class_of_piece = np.repeat([0, 1], 20)
     learnt = np.arange(40) >= 10  # 10 of the first class, 20 of the other
     few, many = np.log(0.5) - np.log([10.5 / 31, 20.5 / 31])
     np.testing.assert_allclose(parts.prior_shift(learnt), [few, many], rtol=1e-6)
-    parts.task = replace(task, class_weights=(1.0, 1.0))
+    parts.task = replace(opened.task, class_weights=(1.0, 1.0))
     assert not parts.prior_shift(learnt).any(), "weights make classes alike already"
 
 
 @pytest.mark.slow
 def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(opened):
     """A fold that has more of a class leaves less of it to learn from, and would be called the other class."""
-    task, data, config, _ = opened
-    parts = Folds(task, data, config)
+    parts = Folds(opened)
     shares = log_class_shares(parts.class_of_piece, 2)
 
     def probe(_link, _weights, kept: list[int], _strongest):
@@ -128,9 +125,8 @@ def texts_of(parts: Folds) -> list[str]:
 @pytest.fixture(scope="module")
 def fitted(opened, tmp_path_factory):
     """The runs without each fold: what they gave, and what their models give that are removed afterwards."""
-    task, data, config, overrides = opened
-    parts, likely, near = Folds(task, data, config), np.zeros(40), np.zeros(40)
-    predict = Folds.save_predictions
+    parts, likely, near = Folds(opened), np.zeros(40), np.zeros(40)
+    predict, train = Folds.save_predictions, OpenedRun.train
 
     def noted(self, directory, fold, path):
         inside, left_out = parts.fold_of_example == fold, load(directory.model)
@@ -139,18 +135,19 @@ def fitted(opened, tmp_path_factory):
         near[inside] = nearest(parts, left_out.pooled(texts_of(parts)), fold)
         predict(self, directory, fold, path)
 
-    def without_the_fold(task, data, config, path):
+    def without_the_fold(run, path):
         left_out = {
             parts.evaluator.examples[i].text
-            for i in np.flatnonzero(parts.fold_of_piece == config.data.fold_index)
+            for i in np.flatnonzero(parts.fold_of_piece == run.config.data.fold_index)
         }
-        assert not left_out & {example.text for example in task.finish_inputs.train}
-        return train_single(task, data, config, path)
+        assert not left_out & {example.text for example in run.task.finish_inputs.train}
+        return train(run, path)
 
     workdir = tmp_path_factory.mktemp("fitted")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Folds, "save_predictions", noted)
-        outcomes = parts.predict_with_runs("finetune", values(), overrides, workdir, without_the_fold)
+        patch.setattr(OpenedRun, "train", without_the_fold)
+        outcomes = parts.predict_with_runs("finetune", workdir)
     return SimpleNamespace(parts=parts, outcomes=outcomes, likely=likely, near=near, workdir=workdir)
 
 
@@ -179,18 +176,19 @@ def test_a_probe_compares_each_fold_with_the_others(fitted, encoder_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_path):
-    parts, overrides, begun = fitted.parts, opened[-1], []
+def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_path, monkeypatch):
+    parts, begun, train = fitted.parts, [], OpenedRun.train
 
-    def until_the_second(task, data, config, path):
+    def until_the_second(run, path):
         begun.append(path.name)
-        return len(begun) != 2 and train_single(task, data, config, path)
+        return len(begun) != 2 and train(run, path)
+
+    monkeypatch.setattr(OpenedRun, "train", until_the_second)
 
     # The first fold's run has ended before.
     shutil.copytree(fitted.workdir / "folds/finetune/0", tmp_path / "folds/finetune/0")
-    given = "finetune", values(), overrides, tmp_path
-    assert parts.predict_with_runs(*given, until_the_second) is None
-    again = parts.predict_with_runs(*given, until_the_second)
+    assert parts.predict_with_runs("finetune", tmp_path) is None
+    again = parts.predict_with_runs("finetune", tmp_path)
     assert begun == ["1", "2", "2"], "what was predicted is not trained again"
     assert all(
         np.array_equal(a, b) for a, b in zip(fitted.outcomes.raw_outputs, again.raw_outputs, strict=True)
@@ -198,54 +196,47 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
     for workdir in (fitted.workdir, tmp_path):
         assert not list(workdir.glob("folds/*/*/model")), "what is not needed any more is removed"
     with pytest.raises(BertJaxError, match="started with other settings: optimizer.learning_rate"):
-        parts.predict_with_runs(
-            "finetune", values(), [*overrides, "optimizer.learning_rate=1e-4"], tmp_path, until_the_second
-        )
+        Folds(changed(opened, learning_rate=1e-4)).predict_with_runs("finetune", tmp_path)
 
 
 def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeypatch):
     """Though they have fewer texts; else each would compile a step of its own."""
     for module in (base_config, finetune_config):  # which the model's narrow states would reach
         monkeypatch.setattr(module, "MAX_LEARNING_RATE", 1.0)
-    overrides = [given for given in opened[-1] if not given.startswith("optimizer.learning_rate")]
-    module, config = load_task("configs/classify.py", overrides)
-    whole, rates = module.open(config), []
+    whole, rates = changed(opened, learning_rate=0.0), []
 
-    def refused(task, data, config, path):
-        rates.append(config.optimizer.learning_rate)
+    def refused(run, path):
+        rates.append(run.config.optimizer.learning_rate)
         return False
 
+    monkeypatch.setattr(OpenedRun, "train", refused)
     for method in ("finetune", "contrastive"):
-        assert Folds(*whole).predict_with_runs(method, values(), overrides, tmp_path, refused) is None
-        rates.append(with_method(method, whole, values(), overrides)[-1].optimizer.learning_rate)
+        assert Folds(whole).predict_with_runs(method, tmp_path) is None
+        rates.append(with_method(whole, method).config.optimizer.learning_rate)
     usual = rates[0]
     assert rates == pytest.approx([usual] * 2 + [usual * 40 / 32] * 2)
 
 
-def test_lines_of_a_fold_name_it(opened, tmp_path, capsys):
-    task, data, config, overrides = opened
-
-    def stopped(task, data, config, path):
+def test_lines_of_a_fold_name_it(opened, tmp_path, monkeypatch, capsys):
+    def stopped(run, path):
         print_line("stopped at step 5")
         return False
 
-    assert (
-        Folds(task, data, config).predict_with_runs("finetune", values(), overrides, tmp_path, stopped)
-        is None
-    )
+    monkeypatch.setattr(OpenedRun, "train", stopped)
+    assert Folds(opened).predict_with_runs("finetune", tmp_path) is None
     print_line("end")
     assert capsys.readouterr().out.splitlines() == ["fold 1 of 3, fine-tuning: stopped at step 5", "end"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["logits.npz", SIMILARITIES])
-def test_what_a_run_without_a_fold_left_is_checked(fitted, opened, tmp_path, name):
+def test_what_a_run_without_a_fold_left_is_checked(fitted, tmp_path, name):
     shutil.copytree(fitted.workdir / "folds", tmp_path / "folds")
     saved = tmp_path / "folds/finetune/1" / name
     whole = saved.read_bytes()
 
     def by_runs():
-        return fitted.parts.predict_with_runs("finetune", values(), opened[-1], tmp_path, train_single)
+        return fitted.parts.predict_with_runs("finetune", tmp_path)
 
     for damaged in (whole[:-10], b"", np.save):
         if callable(damaged):
@@ -291,8 +282,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
 
 
 def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch, capsys):
-    task, data, config, overrides = opened
-    parts = Folds(task, data, config)
+    parts = Folds(opened)
     truth = [parts.evaluator.kind.target_value(example) for example in parts.evaluator.examples]
 
     def outcomes(wrong: int, last: bool = False):
@@ -306,7 +296,7 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         monkeypatch.setattr(
             Folds, "predict_with_runs", lambda self, method, *_: outcomes(of[method], last=True)
         )
-        found = choose_method(parts, values(), overrides, tmp_path, train_single)
+        found = choose_method(parts, tmp_path)
         return found.method, found.outcomes.score_sums.scores["accuracy"]
 
     assert chosen(0, 0, 0) == ("linear_probe", 1)
@@ -319,7 +309,7 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         in capsys.readouterr().out
     )
     assert chosen(4, 12, 0) == ("linear_probe", 1 - 4 / 40)
-    monkeypatch.setattr("bert_jax.runs.choose_method.CONTRAST_BELOW", 20)
+    monkeypatch.setattr("bert_jax.finetuning.choose_method.CONTRAST_BELOW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 
 
@@ -329,9 +319,10 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
      (("patience=2", "checkpoints.best_metric=accuracy"), 0)],
 )  # fmt: skip
 def test_a_part_is_held_out_where_that_is_asked_for(opened, changes, count):
-    overrides = [override for override in opened[-1] if override != "data.folds=3"]
-    task, config = load_task("configs/classify.py", [*overrides, *changes])
-    assert task.open(config)[2].data.folds == count
+    given = opened.given
+    overrides = [f"init={given.init}", f"data.train={given.data.train}", *SHORT, *changes]
+    module, config = load_config("configs/classify.py", overrides)
+    assert module.open(config)[2].data.folds == count
 
 
 def rows_of(kind: str) -> list[dict]:
@@ -380,11 +371,13 @@ def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
 
 def test_what_a_probe_cannot_learn_is_said(encoder_path, tmp_path):
     with pytest.raises(BertJaxError, match="data.folds"):
-        load_task("configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=1"])
+        load_config("configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=1"])
     with pytest.raises(BertJaxError, match="data.fold_index=5.*data.folds=5"):
-        load_task(
+        load_config(
             "configs/classify.py",
             [f"init={encoder_path}", "data.train=x.csv", "data.folds=5", "data.fold_index=5"],
         )
     with pytest.raises(BertJaxError, match="--config.method=linear_probe"):
-        load_task("configs/answer.py", [f"init={encoder_path}", "data.train=x.jsonl", "method=linear_probe"])
+        load_config(
+            "configs/answer.py", [f"init={encoder_path}", "data.train=x.jsonl", "method=linear_probe"]
+        )

@@ -9,21 +9,21 @@ from scipy.stats import norm
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import assign_folds
+from bert_jax.finetuning.cross_validation import Folds
 from bert_jax.finetuning.finetune_data import PredictionEvaluator
 from bert_jax.metrics.classification import score_single_label
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.classes import Classes
-from bert_jax.predictions.linear_model import LinearModel, Units, fit_linear_model
-from bert_jax.report.learning_curve import (
+from bert_jax.predictions.learning_curve import (
     NUM_PARTS,
     LearningCurve,
-    draw_learning_curve,
     draw_variance,
     forecast_gain,
     forecast_learning_curve,
 )
-from bert_jax.runs.cross_validation import Folds
+from bert_jax.predictions.linear_model import LinearModel, Units, fit_linear_model
+from bert_jax.report.learning_curve_plot import draw_learning_curve
 from bert_jax.text.tokenizer import Encoding
 
 NAMES = ("no", "yes")

@@ -4,23 +4,26 @@ If there are few examples, all of them are predicted fold by fold, and these pre
 calibration. If there are more, only one fold is predicted, and it only serves to choose the method.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import jax
 
-from bert_jax import tasks
+from bert_jax.finetuning.cross_validation import Folds
 from bert_jax.finetuning.example_splits import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
-from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.head_task import HeadTask
+from bert_jax.metrics.intervals import difference_intervals
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.report.finish_run import OutOfFoldPredictions
-from bert_jax.report.intervals import difference_intervals
-from bert_jax.runs.cross_validation import Folds
+from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
 from bert_jax.training.best_evaluation import rank_key
+from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.processes import print_once
+from bert_jax.training.step import StepCache
+from bert_jax.training.workdir import Workdir
 
 CONTRAST_BELOW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
 # Examples of each class: with 256 and 512 of ten emotions contrast was three points ahead of fine-tuning, with 1,200 of
@@ -38,9 +41,56 @@ METHOD_NAMES: dict[Method, str] = {
 }
 
 
-def choose_method(
-    parts: Folds, values: dict, overrides: Sequence[str], workdir: Path, run: Callable
-) -> OutOfFoldPredictions | None:
+def prepare_method(run: OpenedRun, directory: Workdir) -> OpenedRun | None:
+    """Return the run with the method that its folds choose, or with the one that they chose before; None if told to
+    stop."""
+    if jax.process_count() > 1:
+        return run
+    resumed = resume_method(run, directory)  # before the folds, in case it refuses
+    run = replace(run, cache=StepCache())
+    folds = folds_to_predict(run, directory)
+    if folds is None:
+        return resumed
+    chosen = choose_method(folds, directory.path)
+    if chosen is None:
+        return None
+    return replace(with_method(run, chosen.method), out_of_fold=chosen if folds.covers_all else None)
+
+
+def resume_method(run: OpenedRun, directory: Workdir) -> OpenedRun:
+    """Return the run with the method with which it was started, or unchanged if it was not started.
+
+    Refuse the directory of another run. Write nothing.
+    """
+    if not directory.run.exists():
+        return run
+    if cast(FinetuneConfig, run.config).method == "auto":
+        run = with_method(run, directory.read_run()["config"].get("method", "auto"))
+    directory.record_or_check(run.config, run.data, run.task)
+    return run
+
+
+def with_method(run: OpenedRun, method: str) -> OpenedRun:
+    """Return the run with this method; contrastive training has its own task and learning rate."""
+    config, given = cast(FinetuneConfig, run.config), cast(FinetuneConfig, run.given)
+    if config.method == method:
+        return run
+    if method == "contrastive":
+        return run.reopen(replace(given, method="contrastive"))
+    return replace(run, config=config.with_method(cast(Method, method)))
+
+
+def folds_to_predict(run: OpenedRun, directory: Workdir) -> Folds | None:
+    """Return the folds to predict before the final run; None if none are needed."""
+    if cast(FinetuneConfig, run.config).cross_validates:
+        return Folds(run)
+    if needs_one_fold(run) and not directory.run.exists():
+        given = cast(FinetuneConfig, run.given)
+        return Folds(run.reopen(replace(given, data=replace(given.data, folds=DEFAULT_FOLDS))), predicted=[0])
+    return None
+
+
+def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions | None:
     """Return the method of the final run, with its predictions out of fold; None if told to stop."""
     config, kind = parts.config, parts.task.kind
     results: dict[Method, Outcomes] = {}
@@ -55,7 +105,7 @@ def choose_method(
             outcomes: Outcomes | None = parts.predict_with_probes()
         else:
             print_once(f"{models} {METHOD_NAMES[method]}; --config.data.folds=0 trains only the final model")
-            outcomes = parts.predict_with_runs(method, values, overrides, workdir, run)
+            outcomes = parts.predict_with_runs(method, workdir)
         if outcomes is None:
             return None
         results[method] = outcomes
@@ -99,7 +149,7 @@ def pick_best(results: Mapping[Method, Outcomes]) -> tuple[Method, str]:
 
 
 def candidate_methods(
-    config: FinetuneConfig, task: FinetuneTask, examples: int, whole: bool = True
+    config: FinetuneConfig, task: HeadTask, examples: int, whole: bool = True
 ) -> list[Method]:
     """Return the methods to compare, by all folds if `whole`, else by one fold."""
     kind = task.kind
@@ -116,23 +166,39 @@ def candidate_methods(
     return ["linear_probe", "contrastive"] if few else ["linear_probe", "contrastive", "finetune"]
 
 
-def needs_one_fold(asked: FinetuneConfig, task: FinetuneTask) -> bool:
+def needs_one_fold(run: OpenedRun) -> bool:
     """Return whether one fold must choose the method of a run that holds out a validation set.
 
-    Only runs on single texts need it, and only if there are not too many: there contrast may be better than
-    fine-tuning. `asked` is the config before it was completed from the data.
+    Only runs on single texts need it, and only if there are not too many: there contrastive training may be better than
+    fine-tuning.
     """
+    task, given = cast(HeadTask, run.task), cast(FinetuneConfig, run.given)
     examples = task.finish_inputs.train if task.finish_inputs else []
     few = ONE_FOLD_FROM <= len(examples) < ONE_FOLD_BELOW * len(task.kind.labels)
     single = task.kind.supports_contrastive and few and isinstance(examples[0].text, str)
-    return single and asked.auto_method and jax.process_count() == 1
+    return single and given.auto_method and jax.process_count() == 1
 
 
-def make_one_fold(values: dict, overrides: Sequence[str]) -> Folds:
-    """Return all labelled examples in folds, of which only the first is predicted."""
-    module, config = tasks.read_config(values, [*overrides, f"data.folds={DEFAULT_FOLDS}"])
-    task, data, config = module.open(config)
-    return Folds(cast(FinetuneTask, task), data, cast(FinetuneConfig, config), predicted=[0])
+def describe_folds(run: OpenedRun, directory: Workdir) -> str:
+    """Describe the folds that are predicted before the run, and the methods that they compare; "" if there are none."""
+    config, task = cast(FinetuneConfig, run.config), cast(HeadTask, run.task)
+    examples = len(task.finish_inputs.train) if task.finish_inputs else 0
+    if config.cross_validates:
+        return describe_compared(config.data.folds, candidate_methods(config, task, examples))
+    if needs_one_fold(run) and not directory.run.exists():
+        return describe_compared(1, candidate_methods(config, task, examples, whole=False))
+    return ""
+
+
+def describe_compared(count: int, compared: Sequence[Method]) -> str:
+    """Describe the methods whose models predict `count` folds.
+
+    >>> describe_compared(5, ["linear_probe"])
+    '5, predicted by a linear probe on the frozen encoder'
+    >>> describe_compared(1, ["contrastive", "finetune"])
+    '1, predicted by contrastive training and a linear probe; fine-tuning'
+    """
+    return f"{count}, predicted by {'; '.join(METHOD_NAMES[method] for method in compared)}"
 
 
 def outcome_scores(outcomes: Outcomes) -> dict[str, float]:

@@ -7,7 +7,7 @@ WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to the texts t
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import compress
@@ -17,47 +17,40 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
 from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
-from bert_jax.finetuning.finetune_data import make_pieces
-from bert_jax.finetuning.finetune_task import FinetuneTask, PredictionEvaluator
+from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.linear_probe import HeadInputs
+from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.learning_curve import NUM_PARTS, LearningCurve, forecast_learning_curve
 from bert_jax.predictions.linear_model import Link
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector, draw_text_indices
-from bert_jax.report.learning_curve import NUM_PARTS, LearningCurve, forecast_learning_curve
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training import warm_start
 from bert_jax.training.log import format_duration
+from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.stop_signal import StopSignal
-from bert_jax.training.task import BatchSource
 from bert_jax.training.workdir import Workdir
 
 SIMILARITIES = "similarities.npy"
 FEWEST_OF_CURVE = 40  # examples for a learning curve: with fewer, a quarter of them teaches nothing
 METHOD_LABELS: dict[Method, str] = {"contrastive": "contrastive", "finetune": "fine-tuning"}
-# Keys that the run of a fold sets itself.
-OWN_KEYS = ("steps", "method", "report", "data.fold_index", "data.folds", "data.out_of_scope")
 
 
 class Folds:
     """The training examples of a run in folds; `predicted` are the indices of the folds to predict, None for all."""
 
-    def __init__(
-        self,
-        task: FinetuneTask,
-        data: BatchSource,
-        config: FinetuneConfig,
-        predicted: Sequence[int] | None = None,
-    ):
-        self.task, self.data, self.config = task, data, config
+    def __init__(self, run: OpenedRun, predicted: Sequence[int] | None = None):
+        self.run, self.task, self.data = run, cast(HeadTask, run.task), run.data
+        self.config = cast(FinetuneConfig, run.config)
+        task, data, config = self.task, self.data, self.config
         self.predicted = range(config.data.folds) if predicted is None else predicted
         examples = task.finish_inputs.train if task.finish_inputs else []
         most, compares = task.layout.config.max_position_embeddings, HEADS[task.head].compares
@@ -166,33 +159,29 @@ class Folds:
                 logits[i] = probe(features.states[i]) + shift
         return self.make_outcomes(logits), most
 
-    def predict_with_runs(
-        self,
-        method: Method,
-        values: dict,
-        overrides: Sequence[str],
-        workdir: Path,
-        run: Callable[..., bool],
-    ) -> Outcomes | None:
+    def predict_with_runs(self, method: Method, workdir: Path) -> Outcomes | None:
         """Predict each fold by a model trained on the other folds; None if told to stop before the end."""
-        own_overrides = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
-        count = self.config.data.folds
-        full_config = cast(FinetuneConfig, tasks.read_config(values, [*own_overrides, f"method={method}"])[1])
+        given, count = cast(FinetuneConfig, self.run.given), self.config.data.folds
         # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
-        rate = full_config.choose_learning_rate(self.task.layout.config.hidden_size, len(self.pieces))
-        own = [f"steps={self.config.steps}", f"optimizer.learning_rate={rate}", f"method={method}"]
-        own += ["report=False", f"data.folds={count}"]
+        width = self.task.layout.config.hidden_size
+        rate = replace(given, method=method).choose_learning_rate(width, len(self.pieces))
+        given = replace(
+            given, method=method, steps=self.config.steps, report=False,
+            optimizer=replace(given.optimizer, learning_rate=rate),
+        )  # fmt: skip
         logits: list = [None] * len(self.pieces)
         for fold in self.predicted:
-            module, config = tasks.read_config(values, [*own_overrides, *own, f"data.fold_index={fold}"])
+            own_data = replace(given.data, folds=count, fold_index=fold, out_of_scope="")
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
             begun = time.monotonic()
             with part_of_run(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}"):
-                task, data, config = module.open(config)
+                run = self.run.reopen(replace(given, data=own_data))
                 if path.exists():
-                    directory.record_or_check(config, data, task)  # refuses the directory of another config
-                elif not run(task, data, config, directory.path):
+                    directory.record_or_check(
+                        run.config, run.data, run.task
+                    )  # refuses another config's directory
+                elif not run.train(directory.path):
                     return None
                 else:
                     self.save_predictions(directory, fold, path)

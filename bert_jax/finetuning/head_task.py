@@ -1,0 +1,92 @@
+"""A head on the encoder of a model directory, and the encoder below it, learn one kind of prediction."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import jax.numpy as jnp
+
+from bert_jax.core.terminal import pluralize
+from bert_jax.data.batch_source import BatchSource, Fact
+from bert_jax.data.examples.epochs import Epochs
+from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.split import document_key
+from bert_jax.finetuning.linear_probe import fit_head_as_probe
+from bert_jax.losses.loss import Loss
+from bert_jax.predictions.kind import Kind
+from bert_jax.predictions.linear_model import MAX_UNITS, Link
+from bert_jax.training.opened_run import OpenedRun
+from bert_jax.training.task import Task
+from bert_jax.training.workdir import Workdir
+
+MAX_LABELS = 8  # labels described with their counts
+MAX_PROBE_EXAMPLES = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows
+
+
+@dataclass(frozen=True)
+class HeadTask(Task):
+    """Trains a head and the encoder below it to make one kind of prediction."""
+
+    kind: Kind
+    smoothing: float = 0.0
+    class_weights: tuple[float, ...] = ()
+    # Whether the head starts as a fitted probe, if a probe can learn these predictions.
+    probes_head: bool = field(default=False, compare=False)
+
+    @property
+    def best_metric(self) -> str:
+        return self.kind.best_metric
+
+    @property
+    def head(self) -> str:
+        return self.layout.heads[-1]
+
+    @property
+    def starts_from_probe(self) -> bool:
+        """Whether the head is fitted as a probe before the first step."""
+        return self.probes_head and self.kind.link is not None
+
+    def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
+        if not self.starts_from_probe:
+            return params
+        link = cast(Link, self.kind.link)
+        pieces, most = cast(Epochs, data).train, MAX_PROBE_EXAMPLES if steps else MAX_UNITS
+        return fit_head_as_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights, most)
+
+    def describe_new_params(self, names: Sequence[str]) -> str:
+        if self.starts_from_probe and names:
+            return f"; the head {', '.join(names)} starts as a probe"
+        return super().describe_new_params(names)
+
+    def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
+        if self.finish_inputs:
+            examples = self.finish_inputs.train
+            yield count_documents(examples)
+            counts = self.kind.count_labels(examples)
+            shown = [f"{label} {count:,}" for label, count in counts.most_common(MAX_LABELS)]
+            if counts:
+                yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MAX_LABELS)}"
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        label_weights = batch["label_weights"]
+        if self.class_weights:
+            label_weights = label_weights * jnp.asarray(self.class_weights)[batch["labels"]]
+        loss = self.kind.loss(outputs[self.head], batch, label_weights, self.smoothing)
+        return {f"{self.kind.heads[0]}_loss": loss}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return self.kind.batch_metrics(outputs[self.head], batch)
+
+    def predictions(self, outputs: dict, batch: dict):
+        return outputs[self.head]
+
+
+def count_documents(examples: Sequence[Example]) -> Fact:
+    """Return a fact: the number of different documents among the examples, or of texts if they name no documents.
+
+    >>> count_documents([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
+    ('texts', '2 different ones among 3 examples')
+    """
+    documents = len({document_key(example) for example in examples})
+    name = "documents" if any(example.document for example in examples) else "texts"
+    return name, f"{documents:,} different ones among {pluralize(len(examples), 'example')}"

@@ -1,0 +1,77 @@
+"""A run whose config was read and whose data are open, and its way to the training loop."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import print_detail
+from bert_jax.data.batch_source import BatchSource
+from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
+from bert_jax.training import warm_start
+from bert_jax.training.chips import peak_flops
+from bert_jax.training.loop import train
+from bert_jax.training.processes import print_once
+from bert_jax.training.run_config import RunConfig
+from bert_jax.training.state import init_random_params
+from bert_jax.training.step import StepCache
+from bert_jax.training.task import Task
+
+Opener = Callable[[RunConfig], tuple[Task, BatchSource, RunConfig]]  # `open` of a task's module
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    opener: Opener
+    given: RunConfig  # as it was read
+    task: Task
+    data: BatchSource
+    config: RunConfig  # with the values that follow from the data
+    cache: StepCache | None = None  # compiled steps that it shares with other runs
+    out_of_fold: OutOfFoldPredictions | None = None  # predictions for its training examples
+
+    def reopen(self, given: RunConfig) -> "OpenedRun":
+        """Open another config of the same task."""
+        return open_run(self.opener, given, self.cache)
+
+    def train(self, workdir: Path) -> bool:
+        """Train in the directory of the run; return False if told to stop before the end."""
+        peak = peak_flops(jax.devices()[0].device_kind)
+        return train(self.task, self.data, self.config, workdir, make_params_loader(self), peak, self.cache)
+
+
+def open_run(opener: Opener, given: RunConfig, cache: StepCache | None = None) -> OpenedRun:
+    return OpenedRun(opener, given, *opener(given), cache)
+
+
+def print_warnings(run: OpenedRun) -> None:
+    for warning in run.task.warnings(run):
+        print_once(warning)
+
+
+def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:
+    """Return a function that returns the parameters to start from; None for plain random initial values."""
+    task, data, config = run.task, run.data, run.config
+
+    def read_from_directory() -> dict:
+        params, missing = warm_start.read_initial_params(config.init, task, config.seed)
+        step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
+        if jax.process_index() == 0:
+            print_detail(f"starts from {config.init}{task.describe_new_params(missing)}{step}")
+        return task.initial_params(params, data, config.steps)
+
+    def compute_from_data() -> dict:
+        if jax.process_count() > 1:
+            raise BertJaxError(
+                "only a run of one process can compute initial values from the data; run with --config.steps=0 in one "
+                "process, then set --config.init to its model and --config.first_step=0"
+            )
+        return task.initial_params(
+            jax.device_get(jax.jit(lambda: init_random_params(task, config))()), data, config.steps
+        )
+
+    if config.init and not config.from_scratch:
+        return read_from_directory
+    return compute_from_data if task.initializes_from_data else None
