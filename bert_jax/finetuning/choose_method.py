@@ -12,9 +12,15 @@ from typing import cast
 import jax
 
 from bert_jax.finetuning.cross_validation import Folds
-from bert_jax.finetuning.example_splits import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
+from bert_jax.finetuning.thresholds import (
+    CONTRASTIVE_BELOW,
+    DEFAULT_FOLDS,
+    ONE_FOLD_BELOW,
+    ONE_FOLD_FROM,
+    PROBE_BELOW,
+)
 from bert_jax.metrics.intervals import difference_intervals
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
@@ -25,15 +31,6 @@ from bert_jax.training.processes import print_once
 from bert_jax.training.step import StepCache
 from bert_jax.training.workdir import Workdir
 
-CONTRAST_BELOW = 256  # examples of each class: with fewer, contrast was ahead of fine-tuning at the same rate
-# Examples of each class: with 256 and 512 of ten emotions contrast was three points ahead of fine-tuning, with 1,200 of
-# SST-2's two classes two points behind.
-ONE_FOLD_BELOW = 1_000
-ONE_FOLD_FROM = 1_000  # examples: with fewer, one fold would choose by chance
-# Pairs of each class, if the texts of a pair are encoded separately: with 8 and 16 pairs of MRPC fine-tuning (accuracy
-# 0.635, 0.652) was behind the probe (0.696, 0.677), and folds of so few pairs do not show it; with 256 it was ahead
-# (0.717, 0.687).
-PROBE_BELOW = 64
 METHOD_NAMES: dict[Method, str] = {
     "linear_probe": "a linear probe on the frozen encoder",
     "contrastive": "contrastive training and a linear probe",
@@ -162,7 +159,7 @@ def candidate_methods(
         return ["linear_probe"]
     if not kind.supports_contrastive or compares:
         return ["linear_probe", "finetune"]
-    few = whole and examples < CONTRAST_BELOW * len(kind.labels)
+    few = whole and examples < CONTRASTIVE_BELOW * len(kind.labels)
     return ["linear_probe", "contrastive"] if few else ["linear_probe", "contrastive", "finetune"]
 
 

@@ -25,6 +25,7 @@ from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.linear_probe import HeadInputs
 from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
+from bert_jax.finetuning.thresholds import MIN_CURVE_EXAMPLES
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
 from bert_jax.models.heads import HEADS
@@ -40,7 +41,6 @@ from bert_jax.training.stop_signal import StopSignal
 from bert_jax.training.workdir import Workdir
 
 SIMILARITIES = "similarities.npy"
-FEWEST_OF_CURVE = 40  # examples for a learning curve: with fewer, a quarter of them teaches nothing
 METHOD_LABELS: dict[Method, str] = {"contrastive": "contrastive", "finetune": "fine-tuning"}
 
 
@@ -113,7 +113,7 @@ class Folds:
         outcomes, penalties = self.predict_with_probe(features, link, all_pieces)
         if not self.covers_all:
             return outcomes
-        if len(self.evaluator.examples) >= FEWEST_OF_CURVE:
+        if len(self.evaluator.examples) >= MIN_CURVE_EXAMPLES:
             self.curve = self.make_learning_curve(features, link, outcomes, penalties)
         vectors = np.stack(features.vectors)[self.is_first]
         near = np.zeros(len(vectors), np.float32)

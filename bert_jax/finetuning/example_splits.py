@@ -9,18 +9,18 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, ExampleSplits
 from bert_jax.data.examples.split import assign_folds, document_key, train_validation_split
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
+from bert_jax.finetuning.thresholds import (
+    DEFAULT_FOLDS,
+    MAX_EXAMPLES_FOR_FOLDS,
+    MIN_CALIBRATION_EXAMPLES,
+)
 from bert_jax.predictions.kind import Kind
 from bert_jax.training.processes import print_once
 
 E = TypeVar("E", bound=Example)
 Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, like Kind.read
 
-DEFAULT_FOLDS = 5
 SPLIT_KEYS = ("validation_ratio", "calibration_ratio")
-MAX_EXAMPLES_FOR_FOLDS = (
-    2_000  # with this many examples or more a split loses little, and folds would take long
-)
-MIN_CALIBRATION_EXAMPLES = 25  # examples that a calibration needs
 
 
 def split_examples(config: FinetuneConfig, read: Reader | None = None) -> ExampleSplits:

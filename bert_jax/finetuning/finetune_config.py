@@ -16,14 +16,10 @@ from bert_jax.finetuning.base_config import (
     InitEncoderConfig,
     check_validation,
 )
+from bert_jax.finetuning.thresholds import FEW_TEXTS, MAX_RATE_FACTOR
 from bert_jax.predictions.kind import Kind
 
 Method = Literal["finetune", "contrastive", "linear_probe"]
-# The learning rate of method=contrastive: for up to FEW_TEXTS texts, that of fine-tuning is best; for more, up to
-# MAX_RATE_FACTOR times that rate.
-# With the 6-layer MiniLM, 16 and 32 texts of SST-2 lost two to three points of accuracy at 2.5 times the rate, and 80
-# to 160 texts of SST-2 and GoEmotions gained one to six.
-FEW_TEXTS, MAX_RATE_FACTOR = 32, 2.5
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_key
 from bert_jax.finetuning.linear_probe import fit_head_as_probe
+from bert_jax.finetuning.thresholds import MAX_PROBE_EXAMPLES
 from bert_jax.losses.loss import Loss
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.linear_model import MAX_UNITS, Link
@@ -20,7 +21,6 @@ from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 
 MAX_LABELS = 8  # labels described with their counts
-MAX_PROBE_EXAMPLES = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows
 
 
 @dataclass(frozen=True)

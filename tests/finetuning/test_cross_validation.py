@@ -309,7 +309,7 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         in capsys.readouterr().out
     )
     assert chosen(4, 12, 0) == ("linear_probe", 1 - 4 / 40)
-    monkeypatch.setattr("bert_jax.finetuning.choose_method.CONTRAST_BELOW", 20)
+    monkeypatch.setattr("bert_jax.finetuning.choose_method.CONTRASTIVE_BELOW", 20)
     assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
 
 

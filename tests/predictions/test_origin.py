@@ -57,6 +57,16 @@ def cycled(*values):
     return [values[i % len(values)] for i in range(len(SMALL_TEXTS))]
 
 
+def test_the_columns_of_a_model_that_was_saved_under_former_names_are_read(tmp_path):
+    training_origin.save_origin(tmp_path, TrainingOrigin("bert-jax train", columns=NAMED))
+    origin = json.loads((tmp_path / "origin.json").read_text())
+    former = {"text_pair": "pair", "group": "document", "label_separator": "separator"}
+    origin["columns"] = {former.get(name, name): value for name, value in origin["columns"].items()}
+    assert origin["columns"]["pair"] == NAMED.text_pair
+    (tmp_path / "origin.json").write_text(json.dumps(origin))
+    assert training_origin.read_origin(tmp_path).columns == NAMED
+
+
 # What a table is read by
 
 
