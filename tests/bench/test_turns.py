@@ -58,7 +58,7 @@ def test_contenders_take_turns_in_processes_of_their_own():
     assert not any(process.is_alive() for process in processes)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("how", "message"),
     [("made", "no such model"), ("called", "cannot read x"), ("killed", "a contender's process ended")],

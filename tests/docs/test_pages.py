@@ -245,14 +245,14 @@ def test_every_command_and_block_of(page, run_through, capfd):
     run_through(page, capfd)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_what_the_front_page_leaves(run_through, capfd):
     run_through(FRONT, capfd)
     predicted = [json.loads(line) for line in Path("predictions.jsonl").read_text().splitlines()]
     assert len(predicted) == 20 and np.load("vectors.npy").shape == (20, 32)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_examples_become_a_part_of_the_package(run_through, capfd):
     run_through("bert_jax/README.md", capfd)
     of_words = json.loads(Path("runs/spot/model/config.json").read_text())

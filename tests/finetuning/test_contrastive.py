@@ -74,7 +74,7 @@ def test_vectors_are_what_the_head_reads(encoder_path, tmp_path, rows, pooling):
     np.testing.assert_allclose(of_vectors, FinetuneTask.outputs(task, params, batch)[task.head], atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_texts_of_a_class_come_together_and_the_head_fits_them(encoder_path, tmp_path):
     train, others = marked_texts(300, 0), marked_texts(60, 1)
     overrides = [f"init={encoder_path}", f"data.train={write_csv(tmp_path / 'train.csv', train)}", "steps=80",

@@ -317,7 +317,7 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
 def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path):
     trial = PredictionEvalConfig(files[0], ExampleColumns(text="review"), out_of_scope=files[1])
     told = evaluate_with_report(tmp_path / "r", classifier, trial)
-    assert told == describe_evaluation(classifier, trial) and "out of scope" in told
+    assert told == describe_evaluation(classifier, trial) and "out-of-scope detection" in told
     page = (tmp_path / "r" / "report.md").read_text()
     section = page.split("## Out of scope")[1].split("\n## ")[0]
     scores = run_evaluation(scoped, trial)[1].scores

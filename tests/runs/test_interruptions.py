@@ -17,7 +17,7 @@ from tests.support.pretraining_runs import (
 )
 from tests.support.processes import run_process, start_process
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.ci
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,6 @@ def test_twenty_kills_change_nothing(place, corpus, uninterrupted):
     assert_same_result(uninterrupted, workdir)
 
 
-@pytest.mark.ci
 def test_kills_change_nothing_and_sigterm_saves_and_ends_cleanly(place, corpus, uninterrupted):
     rng, workdir = random.Random(1), place / "stopped"
     arguments = train_command(corpus, workdir)

@@ -109,7 +109,7 @@ def test_words_vectors_and_files(name, directory, tmp_path, capsys):
     np.testing.assert_array_equal(again.embed("w20 w21"), opened.embed("w20 w21"))
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("name", long_except(FAMILY_CONFIGS, ("deberta-v2",)))
 def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     model = directory(name, "classify")
