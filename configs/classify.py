@@ -30,7 +30,7 @@ def names() -> dict[str, str]:
 def get_config(name: str = "") -> ConfigDict:
     config = ConfigDict()
     config.task = "classify"
-    # Defaults, in base_config.py: three epochs in batches of 32 and at least 60 steps, at a learning rate
+    # Defaults, in finetuning/: three epochs in batches of 32 and at least 60 steps, at a learning rate
     # of 3e-5 for base, the middle of the published grid.
     if name:
         if name not in glue.GLUE_TASKS:

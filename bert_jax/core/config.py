@@ -43,8 +43,8 @@ class Range:
 
     minimum: float
     maximum: float = math.inf
-    exclusive_minimum: bool = False  # more than `least`
-    exclusive_maximum: bool = False  # less than `most`
+    exclusive_minimum: bool = False  # more than `minimum`
+    exclusive_maximum: bool = False  # less than `maximum`
     sentinel: float | None = None
 
     def __contains__(self, value: float) -> bool:
@@ -137,7 +137,7 @@ def field_ranges(kind: type) -> dict[str, tuple[bool, Range | None]]:
 def load_config_file(spec: str, overrides: Sequence[str], reader: type[T], *, strict: bool = True) -> T:
     """Read the config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`.
 
-    With `whole=False`, top-level keys of the file for which `reader` has no field are ignored instead of refused, and
+    With `strict=False`, top-level keys of the file for which `reader` has no field are ignored instead of refused, and
     overrides of them too.
     """
     return parse_config(run_config_file(spec), overrides, reader, strict=strict)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bert_jax.data.examples.row_packing import ACCELERATOR_COSTS, COSTS, BatchConfig, RowLayout
-from bert_jax.finetuning.base_config import EpochsConfig
+from bert_jax.finetuning.epochs_config import EpochsConfig
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.mesh import device_count, platform
 

@@ -12,15 +12,15 @@ from typing import cast
 import jax
 
 from bert_jax.finetuning.cross_validation import Folds
-from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
-from bert_jax.finetuning.head_task import HeadTask
-from bert_jax.finetuning.thresholds import (
+from bert_jax.finetuning.example_counts import (
     CONTRASTIVE_BELOW,
     DEFAULT_FOLDS,
     ONE_FOLD_BELOW,
     ONE_FOLD_FROM,
     PROBE_BELOW,
 )
+from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
+from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.metrics.intervals import difference_intervals
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from bert_jax.core.config import NonNegative, Positive, Range, check_ranges
-from bert_jax.finetuning.base_config import InitEncoderConfig
+from bert_jax.finetuning.epochs_config import InitEncoderConfig
 from bert_jax.models.encoder_config import EncoderConfig
 
 Weight = Annotated[float, Range(0, 1e6)]

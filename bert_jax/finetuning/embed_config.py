@@ -8,7 +8,7 @@ from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.groups import GroupColumns
 from bert_jax.data.examples.row_packing import RowLayout
-from bert_jax.finetuning.base_config import EpochsConfig, InitEncoderConfig, check_validation
+from bert_jax.finetuning.epochs_config import EpochsConfig, InitEncoderConfig, check_validation
 from bert_jax.losses.embedding import EMBEDDING_LOSSES
 
 
@@ -101,6 +101,7 @@ class EmbeddingLossConfig:
 @dataclass(frozen=True)
 class EmbedConfig(EpochsConfig):
     default_epochs: ClassVar[float] = 1.0
+    base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
 
     init: str = ""
     model: EmbedderConfig = field(default_factory=EmbedderConfig)

@@ -8,12 +8,8 @@ import jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, ExampleSplits
 from bert_jax.data.examples.split import assign_folds, document_key, train_validation_split
+from bert_jax.finetuning.example_counts import DEFAULT_FOLDS, FOLDS_BELOW, MIN_CALIBRATION_EXAMPLES
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
-from bert_jax.finetuning.thresholds import (
-    DEFAULT_FOLDS,
-    MAX_EXAMPLES_FOR_FOLDS,
-    MIN_CALIBRATION_EXAMPLES,
-)
 from bert_jax.predictions.kind import Kind
 from bert_jax.training.processes import print_once
 
@@ -75,9 +71,7 @@ def default_num_folds(config: FinetuneConfig, examples: int) -> int:
     )
     return (
         DEFAULT_FOLDS
-        if not wants_split
-        and 2 * DEFAULT_FOLDS <= examples < MAX_EXAMPLES_FOR_FOLDS
-        and jax.process_count() == 1
+        if not wants_split and 2 * DEFAULT_FOLDS <= examples < FOLDS_BELOW and jax.process_count() == 1
         else 0
     )
 

@@ -3,20 +3,20 @@
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from bert_jax.core.config import NonNegative, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.row_packing import RowLayout
-from bert_jax.finetuning.base_config import (
+from bert_jax.finetuning.epochs_config import (
     MAX_LEARNING_RATE,
     Dropout,
     EpochsConfig,
     InitEncoderConfig,
     check_validation,
 )
-from bert_jax.finetuning.thresholds import FEW_TEXTS, MAX_RATE_FACTOR
+from bert_jax.finetuning.example_counts import FEW_TEXTS, MAX_RATE_FACTOR
 from bert_jax.predictions.kind import Kind
 
 Method = Literal["finetune", "contrastive", "linear_probe"]
@@ -81,6 +81,8 @@ class HeadConfig(InitEncoderConfig):
 
 @dataclass(frozen=True)
 class FinetuneConfig(EpochsConfig):
+    base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
+
     report: bool = True  # write WORKDIR/report at the end of the run
     model: HeadConfig = field(default_factory=HeadConfig)
     # what is trained; finetune: encoder and head; linear_probe: the head alone, by regression on the frozen encoder, in

@@ -11,8 +11,8 @@ from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_key
+from bert_jax.finetuning.example_counts import MAX_PROBE_EXAMPLES
 from bert_jax.finetuning.linear_probe import fit_head_as_probe
-from bert_jax.finetuning.thresholds import MAX_PROBE_EXAMPLES
 from bert_jax.losses.loss import Loss
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.linear_model import MAX_UNITS, Link

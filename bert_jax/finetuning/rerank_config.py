@@ -8,7 +8,7 @@ from bert_jax.core.errors import check_name
 from bert_jax.data.examples.candidates import CandidateColumns
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.row_packing import RowLayout
-from bert_jax.finetuning.base_config import Dropout, EpochsConfig, InitEncoderConfig, check_validation
+from bert_jax.finetuning.epochs_config import Dropout, EpochsConfig, InitEncoderConfig, check_validation
 from bert_jax.losses.ranking import RANKING_LOSSES
 
 

@@ -178,7 +178,7 @@ def predict_examples(
     read: Callable,
     scoped: bool = False,
 ) -> Iterator[tuple[Example, tables.Row, dict[str, Any]]]:
-    """Yield each example with its input row and the result of `read`; `scoped` is as in `Runner.outcomes`."""
+    """Yield each example with its input row and the result of `read`; `scoped` is as in `Runner.compute_outcomes`."""
     given, truncated = (
         PredictionInput(source, open_live_input() if source == "-" else None),
         TruncationCounter(model.config.max_position_embeddings),

@@ -39,7 +39,7 @@ def score_answers(predicted: Sequence[str], truth: Sequence[Sequence[str]]) -> S
 
 
 def answer_scores(answer: str, right: Sequence[str], squad_v2: bool) -> tuple[bool, float]:
-    """Return (exact, F1 of the words) of an answer, by the rules of SQuAD 2.0 if `second`, else of 1.1."""
+    """Return (exact, F1 of the words) of an answer, by the rules of SQuAD 2.0 if `squad_v2`, else of 1.1."""
     if squad_v2:
         right = [text for text in right if answer_words(text)] or [""]
     words = answer_words(answer)

@@ -12,9 +12,9 @@ from bert_jax.metrics.uninformative import uninformative_metric
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_card
-from bert_jax.report.finish_run import FinishedRun
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.report.training_curves import draw_training_curves
+from bert_jax.runs.finish_run import FinishedRun
 from bert_jax.runs.sweep import SweepRun, metric_values, plan_runs, train_all, write_results
 from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.log import read_metrics, validation_lines

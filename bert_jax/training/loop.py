@@ -66,7 +66,7 @@ def train(
             workdir.record_or_check(config, data, task)
         run.start_or_resume(params)
         finished = run.run_steps(stop)
-        run.finish(finished)
+        run.save_final_model(finished)
     return finished
 
 
@@ -327,7 +327,7 @@ class TrainingLoop:
             jax.profiler.stop_trace()
             self.tracing = False
 
-    def finish(self, finished: bool) -> None:
+    def save_final_model(self, finished: bool) -> None:
         self.checkpoints.finish()
         if not finished:
             self.print_line(f"stopped at step {self.step:,}; run the same command to resume")

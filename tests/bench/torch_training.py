@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.finetuning.base_config import EpochsConfig
+from bert_jax.finetuning.epochs_config import EpochsConfig
 from bert_jax.training.run_config import OptimizerConfig
 from tests.bench.libraries import libraries
 

@@ -12,7 +12,7 @@ from bert_jax.command.main import main
 from bert_jax.finetuning import choose_method, example_splits
 from bert_jax.finetuning.choose_method import needs_one_fold
 from bert_jax.inference.outcomes import predict_outcomes
-from bert_jax.report import finish_run
+from bert_jax.runs import finish_run
 from bert_jax.runs.run import run_from_config
 from bert_jax.tasks import load_config
 from tests.support.tables import write_csv
@@ -58,7 +58,7 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
 @pytest.fixture
 def many(monkeypatch):
     """40 examples are many."""
-    monkeypatch.setattr(example_splits, "MAX_EXAMPLES_FOR_FOLDS", 30)
+    monkeypatch.setattr(example_splits, "FOLDS_BELOW", 30)
     monkeypatch.setattr(choose_method, "ONE_FOLD_FROM", 30)
 
 

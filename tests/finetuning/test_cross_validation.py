@@ -16,7 +16,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import assign_folds
-from bert_jax.finetuning import base_config, finetune_config
+from bert_jax.finetuning import epochs_config, finetune_config
 from bert_jax.finetuning.choose_method import choose_method, with_method
 from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
 from bert_jax.inference.model import load
@@ -201,7 +201,7 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
 
 def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeypatch):
     """Though they have fewer texts; else each would compile a step of its own."""
-    for module in (base_config, finetune_config):  # which the model's narrow states would reach
+    for module in (epochs_config, finetune_config):  # which the model's narrow states would reach
         monkeypatch.setattr(module, "MAX_LEARNING_RATE", 1.0)
     whole, rates = changed(opened, learning_rate=0.0), []
 

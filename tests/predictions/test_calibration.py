@@ -20,7 +20,7 @@ from bert_jax.predictions.kinds import answers, tags
 from bert_jax.predictions.kinds import classes as single_label
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.selective import CoverageLevel
-from bert_jax.report.finish_run import FinishedRun, describe_calibration
+from bert_jax.runs.finish_run import FinishedRun, describe_calibration
 from bert_jax.training.task import FinishInputs
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_jsonl

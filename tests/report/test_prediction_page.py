@@ -19,13 +19,13 @@ from bert_jax.report.compare import compare_models
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import collect_data_facts, find_contradictions
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, evaluate_model
-from bert_jax.report.finish_run import FinishedRun
 from bert_jax.report.prediction_page import (
     ReportContext,
     contradiction_lines,
     evaluate_with_report,
     write_report,
 )
+from bert_jax.runs.finish_run import FinishedRun
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.task import FinishInputs
 from tests.support.made_up_outcomes import make_outcomes, many_class_outcomes

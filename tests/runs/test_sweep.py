@@ -94,13 +94,13 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
 
 @pytest.mark.slow
 def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tmp_path, monkeypatch, capsys):
-    finish = loop.TrainingLoop.finish
+    save = loop.TrainingLoop.save_final_model
 
     def signalled(run, finished):
         os.kill(os.getpid(), signal.SIGTERM)
-        finish(run, finished)
+        save(run, finished)
 
-    monkeypatch.setattr(loop.TrainingLoop, "finish", signalled)
+    monkeypatch.setattr(loop.TrainingLoop, "save_final_model", signalled)
     changes = {"epochs": 0, "steps": 1, "num_seeds": 2}
     assert not run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     said = capsys.readouterr().out

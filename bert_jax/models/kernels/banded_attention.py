@@ -10,16 +10,18 @@ from bert_jax.models.dropout import apply_dropout
 from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.elementwise import softmax
 
-LEAST = 128  # queries in a block, at least
-WORTH = 4  # a row must be this many times as long as a block's keys: below that, full attention is as fast
+MIN_BLOCK = 128  # queries in a block, at least
+MIN_LENGTH_RATIO = (
+    4  # a row must be this many times as long as a block's keys: below that, full attention is as fast
+)
 
 
 def block_size(window: int) -> int:
-    return max(LEAST, window)
+    return max(MIN_BLOCK, window)
 
 
 def is_worthwhile(length: int, window: int) -> bool:
-    return length >= WORTH * (block_size(window) + 2 * window)
+    return length >= MIN_LENGTH_RATIO * (block_size(window) + 2 * window)
 
 
 def banded_attention(q, k, v, segment_ids, window: int, dropped):

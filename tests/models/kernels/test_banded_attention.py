@@ -65,7 +65,7 @@ def test_bands_equal_all_scores_at_once(name, window):
     long_except(product((3, 40), (False, True)), [(3, True), (40, False)]),
 )
 def test_a_layer_type_known_at_run_time_equals_one_known_before(is_local, window, monkeypatch):
-    monkeypatch.setattr(banded_attention, "LEAST", 8)
+    monkeypatch.setattr(banded_attention, "MIN_BLOCK", 8)
     context = CONTEXTS["packed"]
     run = partial(attend_locally_or_globally, context=context, window=window, heads=H)
     expected = gradient(partial(run, is_local=is_local), context)
@@ -156,7 +156,7 @@ LOCAL_AND_GLOBAL = EncoderConfig(
 @pytest.mark.parametrize("remat", ["none", "full"])
 def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
     """The unrolled ones know their sort while tracing, and have no branches."""
-    monkeypatch.setattr(banded_attention, "LEAST", 8)
+    monkeypatch.setattr(banded_attention, "MIN_BLOCK", 8)
     c = LOCAL_AND_GLOBAL.replace(remat=remat)
     batch = {"input_ids": RANDOM.randint(0, 50, (2, 70)), "token_type_ids": np.zeros((2, 70), int)}
     batch["segment_ids"] = np.array([[1] * 30 + [2] * 40, [1] * 50 + [0] * 20])

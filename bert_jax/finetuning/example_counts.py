@@ -3,9 +3,9 @@
 Without another note, the model was a 6-layer MiniLM.
 """
 
-# Folds. With MAX_EXAMPLES_FOR_FOLDS or more a split loses little, and folds would take long.
+# Folds. With FOLDS_BELOW or more a split loses little, and folds would take long.
 DEFAULT_FOLDS = 5
-MAX_EXAMPLES_FOR_FOLDS = 2_000
+FOLDS_BELOW = 2_000
 MIN_CALIBRATION_EXAMPLES = 25  # that a calibration needs
 MIN_CURVE_EXAMPLES = 40  # for a learning curve: with fewer, a quarter of them teaches nothing
 

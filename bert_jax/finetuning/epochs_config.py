@@ -87,7 +87,7 @@ class EpochsConfig(RunConfig, ABC):
     # With fewer steps, a model trained on a few hundred examples learns less than it could.
     min_steps: ClassVar[int] = 60
     # The learning rate for a model as wide as base; for other widths it is multiplied by (768 / width) ** rate_power.
-    base_learning_rate: ClassVar[float] = 3e-5
+    base_learning_rate: ClassVar[float]
     rate_power: ClassVar[int] = 1
 
     # number of updates; 0: none, the run evaluates its initial parameters; -1: as many as the epochs take
