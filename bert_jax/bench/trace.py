@@ -75,7 +75,7 @@ def traced(function: Callable, calls: int) -> list[Call]:
                 _, turn = timed(call)
             paths = sorted(Path(directory).rglob("*.xplane.pb"))
             if not paths:
-                raise BertJaxError("jax.profiler wrote no trace here")
+                raise BertJaxError("jax.profiler wrote no trace on this machine, so --profile cannot be used")
             spans = list(read_spans(jax.profiler.ProfileData.from_file(str(paths[0]))))
         outer = outer or {(name, match) for name, text in live_programs() for match in OUTER.findall(text)}
         measured.append(shares([span for span in spans if span.operation not in outer], turn))

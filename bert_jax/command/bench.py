@@ -43,7 +43,7 @@ def bench_texts(args) -> None:
 
 
 @verb(
-    "texts per second and milliseconds of one text, of an embedder",
+    "speed of an embedder: texts per second in batches, milliseconds for a single text",
     "bert-jax bench embed --model DIR --input lines.txt --dtype float32 bfloat16",
     flag("--model", required=True, metavar="DIR", help="model directory of an embedder or of any encoder"),
     *TEXTS,
@@ -53,7 +53,7 @@ def embed(args):
 
 
 @verb(
-    "texts per second and milliseconds of one text, of a classifier",
+    "speed of a classifier: texts per second in batches, milliseconds for a single text",
     "bert-jax bench predict --model DIR --input lines.txt",
     flag("--model", required=True, metavar="DIR", help="model directory of a classifier"),
     *TEXTS,
@@ -79,7 +79,7 @@ def train(args):
 
 
 @verb(
-    "batches per second that this machine makes from a corpus",
+    "rows per second that this machine makes from a corpus",
     "bert-jax bench input --config configs/pretrain.py:base --config.data.corpora=corpus",
     CONFIG,
     JSON,
@@ -91,7 +91,7 @@ def input_(args):
 
 
 @verb(
-    "milliseconds of a query and queries per second, of an index",
+    "speed of an index: milliseconds per query, queries per second",
     "bert-jax bench search INDEX --queries queries.txt",
     flag("index", metavar="INDEX", help="directory of an index"),
     flag(

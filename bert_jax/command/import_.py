@@ -10,12 +10,12 @@ from bert_jax.core.errors import BertJaxError
 
 
 @verb(
-    "convert a model directory of any layout to safetensors",
+    "convert any supported model to a Hugging Face safetensors directory",
     "bert-jax import uncased_L-12_H-768_A-12 DIR",
     flag(
         "source",
         metavar="SRC",
-        help="directory of Hugging Face, sentence-transformers or Google's TensorFlow 1",
+        help="model directory: Hugging Face, sentence-transformers, or a TensorFlow 1 checkpoint of Google's",
     ),
     flag("destination", metavar="DST", help="output directory; must be new or empty"),
 )

@@ -50,11 +50,11 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
     ),
     flag(
         "--passage-tokens", type=positive_integer, metavar="N", help="tokens of a passage (default: 256, or the "
-        "model's)",
+        "model's maximum if that is lower)",
     ),
     flag(
         "--overlap", type=whole_number_type(0), metavar="N", help="tokens that neighbouring passages share "
-        "(default: an eighth)",
+        "(default: an eighth of --passage-tokens)",
     ),
     *DOCUMENT_COLUMNS,
 )  # fmt: skip
@@ -89,7 +89,7 @@ def update_index(args) -> None:
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
     if args.remove_missing and not args.documents:
-        raise BertJaxError("--remove-missing keeps the documents of DOCS; name them")
+        raise BertJaxError("--remove-missing removes every document that is not among DOCS; give DOCS")
     if args.remove and args.documents:
         raise BertJaxError(
             "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"

@@ -22,8 +22,8 @@ any_score = number_type(-MAX_FLOAT)
     SKIP_BAD,
     flag(
         "--corpus", metavar="FILE",
-        help="table of more texts to take negatives from, in the column named like the positives, or else in the first "
-        "that holds text (default: only the positives)",
+        help="table of further texts to choose negatives from; read from the column with the same name as that of the "
+        "positives, or else from the first column that holds text (default: only the positives)",
     ),
     flag("--rescore", metavar="DIR", help="cross-encoder, whose scores then replace cosines in all limits"),
     flag("--scores", action="store_true", help="add the scores of positive and negatives to each row"),
@@ -114,6 +114,6 @@ def check_pairs(data: str, groups) -> None:
         raise BertJaxError(f"{data} has one text per row; give anchors and positives")
     if len(groups[0].texts) == 2 and groups[0].scores:
         raise BertJaxError(
-            f"{data} holds a score for each pair, and pairs with low scores have no positive; leave out these pairs "
-            "and the column of scores"
+            f"{data} has a score for each pair, so some second texts are not positives; remove the pairs with low "
+            "scores, and the column of scores"
         )

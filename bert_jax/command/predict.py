@@ -9,7 +9,8 @@ from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag,
     flag("--model", required=True, metavar="DIR", help=f"model directory: {PREDICTORS}"),
     flag(
         "--input", default="-", metavar="FILE",
-        help="table as `evaluate` reads; .txt and - (standard input, the default): one text or JSON object per line",
+        help="a table in any format of `evaluate --data`; or a .txt file or - (standard input, the default) with one "
+        "text or JSON object per line",
     ),
     flag(
         "--output", metavar="FILE",

@@ -43,8 +43,8 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag(
         "--explain", action="store_true",
-        help="show the rank and score of a passage by each retriever, by their fusion (reciprocal rank fusion) and by "
-        "the reranker, the last of which is its own score, and what each word adds",
+        help="for each passage, show its rank and score in keywords, vectors, their fusion (reciprocal rank fusion) "
+        "and the reranker, and what each query word adds to the keyword score",
     ),
     flag("--full", action="store_true", help="print whole passages, not excerpts"),
     flag("--json", action="store_true", help="print a JSON object for each query"),

@@ -286,7 +286,7 @@ class ShardedVectors:
         numbers = which.astype(np.int64)
         outside = numbers[(numbers < -len(self)) | (numbers >= len(self))]
         if outside.size:
-            raise IndexError(f"no row {outside[0]:,} among {len(self):,}")
+            raise IndexError(f"row {outside[0]:,} is out of range: there are {len(self):,} rows")
         return numbers % len(self)
 
     def dequantize_rows(self, rows: np.ndarray) -> np.ndarray:

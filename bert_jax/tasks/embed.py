@@ -86,8 +86,8 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
     judge = EmbeddingEvaluator(validation, task.learns_similarity)
     data = Epochs(train_pieces, validation_pieces, task.targets, tokenizer, batches, judge, each_token=False)
     print_once(
-        f"{', '.join(config.data.train)}: {len(train):,} groups of {texts} texts to train on, {len(validation):,} for "
-        f"validation; {config.batch_size} groups per step, in {data.describe_rows()}"
+        f"{', '.join(config.data.train)}: {len(train):,} rows to train on, {len(validation):,} for validation, each "
+        f"gives {texts} texts; {config.batch_size} of them per step, computed in {data.describe_rows()}"
     )
     return task, data, config
 
@@ -135,7 +135,7 @@ def read_group_splits(config: Config) -> tuple[list[list[Group]], list[Group]]:
         count - 1 for count in Counter(group.texts for groups in sets for group in groups).values()
     )
     if repeated:
-        print_once(f"{repeated:,} of {sum(map(len, sets)):,} training groups are duplicates of others")
+        print_once(f"{repeated:,} of {sum(map(len, sets)):,} training rows are duplicates of others")
     return sets, validation
 
 
@@ -166,7 +166,7 @@ def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTas
         name = next(name for name in usual if name in fitting)
     if name not in fitting:
         raise BertJaxError(
-            f"loss.name={name} does not accept groups of {texts} texts and {scores} scores, which "
+            f"loss.name={name} does not accept rows of {texts} texts and {scores} scores, which "
             f"{config.data.train[0]} has; losses that do: {', '.join(fitting)}"
         )
     loss = EMBEDDING_LOSSES[name]

@@ -119,7 +119,7 @@ def fit_vocabulary(model: EncoderConfig, vocabulary: int, length: int) -> Encode
     if model.vocab_size not in (vocabulary, EncoderConfig.vocab_size):
         raise BertJaxError(
             f"model.vocab_size is {model.vocab_size}, but the tokenizer of the corpus has {vocabulary} entries; "
-            "leave it out, or prepare the corpus with the model's own tokenizer"
+            "leave model.vocab_size out, or prepare the corpus with the model's own tokenizer"
         )
     if model.max_position_embeddings < length:
         raise BertJaxError(

@@ -43,11 +43,12 @@ class SentencePiece(RustTokenizer):
         else:
             raise BertJaxError(
                 f"{path}: its pieces ({', '.join(pieces[:5])}, ...) follow neither ALBERT's convention nor DeBERTa's "
-                "nor XLM-R's; give the directory a tokenizer.json (transformers writes one)"
+                "nor XLM-R's; put a tokenizer.json into the model directory instead (transformers writes one)"
             )
         if proto.trainer_spec.byte_fallback and build != _deberta:
             raise BertJaxError(
-                f"{path}: byte fallback is supported only in DeBERTa's files; give it a tokenizer.json instead"
+                f"{path}: byte fallback is supported only in DeBERTa's files; "
+                "put a tokenizer.json into the model directory instead"
             )
         rust, names, form = build(proto, settings)
         ids = {role: rust.token_to_id(name) for role, name in names.items()}
@@ -82,7 +83,9 @@ def read_sentencepiece_model(path: Path):
     }
     if any(odd.values()):
         features = ", ".join(name for name, present in odd.items() if present)
-        raise BertJaxError(f"{path}: not supported ({features}); give it a tokenizer.json instead")
+        raise BertJaxError(
+            f"{path}: not supported ({features}); put a tokenizer.json into the model directory instead"
+        )
     return proto
 
 
@@ -107,7 +110,7 @@ def _deberta(proto, settings: TokenizerSettings):
     """Normalise texts by the rules of the file, and encode unknown characters as bytes; transformers does neither."""
     if settings.config.get("split_by_punct", False):
         raise BertJaxError(
-            "split_by_punct = true is not supported; give the directory a tokenizer.json instead"
+            "split_by_punct = true is not supported; put a tokenizer.json into the model directory instead"
         )
     names = BERT_NAMES | settings.names
     entries = [(piece.piece, piece.score) for piece in proto.pieces]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import pluralize
 from bert_jax.text import collate
 from bert_jax.text.surrogates import replace_surrogates
 from bert_jax.text.tokenizer import Encoding, Special, Text, longest_first
@@ -100,10 +101,13 @@ class SubwordTokenizer(ABC):
             ids, offsets = first if second is None else second
             room = self._room(max_length, pair) - (len(first[0]) if pair else 0)
             if room <= overlap:
-                before = f' after "{text[0][:40]}"' if pair else ""
+                before, shorter = (
+                    (f' after "{text[0][:40]}"', " or shorten the first text") if pair else ("", "")
+                )
                 raise BertJaxError(
-                    f"a window of {max_length} tokens has room for {max(room, 0)}{before}, which is not more than "
-                    f"the overlap of {overlap}; shorten the first text or the overlap"
+                    f"a window of {max_length} tokens has room for only "
+                    f"{pluralize(max(room, 0), 'token')}{before}, but neighbouring windows must share {overlap}; "
+                    f"lower the overlap{shorter}"
                 )
             starts = range(0, max(len(ids) - overlap, 1), room - overlap)
             cuts = [(ids[s : s + room], offsets[s : s + room]) for s in starts]

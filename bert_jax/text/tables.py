@@ -117,6 +117,16 @@ def table_place(where: str) -> str:
     return name if file_extension(name).lower() in (".csv", ".tsv", ".parquet") else where
 
 
+def from_row_on(where: str) -> str:
+    """Describe the rows from this one to the end of the table.
+
+    >>> from_row_on("a.csv row 2")
+    'a.csv, from row 2 on'
+    """
+    name, _, number = where.rpartition(" row ")
+    return f"{name}, from row {number} on" if name else f"from {where} on"
+
+
 def get_cell(where: str, row, column: str):
     """Return the value of a cell; case and outer spaces of the column's name do not matter."""
     if not isinstance(row, Mapping):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
 from bert_jax.text.bi_encoder_pairs import encode_separately
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
@@ -24,9 +24,7 @@ class EncodingOptions:
 
     def __post_init__(self):
         if not isinstance(self.long_texts, str) or self.long_texts not in LONG:
-            raise BertJaxError(
-                f'long texts cannot be read as "{self.long_texts!s:.60}"; {suggest_name(self.long_texts, LONG)}'
-            )
+            raise BertJaxError(f'long_texts must be "truncate" or "windows", not "{self.long_texts!s:.60}"')
         if self.separate_texts and self.long_texts == "windows":
             raise BertJaxError(
                 "a model that encodes the texts of a pair separately cannot read them in windows; leave "

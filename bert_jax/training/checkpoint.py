@@ -92,7 +92,9 @@ class Checkpoints:
     def _others(self, step: int, misspelt: str = "") -> str:
         """A hint that names other checkpoints, for an error about the checkpoint of `step`."""
         others = [other for other in self.steps() if other != step]
-        return suggest_name(misspelt, others) if others else "there is no other checkpoint"
+        return (
+            suggest_name(misspelt, others, "other checkpoints") if others else "there is no other checkpoint"
+        )
 
     def restore(self, step: int, abstract: TrainState) -> tuple[TrainState, dict]:
         """Return the state and the position; the state gets the shardings of `abstract`, not those it was saved in."""

@@ -18,8 +18,8 @@ def local_data_shard(mesh: Mesh, batch: int) -> tuple[int, int]:
     first, size = parts[0][0], sum(stop - start for start, stop in parts)
     if parts[-1][1] - first != size or batch % size or first % size:
         raise BertJaxError(
-            f"the rows of process {jax.process_index()} are not one block of the batch; set mesh.data to a multiple of "
-            "the number of processes"
+            f"with this mesh, process {jax.process_index()} would need rows from several places of the batch, which is "
+            "not supported; set mesh.data to a multiple of the number of processes"
         )
     return first // size, batch // size
 

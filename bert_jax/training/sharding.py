@@ -29,7 +29,10 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
     fixed = math.prod(size for size in sizes.values() if size != -1)
     text = ", ".join(f"mesh.{axis}={size}" for axis, size in sizes.items())
     if len(free) > 1 or fixed < 1 or len(devices) % fixed:
-        raise BertJaxError(f"{text} does not divide {len(devices)} devices; at most one axis may be -1")
+        raise BertJaxError(
+            f"the sizes of the mesh ({text}) do not fit {pluralize(len(devices), 'device')}: their product must divide "
+            f"{len(devices)}, and at most one may be -1"
+        )
     if free:
         sizes[free[0]] = len(devices) // fixed
     if math.prod(sizes.values()) != len(devices):
@@ -53,8 +56,9 @@ def check_batch(batch: int, mesh: Mesh, accumulate: int) -> None:
         below, above = batch // parts * parts, -(-batch // parts) * parts
         sizes = " or ".join(str(size) for size in (below, above) if size)
         raise BertJaxError(
-            f"a step of {batch} rows does not divide over {pluralize(shards, 'data shard')} in "
-            f"{pluralize(accumulate, 'microbatch')}; set --config.data.batch_size={sizes}"
+            f"the {batch} rows of a step cannot be shared equally by {pluralize(shards, 'group')} of devices "
+            f"(mesh.data x mesh.fsdp) in {pluralize(accumulate, 'part')} (mesh.gradient_accumulation_steps); "
+            f"set --config.data.batch_size={sizes}"
         )
 
 
@@ -69,7 +73,8 @@ def parameter_shardings(params: dict, mesh: Mesh, rules: Rules = PARAMETER_RULES
                 if axis == TENSOR and number == 0:
                     hint += f", or --config.model.vocab_multiple={math.lcm(128, mesh.shape[axis])}"
                 raise BertJaxError(
-                    f"{name} {list(leaf.shape)}: {size} does not divide over mesh.{axis}={mesh.shape[axis]}; {hint}"
+                    f"{name} {list(leaf.shape)}: an axis of {size} cannot be split into {mesh.shape[axis]} equal parts "
+                    f"(mesh.{axis}={mesh.shape[axis]}); {hint}"
                 )
         return NamedSharding(mesh, rule.spec)
 

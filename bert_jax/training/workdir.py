@@ -35,7 +35,7 @@ RESUMABLE_KEYS = re.compile(
     r"^(mesh|log|checkpoints)\."
     r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|out_of_scope)|model\.(attention|remat|unroll))$"
 )
-RESTORE_REMEDY = "put it back from a copy"
+RESTORE_REMEDY = "restore run.json from a copy"
 VERSION = 2  # of all files in the directory
 
 
@@ -117,7 +117,8 @@ class Workdir:
         described = {"": content["layout"], **content.get("layouts", {})}
         if outside := [name for name in described if name and not is_inside_directory(name)]:
             raise BertJaxError(
-                f"{self.run} names a model {outside[0]!r:.60}, which is not a folder; {RESTORE_REMEDY}"
+                f"{self.run} is damaged: it names a model {outside[0]!r:.60}, which cannot be the name of a folder; "
+                f"{RESTORE_REMEDY}"
             )
         try:
             return {name: layout_from_json(values) for name, values in described.items()}

@@ -97,8 +97,8 @@ def test_shards_are_one_array_and_missing_ones_are_made_again(kind, embed, tmp_p
     ):  # fmt: skip
         np.testing.assert_array_equal(stored[which], whole[which])
     for which, message in (
-        ([0, 35], "no row 35 among 35"),
-        ([0, -36, 35], "no row -36 among 35"),
+        ([0, 35], "row 35 is out of range: there are 35 rows"),
+        ([0, -36, 35], "row -36 is out of range: there are 35 rows"),
         (mask[1:], r"a mask of shape \(34,\) for 35 rows"),
     ):
         with pytest.raises(IndexError, match=message):

@@ -45,7 +45,11 @@ def told(capsys, corpus, workdir, *flags) -> str:
         ("mesh.data=x", "mesh.data"),
         ("optimizer.name=lion", "config key optimizer.name cannot be 'lion'; known: adam, lamb"),
         ("task=pretrian", 'no task "pretrian"; did you mean "pretrain"?'),
-        ("mesh.data=3", "mesh.data=3, mesh.fsdp=1, mesh.tensor=1 does not divide 1 devices"),
+        (
+            "mesh.data=3",
+            "the sizes of the mesh (mesh.data=3, mesh.fsdp=1, mesh.tensor=1) do not fit 1 device: their product must "
+            "divide 1, and at most one may be -1",
+        ),
         (
             "mesh.gradient_accumulation_steps=3",
             "8 rows",

@@ -321,7 +321,7 @@ BAD = {
         [], [{"a": "x", "b": "y", "c": "y"}], "row 1: the positive is also one of the negatives; remove it",
     ),
     "one label": ([], [{"t": "x", "label": "l"}, {"t": "y", "label": "l"}], 'has only the label "l"; give texts with'),
-    "a score for each pair": ([], [{"a": "x", "b": "y", "score": 0.5}], "pairs with low scores have no positive"),
+    "a score for each pair": ([], [{"a": "x", "b": "y", "score": 0.5}], "so some second texts are not positives"),
     "an empty text of the corpus": (
         ["--corpus", "ROWS", "--data", "PAIRS"], [{"t": "x", "label": ""}, {"t": ""}], 'row 2: column "t" is empty',
     ),

@@ -124,7 +124,10 @@ def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
     with pytest.raises(BertJaxError, match="manifest.json"):
         checkpoints.require_step(10)
     shutil.rmtree(tmp_path / "5")
-    for step, said in ((10, "json is damaged; there is no other checkpoint"), (5, "of step 5; known: 10")):
+    for step, said in (
+        (10, "json is damaged; there is no other checkpoint"),
+        (5, "of step 5; other checkpoints: 10"),
+    ):
         with pytest.raises(BertJaxError, match=f"{said}$"):
             checkpoints.require_step(step)
 

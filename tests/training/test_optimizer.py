@@ -290,7 +290,8 @@ def test_meshes_and_batches_that_do_not_divide_name_what_does():
     mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
     with pytest.raises(
         BertJaxError,
-        match=r"a step of 30 rows .* 8 data shards in 2 microbatches; set --config.data.batch_size=16 or 32",
+        match=r"the 30 rows of a step cannot .* 8 groups of devices \(mesh.data x mesh.fsdp\) in 2 parts "
+        r"\(mesh.gradient_accumulation_steps\); set --config.data.batch_size=16 or 32",
     ):
         check_batch(30, mesh, 2)
     check_batch(32, mesh, 2)
@@ -299,8 +300,8 @@ def test_meshes_and_batches_that_do_not_divide_name_what_does():
     with pytest.raises(BertJaxError) as refused:
         parameter_shardings(vocabulary, mesh)
     assert str(refused.value) == (
-        "mlm/bias [30522]: 30522 does not divide over mesh.tensor=4; set --config.mesh.tensor to a divisor of 30522, "
-        "or --config.model.vocab_multiple=128"
+        "mlm/bias [30522]: an axis of 30522 cannot be split into 4 equal parts (mesh.tensor=4); "
+        "set --config.mesh.tensor to a divisor of 30522, or --config.model.vocab_multiple=128"
     )
     others = {
         "encoder/layers/feed_forward/in/bias": ((2, 66), "tensor"),

@@ -8,7 +8,7 @@ from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.examples import glue
 from bert_jax.text import tables
-from bert_jax.text.tables import match_columns, no_columns, normalize_column, table_place
+from bert_jax.text.tables import from_row_on, match_columns, no_columns, normalize_column, table_place
 
 # Usual names of columns, which the user need not give.
 PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
@@ -211,14 +211,14 @@ def warn_of_second_text(where: str, row: Mapping, texts: tuple[str, ...], others
         return
     if len(texts) > 1:
         warn_caller(
-            f'{where} and all after it: "{texts[0]}" and "{texts[1]}" are read as a pair of texts; to read only one of '
+            f'{from_row_on(where)}: "{texts[0]}" and "{texts[1]}" are read as a pair of texts; to read only one of '
             f"them, name it with {setting_of(['text'])}"
         )
         return
     read = {*map(normalize_column, texts), *map(normalize_column, others)}
     if second := find_usual_column(where, row, [name for name in SECOND_TEXTS if name not in read]):
         warn_caller(
-            f'{where} and all after it: column "{second}" is ignored; if it holds a second text, name it with '
+            f'{from_row_on(where)}: column "{second}" is ignored; if it holds a second text, name it with '
             f"{setting_of(['text_pair'])}"
         )
 

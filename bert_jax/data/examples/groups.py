@@ -102,7 +102,8 @@ class GroupColumns:
             texts = [name for name in texts if not holds_numbers(name, rows)]
         if not texts:
             raise BertJaxError(
-                f"{table_place(where)}: no column holds text; name them with {texts_setting()}"
+                f"{table_place(where)}: no column was found that holds text; name the columns of texts with "
+                f"{texts_setting()}"
             )
         return replace(self, texts=tuple(texts), score=known, group=whole)
 
@@ -320,7 +321,9 @@ def read_cell_texts(where: str, row: Mapping, column: str) -> Sequence[str]:
     texts = [value or ""] if value is None or isinstance(value, str) else parse_list(where, value)
     for text in texts:
         if not isinstance(text, str):
-            raise BadRowError(f'{where}: column "{column}" holds {type_name(text)}, not text; name another')
+            raise BadRowError(
+                f'{where}: column "{column}" holds {type_name(text)}, not text; name another column'
+            )
         if not text.strip():
             raise empty_cell_error(where, column)
     return texts

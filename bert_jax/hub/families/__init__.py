@@ -41,7 +41,8 @@ def family_for(config: EncoderConfig) -> Family:
         return candidates[differing.index([])]
     fewest = min(differing, key=lambda names: len(names))
     raise BertJaxError(
-        f"no family has models with {', '.join(fewest)}; change this, or add a family to hub/families"
+        f"no supported architecture (BERT, RoBERTa, ...) can have the settings {', '.join(fewest)}; change them, or "
+        "add an architecture in bert_jax/hub/families"
     )
 
 

@@ -68,8 +68,8 @@ def global_layer_interval(layer_types, layers: int) -> int:
     every = global_layers[1] - global_layers[0] if len(global_layers) > 1 else layers
     if not global_layers or global_layers != list(range(0, layers, every)):
         raise BertJaxError(
-            f'layer_types has "{GLOBAL}" at {global_layers} of {layers} layers; only the first and every n-th after it '
-            "are supported"
+            f'layer_types has "{GLOBAL}" at layers {global_layers} of {layers}; it is supported only at layer 0 and at '
+            "equal distances after it"
         )
     return every
 

@@ -286,7 +286,8 @@ class Tags(Kind):
             }
         if min_confidence is not None:
             raise BertJaxError(
-                "--min-precision applies to spans, but lists of words get a tag for each word; give texts"
+                "--min-precision works only on plain text, in which the model finds spans, and these are lists of "
+                "words, which get a tag for each word; give plain texts, or leave --min-precision out"
             )
         return {"tags": self.predict(raw, calibration)}
 

@@ -169,7 +169,7 @@ BAD = {
     ),
     "a loss of other data": (
         [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.name=cosent", "data.validation_ratio=0.5"],
-        "loss.name=cosent does not accept groups of 2 texts and 0 scores, .*; losses that do: multiple_negatives, "
+        "loss.name=cosent does not accept rows of 2 texts and 0 scores, .*; losses that do: multiple_negatives, "
         "guided, teacher_vectors$",
     ),
     "too large a size": (
@@ -202,7 +202,7 @@ BAD = {
         ["loss.learn_scale=True", "data.validation_ratio=0.5"],
         "loss.name=cosent does not learn its scale; losses that do: multiple_negatives, guided",
     ),
-    "no text": ([{"number": 1}], [], "row 1: no column holds text; name them"),
+    "no text": ([{"number": 1}], [], "row 1: no column was found that holds text; name the columns of texts with"),
     "an unknown loss": ([{"a": "a", "b": "b"}], ["loss.name=cosin"], 'no loss "cosin"; did you mean "cosine"'),
 }  # fmt: skip
 
@@ -228,6 +228,6 @@ def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(encoder_path,
     ]
     shown = inspect_run(EMBED_CONFIG, overrides, 0, 9)
     printed = capsys.readouterr().out
-    assert "3 of 13 training groups are duplicates of others" in printed
-    assert "13 groups of 2 texts to train on, 4 for validation; 4 groups per step" in printed
+    assert "3 of 13 training rows are duplicates of others" in printed
+    assert "13 rows to train on, 4 for validation, each gives 2 texts; 4 of them per step" in printed
     assert shown.count("anchor: [CLS] ") == shown.count("positive: [CLS] ") == shown.count("score: 0") == 4

@@ -45,7 +45,7 @@ ROWS = [
     ("modernbert", {"global_attn_every_n_layers": 0}, "global_attn_every_n_layers = 0"),
     ("modernbert", {"layer_types": [FULL]}, "4 layers"),
     ("modernbert", {"layer_types": [FULL, "chunked", FULL, "chunked"]}, "layer_types"),
-    ("modernbert", {"layer_types": [NEAR, NEAR, NEAR, FULL]}, "every n-th"),
+    ("modernbert", {"layer_types": [NEAR, NEAR, NEAR, FULL]}, "supported only at layer 0 and at equal distances"),
     ("modernbert", {"layer_types": [None] * 4}, "layer_types"),
     ("modernbert", {"global_rope_theta": -1.0}, "rope_theta = -1.0"),
     ("modernbert", {"rope_parameters": {FULL: {"rope_type": "yarn"}}}, "rope_type = 'yarn'"),
