@@ -129,7 +129,10 @@ def test_documents_that_are_no_longer_among_the_files_are_said_and_removed(run, 
         f"{tmp_path}/docs",
         f"{tmp_path}/d.txt",
     ]
-    assert "name them" in run("index", "--output", "index", "--remove-missing", "--compact", code=1)[1]
+    assert (
+        "every document that is not among DOCS; give DOCS"
+        in run("index", "--output", "index", "--remove-missing", "--compact", code=1)[1]
+    )
 
 
 def test_documents_of_a_glob_and_of_the_hub_are_not_taken_for_missing(run, tmp_path):

@@ -97,7 +97,7 @@ def test_long_texts_are_cut_aloud_or_averaged(model):
     states = np.concatenate([bare(model, window, "hidden") for window in windows])
     np.testing.assert_allclose(whole[1], states.mean(0), atol=1e-5)
     np.testing.assert_allclose(whole[0], cut[0], atol=1e-5)
-    with pytest.raises(BertJaxError, match='did you mean "windows"'):
+    with pytest.raises(BertJaxError, match='must be "truncate" or "windows", not "window"$'):
         model.embed("cat", long_texts="window")
 
 
