@@ -12,7 +12,7 @@ Fact = tuple[str, str]  # (name, description), a line of `bert-jax train --dry-r
 
 
 class BatchSource(Protocol):
-    """The source of a run's batches; batch N is a function of N."""
+    """The source of a run's batches; batch N is a function of N. Data of your own inherit from it."""
 
     tokenizer: Tokenizer
     rows_per_step: int  # rows per step, over all hosts

@@ -55,7 +55,7 @@ class HeadTask(Task):
 
     def describe_new_params(self, names: Sequence[str]) -> str:
         if self.starts_from_probe and names:
-            return f"; the head {', '.join(names)} starts as a probe"
+            return f"; the head {', '.join(names)} starts as a linear probe"
         return super().describe_new_params(names)
 
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:

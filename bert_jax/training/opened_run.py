@@ -43,7 +43,13 @@ class OpenedRun:
 
 
 def open_run(opener: Opener, given: RunConfig, cache: StepCache | None = None) -> OpenedRun:
-    return OpenedRun(opener, given, *opener(given), cache)
+    task, data, config = opener(given)
+    if BatchSource not in type(data).__mro__:
+        raise BertJaxError(
+            f"the data of the task {given.task}, a {type(data).__name__}, must inherit from BatchSource of "
+            "bert_jax/data/batch_source.py"
+        )
+    return OpenedRun(opener, given, task, data, config, cache)
 
 
 def print_warnings(run: OpenedRun) -> None:

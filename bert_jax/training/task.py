@@ -109,7 +109,7 @@ class Task:
 
     def describe_new_params(self, names: Sequence[str]) -> str:
         """Say how the parts of the model begin that its model directory lacks."""
-        return f" with initial values for {', '.join(names)}" if names else ""
+        return f" with random values for {', '.join(names)}" if names else ""
 
     def initial_params(self, params: dict, data: BatchSource, steps: int) -> dict:
         """Return the parameters for the first step, given those of a model directory, with initial values for what

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.tasks.pretrain import Config, PretrainTask
@@ -14,7 +15,7 @@ ROW_LENGTH, TARGETS = 20, 3
 VALIDATION = 1_000_000  # held-out batches are those of the two steps after it
 
 
-class Batches:
+class Batches(BatchSource):
     """Made-up rows in place of a corpus; `plant(step, batch)` may change what a step gets."""
 
     def __init__(self, rows: int = 32, plant=None):
