@@ -142,7 +142,7 @@ def test_a_model_of_any_checkpoint_is_exported(finished_run, tmp_path):
         if "words" in name and "params" in name:
             np.testing.assert_array_equal(older["encoder"]["embeddings"]["words"], value)
     jax.tree.map(np.testing.assert_array_equal, newest, result)
-    with pytest.raises(BertJaxError, match="has no checkpoint of step 11; known: 5, 10, 15, 20"):
+    with pytest.raises(BertJaxError, match="has no checkpoint of step 11; other checkpoints: 5, 10, 15, 20"):
         export_checkpoint(finished_run, tmp_path / "none", 11)
 
 
