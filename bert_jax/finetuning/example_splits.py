@@ -11,7 +11,7 @@ from bert_jax.data.examples.split import assign_folds, document_key, train_valid
 from bert_jax.finetuning.example_counts import DEFAULT_FOLDS, FOLDS_BELOW, MIN_CALIBRATION_EXAMPLES
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.predictions.kind import Kind
-from bert_jax.training.processes import print_once
+from bert_jax.training.processes import print_notice
 
 E = TypeVar("E", bound=Example)
 Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, like Kind.read
@@ -55,7 +55,7 @@ def set_aside_calibration(train: list[E], share: float) -> tuple[list[E], list[E
         (n / 100 for n in range(1, 51) if suffices_for_calibration(n / 100, documents, len(train))), None
     )
     advice = f"Set --config.data.calibration_ratio={wanted:g}" if wanted else "Label more texts"
-    print_once(
+    print_notice(
         f"probabilities stay uncalibrated: calibration needs {MIN_CALIBRATION_EXAMPLES} examples of at least two "
         f"documents, and {share:.0%} of {len(train):,} is not enough. {advice} to calibrate them"
     )

@@ -24,7 +24,7 @@ from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
-from bert_jax.training.processes import print_once
+from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import FinishInputs
 
 C = TypeVar("C", bound=FinetuneConfig)
@@ -190,5 +190,5 @@ def encode_windows(
     if longest > data.max_length and what == "training":
         advice += f"; predict and evaluate read up to {longest:,} tokens"
     if notice := truncated.notice(advice, f"{what} examples"):
-        print_once(notice)
+        print_notice(notice)
     return windows

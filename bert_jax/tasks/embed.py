@@ -39,7 +39,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.outline import Outline, OutlinePhase, make_outline
-from bert_jax.training.processes import print_once
+from bert_jax.training.processes import print_notice, print_once
 
 MARKS = (CYAN, GREEN, RED)
 ROLES = ("anchor", "positive", "negative")
@@ -65,13 +65,13 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, validation)
         )
     if validation and not any(has_other_positive(group) for group in validation):
-        print_once("every validation text is its own positive, so there is no validation during training")
+        print_notice("every validation text is its own positive, so there is no validation during training")
         validation = []
     reading = GroupEncoder(config, tokenizer, task, [*train, *validation], taught)
     train_pieces, validation_pieces = reading.encode_groups(train), reading.encode_groups(validation)
     truncated = reading.truncated
     if notice := truncated.notice("raise --config.data.max_length to read more"):
-        print_once(notice)
+        print_notice(notice)
     config = config.resolve_defaults(
         len(train), task.best_metric if validation else "", task.layout.config.hidden_size
     )
@@ -135,7 +135,7 @@ def read_group_splits(config: Config) -> tuple[list[list[Group]], list[Group]]:
         count - 1 for count in Counter(group.texts for groups in sets for group in groups).values()
     )
     if repeated:
-        print_once(f"{repeated:,} of {sum(map(len, sets)):,} training rows are duplicates of others")
+        print_notice(f"{repeated:,} of {sum(map(len, sets)):,} training rows are duplicates of others")
     return sets, validation
 
 

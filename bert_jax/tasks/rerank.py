@@ -25,7 +25,7 @@ from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.outline import Outline, make_outline
-from bert_jax.training.processes import print_once
+from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import FinishInputs
 
 DEFAULT_RANDOM_NEGATIVES = 4  # documents of other queries that each query gets, if all documents are relevant
@@ -50,7 +50,7 @@ def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
     reading = PairEncoder(tokenizer, config.data.max_length, task)
     train_pieces, validation_pieces = reading.encode_lists(train), reading.encode_lists(validation)
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
-        print_once(notice)
+        print_notice(notice)
     config = config.resolve_defaults(len(train), task.best_metric, task.layout.config.hidden_size)
     card = cross_encoder_card(
         task, config, tuple(map(len, (train, validation, calibration))), reading.truncated

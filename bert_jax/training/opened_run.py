@@ -13,7 +13,7 @@ from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
 from bert_jax.training import warm_start
 from bert_jax.training.chips import peak_flops
 from bert_jax.training.loop import train
-from bert_jax.training.processes import print_once
+from bert_jax.training.processes import print_notice
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
 from bert_jax.training.step import StepCache
@@ -54,7 +54,7 @@ def open_run(opener: Opener, given: RunConfig, cache: StepCache | None = None) -
 
 def print_warnings(run: OpenedRun) -> None:
     for warning in run.task.warnings(run):
-        print_once(warning)
+        print_notice(warning)
 
 
 def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:

@@ -9,7 +9,7 @@ import jax
 
 from bert_jax.core.errors import PEER_LOST_EXIT_CODE, BertJaxError, first_line
 from bert_jax.core.files import compilation_cache_home
-from bert_jax.core.terminal import print_detail
+from bert_jax.core.terminal import RUN_PREFIX, print_detail, print_line
 
 # Environment variable -> whether its value says that there are several processes.
 MULTIPROCESS_VARIABLES = {
@@ -29,6 +29,7 @@ LOST_PROCESS_WORDS = (
     "DEADLINE_EXCEEDED",
     "ABORTED",
 )
+_noticed: set[str] = set()  # what `print_notice` has printed
 
 
 @contextmanager
@@ -76,6 +77,13 @@ def join_processes(
         # A normal exit would wait for the lost process.
         os._exit(PEER_LOST_EXIT_CODE)
     jax.distributed.shutdown()
+
+
+def print_notice(text: str) -> None:
+    """Print what is unusual about the data of a run, on the first of its processes; not again for its other parts."""
+    if jax.process_index() == 0 and not (RUN_PREFIX.get() and text in _noticed):
+        _noticed.add(text)
+        print_line(text)
 
 
 def print_once(text: str) -> None:

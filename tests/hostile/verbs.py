@@ -58,6 +58,8 @@ CASES = {
     "mine": Case(lambda small, folder: [
         "mine", "--model", small / "masked", "--data", small / "pairs.jsonl", "--margin", 0, "--output",
         folder / "mined.jsonl"], "mined.jsonl"),
+    "index --export": Case(lambda small, folder: [
+        "index", "--output", small / "index", "--export", folder / "index.parquet"], "index.parquet"),
     "evaluate": Case(lambda small, folder: [
         "evaluate", "--model", small / "classifier", "--data", small / "labelled.jsonl", "--report", folder / "report"],
         "report"),
@@ -66,12 +68,15 @@ CASES = {
 
 def material(small: Path) -> Path:
     """What the commands read beside what `material.make` makes."""
+    from bert_jax.command.main import main
     from tests.hostile import material
 
     lines = material.sentences(2000)
     (small / "many.txt").write_text("\n".join(lines) + "\n")
     rows = ({"anchor": a, "positive": b} for a, b in zip(lines[::2], lines[1::2], strict=True))
     (small / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if not (small / "index").exists():
+        assert main(["index", str(small / "many.txt"), "--output", str(small / "index")]) == 0
     if not (small / "run").exists():
         material.run(small, small / "run")
     return small

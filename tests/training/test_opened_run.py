@@ -3,7 +3,9 @@
 import pytest
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import part_of_run
 from bert_jax.training.opened_run import open_run
+from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.run_config import RunConfig
 from tests.support.tiny_pretraining import Batches
 
@@ -19,3 +21,18 @@ def test_data_that_are_no_batch_source_are_refused_before_the_run():
         open_run(lambda config: (None, Other(), config), given)
     run = open_run(lambda config: (None, Batches(), config), given)
     assert list(run.data.facts()) == [] and run.data.padding() is None
+
+
+def test_a_part_of_a_run_says_only_what_no_other_part_has_said(capsys):
+    for part in ("run 2 of 3", "run 3 of 3"):
+        with part_of_run(part):
+            print_once("60 examples to train on")
+            print_notice("a text is truncated")
+            print_notice(f"unusual in {part}")
+    print_notice("a text is truncated")
+    said = [
+        "run 2 of 3: a text is truncated",
+        "run 2 of 3: unusual in run 2 of 3",
+        "run 3 of 3: unusual in run 3 of 3",
+    ]
+    assert capsys.readouterr().out.splitlines() == [*said, "a text is truncated"]
