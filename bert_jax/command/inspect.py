@@ -30,6 +30,8 @@ def inspect(args):
 def show_examples(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:
     """Return the examples of a step as text."""
     from bert_jax import tasks
+    from bert_jax.training.opened_run import preview_run
 
     module, config = tasks.load_config(spec, overrides)
-    return module.inspect(config, step, rows)
+    run = preview_run(module, config)
+    return run.task.show_step(run.data, step, rows)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text.tokenizer import Tokenizer
 
 Features = dict[str, tuple[tuple[int, ...], np.dtype]]
@@ -53,6 +54,12 @@ class BatchSource(Protocol):
     @property
     def has_validation(self) -> bool:
         return True
+
+    def show_step(self, step: int, rows: int) -> str:
+        """Show the first `rows` rows of a step as text."""
+        raise BertJaxError(
+            f"the data, a {type(self).__name__}, do not define `show_step`; see batch_source.py"
+        )
 
     def padding(self) -> float | None:
         """Return the share of padding among the tokens of all steps; None if it is unknown."""

@@ -107,7 +107,9 @@ class Folds:
         """Predict by regressions on the frozen encoder's features, which need no training run."""
         task, link = self.task, self.task.kind.link
         assert link is not None  # or the config refuses the method
-        params, _ = warm_start.read_initial_params(self.config.init, task, self.config.seed)
+        params, _ = warm_start.read_initial_params(
+            self.run.directories, self.config.init, task, self.config.seed
+        )
         features = HeadInputs(task.layout, params, self.data.tokenizer, self.pieces)
         all_pieces = np.ones(len(self.pieces), bool)
         outcomes, penalties = self.predict_with_probe(features, link, all_pieces)

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.batch_source import Features
+from bert_jax.data.batch_source import BatchSource, Features
+from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group
 from bert_jax.data.examples.row_packing import PLACE, Target
 from bert_jax.finetuning.gather import gather_by_example
+from bert_jax.finetuning.inspect_groups import format_groups
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
 from bert_jax.inference.exact_search import search_exact
 from bert_jax.losses.embedding import (
@@ -130,6 +132,9 @@ class EmbeddingTask(Task):
         vectors = gather(outputs[VECTORS].astype(jnp.float32))
         # A group that is padding has zero vectors, at which some losses have no finite gradient.
         return jnp.where(groups["label_weights"][:, None, None] > 0, vectors, 1.0), groups
+
+    def show_step(self, data: BatchSource, step: int, rows: int) -> str:
+        return format_groups(cast(Epochs, data), step, rows, self.texts_per_group)
 
     def predictions(self, outputs: dict, batch: dict):
         return l2_normalize(outputs[VECTORS])

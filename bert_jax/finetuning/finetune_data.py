@@ -16,13 +16,12 @@ from bert_jax.finetuning.example_splits import ExampleSplits, Reader, split_exam
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
-from bert_jax.hub import model_directory as hub
-from bert_jax.hub import sentence_transformers
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Kind, TextWindows, require_kind
 from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import FinishInputs
@@ -32,22 +31,22 @@ C = TypeVar("C", bound=FinetuneConfig)
 
 def open_data(
     config: C,
+    init: ModelDirectory,
     labels: Sequence[str] = (),
     smoothing: float = 0.0,
     balanced: bool = False,
     read_examples: Reader | None = None,
 ) -> tuple[FinetuneTask, Epochs, C]:
-    """Return the task, its data and the resolved config.
+    """Return the task, its data and the resolved config; `init` is the opened directory of the config.
 
     `labels` are in the order of the model's outputs; (): those of the data. With `balanced`, each class has the same
     total weight.
     """
     parts = split_examples(config, read_examples)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, folds=parts.folds))
-    task = make_finetune_task(config, parts, labels, smoothing, balanced)
-    tokenizer = open_tokenizer(hub.resolve_directory(config.init))
-    train = encode_windows(task, tokenizer, config.data, parts.train, "training")
-    validation = encode_windows(task, tokenizer, config.data, parts.validation, "validation")
+    task = make_finetune_task(config, init, parts, labels, smoothing, balanced)
+    train = encode_windows(task, init.tokenizer, config.data, parts.train, "training")
+    validation = encode_windows(task, init.tokenizer, config.data, parts.validation, "validation")
     pieces = make_pieces(task.kind, parts.train, train)
     measured = (
         not parts.folds and config.method != "contrastive"
@@ -55,19 +54,25 @@ def open_data(
     config = config.resolve_defaults(
         len(pieces), task.best_metric if measured else "", task.layout.config.hidden_size
     )
-    epochs = make_epochs(config, task, tokenizer, parts, pieces, validation)
+    epochs = make_epochs(config, task, init.tokenizer, parts, pieces, validation)
     print_once(describe_data(config, parts, epochs))
     return task, epochs, config
 
 
 def make_finetune_task(
-    config: FinetuneConfig, parts: ExampleSplits, labels: Sequence[str], smoothing: float, balanced: bool
+    config: FinetuneConfig,
+    init: ModelDirectory,
+    parts: ExampleSplits,
+    labels: Sequence[str],
+    smoothing: float,
+    balanced: bool,
 ) -> FinetuneTask:
     data = config.data
     everything = [*parts.train, *parts.validation] if data.fold_index >= 0 else parts.train
     kind = config.prediction_kind.from_examples(everything, labels or source_labels(data.train, data.columns))
     kind.check_examples([*parts.validation, *parts.calibration])
-    layout = layout_with_head(config, kind, all(isinstance(example.text, tuple) for example in parts.train))
+    pairs = all(isinstance(example.text, tuple) for example in parts.train)
+    layout = layout_with_head(config, init.layout, kind, pairs)
     if HEADS[layout.heads[-1]].compares and config.model.pair_encoding == "auto" and data.fold_index < 0:
         print_once(
             "the two texts of a pair are encoded separately and compared; if they are parts of one text, such as "
@@ -128,11 +133,11 @@ def describe_data(config: FinetuneConfig, parts: ExampleSplits, epochs: Epochs) 
     return f"{data.train}: {pluralize(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}"
 
 
-def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Layout:
-    """Return the layout of the encoder of `config.init` with a head for these predictions, and their keys in
-    config.json; `pairs` says whether all examples are pairs of texts."""
-    source, _ = hub.read_layout(config.init, **config.model.compute_settings)
-    layout = source.with_head(choose_head(config, kind, source.heads, pairs), kind.labels)
+def layout_with_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: bool) -> Layout:
+    """Return the layout of the encoder of `source` with a head for these predictions, and their keys in config.json;
+    `pairs` says whether all examples are pairs of texts."""
+    layout = source.computed_with(**config.model.compute_settings)
+    layout = layout.with_head(choose_head(config, source, kind, pairs), kind.labels)
     encoder = config.model.update_encoder(layout.config, config.data.max_length, config.init)
     if config.model.head_dropout >= 0:
         encoder = encoder.replace(**{HEADS[layout.heads[-1]].dropout: config.model.head_dropout})
@@ -142,18 +147,18 @@ def layout_with_head(config: FinetuneConfig, kind: Kind, pairs: bool) -> hub.Lay
     return layout
 
 
-def choose_head(config: FinetuneConfig, kind: Kind, heads: Sequence[str], pairs: bool) -> str:
+def choose_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: bool) -> str:
     """Return the head of this kind that reads what `model.pooling` and `model.pair_encoding` name.
 
-    By default it reads what an embedder pools, or what one of the `heads` of the model directory reads.
+    By default it reads what an embedder pools, or what one of the heads of `source` reads.
     """
     asked = config.model.pair_encoding
     may_compare = pairs and (asked == "bi_encoder" or asked == "auto" and not needs_cross_encoding(config))
     fitting = [head for head in kind.heads if may_compare or not HEADS[head].compares]
     pooling: str = config.model.pooling
     if pooling == "auto":
-        embedder = sentence_transformers.read_embedder(hub.resolve_directory(config.init))
-        known = next((head for head in heads if head in fitting), fitting[0])
+        embedder = source.embedder
+        known = next((head for head in source.heads if head in fitting), fitting[0])
         compares = may_compare and asked == "bi_encoder"
         if embedder is None and HEADS[known].compares >= compares:
             return known

@@ -12,6 +12,7 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_key
 from bert_jax.finetuning.example_counts import MAX_PROBE_EXAMPLES
+from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.finetuning.linear_probe import fit_head_as_probe
 from bert_jax.losses.loss import Loss
 from bert_jax.predictions.kind import Kind
@@ -66,6 +67,9 @@ class HeadTask(Task):
             shown = [f"{label} {count:,}" for label, count in counts.most_common(MAX_LABELS)]
             if counts:
                 yield "labels", f"{len(counts):,}: {', '.join(shown)}{', ...' * (len(counts) > MAX_LABELS)}"
+
+    def show_step(self, data: BatchSource, step: int, rows: int) -> str:
+        return format_examples(self.kind, cast(Epochs, data), step, rows)
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         label_weights = batch["label_weights"]

@@ -4,11 +4,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import RESET, YELLOW, is_coloured, pluralize
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.finetuning.head_task import HeadTask
+from bert_jax.predictions.kind import Kind
 from bert_jax.text.tokenizer import Tokenizer
 
 
-def format_examples(task: HeadTask, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
+def format_examples(kind: Kind, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
     if colour is None:
         colour = is_coloured()
     check_step(data, step)
@@ -16,7 +16,7 @@ def format_examples(task: HeadTask, data: Epochs, step: int, rows: int, colour: 
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
         tokens = f"{sum(map(len, pieces))} of {data.row_length(step)} tokens"
         lines.append(f"step {step} row {row}: {pluralize(len(pieces), 'example')}, {tokens}")
-        lines += [f"  {format_piece(task, piece, data.tokenizer, colour)}" for piece in pieces]
+        lines += [f"  {format_piece(kind, piece, data.tokenizer, colour)}" for piece in pieces]
     return "\n".join(lines)
 
 
@@ -27,8 +27,8 @@ def check_step(data: Epochs, step: int) -> None:
         )
 
 
-def format_piece(task: HeadTask, piece: EncodedExample, tokenizer: Tokenizer, colour: bool) -> str:
-    label, marks = task.kind.describe_targets(piece.targets)
+def format_piece(kind: Kind, piece: EncodedExample, tokenizer: Tokenizer, colour: bool) -> str:
+    label, marks = kind.describe_targets(piece.targets)
     text, end = "", -1
     for position, name in enumerate(tokenizer.tokens(piece.encoding.input_ids)):
         start, stop = piece.encoding.offsets[position]

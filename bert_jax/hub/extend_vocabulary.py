@@ -15,7 +15,6 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.text.text_source import TextSource
-from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.vocabulary_training import TrainingLines, measure_vocabulary
 from bert_jax.text.wordpiece import CASING, WordPiece
 
@@ -33,8 +32,8 @@ def extend(model, source: TextSource, output, size: int) -> str:
 
 
 def write_extended(model, source: TextSource, output: Path, size: int) -> str:
-    layout, tensors = hub.read_layout(model)
-    tokenizer = open_tokenizer(hub.resolve_directory(model))
+    directory = hub.ModelDirectory.open(model)
+    tokenizer = directory.tokenizer
     if not isinstance(tokenizer, WordPiece):
         raise BertJaxError(
             f"{model}: only a WordPiece vocabulary can be extended, this is {type(tokenizer).__name__}"
@@ -46,8 +45,9 @@ def write_extended(model, source: TextSource, output: Path, size: int) -> str:
             f"nothing to add: {model} splits no word that occurs {LEAST} times or more in the text"
         )
     before = measure_vocabulary(tokenizer, lines.held_out)
-    params = hub.read_params(layout, tensors, model)
-    layout, params = add_embedding_rows(layout, params, tokenizer.size, tokenizer.ids(words))
+    layout, params = add_embedding_rows(
+        directory.layout, directory.read_params(), tokenizer.size, tokenizer.ids(words)
+    )
     entries = tokenizer.tokens(range(tokenizer.size))
     casing = {key: getattr(tokenizer.rust.normalizer, attribute) for key, attribute in CASING.items()}
     extended = WordPiece.from_vocabulary([*entries, *words], tokenizer.settings, **casing)

@@ -77,6 +77,10 @@ class Layout:
         known = any(key in self.hf_config for key in CROSS_ENCODER_KEYS)
         return known and len(self.labels) == 1 and "classify" in self.heads
 
+    def computed_with(self, **settings) -> "Layout":
+        """Return the layout with some of the COMPUTATION_FIELDS of its config changed."""
+        return replace(self, config=self.config.replace(**settings))
+
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Return initial values of the whole model, or of the named modules only."""
         params = init_params(self.module, key)

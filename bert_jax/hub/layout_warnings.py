@@ -1,14 +1,15 @@
 """Find what is wrong or odd about the tokenizer of a model directory, before anything runs."""
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import share_with_capitals
 
 
-def layout_warnings(tokenizer: Tokenizer, layout: Layout, where) -> list[str]:
+def layout_warnings(directory: ModelDirectory) -> list[str]:
     """Raise if tokenizer and weights cannot belong together; return a line for each thing that is merely odd."""
-    size, vocab_size = tokenizer.size, layout.config.vocab_size
+    tokenizer, where = directory.tokenizer, directory.name
+    size, vocab_size = tokenizer.size, directory.layout.config.vocab_size
     if size > vocab_size:
         raise BertJaxError(
             f"{where}: the tokenizer has ids up to {size - 1}, the embedding only {vocab_size} rows; "

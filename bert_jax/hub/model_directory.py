@@ -1,7 +1,7 @@
 """A Hugging Face model directory, opened and saved.
 
-`read_layout` reads the configuration and the shapes of the tensors, but no weights; `read_params` reads the weights;
-`save_model` writes a directory from which `transformers` computes the same outputs.
+`ModelDirectory.open` reads the configuration and the shapes of the tensors, but no weights and no tokenizer, which are
+read when they are asked for; `save_model` writes a directory from which `transformers` computes the same outputs.
 """
 
 import json
@@ -10,9 +10,12 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
+import numpy as np
 from flax.traverse_util import unflatten_dict
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
@@ -30,6 +33,8 @@ from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.tensors import Tensors
 from bert_jax.hub.weights import check_weights, read_weight
 from bert_jax.models.heads import HEADS
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer_directory import open_tokenizer
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
 MOST_LABELS = 1 << 20
@@ -57,28 +62,144 @@ class HFConfig(TypedDict, total=False):
     may_be_missing: bool | None
 
 
-def read_layout(directory, **computed) -> tuple[Layout, Tensors]:
-    """Return the layout that a directory describes, and its tensors under today's names, not read yet."""
-    directory = resolve_directory(directory)
-    published, where = read_hf_config(directory)
-    family = find_family(published, where)
-    published = family.modernize_config(published, where)
-    config = family.read_config(published, where, **computed)
-    tensors = family.modernize_tensors(Tensors.from_directory(directory).renamed(modernize_tensor_name))
-    config = family.complete_from_tensors(config, tensors)
-    heads = heads_in(tensors, read_architecture(published, family, where), Layout(config, family))
-    labels = read_label_names(published, where) if any(HEADS[head].labels for head in heads) else ()
-    pooler = any(HEADS[head].pooler for head in heads)
-    pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
-    embedder = sentence_transformers.read_embedder(directory)
-    folder = sentence_transformers.projection_folder(directory)
-    if folder and embedder and embedder.projection:
-        tensors = tensors.merge(
-            Tensors.from_directory(folder).renamed(lambda name: (f"{PROJECTION}.{name}",))
+@dataclass(frozen=True, eq=False)
+class ModelDirectory:
+    """A model directory that is open. Its weights and its tokenizer are read when they are asked for.
+
+    What takes the name of a model directory also takes this, and does not open it again.
+    """
+
+    name: str  # as the user wrote it
+    path: Path
+    layout: Layout
+    tensors: Tensors  # under today's names, not read yet
+
+    @classmethod
+    def open(cls, name, **computed) -> "ModelDirectory":
+        if isinstance(name, cls):
+            return replace(name, layout=name.layout.computed_with(**computed)) if computed else name
+        path = resolve_directory(name)
+        published, where = read_hf_config(path)
+        family = find_family(published, where)
+        published = family.modernize_config(published, where)
+        config = family.read_config(published, where, **computed)
+        tensors = family.modernize_tensors(Tensors.from_directory(path).renamed(modernize_tensor_name))
+        config = family.complete_from_tensors(config, tensors)
+        heads = heads_in(tensors, read_architecture(published, family, where), Layout(config, family))
+        labels = read_label_names(published, where) if any(HEADS[head].labels for head in heads) else ()
+        pooler = any(HEADS[head].pooler for head in heads)
+        pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
+        embedder = sentence_transformers.read_embedder(path)
+        folder = sentence_transformers.projection_folder(path)
+        if folder and embedder and embedder.projection:
+            projection = Tensors.from_directory(folder)
+            tensors = tensors.merge(projection.renamed(lambda name: (f"{PROJECTION}.{name}",)))
+        if sentence_transformers.is_cross_encoder(path):
+            published = sentence_transformers.CROSS_ENCODER | published
+        layout = Layout(config, family, heads, labels, pooler, published, embedder)
+        return cls(str(name), path, layout, tensors)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return open_tokenizer(self.path)
+
+    def read_params(self, layout: Layout | None = None, new_head: str | None = None) -> dict:
+        """Read the parameters of a layout, by default its own, as nested dicts of float32 arrays; leave out those of a
+        new head."""
+        layout = layout or self.layout
+        fresh = self.check_tensors(layout, new_head)
+        size = 4 * sum(map(math.prod, self.tensors.shapes.values()))
+        memory.require_free_memory(size, f"the model in {self.name}", "open it on a larger machine")
+        mappings = layout.parameter_mappings(is_prefixed(self.tensors, layout.family))
+        groups = layout.config.groups
+        return unflatten_dict(
+            {part.path: self.read_parameter(part, groups) for part in mappings if part.path not in fresh},
+            sep="/",
         )
-    if sentence_transformers.is_cross_encoder(directory):
-        published = sentence_transformers.CROSS_ENCODER | published
-    return Layout(config, family, heads, labels, pooler, published, embedder), tensors
+
+    def read_parameter(self, part: ParameterMapping, groups: int) -> np.ndarray:
+        names = part.all_tensor_names(groups)
+        return part.to_parameter([read_weight(self.tensors, name, self.name) for name in names])
+
+    def read_pooler_and_transform(self, layout: Layout) -> dict:
+        """Read the pooler and the transform of a layout, if the directory has them in the right shapes, even for
+        another head."""
+        mappings = layout.parameter_mappings(is_prefixed(self.tensors, layout.family))
+        shapes, groups = layout.shapes(), layout.config.groups
+        flat: dict[str, np.ndarray] = {}
+        for module in BESIDE:
+            parts = [part for part in mappings if part.path.startswith(f"{module}/")]
+            if all(matches_shapes(part, shapes, self.tensors) for part in parts):
+                flat |= {part.path: self.read_parameter(part, groups) for part in parts}
+        return unflatten_dict(flat, sep="/")
+
+    @property
+    def unread_tensors(self) -> list[str]:
+        """The tensors that no parameter is read from: copies, buffers, unknown heads."""
+        prefixed = is_prefixed(self.tensors, self.layout.family)
+        mappings, groups = self.layout.parameter_mappings(prefixed), self.layout.config.groups
+        read = {name for part in mappings for name in part.all_tensor_names(groups)}
+        return sorted(name for name in self.tensors if name not in read)
+
+    def check_tensors(self, layout: Layout, new_head: str | None = None) -> set[str]:
+        """Raise unless all tensors of the layout are there, in its shapes, and no unknown ones.
+
+        Known ones may be left over: copies, buffers, a pooler, a projection and, with a new head, other heads. Return
+        the parameters that are not read: those of the new head, and those of a pooler or transform that the directory
+        lacks.
+        """
+        family, config, tensors = layout.family, layout.config, self.tensors
+        # Check this before making lists as long as the config claims.
+        if (layers := family.layers_in(tensors, config)) != config.groups:
+            raise BertJaxError(
+                f"{self.name}: the config says {config.groups} layers, the weights hold {layers}"
+            )
+        prefixed = is_prefixed(tensors, family)
+        shapes = layout.shapes()
+        expected: dict[str, tuple[int, ...]] = {}
+        fresh = set()
+        for part in layout.parameter_mappings(prefixed):
+            names = part.all_tensor_names(config.groups)
+            module = part.path.split("/")[0]
+            if new_head and (module == new_head or (module in BESIDE and not set(names) <= set(tensors))):
+                fresh.add(part.path)
+            else:
+                layer_shapes = part.tensor_shapes(shapes[part.path])
+                expected |= {name: layer_shapes[i % len(layer_shapes)] for i, name in enumerate(names)}
+        known = set(expected) | family.pooler_names(prefixed)
+        known |= {name for name in tensors if name.startswith(f"{PROJECTION}.")}  # unused if there is a head
+        if new_head:
+            known |= {name for parts in family.heads.values() for part in parts for name in part.tensor_names}
+        problems = {
+            "missing": [name for name in expected if name not in tensors],
+            "left over": [name for name in tensors if name not in known and not family.is_extra(name)],
+            "of the wrong shape": [
+                f"{name} is {list(tensors.shapes[name])} where the config asks for {list(shape)}"
+                for name, shape in expected.items()
+                if tensors.shapes.get(name, shape) != shape
+            ],
+        }
+        if any(problems.values()):
+            listed = "; ".join(
+                f"{kind}: {abbreviate_names(names, 2)}" for kind, names in problems.items() if names
+            )
+            raise BertJaxError(f"the weights in {self.name} do not fit its config; {listed}")
+        return fresh
+
+
+class ModelDirectories(dict[str, ModelDirectory]):
+    """The model directories of a run by their names, each opened when it is first asked for."""
+
+    def __missing__(self, name: str) -> ModelDirectory:
+        self[name] = ModelDirectory.open(name)
+        return self[name]
+
+    def of_model(self, directory: str, model: str) -> ModelDirectory:
+        """Return the directory of one of several models that a run saved: the main one, "", or one inside it."""
+        return self[str(Path(directory) / model) if model else directory]
 
 
 def resolve_directory(directory) -> Path:
@@ -203,86 +324,9 @@ def read_label_names(published: dict, where) -> tuple[str, ...]:
         ) from None
 
 
-def check_tensors(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> set[str]:
-    """Raise unless all tensors of the layout are there, in its shapes, and no unknown ones.
-
-    Known ones may be left over: copies, buffers, a pooler, a projection and, with a new head, other heads. Return the
-    parameters that are not read: those of the new head, and those of a pooler or transform that the directory lacks.
-    """
-    family, config = layout.family, layout.config
-    # Check this before making lists as long as the config claims.
-    if (layers := family.layers_in(tensors, config)) != config.groups:
-        raise BertJaxError(f"{where}: the config says {config.groups} layers, the weights hold {layers}")
-    prefixed = is_prefixed(tensors, family)
-    shapes = layout.shapes()
-    expected: dict[str, tuple[int, ...]] = {}
-    fresh = set()
-    for part in layout.parameter_mappings(prefixed):
-        names = part.all_tensor_names(config.groups)
-        module = part.path.split("/")[0]
-        if new_head and (module == new_head or (module in BESIDE and not set(names) <= set(tensors))):
-            fresh.add(part.path)
-        else:
-            layer_shapes = part.tensor_shapes(shapes[part.path])
-            expected |= {name: layer_shapes[i % len(layer_shapes)] for i, name in enumerate(names)}
-    known = set(expected) | family.pooler_names(prefixed)
-    known |= {name for name in tensors if name.startswith(f"{PROJECTION}.")}  # unused if there is a head
-    if new_head:
-        known |= {name for parts in family.heads.values() for part in parts for name in part.tensor_names}
-    problems = {
-        "missing": [name for name in expected if name not in tensors],
-        "left over": [name for name in tensors if name not in known and not family.is_extra(name)],
-        "of the wrong shape": [
-            f"{name} is {list(tensors.shapes[name])} where the config asks for {list(shape)}"
-            for name, shape in expected.items()
-            if tensors.shapes.get(name, shape) != shape
-        ],
-    }
-    if any(problems.values()):
-        listed = "; ".join(
-            f"{kind}: {abbreviate_names(names, 2)}" for kind, names in problems.items() if names
-        )
-        raise BertJaxError(f"the weights in {where} do not fit its config; {listed}")
-    return fresh
-
-
-def unread_tensors(layout: Layout, tensors: Tensors) -> list[str]:
-    """List the tensors that no parameter is read from: copies, buffers, unknown heads."""
-    prefixed, groups = is_prefixed(tensors, layout.family), layout.config.groups
-    read = {name for part in layout.parameter_mappings(prefixed) for name in part.all_tensor_names(groups)}
-    return sorted(name for name in tensors if name not in read)
-
-
 def abbreviate_names(names: list[str], most: int = 4) -> str:
     shown = ", ".join(names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def read_params(layout: Layout, tensors: Tensors, where, new_head: str | None = None) -> dict:
-    """Read the parameters as nested dicts of float32 arrays, without those of a new head."""
-    fresh = check_tensors(layout, tensors, where, new_head)
-    size = 4 * sum(map(math.prod, tensors.shapes.values()))
-    memory.require_free_memory(size, f"the model in {where}", "open it on a larger machine")
-    flat = {}
-    for part in layout.parameter_mappings(is_prefixed(tensors, layout.family)):
-        if part.path not in fresh:
-            names = part.all_tensor_names(layout.config.groups)
-            flat[part.path] = part.to_parameter([read_weight(tensors, name, where) for name in names])
-    return unflatten_dict(flat, sep="/")
-
-
-def read_pooler_and_transform(layout: Layout, tensors: Tensors, where) -> dict:
-    """Read the pooler and the transform, if the directory has them in the right shapes, even for another head."""
-    parts = layout.parameter_mappings(is_prefixed(tensors, layout.family))
-    shapes, flat = layout.shapes(), {}
-    for module in BESIDE:
-        module_parts = [part for part in parts if part.path.startswith(f"{module}/")]
-        if all(matches_shapes(part, shapes, tensors) for part in module_parts):
-            for part in module_parts:
-                flat[part.path] = part.to_parameter(
-                    [read_weight(tensors, name, where) for name in part.tensor_names]
-                )
-    return unflatten_dict(flat, sep="/")
 
 
 def matches_shapes(part: ParameterMapping, shapes: Mapping, tensors: Tensors) -> bool:

@@ -8,8 +8,9 @@ import jax
 from bert_jax.core.compilation_cache import enable_compilation_cache
 from bert_jax.core.config import SEED_RANGE, check_number
 from bert_jax.core.errors import BertJaxError, check_name, suggest_name
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings
+from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory, check_path, save_model
 from bert_jax.inference import programs
 from bert_jax.inference.classifier import classify
 from bert_jax.inference.embedder import embed, similarity
@@ -28,7 +29,6 @@ from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions import training_origin
-from bert_jax.text.tokenizer_directory import open_tokenizer
 
 LOAD_ARGUMENTS = ("head", "labels", "seed", "tokenizer")  # of `load`, besides the fields of `computed`
 
@@ -57,28 +57,27 @@ def load(
         )
     check_number(seed, "seed", is_whole=True, allowed=SEED_RANGE)
     enable_compilation_cache()
-    layout, tensors = hub.read_layout(path, **computed)
+    directory = ModelDirectory.open(path, **computed)
+    if tokenizer:
+        for note in layout_warnings(directory):
+            warnings.warn(note, stacklevel=2)
+    layout, path, opened = directory.layout, directory.path, directory.tokenizer if tokenizer else None
     if head is not None:
         layout = layout.with_head(head, labels)
-    opened = open_tokenizer(hub.resolve_directory(path)) if tokenizer else None
-    if opened is not None:
-        for note in layout_warnings(opened, layout, path):
-            warnings.warn(note, stacklevel=2)
-    params = hub.read_params(layout, tensors, path, new_head=head)
-    if head is not None:
+        params = directory.read_params(layout, new_head=head)
         params = {**init_missing_parts(layout, seed, set(layout.module_names) - set(params)), **params}
-    existing = hub.resolve_directory(path)
-    model = Model(layout, params, opened)
-    if head is None:
-        model.calibration, model.origin = (
-            calibrations.read_calibration(existing, layout.labels),
-            training_origin.read_origin(existing),
-        )
-        model.scope = scopes.read_detector(existing, layout.config.hidden_size)
-    return model
+        return Model(layout, params, opened)
+    return Model(
+        layout,
+        directory.read_params(),
+        opened,
+        calibrations.read_calibration(path, layout.labels),
+        training_origin.read_origin(path),
+        scopes.read_detector(path, layout.config.hidden_size),
+    )
 
 
-def init_missing_parts(layout: hub.Layout, seed: int, names: set[str]) -> dict:
+def init_missing_parts(layout: Layout, seed: int, names: set[str]) -> dict:
     """Return random initial values for the named parts of a model."""
     return jax.jit(lambda key: layout.init(key, names))(jax.random.key(seed)) if names else {}
 
@@ -141,8 +140,8 @@ class Model(Runner):
 
         The directory of an embedder can also be opened by `sentence-transformers`.
         """
-        with hub.atomic_model_directory(hub.check_path(path)) as new:
-            hub.save_model(new, self.layout, self.params, self._tokenizer)
+        with atomic_model_directory(check_path(path)) as new:
+            save_model(new, self.layout, self.params, self._tokenizer)
             calibrations.save_calibration(new, self.calibration)
             training_origin.save_origin(new, self.origin)
             scopes.save_detector(new, self.scope)

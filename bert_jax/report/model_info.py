@@ -5,20 +5,20 @@ import shlex
 import sys
 import warnings
 from dataclasses import asdict
+from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.terminal import wrap_for_terminal
-from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings, lowercases_text
+from bert_jax.hub.model_directory import ModelDirectory, abbreviate_names
 from bert_jax.hub.weights import read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions import training_origin
 from bert_jax.report import model_card
-from bert_jax.text.tokenizer_directory import open_tokenizer
 
 SIZES = (
     "num_hidden_layers",
@@ -34,13 +34,13 @@ ERRORS = ("examples", "error_before", "error_after", "loss_before", "loss_after"
 
 def collect_model_facts(directory) -> dict:
     """Return everything that `info` prints."""
-    directory = hub.resolve_directory(directory)
-    layout, tensors = hub.read_layout(directory)
+    model = ModelDirectory.open(directory)
+    directory, layout, tensors = model.path, model.layout, model.tensors
     odd, unread, counts = [], [], {}
     try:
-        hub.check_tensors(layout, tensors, directory)
+        model.check_tensors(layout)
         shapes = layout.shapes()
-        unread = hub.unread_tensors(layout, tensors)
+        unread = model.unread_tensors
         counts = dict.fromkeys(layout.module_names, 0)
         for path, shape in shapes.items():
             counts[path.split("/")[0]] += math.prod(shape)
@@ -50,13 +50,13 @@ def collect_model_facts(directory) -> dict:
     except BertJaxError as error:
         odd.append(str(error))
     try:
-        tokenizer = open_tokenizer(directory)
+        tokenizer = model.tokenizer
         tokenizer_facts = {
             "kind": type(tokenizer).__name__,
             "size": tokenizer.size,
             "lower_cases": lowercases_text(tokenizer),
         }
-        odd += layout_warnings(tokenizer, layout, directory)
+        odd += layout_warnings(model)
     except BertJaxError as error:
         tokenizer_facts = None
         odd.append(str(error))
@@ -143,13 +143,11 @@ def describe_model(directory, as_json: bool = False) -> str:
         of_file = f" of {files}" if (files := find_training_data(origin["command"])) else ""
         lines["trained on"] = f"{origin['examples']:,} examples{of_file}"
         lines["trained by"] = origin["command"]
-    elif model_card.was_written_by_run(hub.resolve_directory(directory)):
-        lines["trained by"] = (
-            f"bert-jax; {hub.resolve_directory(directory) / model_card.CARD_FILE} has the command and the data"
-        )
+    elif model_card.was_written_by_run(path := Path(facts["directory"])):
+        lines["trained by"] = f"bert-jax; {path / model_card.CARD_FILE} has the command and the data"
     rows = [
         *((name, value) for name, value in lines.items() if value),
-        *[("not read", hub.abbreviate_names(facts["unread"]))] * bool(facts["unread"]),
+        *[("not read", abbreviate_names(facts["unread"]))] * bool(facts["unread"]),
         *(("odd", note) for note in facts["odd"]),
     ]
     return "\n".join(wrap_for_terminal(f"{name:<12}{value}", sys.stdout, indent=12) for name, value in rows)

@@ -21,7 +21,7 @@ from bert_jax.runs.sweep import plan_runs
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
-from bert_jax.training.opened_run import open_run
+from bert_jax.training.opened_run import preview_run
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
 from bert_jax.training.state import TrainState, abstract_state
@@ -43,7 +43,7 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
             [("runs", f"{len(runs):,}, {config.num_seeds:,} of each setting: {settings}; the first of them:")]
         )
         config, directory = runs[0].config, Workdir(runs[0].path)
-    run = open_run(module.preview if config.slow_to_open else module.open, config)
+    run = preview_run(module, config)
     task, data, config = run.task, run.data, run.config
     mesh = make_mesh(config.mesh)
     check_batch(data.rows_per_step, mesh, config.mesh.gradient_accumulation_steps)

@@ -7,8 +7,8 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.corpus.corpus_directory import Corpus
-from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout_warnings import layout_warnings
+from bert_jax.hub.model_directory import CONFIGS, ModelDirectory
 from bert_jax.hub.weights import read_weight
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.index import Index
@@ -32,7 +32,7 @@ def check_directory(path: str) -> str:
         lines = check_corpus(directory)
     elif (directory / manifests.INDEX_FILE).is_file():
         lines = check_index(directory)
-    elif (directory / hashes.FILE).is_file() or any((directory / name).is_file() for name in hub.CONFIGS):
+    elif (directory / hashes.FILE).is_file() or any((directory / name).is_file() for name in CONFIGS):
         lines = check_model(directory)
     else:
         raise BertJaxError(
@@ -101,10 +101,10 @@ def check_model(directory: Path) -> Iterator[str]:
 
 def check_structure(directory: Path) -> None:
     """Refuse a model directory whose parts cannot be read or do not fit together."""
-    layout, tensors = hub.read_layout(directory)
-    hub.check_tensors(layout, tensors, directory)
-    unread = hub.unread_tensors(layout, tensors)
-    for name in tensors:
+    model = ModelDirectory.open(directory)
+    model.check_tensors(model.layout)
+    unread = model.unread_tensors
+    for name in model.tensors:
         if name not in unread:
-            read_weight(tensors, name, directory)
-    layout_warnings(open_tokenizer(directory), layout, directory)
+            read_weight(model.tensors, name, directory)
+    layout_warnings(model)

@@ -22,7 +22,7 @@ from bert_jax.core.config import parse_literal
 from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.terminal import part_of_run, print_line
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectories, atomic_model_directory
 from bert_jax.metrics.uninformative import uninformative_metric
 from bert_jax.report.plots import ACCENT, INK, save_plot
 from bert_jax.report.training_curves import draw_training_curves
@@ -126,11 +126,11 @@ def split_values(text: str) -> list[str]:
 
 def train_all(runs: Sequence[SweepRun]) -> bool:
     """Train the runs in sequence; return False if told to stop before the end."""
-    cache = StepCache()
+    cache, directories = StepCache(), ModelDirectories()
     for number, run in enumerate(runs, 1):
         begun, name = time.monotonic(), f"run {number} of {len(runs)}, {run.setting}, seed {run.seed}"
         with part_of_run(name) if number > 1 else nullcontext():  # the first run describes the data for all
-            opened = open_run(run.module.open, run.config, cache)
+            opened = open_run(run.module.open, run.config, cache, directories)
             print_warnings(opened)
         best_metric = opened.config.checkpoints.best_metric
         run.metric = best_metric or opened.task.best_metric
@@ -192,7 +192,7 @@ def write_results(workdir: Path, runs: Sequence[SweepRun]) -> SweepRun:
     plot_results(workdir / "sweep.png", runs, settings)
     write_atomically(workdir / "sweep.md", text + "\n\n![score of each run, by setting](sweep.png)\n")
     print(text, flush=True)
-    with hub.atomic_model_directory(workdir / "model") as new:
+    with atomic_model_directory(workdir / "model") as new:
         shutil.copytree(chosen.path / "model", new, dirs_exist_ok=True)
     draw_training_curves(chosen.path / "metrics.jsonl", workdir / "curves.png")
     return chosen

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.embedder import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
@@ -26,8 +26,8 @@ from bert_jax.text.truncation import TruncationCounter
 
 class IndexEncoder:
     def __init__(self, directory):
-        self.directory = hub.resolve_directory(directory)
-        self.model = load(self.directory)
+        opened = ModelDirectory.open(directory)
+        self.directory, self.model = opened.path, load(opened)
         self.truncated = TruncationCounter(embedder_reading(self.model).max_length)
 
     @cached_property

@@ -1,12 +1,13 @@
 """Training tasks: one file for each objective.
 
-The file defines `Config`, `open(config) -> (Task, BatchSource, config)` and `inspect(config, step, rows)`. The config
-that `open` returns also holds what depends on the data, such as the number of steps. What follows, until the model is
-finished, the members of `Task` define (training/task.py). Optional functions of the file:
+The file defines `Config` and `open(config, directories) -> (Task, BatchSource, config)`. `directories[name]` opens a
+model directory, once in a run. The config that `open` returns also holds what depends on the data, such as the number
+of steps. What follows, until the model is finished, the members of `Task` define (training/task.py). Optional functions
+of the file:
 
 - `reopen(layouts) -> Task`, for a task whose runs save several models, needs no data and serves `Task.layouts` alone.
-- `outline(config) -> Outline`, for a task whose steps `bert-jax preflight` can compile before the run.
-- `preview(config)`, for a config that is `slow_to_open`: as `open`, without what takes long.
+- `outline(config, directories) -> Outline`, for a task whose steps can be compiled without its data.
+- `preview(config, directories)`, for a config that is `slow_to_open`: as `open`, without what takes long.
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from bert_jax.core import config as configs
-from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
-from bert_jax.training.outline import Outline
+from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Task
 
@@ -51,12 +52,10 @@ def find_task_module(values: dict, overrides: Sequence[str]) -> ModuleType:
 
 def outline_run(config: RunConfig) -> Outline:
     """Return the outline of the run, from which its steps can be compiled."""
-    module = TASKS[config.task]
-    if not hasattr(module, "outline"):
-        raise BertJaxError(
-            f"cannot compile the task {config.task}: it defines no `outline`; see bert_jax/tasks/__init__.py"
-        )
-    return module.outline(config)
+    module, directories = TASKS[config.task], ModelDirectories()
+    if hasattr(module, "outline"):
+        return module.outline(config, directories)
+    return make_outline(*module.open(config, directories))
 
 
 def reopen_task(name: str, layouts: dict[str, Layout]) -> Task:

@@ -9,9 +9,8 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.finetune_data import open_data
 from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.finetuning.inspect_examples import format_examples
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions.kind import KINDS, Kind
-from bert_jax.training.outline import Outline, make_outline
 
 # Hugging Face's problem_type -> the kind of prediction.
 PROBLEM_TYPES = {
@@ -59,14 +58,6 @@ def kind_of_problem(problem_type: str) -> type[Kind]:
     return KINDS[problem_type]
 
 
-def open(config: Config) -> tuple[FinetuneTask, Epochs, Config]:
-    return open_data(config, config.labels, config.label_smoothing, config.class_weights == "balanced")
-
-
-def outline(config: Config) -> Outline:
-    return make_outline(*open(config), config.batch_size)
-
-
-def inspect(config: Config, step: int, rows: int) -> str:
-    task, data, _ = open(config)
-    return format_examples(task, data, step, rows)
+def open(config: Config, directories: ModelDirectories) -> tuple[FinetuneTask, Epochs, Config]:
+    balanced = config.class_weights == "balanced"
+    return open_data(config, directories[config.init], config.labels, config.label_smoothing, balanced)

@@ -18,8 +18,8 @@ from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.finetuning.distillation_config import DistillationLossConfig, StudentEncoderConfig
 from bert_jax.finetuning.student_layers import keep_layers
-from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import HEAD_KEYS, Layout
+from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.losses.distillation import (
     cosine_distance,
     mean_squares,
@@ -42,8 +42,6 @@ from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 Objective = Literal["distilbert", "minilm", "tinybert"]
 # key of the teacher's parameters among the constants, and of its outputs among the outputs of a step
 TEACHER = "teacher"
-
-inspect = pretrain.inspect
 
 
 @dataclass(frozen=True)
@@ -301,28 +299,30 @@ OBJECTIVES: dict[Objective, type[DistillTask]] = {
 }
 
 
-def open(config: Config) -> tuple[DistillTask, Corpora, Config]:
+def open(config: Config, directories: ModelDirectories) -> tuple[DistillTask, Corpora, Config]:
     data = pretrain.open_corpora(config)
     for directory in filter(None, (config.teacher, config.init)):
-        check_same_tokenizer(directory, data.tokenizer)
-    task, config = make_distill_task(config)
-    source, tensors = hub.read_layout(config.teacher, **config.model.compute_settings)
-    whole = hub.read_params(source, tensors, config.teacher)
+        check_same_tokenizer(directories[directory], data.tokenizer)
+    task, config = make_distill_task(config, directories)
+    teacher = directories[config.teacher]
+    whole = teacher.read_params(teacher.layout.computed_with(**config.model.compute_settings))
     taken = {name: whole[name] for name in task.teacher.module_names}
     pretrain.print_corpus_sizes(data)
     return dataclasses.replace(task, teacher_params=taken), data, config
 
 
-def outline(config: Config) -> Outline:
-    task, config = make_distill_task(config)
+def outline(config: Config, directories: ModelDirectories) -> Outline:
+    task, config = make_distill_task(config, directories)
     return pretrain.outline_corpora(task, config)
 
 
-def make_distill_task(config: Config) -> tuple[DistillTask, Config]:
+def make_distill_task(config: Config, directories: ModelDirectories) -> tuple[DistillTask, Config]:
     """Return the task, with zeros for the teacher, which take no memory, and the config with its actual `init`."""
     objective = OBJECTIVES[config.objective]
-    teacher = read_objective_layout(config.teacher, objective.heads, config)
-    begins = read_objective_layout(config.init, objective.heads, config) if config.init else teacher
+    teacher, begins = (
+        choose_objective_layout(directories[name], objective.heads, config)
+        for name in (config.teacher, config.init or config.teacher)
+    )
     layers = begins.config.num_hidden_layers if config.init else max(teacher.config.num_hidden_layers // 2, 1)
     encoder = config.model.derive_encoder(begins.config, layers)
     all_layers = encoder.replace(num_hidden_layers=begins.config.num_hidden_layers)
@@ -351,17 +351,17 @@ def make_distill_task(config: Config) -> tuple[DistillTask, Config]:
     return task, dataclasses.replace(config, init=config.init or config.teacher * is_part)
 
 
-def read_objective_layout(directory: str, heads: tuple[str, ...], config: Config) -> Layout:
+def choose_objective_layout(directory: ModelDirectory, heads: tuple[str, ...], config: Config) -> Layout:
     """Return the layout of a model directory's encoder with only the heads that the objective needs."""
-    source, _ = hub.read_layout(directory, **config.model.compute_settings)
+    source, name = directory.layout.computed_with(**config.model.compute_settings), directory.name
     if missing := [head for head in heads if head not in source.heads]:
         raise BertJaxError(
-            f'{directory} has no head "{missing[0]}", from which objective={config.objective} learns; name a '
+            f'{name} has no head "{missing[0]}", from which objective={config.objective} learns; name a '
             "pre-trained model that has it, or set --config.objective=minilm, which needs none"
         )
     if source.config.max_position_embeddings < max(config.data.lengths):
         raise BertJaxError(
-            f"data.lengths goes up to {max(config.data.lengths)}, but {directory} reads at most "
+            f"data.lengths goes up to {max(config.data.lengths)}, but {name} reads at most "
             f"{source.config.max_position_embeddings} tokens; set shorter --config.data.lengths"
         )
     published = {key: value for key, value in source.hf_config.items() if key not in HEAD_KEYS}

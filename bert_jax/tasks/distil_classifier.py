@@ -21,9 +21,8 @@ from bert_jax.data.examples.row_packing import EncodedExample, Target
 from bert_jax.finetuning.finetune_config import HeadConfig
 from bert_jax.finetuning.finetune_data import open_data
 from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.finetuning.student_layers import keep_layers
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.model import Model, load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.losses.loss import Loss, squared_error, weighted_loss
@@ -32,7 +31,6 @@ from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.whole_text_kind import WholeTextKind, require_distillable
 from bert_jax.tasks.classify import Config as ClassifyConfig
-from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.processes import print_once
 
 TEACHER_LOGITS = "taught"  # target: the teacher's logits
@@ -135,19 +133,19 @@ def soft_loss(kind: Kind, logits, taught, weight, temperature: float) -> Loss:
     return squared_error(logits[..., 0], taught[..., 0], weight)
 
 
-def open(config: Config) -> tuple[ClassifierDistillTask, Epochs, Config]:
-    teacher = load(config.teacher)
+def open(config: Config, directories: ModelDirectories) -> tuple[ClassifierDistillTask, Epochs, Config]:
+    init, teacher = directories[config.init], load(directories[config.teacher])
     reading = TeacherReader(
         teacher, require_distillable(teacher.kind, config.teacher), config.data.long_texts
     )
     config = complete_config(config, teacher, reading)
-    plain, data, config = open_data(config, reading.kind.labels, read_examples=reading.read_examples)
+    plain, data, config = open_data(config, init, reading.kind.labels, read_examples=reading.read_examples)
     settings = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
     task = ClassifierDistillTask(
         **settings,
         temperature=config.temperature,
         labels_weight=config.labels_weight,
-        start_encoder=hub.read_layout(config.init)[0].config,
+        start_encoder=init.layout.config,
     )
     assert task.finish_inputs is not None
     data.targets = task.targets
@@ -226,12 +224,3 @@ class TeacherReader:
             TEACHER_LOGITS: self.teacher_logits[example.text],
             HAS_LABEL: float(example.where in self.labelled_places),
         }
-
-
-def outline(config: Config) -> Outline:
-    return make_outline(*open(config), config.batch_size)
-
-
-def inspect(config: Config, step: int, rows: int) -> str:
-    task, data, _ = open(config)
-    return format_examples(task, data, step, rows)

@@ -17,8 +17,8 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.config import Range, check_ranges
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss, binary_cross_entropy, weighted_loss
 from bert_jax.models.cost import layer_flops, pre_training_flops
 from bert_jax.models.dropout import draw_by_row
@@ -73,13 +73,13 @@ class Config(pretrain.Config):
     discriminator_weight: Weight = 50.0  # weight of the discriminator's loss; the generator's has weight 1
 
 
-def open(config: Config) -> tuple["ReplacedTokenTask", Corpora, Config]:
+def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenTask", Corpora, Config]:
     data = pretrain.open_corpora(config)
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
-    task = ReplacedTokenTask.from_config(dataclasses.replace(config, model=model))
+    task = ReplacedTokenTask.from_config(dataclasses.replace(config, model=model), directories)
     if config.init:
         layouts = {
-            name: adopt_saved_layout(str(Path(config.init) / name), layout, data.tokenizer)
+            name: adopt_saved_layout(directories.of_model(config.init, name), layout, data.tokenizer)
             for name, layout in task.layouts.items()
         }
         task = dataclasses.replace(task, layout=layouts[""], generator=layouts[GENERATOR])
@@ -87,21 +87,20 @@ def open(config: Config) -> tuple["ReplacedTokenTask", Corpora, Config]:
     return task, data, config
 
 
-def outline(config: Config) -> Outline:
-    return pretrain.outline_task(config, ReplacedTokenTask.from_config)
-
-
-inspect = pretrain.inspect
+def outline(config: Config, directories: ModelDirectories) -> Outline:
+    return pretrain.outline_task(config, directories, ReplacedTokenTask.from_config)
 
 
 def reopen(layouts: dict[str, Layout]) -> "ReplacedTokenTask":
     return ReplacedTokenTask(layouts[""], generator=layouts[GENERATOR])
 
 
-def read_start_layouts(directory: str, head: str, model: EncoderConfig) -> tuple[Layout, Layout]:
-    """Return the layouts of the discriminator in `directory` and of its generator; refuse them if a run with `model`
-    cannot start from them."""
-    discriminator, _ = hub.read_layout(directory)
+def read_generator_layout(
+    directories: ModelDirectories, directory: str, head: str, model: EncoderConfig
+) -> Layout:
+    """Return the layout of the generator of the discriminator in `directory`; refuse both if a run with `model` cannot
+    start from them."""
+    discriminator = directories[directory].layout
     if head not in discriminator.heads:
         raise BertJaxError(
             f'the model in {directory} is not a discriminator (it has no head "{head}"); leave --config.init out'
@@ -113,7 +112,7 @@ def read_start_layouts(directory: str, head: str, model: EncoderConfig) -> tuple
             "or leave --config.init out"
         )
     check_sizes(directory, discriminator.config, model)
-    generator, _ = hub.read_layout(inner)
+    generator = directories.of_model(directory, GENERATOR).layout
     if "mlm" not in generator.heads:
         raise BertJaxError(
             f'the model in {inner} is not a generator (it has no head "mlm"); leave --config.init out'
@@ -126,7 +125,7 @@ def read_start_layouts(directory: str, head: str, model: EncoderConfig) -> tuple
                 f"discriminator's {model_value}"
                 "; put the generator of this discriminator there, or leave --config.init out"
             )
-    return discriminator, generator
+    return generator
 
 
 @dataclass(frozen=True)
@@ -144,13 +143,13 @@ class ReplacedTokenTask(MaskedLMTask):
     disentangled: bool = False
 
     @classmethod
-    def from_config(cls, config: Config) -> "ReplacedTokenTask":
+    def from_config(cls, config: Config, directories: ModelDirectories) -> "ReplacedTokenTask":
         if not config.data.packed:
             raise BertJaxError(
                 f"data.sentence_objective={config.data.sentence_objective} makes pairs, which the task electra cannot "
                 "use; set --config.data.sentence_objective=none"
             )
-        family = choose_family(config, hub.read_layout(config.init)[0] if config.init else None)
+        family = choose_family(config, directories[config.init].layout if config.init else None)
         head = next((head for head in HEADS if head in family.heads), None)
         if head is None:
             raise BertJaxError(
@@ -160,7 +159,7 @@ class ReplacedTokenTask(MaskedLMTask):
         model = family.apply_constants(config.model)
         smaller = config.generator.derive_encoder(model)
         if config.init:
-            _, source = read_start_layouts(config.init, head, model)
+            source = read_generator_layout(directories, config.init, head, model)
             of_run = {name: getattr(model, name) for name in (*COMPUTATION_FIELDS, *TRAINING_FIELDS)}
             smaller = source.config.replace(**of_run)
         return cls(

@@ -3,11 +3,11 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import CYAN, GREEN, RED, RESET, is_coloured, pluralize
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group, check_shapes, describe_columns, read_groups
 from bert_jax.data.examples.row_packing import EncodedExample
@@ -21,9 +21,9 @@ from bert_jax.finetuning.embedding_task import (
     EmbeddingTask,
     has_other_positive,
 )
-from bert_jax.finetuning.inspect_examples import check_step
 from bert_jax.finetuning.retrieval_cards import embedder_card
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
 from bert_jax.inference.embedder import (
     DOCUMENT_PROMPTS,
@@ -36,17 +36,16 @@ from bert_jax.inference.model import load
 from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, EmbeddingLossSettings
 from bert_jax.models.pooling import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.outline import Outline, OutlinePhase, make_outline
 from bert_jax.training.processes import print_notice, print_once
 
-MARKS = (CYAN, GREEN, RED)
-ROLES = ("anchor", "positive", "negative")
 USUAL = "multiple_negatives"  # the loss of groups without scores
 
 
-def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Config]:
+def open(
+    config: Config, directories: ModelDirectories, taught: bool = True
+) -> tuple[EmbeddingTask, Epochs, Config]:
     """Open the task and its data; unless `taught`, the teacher's vectors, which take long to compute, are zeros."""
     if not any(config.data.train):
         raise BertJaxError(
@@ -57,8 +56,8 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     train = [group for groups in sets for group in groups]
     texts = len(train[0].texts)
-    tokenizer = open_tokenizer(hub.resolve_directory(config.init))
-    task = make_embedding_task(config, texts, len(train[0].scores))
+    tokenizer = directories[config.init].tokenizer
+    task = make_embedding_task(config, directories, texts, len(train[0].scores))
     check_scores(config, task, [*train, *validation])
     if not task.scores_per_group:  # the loss does not read scores
         train, validation = (
@@ -67,7 +66,10 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
     if validation and not any(has_other_positive(group) for group in validation):
         print_notice("every validation text is its own positive, so there is no validation during training")
         validation = []
-    reading = GroupEncoder(config, tokenizer, task, [*train, *validation], taught)
+    groups = [*train, *validation]
+    teaches = taught and bool(task.teacher_shape)
+    vectors = compute_teacher_vectors(directories[config.loss.teacher], groups, task) if teaches else []
+    reading = GroupEncoder(tokenizer, task, config.data.max_length, number_texts(groups), vectors)
     train_pieces, validation_pieces = reading.encode_groups(train), reading.encode_groups(validation)
     truncated = reading.truncated
     if notice := truncated.notice("raise --config.data.max_length to read more"):
@@ -92,17 +94,17 @@ def open(config: Config, taught: bool = True) -> tuple[EmbeddingTask, Epochs, Co
     return task, data, config
 
 
-def preview(config: Config) -> tuple[EmbeddingTask, Epochs, Config]:
-    return open(config, taught=False)
+def preview(config: Config, directories: ModelDirectories) -> tuple[EmbeddingTask, Epochs, Config]:
+    return open(config, directories, taught=False)
 
 
-def outline(config: Config) -> Outline:
+def outline(config: Config, directories: ModelDirectories) -> Outline:
     """Return the outline of a run on the config's data.
 
     Without data, groups are the smallest that the loss can learn from, with one text per row, all of maximum length.
     """
     if any(config.data.train):
-        return make_outline(*open(config, taught=False), config.batch_size)
+        return make_outline(*preview(config, directories))
     loss = EMBEDDING_LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
     sizes = (
         (texts, scores)
@@ -110,7 +112,7 @@ def outline(config: Config) -> Outline:
         for scores in range(texts)
         if loss.fits(texts, scores) and (scores > 0) == loss.scored
     )
-    task = make_embedding_task(config, *next(sizes))
+    task = make_embedding_task(config, directories, *next(sizes))
     groups, longest = config.batch_size, config.data.max_length
     rows = task.texts_per_group * groups
     print_once(
@@ -157,7 +159,9 @@ def split_by_document(
     return kept, validation
 
 
-def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTask:
+def make_embedding_task(
+    config: Config, directories: ModelDirectories, texts: int, scores: int
+) -> EmbeddingTask:
     wanted = config.loss
     fitting = [name for name, loss in EMBEDDING_LOSSES.items() if loss.fits(texts, scores)]
     name = wanted.name
@@ -170,7 +174,7 @@ def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTas
             f"{config.data.train[0]} has; losses that do: {', '.join(fitting)}"
         )
     loss = EMBEDDING_LOSSES[name]
-    layout = embedder_layout(config)
+    layout = embedder_layout(config, directories[config.init].layout)
     check_dimensions(loss, wanted.sizes, layout.vector_size)
     settings = EmbeddingLossSettings(
         wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric
@@ -187,7 +191,7 @@ def make_embedding_task(config: Config, texts: int, scores: int) -> EmbeddingTas
             "less"
         )
     taught = texts if loss.teacher_texts < 0 else loss.teacher_texts
-    width = hub.read_layout(wanted.teacher)[0].vector_size if taught else 0
+    width = directories[wanted.teacher].layout.vector_size if taught else 0
     if loss.full_vectors and width != layout.vector_size:
         raise BertJaxError(
             f"the vectors of {wanted.teacher} have {width} dimensions, but those of {config.init} have "
@@ -214,9 +218,9 @@ def check_dimensions(loss: EmbeddingLoss, sizes: Sequence[int], width: int) -> N
         )
 
 
-def embedder_layout(config: Config) -> hub.Layout:
-    """Return the layout of the encoder of `config.init`, without heads, which pools as the config says."""
-    source, _ = hub.read_layout(config.init, **config.model.compute_settings)
+def embedder_layout(config: Config, source: Layout) -> Layout:
+    """Return the layout of the encoder of `source`, without heads, which pools as the config says."""
+    source = source.computed_with(**config.model.compute_settings)
     source_embedder = source.embedder or EmbedderSettings()
     pooling = source_embedder.pooling if config.model.pooling == "auto" else config.model.pooling
     if source_embedder.unknown or pooling not in POOLING_WEIGHTS:
@@ -266,25 +270,30 @@ def check_scores(config: Config, task: EmbeddingTask, groups: Sequence[Group]) -
                 )
 
 
+@dataclass
 class GroupEncoder:
     """Encodes groups as the model reads them."""
 
-    def __init__(
-        self, config: Config, tokenizer: Tokenizer, task: EmbeddingTask, groups: Sequence[Group], taught: bool
-    ):  # fmt: skip
-        self.config, self.tokenizer, self.task = config, tokenizer, task
-        self.truncated = TruncationCounter(config.data.max_length)
-        self.ids = number_texts(groups)
-        self.taught = compute_teacher_vectors(config.loss.teacher, groups, task) if taught else []
+    tokenizer: Tokenizer
+    task: EmbeddingTask
+    max_length: int
+    ids: dict[str, int]  # of the texts
+    taught: list[
+        dict[str, np.ndarray]
+    ]  # a teacher's vectors by text, for the first texts of the groups, and so on
+    truncated: TruncationCounter = field(init=False)
+
+    def __post_init__(self):
+        self.truncated = TruncationCounter(self.max_length)
 
     def encode_groups(self, groups: Sequence[Group]) -> list[EncodedExample]:
         """Return a piece for each text: those of the first group, then those of the second, and so on."""
-        config, columns = self.config, []
+        columns = []
         for n in range(self.task.texts_per_group):
             embedder = self.task.embedder
             prompt = prompt_text(embedder, choose_prompt(embedder, n))
             texts = prepare_texts(embedder, [group.texts[n] for group in groups], prompt)
-            encodings = self.tokenizer.encode(texts, max_length=config.data.max_length)
+            encodings = self.tokenizer.encode(texts, max_length=self.max_length)
             self.truncated.count(encodings)
             columns.append(encodings)
         return [
@@ -318,11 +327,9 @@ def number_texts(groups: Sequence[Group]) -> dict[str, int]:
 
 
 def compute_teacher_vectors(
-    directory: str, groups: Sequence[Group], task: EmbeddingTask
+    directory: ModelDirectory, groups: Sequence[Group], task: EmbeddingTask
 ) -> list[dict[str, np.ndarray]]:
     """Return a dict of the teacher's vectors by text, for the first texts of the groups, for the second, and so on."""
-    if not task.teacher_shape:
-        return []
     teacher = load(directory)
     by_place = []
     for n in range(task.teacher_shape[0]):
@@ -330,30 +337,3 @@ def compute_teacher_vectors(
         vectors = teacher.embed(texts, prompt=choose_prompt(teacher.embedder, n))
         by_place.append(dict(zip(texts, vectors, strict=True)))
     return by_place
-
-
-def inspect(config: Config, step: int, rows: int) -> str:
-    """Show the first groups of a step as text."""
-    task, data, _ = open(config)
-    check_step(data, step)
-    groups, colour = list_groups(task, data, step), is_coloured()
-    rows_in_words = f"{pluralize(data.rows_per_step, 'row')} of {data.row_length(step)} tokens"
-    lines = [f"step {step}: {pluralize(len(groups), 'group')} in {rows_in_words}"]
-    for number, group in enumerate(groups[:rows]):
-        lines.append(f"group {number}: {sum(map(len, group))} tokens")
-        for n, text in enumerate(decode_texts(group, data.tokenizer)):
-            role = min(n, 2)
-            name = f"{MARKS[role]}{ROLES[role]}{RESET}" if colour else ROLES[role]
-            lines.append(f"  {name}: {text}")
-        if task.scores_per_group:
-            lines.append(f"  score: {', '.join(f'{score:g}' for score in group[0].targets['scores'])}")
-    return "\n".join(lines)
-
-
-def list_groups(task: EmbeddingTask, data: Epochs, step: int) -> list[list[EncodedExample]]:
-    """Return the pieces of each group of a step."""
-    return [[data.train[i] for i in group] for group in data.chosen[step].reshape(-1, task.texts_per_group)]
-
-
-def decode_texts(group: Sequence[EncodedExample], tokenizer: Tokenizer) -> list[str]:
-    return [" ".join(tokenizer.tokens(piece.encoding.input_ids)) for piece in group]

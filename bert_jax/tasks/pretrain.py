@@ -16,10 +16,11 @@ from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.corpus.cooccurrences import cooccurrence_embeddings
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
-from bert_jax.hub import model_directory as hub
+from bert_jax.data.corpus.step_preview import show_step
 from bert_jax.hub.families import FAMILIES, family_for
 from bert_jax.hub.family import Family
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.models.encoder_config import EncoderConfig
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CorporaConfig(RunConfig):
     data: DataConfig = field(default_factory=DataConfig)
+
+    @property
+    def batch_size(self) -> int:
+        return self.data.batch_size
 
 
 @dataclass(frozen=True)
@@ -55,15 +60,16 @@ PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "none
 WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")  # the last two keys of the paths of these parameters
 
 
-def open(config: Config) -> tuple["PretrainTask", "Corpora", Config]:
+def open(config: Config, directories: ModelDirectories) -> tuple["PretrainTask", "Corpora", Config]:
     data = open_corpora(config)
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
-    source = hub.read_layout(config.init)[0] if config.init else None
-    if source:  # first, because this error names the sizes to set; the family's would not
+    if config.init:  # first, because this error names the sizes to set; the family's would not
+        source = directories[config.init].layout
         check_sizes(config.init, source.config, choose_family(config, source).apply_constants(model))
-    task = PretrainTask.from_config(dataclasses.replace(config, model=model), source)
+    task = PretrainTask.from_config(dataclasses.replace(config, model=model), directories)
     if config.init:
-        task = dataclasses.replace(task, layout=adopt_saved_layout(config.init, task.layout, data.tokenizer))
+        layout = adopt_saved_layout(directories[config.init], task.layout, data.tokenizer)
+        task = dataclasses.replace(task, layout=layout)
     print_corpus_sizes(data)
     return task, data, config
 
@@ -81,11 +87,13 @@ def print_corpus_sizes(data: "Corpora") -> None:
         print_once(f"{corpus.name}: {train:,} documents to train on, {validation:,} for validation")
 
 
-def outline(config: Config) -> Outline:
-    return outline_task(config, PretrainTask.from_config)
+def outline(config: Config, directories: ModelDirectories) -> Outline:
+    return outline_task(config, directories, PretrainTask.from_config)
 
 
-def outline_task(config: C, task_of: Callable[[C], Task]) -> Outline:
+def outline_task(
+    config: C, directories: ModelDirectories, task_of: Callable[[C, ModelDirectories], Task]
+) -> Outline:
     """Return the outline of the task; if the config names corpora, the model gets the size of their vocabulary."""
     data = config.data
     if data.corpora:
@@ -93,7 +101,7 @@ def outline_task(config: C, task_of: Callable[[C], Task]) -> Outline:
         config = dataclasses.replace(
             config, model=fit_vocabulary(config.model, vocabulary, max(data.lengths))
         )
-    return outline_corpora(task_of(config), config)
+    return outline_corpora(task_of(config, directories), config)
 
 
 def outline_corpora(task: Task, config: CorporaConfig) -> Outline:
@@ -105,12 +113,6 @@ def outline_corpora(task: Task, config: CorporaConfig) -> Outline:
         for length, share in zip(data.lengths, data.length_ratios, strict=True)
     )
     return Outline(task, config, batch, batch, tuple(phases), config.steps - max(config.first_step, 0))
-
-
-def inspect(config: Config, step: int, rows: int) -> str:
-    from bert_jax.data.corpus.step_preview import show_step
-
-    return show_step(config, step, rows)
 
 
 def fit_vocabulary(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:
@@ -184,11 +186,8 @@ class PretrainTask(MaskedLMTask):
     """Predicts masked words and, if rows are pairs, the label of the pair."""
 
     @classmethod
-    def from_config(cls, config: Config, source: Layout | None = None) -> "PretrainTask":
-        """Return the task of a config; `source` is the layout of the directory `init`, if it was already read."""
-        if config.init and source is None:
-            source, _ = hub.read_layout(config.init)
-        family = choose_family(config, source)
+    def from_config(cls, config: Config, directories: ModelDirectories) -> "PretrainTask":
+        family = choose_family(config, directories[config.init].layout if config.init else None)
         of_pairs = PAIR_HEADS[config.data.sentence_objective]
         pair_head = tuple(head for head in of_pairs if head in family.heads)[:1]
         if of_pairs and not pair_head:
@@ -284,6 +283,9 @@ class Corpora(BatchSource):
         self, length: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]:
         return self.stream.validation_batches(length, host_index, host_count)
+
+    def show_step(self, step: int, rows: int) -> str:
+        return show_step(self.stream, step, rows)
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
         ranks = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])

@@ -12,19 +12,17 @@ from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.example_splits import set_aside_calibration
-from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.finetuning.pieces import PredictionEvaluator
 from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig as Config
 from bert_jax.finetuning.retrieval_cards import cross_encoder_card
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.truncation import TruncationCounter
-from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import FinishInputs
 
@@ -34,20 +32,20 @@ HEAD = "classify"  # the head that transformers opens
 FILLER = Encoding([0], [0], [(0, 0)])  # fills up a query that has fewer documents than another
 
 
-def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
+def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Epochs, Config]:
     if not config.data.train:
         raise BertJaxError(
             "config key data.train is missing; give a file of queries and documents, --config.data.train=pairs.jsonl"
         )
+    init = directories[config.init]
     train, validation, calibration = read_query_splits(config)
     for spec in filter(None, [config.data.train, config.data.validation]):
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
-    task = make_ranking_task(config, train)
+    task = make_ranking_task(config, init.layout, train)
     pairs = [list_pairs(part) for part in (train, validation, calibration)]
     results = FinishInputs(pairs[0], pairs[1], pairs[2], report=config.report)
     task = dataclasses.replace(task, finish_inputs=results)
-    tokenizer = open_tokenizer(hub.resolve_directory(config.init))
-    reading = PairEncoder(tokenizer, config.data.max_length, task)
+    reading = PairEncoder(init.tokenizer, config.data.max_length, task)
     train_pieces, validation_pieces = reading.encode_lists(train), reading.encode_lists(validation)
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_notice(notice)
@@ -65,22 +63,15 @@ def open(config: Config) -> tuple[RankingTask, Epochs, Config]:
     )
     batches = dataclasses.replace(batches, noun="pair")
     judge = RankingEvaluator(task.kind, results.validation, validation_pieces)
-    data = Epochs(train_pieces, validation_pieces, task.targets, tokenizer, batches, judge, each_token=False)
+    data = Epochs(
+        train_pieces, validation_pieces, task.targets, init.tokenizer, batches, judge, each_token=False
+    )
     print_once(
         f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
         f"{len(validation):,} for validation, {len(calibration):,} for calibration; {config.batch_size} queries per "
         f"step, in {data.describe_rows()}; loss {task.loss.name}"
     )
     return task, data, config
-
-
-def outline(config: Config) -> Outline:
-    return make_outline(*open(config), config.batch_size)
-
-
-def inspect(config: Config, step: int, rows: int) -> str:
-    task, data, _ = open(config)
-    return format_examples(task, data, step, rows)
 
 
 def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, CandidateLists]:
@@ -159,7 +150,7 @@ def nonbinary_grades(lists: Sequence[Candidates]) -> set[float]:
     return {grade for candidates in lists for grade in candidates.grades} - {0.0, 1.0}
 
 
-def make_ranking_task(config: Config, lists: Sequence[Candidates]) -> RankingTask:
+def make_ranking_task(config: Config, source: Layout, lists: Sequence[Candidates]) -> RankingTask:
     name, grades = choose_loss(config, lists), nonbinary_grades(lists)
     loss = RANKING_LOSSES[name]
     untaught = [candidates.where for candidates in lists if not candidates.scores]
@@ -174,8 +165,7 @@ def make_ranking_task(config: Config, lists: Sequence[Candidates]) -> RankingTas
             "--config.loss.name=lambda_rank"
         )
     kind = Relevance.from_examples([])
-    source, _ = hub.read_layout(config.init, **config.model.compute_settings)
-    layout = source.with_head(HEAD, kind.labels)
+    layout = source.computed_with(**config.model.compute_settings).with_head(HEAD, kind.labels)
     encoder = config.model.update_encoder(layout.config, config.data.max_length, config.init)
     layout = dataclasses.replace(layout, config=encoder, hf_config=layout.hf_config | kind.hf_config_keys)
     documents = max(len(candidates.grades) for candidates in lists)

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import jax
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_detail
 from bert_jax.data.batch_source import BatchSource
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
 from bert_jax.training import warm_start
 from bert_jax.training.chips import peak_flops
@@ -19,7 +21,9 @@ from bert_jax.training.state import init_random_params
 from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task
 
-Opener = Callable[[RunConfig], tuple[Task, BatchSource, RunConfig]]  # `open` of a task's module
+Opener = Callable[
+    [RunConfig, ModelDirectories], tuple[Task, BatchSource, RunConfig]
+]  # `open` of a task's module
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,13 @@ class OpenedRun:
     task: Task
     data: BatchSource
     config: RunConfig  # with the values that follow from the data
+    directories: ModelDirectories  # the model directories that it starts or learns from
     cache: StepCache | None = None  # compiled steps that it shares with other runs
     out_of_fold: OutOfFoldPredictions | None = None  # predictions for its training examples
 
     def reopen(self, given: RunConfig) -> "OpenedRun":
         """Open another config of the same task."""
-        return open_run(self.opener, given, self.cache)
+        return open_run(self.opener, given, self.cache, self.directories)
 
     def train(self, workdir: Path) -> bool:
         """Train in the directory of the run; return False if told to stop before the end."""
@@ -42,14 +47,25 @@ class OpenedRun:
         return train(self.task, self.data, self.config, workdir, make_params_loader(self), peak, self.cache)
 
 
-def open_run(opener: Opener, given: RunConfig, cache: StepCache | None = None) -> OpenedRun:
-    task, data, config = opener(given)
+def open_run(
+    opener: Opener,
+    given: RunConfig,
+    cache: StepCache | None = None,
+    directories: ModelDirectories | None = None,
+) -> OpenedRun:
+    directories = ModelDirectories() if directories is None else directories
+    task, data, config = opener(given, directories)
     if BatchSource not in type(data).__mro__:
         raise BertJaxError(
             f"the data of the task {given.task}, a {type(data).__name__}, must inherit from BatchSource of "
             "bert_jax/data/batch_source.py"
         )
-    return OpenedRun(opener, given, task, data, config, cache)
+    return OpenedRun(opener, given, task, data, config, directories, cache)
+
+
+def preview_run(module: ModuleType, given: RunConfig) -> OpenedRun:
+    """Open a run of the task's module to look at it, without what takes long."""
+    return open_run(module.preview if given.slow_to_open else module.open, given)
 
 
 def print_warnings(run: OpenedRun) -> None:
@@ -62,7 +78,7 @@ def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:
     task, data, config = run.task, run.data, run.config
 
     def read_from_directory() -> dict:
-        params, missing = warm_start.read_initial_params(config.init, task, config.seed)
+        params, missing = warm_start.read_initial_params(run.directories, config.init, task, config.seed)
         step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
         if jax.process_index() == 0:
             print_detail(f"starts from {config.init}{task.describe_new_params(missing)}{step}")

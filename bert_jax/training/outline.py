@@ -28,10 +28,8 @@ class Outline:
     steps: int  # of the run; 0: unknown without its data
 
 
-def make_outline(task: Task, data: BatchSource, config: RunConfig, batch: int) -> Outline:
-    """Return the outline of a run whose data are open, with a phase for each length of its rows.
-
-    `batch` is the number of examples per step."""
+def make_outline(task: Task, data: BatchSource, config: RunConfig) -> Outline:
+    """Return the outline of a run whose data are open, with a phase for each length of its rows."""
     if not config.steps:
         raise BertJaxError(
             "the run takes no steps, so nothing is compiled; leave --config.steps=0 and --config.method=linear_probe "
@@ -41,4 +39,4 @@ def make_outline(task: Task, data: BatchSource, config: RunConfig, batch: int) -
     phases = []
     for length, count in sorted(Counter(lengths).items()):
         phases.append(OutlinePhase(length, count / config.steps, data.features(lengths.index(length))))
-    return Outline(task, config, batch, data.rows_per_step, tuple(phases), config.steps)
+    return Outline(task, config, config.batch_size, data.rows_per_step, tuple(phases), config.steps)

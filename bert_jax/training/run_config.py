@@ -135,6 +135,13 @@ class RunConfig:
     single_run_overrides: ClassVar[tuple[str, ...]] = ()  # of each run of a sweep
 
     @property
+    def batch_size(self) -> int:
+        """The number of examples per step."""
+        raise BertJaxError(
+            f"the config of the task {self.task} does not define `batch_size`; see run_config.py"
+        )
+
+    @property
     def writes_report(self) -> bool:
         """Whether the run ends with a report."""
         return False

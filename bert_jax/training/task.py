@@ -153,6 +153,10 @@ class Task:
         """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs."""
         raise self.missing_member("losses")
 
+    def show_step(self, data: BatchSource, step: int, rows: int) -> str:
+        """Show the first `rows` rows of a step, for `bert-jax inspect`; by default as the data show them."""
+        return data.show_step(step, rows)
+
     def missing_member(self, name: str) -> BertJaxError:
         """The error for a member that the task does not define. Saving its models needs none of these members."""
         return BertJaxError(f"the task {type(self).__name__} does not define `{name}`; see training/task.py")

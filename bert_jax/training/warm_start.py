@@ -1,34 +1,33 @@
 """Start a run from the parameters of a model directory."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training.task import Task
 
 
-def adopt_saved_layout(directory: str, layout: hub.Layout, tokenizer: Tokenizer) -> hub.Layout:
+def adopt_saved_layout(directory: ModelDirectory, layout: Layout, tokenizer: Tokenizer) -> Layout:
     """Return the layout with the family and published keys of the directory; refuse one of other sizes or with another
     tokenizer."""
-    source, _ = hub.read_layout(directory)
-    check_sizes(directory, source.config, layout.config)
+    source = directory.layout
+    check_sizes(directory.name, source.config, layout.config)
     check_same_tokenizer(directory, tokenizer)
     return replace(layout, family=source.family, hf_config=source.hf_config)
 
 
-def check_same_tokenizer(directory: str, tokenizer: Tokenizer) -> None:
+def check_same_tokenizer(directory: ModelDirectory, tokenizer: Tokenizer) -> None:
     """Refuse a model whose tokenizer is not that of the corpus."""
-    if open_tokenizer(hub.resolve_directory(directory)).fingerprint != tokenizer.fingerprint:
+    if directory.tokenizer.fingerprint != tokenizer.fingerprint:
         raise BertJaxError(
-            f"the corpus was not prepared with the tokenizer of {directory}; "
-            f"prepare it again with --tokenizer {directory}"
+            f"the corpus was not prepared with the tokenizer of {directory.name}; "
+            f"prepare it again with --tokenizer {directory.name}"
         )
 
 
@@ -42,13 +41,16 @@ def check_sizes(directory: str, saved: EncoderConfig, wanted: EncoderConfig) -> 
         raise BertJaxError(f"the model in {directory} has other sizes than the config; set {sizes}")
 
 
-def read_initial_params(directory: str, task: Task, seed: int) -> tuple[dict, list[str]]:
-    """Return the task's parameters from the directory, and the names of the parts it lacks, which get initial values.
+def read_initial_params(
+    directories: ModelDirectories, init: str, task: Task, seed: int
+) -> tuple[dict, list[str]]:
+    """Return the task's parameters from the directory `init`, and the names of the parts it lacks, which get initial
+    values.
 
     Further models of the task are read from subdirectories, as a run saves them.
     """
     models = {
-        name: read_model_params(str(Path(directory) / name) if name else directory, layout)
+        name: read_model_params(directories.of_model(init, name), layout)
         for name, layout in task.layouts.items()
     }
     params = task.join_params(models)
@@ -57,7 +59,7 @@ def read_initial_params(directory: str, task: Task, seed: int) -> tuple[dict, li
     missing = [name for name in names if name not in params]
     if missing == names:
         raise BertJaxError(
-            f"the task reads no parameters of a model directory; leave --config.init={directory} out"
+            f"the task reads no parameters of a model directory; leave --config.init={init} out"
         )
 
     def initial():
@@ -68,10 +70,10 @@ def read_initial_params(directory: str, task: Task, seed: int) -> tuple[dict, li
     return {name: params[name] for name in names}, missing
 
 
-def read_model_params(directory: str, layout: hub.Layout) -> dict:
+def read_model_params(directory: ModelDirectory, layout: Layout) -> dict:
     """Return a directory's parameters for the layout, without heads that were trained for other labels."""
-    source, tensors = hub.read_layout(directory, vocab_multiple=layout.config.vocab_multiple)
-    params = hub.read_params(source, tensors, directory)
+    source = directory.layout.computed_with(vocab_multiple=layout.config.vocab_multiple)
+    params = directory.read_params(source)
     if source.labels != layout.labels:
         params = {name: part for name, part in params.items() if name not in HEADS or not HEADS[name].labels}
-    return hub.read_pooler_and_transform(layout, tensors, directory) | params
+    return directory.read_pooler_and_transform(layout) | params

@@ -21,6 +21,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.rerank_config import RerankConfig
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import load_config
 from bert_jax.training import warm_start
 from bert_jax.training.log import read_metrics
@@ -175,7 +176,7 @@ def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
 
 def open_run(spec: str, overrides: list[str], seed: int) -> tuple:
     module, config = load_config(spec, [*overrides, f"seed={seed}"])
-    return module.open(config)
+    return module.open(config, ModelDirectories())
 
 
 class TorchFinetuning(TorchModel):

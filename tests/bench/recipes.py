@@ -142,7 +142,7 @@ def scores_on_first(directory: Path, first: Recipe, command: str) -> dict[str, f
     if known := validation_lines(workdir.metrics):
         return chosen_scores(known[-1])
     models = [path for path in (directory / "model", directory / "model" / GENERATOR) if path.exists()]
-    layouts = {path: hub.read_layout(str(path))[0] for path in models}
+    layouts = {path: hub.ModelDirectory.open(path).layout for path in models}
     model = next((path for path, layout in layouts.items() if "mlm" in layout.heads), None)
     if model is None or not same_tokens(model, first):
         return {}

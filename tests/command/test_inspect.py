@@ -8,7 +8,7 @@ from bert_jax.command.main import main
 from bert_jax.core.config import load_config_file
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.step_preview import show_step
-from bert_jax.tasks.pretrain import Config
+from bert_jax.tasks import pretrain
 from bert_jax.text.text_source import TextSource
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents, save_tokenizer
 from tests.support.project import ROOT
@@ -31,8 +31,9 @@ def settings(corpus, *more):
     return [f"data.corpora={corpus / 'corpus'}", "data.batch_size=64", "data.dupe_factor=1", *more]
 
 
-def config(corpus, *more):
-    return load_config_file(f"{PRETRAIN}:base", settings(corpus, *more), Config)
+def show(corpus, *more, step: int, rows: int, colour: bool) -> str:
+    config = load_config_file(f"{PRETRAIN}:base", settings(corpus, *more), pretrain.Config)
+    return show_step(pretrain.open_corpora(config).stream, step, rows, colour)
 
 
 @pytest.mark.slow
@@ -40,7 +41,7 @@ def test_targets_show_what_became_of_them(corpus):
     from bert_jax.data.corpus.data_config import DataConfig
     from bert_jax.data.corpus.stream import Stream
 
-    text = show_step(config(corpus), step=3, rows=64, colour=False)
+    text = show(corpus, step=3, rows=64, colour=False)
     batch = Stream(DataConfig((str(corpus / "corpus"),), batch_size=64, dupe_factor=1), 0, 1_000_000).batch(3)
     masked = replaced = kept = 0
     for i in range(64):
@@ -67,11 +68,11 @@ def test_colours_only_on_a_terminal(corpus, capsys, monkeypatch):
     flags = ["inspect", "--config", f"{PRETRAIN}:base", *(f"--config.{s}" for s in settings(corpus))]
     assert main(flags) == 0
     assert "\x1b" not in capsys.readouterr().out
-    assert "\x1b[31m[MASK" in show_step(config(corpus), step=0, rows=1, colour=True)
+    assert "\x1b[31m[MASK" in show(corpus, step=0, rows=1, colour=True)
 
 
 @pytest.mark.parametrize("examples", ["sentence_order", "none"])
 def test_other_examples(corpus, examples):
-    text = show_step(config(corpus, f"data.sentence_objective={examples}"), 950_000, 8, False)
+    text = show(corpus, f"data.sentence_objective={examples}", step=950_000, rows=8, colour=False)
     assert ("sequence 2:" in text and "sequences per row" in text) == (examples == "none")
     assert ("swapped pairs" in text) == (examples == "sentence_order")

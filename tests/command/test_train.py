@@ -9,6 +9,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
 from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import pretrain
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
@@ -82,7 +83,7 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     spec, *flags = train_command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
     config = configs.load_config_file(spec, overrides, pretrain.Config)
-    task, data, _ = pretrain.open(config)
+    task, data, _ = pretrain.open(config, ModelDirectories())
     begun = Workdir(workdir)
     begun.claim()
     begun.record_or_check(config, data, task)
@@ -107,7 +108,9 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     # Made again from the batches, with the model as anyone opens it.
     spec, *flags = train_command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
-    _, data, config = pretrain.open(configs.load_config_file(spec, overrides, pretrain.Config))
+    _, data, config = pretrain.open(
+        configs.load_config_file(spec, overrides, pretrain.Config), ModelDirectories()
+    )
     hits = []
     for batch in islice(data.validation_batches(data.row_length(0), 0, 1), config.log.max_eval_batches):
         sentences = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}

@@ -12,6 +12,7 @@ from bert_jax.data.examples.row_packing import EncodedExample, Target, collate_r
 from bert_jax.finetuning.choose_method import candidate_methods
 from bert_jax.finetuning.example_counts import PROBE_BELOW
 from bert_jax.hub import sentence_transformers
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.model import load
 from bert_jax.inference.programs import head_logits
@@ -153,7 +154,7 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
         "data.overlap": 4,
     } | overrides
     task, config = load_task("configs/classify.py", [f"{key}={value}" for key, value in given.items()])
-    opened, _, config = task.open(config)
+    opened, _, config = task.open(config, ModelDirectories())
     assert opened.layout.heads == (head,)
     if config.data.folds and head.startswith("compare"):
         assert candidate_methods(config, opened, 2 * PROBE_BELOW - 1) == ["linear_probe"]
@@ -187,7 +188,7 @@ def test_a_model_of_pairs_is_trained_on_unless_its_head_cannot_be_used(
         "data.overlap": 4,
     } | overrides
     task, config = load_task("configs/classify.py", [f"{key}={value}" for key, value in given.items()])
-    assert task.open(config)[0].layout.heads == (head,)
+    assert task.open(config, ModelDirectories())[0].layout.heads == (head,)
 
 
 def test_contrast_of_pairs_apart_is_refused():

@@ -9,6 +9,7 @@ from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.contrastive import VECTORS
 from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.model import load
 from bert_jax.losses.loss import pair_error
 from bert_jax.tasks import load_config as load_task
@@ -27,7 +28,7 @@ SHORT = (
 
 def open_task(overrides):
     module, config = load_task("configs/classify.py", overrides)
-    return module.open(config)
+    return module.open(config, ModelDirectories())
 
 
 @pytest.mark.slow

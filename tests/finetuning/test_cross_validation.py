@@ -19,6 +19,7 @@ from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning import epochs_config, finetune_config
 from bert_jax.finetuning.choose_method import choose_method, with_method
 from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.model import load
 from bert_jax.tasks import load_config
 from bert_jax.training.opened_run import OpenedRun, open_run
@@ -322,7 +323,7 @@ def test_a_part_is_held_out_where_that_is_asked_for(opened, changes, count):
     given = opened.given
     overrides = [f"init={given.init}", f"data.train={given.data.train}", *SHORT, *changes]
     module, config = load_config("configs/classify.py", overrides)
-    assert module.open(config)[2].data.folds == count
+    assert module.open(config, ModelDirectories())[2].data.folds == count
 
 
 def rows_of(kind: str) -> list[dict]:

@@ -25,7 +25,6 @@ from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.full_sentences import Rows
 from bert_jax.data.corpus.segment_plan import load_or_build
 from bert_jax.data.examples.columns import ExampleColumns
-from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.model import load
@@ -212,6 +211,11 @@ def checkpoint_of(folder: Path) -> dict:
 def run_of(folder: Path):
     workdir = Workdir(folder)
     return workdir.read_run(), workdir.layouts()[""]
+
+
+def layout_of(folder: Path):
+    layout = hub.ModelDirectory.open(folder).layout
+    return layout, None
 
 
 def whole_model(folder: Path):
@@ -544,7 +548,7 @@ ALL = (
     Subject("saved config", "config.json", saved, checked, never, hashed=True),
     Subject("hashes.json", "hashes.json", saved, checked, same_json, 2),
     Subject("run.json", "run.json", run, run_of, run_says, 4),
-    Subject("config.json", "config.json", copied("classifier"), hub.read_layout, config_says, 6),
+    Subject("config.json", "config.json", copied("classifier"), layout_of, config_says, 6),
     Subject("config.json of a load", "config.json", copied("classifier"), whole_model, config_says, 0.2),
     Subject("safetensors", "model.safetensors", copied("masked", with_few_tensors), tensors_of, safetensors_say, 4),
     torch_file("pytorch_model.bin, zip", True),

@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.finetuning.gather import gather_by_example
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
 from bert_jax.tasks import load_config as load_task
 from bert_jax.training.state import init_random_params
@@ -55,7 +56,7 @@ def both(encoder_path, tmp_path_factory):
         "model.attention_probs_dropout_prob=0.0", "model.head_dropout=0.0", "loss.name=margin_mse",
     ]  # fmt: skip
     module, config = load_task("configs/rerank.py", overrides)
-    task, data, config = module.open(config)
+    task, data, config = module.open(config, ModelDirectories())
     params = jax.device_get(jax.jit(lambda: init_random_params(task, config))())
     # Initial values are so small that all pairs have nearly the same logit, and their difference is lost in rounding.
     params = jax.tree.map(lambda leaf: leaf * (4 if leaf.ndim > 1 else 1), params)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.hub import sentence_transformers
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.model import load
 from bert_jax.report import model_info
@@ -60,7 +61,7 @@ def test_a_classifier_reads_what_is_pooled_or_asked_for(tmp_path, encoder_path, 
     data = write_csv(tmp_path / "t.csv", marked_texts(12, 0))
     given = [f"init={tmp_path / 'init'}", f"data.train={data}", "data.max_length=32"]
     task, config = load_task("configs/classify.py", [*given, f"model.pooling={pooling}"])
-    assert task.open(config)[0].layout.heads == (head,)
+    assert task.open(config, ModelDirectories())[0].layout.heads == (head,)
 
 
 def test_what_was_trained_on_the_mean_is_trained_on(tmp_path, encoder_path):
@@ -69,4 +70,4 @@ def test_what_was_trained_on_the_mean_is_trained_on(tmp_path, encoder_path):
     assert finetune("classify", encoder_path, tmp_path / "run", **given)[-1]["accuracy"] > 0.9
     again = [f"init={tmp_path / 'run/model'}", f"data.train={path}", "data.max_length=32"]
     task, config = load_task("configs/classify.py", again)
-    assert task.open(config)[0].layout.heads == ("classify_mean",)
+    assert task.open(config, ModelDirectories())[0].layout.heads == ("classify_mean",)

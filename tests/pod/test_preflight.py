@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,10 +13,10 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.models.mesh import AXES
 from bert_jax.pod import preflight, preflight_checks
 from bert_jax.tasks import pretrain
-from bert_jax.tasks.pretrain import Config
 from bert_jax.training.chips import GiB
 from bert_jax.training.run_config import CheckpointConfig, RunConfig
 from tests.support.preflight_configs import CONFIG, HERE, settings
@@ -45,22 +44,16 @@ from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, message):
     config = settings(*overrides)
     with pytest.raises(BertJaxError) as error:
-        preflight_checks.check_outline(config, pretrain.outline(config), HERE)
+        preflight_checks.check_outline(config, pretrain.outline(config, ModelDirectories()), HERE)
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(("first", "end", "warming"), [(900_000, 905_000, 0), (4000, 20_000, 6000)])
 def test_a_continued_run_has_warmed_up_before(first, end, warming):
     config = settings(f"steps={end}", "init=somewhere", f"first_step={first}")
-    outline = pretrain.outline_corpora(pretrain.outline(settings()).task, config)
+    outline = pretrain.outline_corpora(pretrain.outline(settings(), ModelDirectories()).task, config)
     line = preflight_checks.check_schedule(config, outline)
     assert line == f"schedule: {warming:,} of {end - first:,} steps warm up"
-
-
-def test_a_task_that_says_nothing_of_its_steps_is_refused(monkeypatch):
-    monkeypatch.setitem(tasks.TASKS, "spot", SimpleNamespace(Config=Config))
-    with pytest.raises(BertJaxError, match="cannot compile the task spot: it defines no `outline`; see "):
-        tasks.outline_run(dataclasses.replace(settings(), task="spot"))
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +138,12 @@ def corpus(tmp_path_factory):
 
 def test_a_corpus_is_checked_against_the_model(corpus):
     config = settings(f"data.corpora={corpus}")
-    outline = pretrain.outline(config)
+    outline = pretrain.outline(config, ModelDirectories())
     assert outline.task.layout.config.vocab_size == 1000
     lines = preflight_checks.check_outline(config, outline, HERE)
     assert any("duplicates" in line for line in lines)
     with pytest.raises(BertJaxError, match="vocab_size"):
-        pretrain.outline(settings(f"data.corpora={corpus}", "model.vocab_size=77"))
+        pretrain.outline(settings(f"data.corpora={corpus}", "model.vocab_size=77"), ModelDirectories())
 
 
 def a_phase(length: int = 512, temporaries: float = 3.0, **changes) -> dict:

@@ -148,11 +148,12 @@ from bert_jax.core.config import load_config_file
 from bert_jax.pod.compile import outline_on_slice, trace_step
 from bert_jax.pod.topology import parse_slice
 from bert_jax.tasks import pretrain
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.training.step import make_step
 spec, overrides, where = sys.argv[1], json.loads(sys.argv[2]), parse_slice("v5e:4x4")
-task, data, config = pretrain.open(load_config_file(spec, overrides, pretrain.Config))
+task, data, config = pretrain.open(load_config_file(spec, overrides, pretrain.Config), ModelDirectories())
 mesh = make_mesh(config.mesh, where.devices())
 features = task.features(data.rows_per_step, data.length(0))
 state, batch = abstract_state(task, config, mesh), abstract_batch(features, config, mesh)

@@ -9,6 +9,7 @@ from bert_jax import tasks
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
 from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import TASKS
 from bert_jax.training.workdir import Workdir
 from tests.support.made_up_language import ENTRIES
@@ -111,7 +112,7 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
     module, config = tasks.read_config(
         configs.run_config_file(CONFIGS.get(task, task)), overrides(material, task)
     )
-    _, data, config = module.open(config)
+    _, data, config = module.open(config, ModelDirectories())
     assert (
         f" {data.rows_per_step} rows of " in lines["step"]
         and lines["steps"].split()[1] == f"{config.steps:,},"
@@ -123,7 +124,7 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
 @pytest.mark.slow
 def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
     module, config = tasks.read_config(configs.run_config_file("classify"), overrides(material, "classify"))
-    task, data, config = module.open(config)
+    task, data, config = module.open(config, ModelDirectories())
     begun = Workdir(material / "begun")
     begun.claim()
     begun.record_or_check(config, data, task)

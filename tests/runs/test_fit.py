@@ -17,6 +17,7 @@ from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.runs import finetune as finetuning
 from bert_jax.runs.finetune import are_tagged, check_series
 from bert_jax.runs.fit import config_values, save_init_model
@@ -182,7 +183,7 @@ def test_texts_and_labels_are_examples_as_those_of_files(encoder_path, monkeypat
 
     def begin(values, workdir, command):
         module, config = tasks.read_config(values, [])
-        opened.append((module.open(config)[0], command))
+        opened.append((module.open(config, ModelDirectories())[0], command))
 
     monkeypatch.setattr(finetuning, "start_run", begin)
     shown = random_texts(24)

@@ -2,6 +2,7 @@
 
 import random
 
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import load_config as load_task
 from tests.support.texts import random_texts
 
@@ -25,4 +26,4 @@ def open_embed_task(model, train, *overrides):
     module, config = load_task(
         EMBED_CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=16", *overrides]
     )
-    return module.open(config)
+    return module.open(config, ModelDirectories())

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.model import load
 from bert_jax.tasks import load_config as load_task
 from bert_jax.training import warm_start
@@ -36,7 +37,7 @@ def test_a_head_for_other_labels_is_not_taken_over(encoder_path, tmp_path):
     finetune("classify", encoder_path, tmp_path / "two", **given)
     begun = load_task("configs/classify.py", [f"init={tmp_path / 'two/model'}", f"data.train={given['data.train']}",
                                               "data.max_length=32"])  # fmt: skip
-    task, _, config = begun[0].open(begun[1])
+    task, _, config = begun[0].open(begun[1], ModelDirectories())
     assert warm_start.read_initial_params(config.init, task, 0)[1] == []
     other = write_csv(tmp_path / "three.csv", [(text, f"class {n % 3}") for n, (text, _) in enumerate(rows)])
     finetune(

@@ -10,6 +10,7 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.model import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.tasks import load_config as load_task
@@ -190,7 +191,7 @@ def opened(teacher, objective="distilbert", **changes):
         f"{ROOT}/configs/distil.py:{objective}",
         [word.removeprefix("--config.") for word in words(teacher, objective, **changes)[3:]],
     )
-    return module.open(config)
+    return module.open(config, ModelDirectories())
 
 
 @pytest.mark.ci

@@ -9,6 +9,7 @@ import pytest
 
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.model import load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.predictions.kind import KINDS
@@ -101,7 +102,7 @@ def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher
     module, config = load_task(
         "configs/distil.py:classifier", distil_settings(teacher_path, train, labels_weight=0.25)
     )
-    task, data, _ = module.open(config)
+    task, data, _ = module.open(config, ModelDirectories())
     labelled = [piece.targets["labelled"] for piece in [*data.train, *data.held]]
     assert sum(labelled) < len(labelled) and set(labelled) == {0.0, 1.0}
     (batch,) = data.batches(0, 1, 0, 1)
@@ -121,7 +122,7 @@ def test_what_a_distillation_cannot_use_is_refused(teacher_path, tmp_path):
 
     def opened(teacher=teacher_path, **changes):
         module, config = load_task("configs/distil.py:classifier", distil_settings(teacher, train, **changes))
-        return module.open(config)
+        return module.open(config, ModelDirectories())
 
     with pytest.raises(BertJaxError, match="labels_weight"):
         opened(labels_weight=0.5)

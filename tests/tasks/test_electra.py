@@ -148,11 +148,11 @@ def computed(tmp_path_factory):
 
 def compute(sharing, root):
     theirs = Torch(sharing, root)
-    layouts = [hub.read_layout(root / name)[0] for name in ("", GENERATOR)]
+    layouts = [hub.ModelDirectory.open(root / name).layout for name in ("", GENERATOR)]
     task = ReplacedTokenTask(
         layouts[0], generator=layouts[1], weight=WEIGHT, disentangled=sharing == "disentangled"
     )
-    params, missing = warm_start.read_initial_params(str(root), task, seed=0)
+    params, missing = warm_start.read_initial_params(hub.ModelDirectories(), str(root), task, seed=0)
     assert not missing
     batch = seeded_batch(4, 19, VOCABULARY, 2, targets=5, seed=1)
 

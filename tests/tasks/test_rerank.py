@@ -15,6 +15,7 @@ from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, add_random_negatives, read_candidates
 from bert_jax.finetuning.retrieval_cards import describe_relevance_scores
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds.relevance import Judgement, Relevance
@@ -76,7 +77,7 @@ def open_task(model, train, *overrides):
     module, config = load_task(
         CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=32", *overrides]
     )
-    return module.open(config)
+    return module.open(config, ModelDirectories())
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ def test_data_that_are_no_batch_source_are_refused_before_the_run():
     with pytest.raises(
         BertJaxError, match="the data of the task mine, a Other, must inherit from BatchSource"
     ):
-        open_run(lambda config: (None, Other(), config), given)
-    run = open_run(lambda config: (None, Batches(), config), given)
+        open_run(lambda config, directories: (None, Other(), config), given)
+    run = open_run(lambda config, directories: (None, Batches(), config), given)
     assert list(run.data.facts()) == [] and run.data.padding() is None
 
 

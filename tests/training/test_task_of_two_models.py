@@ -28,7 +28,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def open(config):
+def open(config, directories):
     model = tiny_pretraining()[0].layout.config
     generator = Layout(model.replace(hidden_size=16, intermediate_size=32), heads=("mlm",), pooler=False)
     discriminator = Layout(model, heads=("tag",), labels=("kept", "replaced"), pooler=False)

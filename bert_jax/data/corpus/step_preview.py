@@ -21,11 +21,8 @@ LABELS = {
 }
 
 
-def show_step(config, step: int, rows: int, colour: bool | None = None) -> str:
-    """Show the first `rows` rows of a step of a pre-training config, which gives `data`, `seed` and `steps`."""
-    from bert_jax.data.corpus.stream import Stream
-
-    stream = Stream(config.data, config.seed, config.steps)
+def show_step(stream: "Stream", step: int, rows: int, colour: bool | None = None) -> str:
+    """Show the first `rows` rows of a step of the stream."""
     batch = stream.batch(step)
     if colour is None:
         colour = is_coloured()

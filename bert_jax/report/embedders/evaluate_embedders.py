@@ -11,7 +11,7 @@ from bert_jax.core.files import to_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.data.examples.beir import is_beir
 from bert_jax.data.examples.groups import read_unpaired, reuse_training_columns
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.metrics.intervals import bootstrap_intervals, difference_intervals
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import find_kind
@@ -30,7 +30,7 @@ from bert_jax.report.prediction_page import REPORT_FILES
 
 def evaluates_vectors(directory, data: str) -> bool:
     """Return whether to evaluate vectors: the data has documents and queries, or the model makes no predictions."""
-    return directory == BM25.name or is_beir(data) or find_kind(hub.read_layout(directory)[0]) is None
+    return directory == BM25.name or is_beir(data) or find_kind(ModelDirectory.open(directory).layout) is None
 
 
 def read_evaluation_data(trial: EmbedderEvalConfig) -> EvaluationData:
@@ -72,7 +72,7 @@ def measure_embedders(
     names: Sequence[str], trial: EmbedderEvalConfig
 ) -> tuple[EvaluationData, list[EmbedderResults]]:
     if names[0] != BM25.name and not is_beir(trial.data):
-        training_columns = training_origin.read_origin(hub.resolve_directory(names[0])).columns
+        training_columns = training_origin.read_origin(ModelDirectory.open(names[0]).path).columns
         trial = replace(trial, columns=reuse_training_columns(trial.data, trial.columns, training_columns))
     data = read_evaluation_data(trial)
     if BM25.name in names and not isinstance(data, RetrievalData):

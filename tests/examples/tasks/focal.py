@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from bert_jax.data.batch_source import Fact
 from bert_jax.finetuning.finetune_data import open_data
 from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss, weighted_loss
 from bert_jax.tasks import classify
 
@@ -33,12 +34,9 @@ class FocalTask(FinetuneTask):
         return {"focal_loss": weighted_loss(-log * (1 - jnp.exp(log)) ** self.gamma, batch["label_weights"])}
 
 
-def open(config: Config):
-    plain, data, config = open_data(config)
+def open(config: Config, directories: ModelDirectories):
+    plain, data, config = open_data(config, directories[config.init])
     if config.method == "contrastive":  # which has a loss of its own
         return plain, data, config
     settings = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
     return FocalTask(**settings, gamma=config.gamma), data, config
-
-
-inspect = classify.inspect

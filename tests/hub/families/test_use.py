@@ -14,6 +14,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.data.examples.epochs import shuffled
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import load_config as load_task
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
@@ -136,7 +137,7 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     ]
     overrides += [f"data.train={train}", "data.max_length=32", f"data.validation={tmp_path / 'dev.csv'}"]
     module, config = load_task("configs/classify.py", overrides)
-    task, data, config = module.open(config)
+    task, data, config = module.open(config, ModelDirectories())
     theirs = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
     updates, losses = Updates(torch, theirs.model, config.optimizer, config.steps), []
     theirs.model.eval()  # without dropout
