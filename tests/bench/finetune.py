@@ -138,7 +138,7 @@ def our_runs(spec: str, overrides: list[str]) -> Callable:
                 data,
                 config,
                 workdir,
-                lambda: warm_start.read_initial_params(config.init, task, config.seed)[0],
+                lambda: warm_start.read_initial_params(ModelDirectories(), config.init, task, config.seed)[0],
             )
             lines = read_metrics(Path(workdir) / "metrics.jsonl")
         steps_taken = [line for line in lines if line["kind"] == "train"]

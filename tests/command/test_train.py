@@ -142,7 +142,7 @@ def test_recipes_of_the_config_file():
     assert optimizer.schedule == "linear"
     assert configs.load_config_file(f"{spec}:large", [], pretrain.Config).model.num_hidden_layers == 24
     roberta = configs.load_config_file(f"{spec}:base,roberta", [], pretrain.Config)
-    assert pretrain.PretrainTask.from_config(roberta).layout.heads == ("mlm",)
+    assert pretrain.PretrainTask.from_config(roberta, ModelDirectories()).layout.heads == ("mlm",)
     assert (roberta.data.batch_size, roberta.optimizer.beta2) == (8192, 0.98)
     assert configs.load_config_file(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
     laptop = configs.load_config_file(f"{spec}:tiny,laptop", [], pretrain.Config)
@@ -160,7 +160,7 @@ def test_recipes_of_the_config_file():
 
 @pytest.mark.parametrize("name", ["best_metric", "features", "losses"])
 def test_what_a_task_does_not_define_is_said(name):
-    task = Task(pretrain.PretrainTask.from_config(pretrain.Config()).layout)
+    task = Task(pretrain.PretrainTask.from_config(pretrain.Config(), ModelDirectories()).layout)
     arguments = {"best_metric": None, "features": (1, 8), "losses": ({}, {})}[name]
     with pytest.raises(BertJaxError, match=f"the task Task does not define `{name}`"):
         asked = getattr(task, name)

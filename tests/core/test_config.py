@@ -17,6 +17,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.examples import glue
 from bert_jax.hub.families import FAMILIES, all_families
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.model import load as load_model
 from bert_jax.models.encoder_config import BERT_SIZES, EncoderConfig
 from bert_jax.models.mesh import AXES
@@ -79,7 +80,7 @@ def test_a_size_of_a_family_names_it(size):
     assert (
         config.model == family.config_for_size(size).replace(**theta) and config.family == family.model_type
     )
-    layout = PretrainTask.from_config(config).layout
+    layout = PretrainTask.from_config(config, ModelDirectories()).layout
     assert layout.family == family and layout.heads == (("mlm", "sop") if "albert" in size else ("mlm",))
     assert max(config.data.lengths) <= config.model.max_position_embeddings
 
@@ -87,7 +88,7 @@ def test_a_size_of_a_family_names_it(size):
 def test_a_family_without_a_head_for_pairs_says_so():
     _, config = load_task(f"{PRETRAIN}:electra-small", ["data.sentence_objective=next_sentence"])
     with pytest.raises(BertJaxError, match='"nsp".*"electra"'):
-        PretrainTask.from_config(config)
+        PretrainTask.from_config(config, ModelDirectories())
 
 
 @pytest.mark.slow
@@ -102,7 +103,7 @@ def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     ]
     _, config = load_task(f"{PRETRAIN}:albert-base", changes)
     with pytest.raises(BertJaxError, match='"electra".*"albert".*--config.family=electra'):
-        PretrainTask.from_config(config)
+        PretrainTask.from_config(config, ModelDirectories())
     _, config = load_task(f"{PRETRAIN}:base", changes)
     source = load_model(tmp_path, tokenizer=False).layout
     with pytest.raises(BertJaxError, match="hidden_size=24.*--config.model.embedding_size=8"):
@@ -279,7 +280,7 @@ def keys(reader, prefix: str = "") -> set[str]:
 @pytest.mark.slow
 def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     _, config = load_task(f"{PRETRAIN}:albert-base", [])
-    task = PretrainTask.from_config(config)
+    task = PretrainTask.from_config(config, ModelDirectories())
     assert (config.data.mask_unit, config.data.max_span_length) == ("span", 3)
     assert task.layout.architecture == "ForPreTraining" and task.layout.pooler
     logits = np.array([[2.0, 0.0], [0.0, 1.0], [9.0, 0.0]], np.float32)
@@ -290,7 +291,7 @@ def test_albert_learns_the_order_of_sentences_from_rows_that_have_one():
     assert float(task.losses(outputs, batch)["sop_loss"].mean) == pytest.approx(expected, rel=1e-6)
     assert float(task.scores(outputs, batch)["sop_accuracy"].mean) == 0.5
     _, config = load_task(f"{PRETRAIN}:base", ["data.sentence_objective=sentence_order"])
-    assert PretrainTask.from_config(config).layout.heads == ("mlm", "nsp")
+    assert PretrainTask.from_config(config, ModelDirectories()).layout.heads == ("mlm", "nsp")
 
 
 def test_modernbert_goes_on_with_longer_rows_and_not_back_to_shorter_ones():

@@ -68,7 +68,7 @@ def test_vectors_are_what_the_head_reads(encoder_path, tmp_path, rows, pooling):
                  f"data.batching={rows}",
                  f"model.pooling={pooling}", *SHORT]  # fmt: skip
     task, data, config = open_task(overrides)
-    params, _ = warm_start.read_initial_params(config.init, task, 0)
+    params, _ = warm_start.read_initial_params(ModelDirectories(), config.init, task, 0)
     batch = next(data.batches(0, 1, 0, 1))
     dense = params[task.head]["dense"]
     of_vectors = task.outputs(params, batch)[VECTORS] @ dense["kernel"] + dense["bias"]

@@ -26,6 +26,7 @@ from bert_jax.data.corpus.full_sentences import Rows
 from bert_jax.data.corpus.segment_plan import load_or_build
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.hub import sentence_transformers
+from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.model import load
 from bert_jax.models.encoder_config import EncoderConfig
@@ -214,8 +215,7 @@ def run_of(folder: Path):
 
 
 def layout_of(folder: Path):
-    layout = hub.ModelDirectory.open(folder).layout
-    return layout, None
+    return (ModelDirectory.open(folder).layout,)
 
 
 def whole_model(folder: Path):

@@ -13,6 +13,7 @@ from bert_jax.command import failures
 from bert_jax.core import memory
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import cache_home
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.model import load
 from bert_jax.tasks.pretrain import PretrainTask
 from bert_jax.text.line_reader import read_lines
@@ -65,7 +66,7 @@ def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
 def test_the_memory_of_a_step_is_estimated_before_it_is_compiled(remat, accumulate):
     task, config = tiny_pretraining(steps=2, layers=4, gradient_accumulation_steps=accumulate)
     config = replace(config, model=config.model.replace(remat=remat))
-    step = step_of(PretrainTask.from_config(config), config, Batches(512))
+    step = step_of(PretrainTask.from_config(config, ModelDirectories()), config, Batches(512))
     constants = make_constants(step.task, config, step.mesh)
     compiled = make_step(step.task, config, step.mesh).lower(step.abstract, step.batch, constants).compile()
     facts = compiled.memory_analysis()

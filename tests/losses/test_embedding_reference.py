@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.model import load
 from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLossSettings, matryoshka_loss
-from bert_jax.tasks.embed import decode_texts, list_groups
 from tests.support.embedding_tasks import open_embed_task, random_pairs
 from tests.support.gradients import assert_loss_and_gradients_close
 from tests.support.tables import write_jsonl
@@ -72,7 +72,7 @@ def both(encoder_path, tmp_path_factory):
         zip(
             *(
                 [" ".join(text.split()[1:-1]) for text in decode_texts(group, data.tokenizer)]
-                for group in list_groups(task, data, 0)
+                for group in list_groups(data, 0, task.texts_per_group)
             ),
             strict=True,
         )

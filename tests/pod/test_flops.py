@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
 
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.models.kernels import short_attention
 from bert_jax.pod import flops
 from bert_jax.pod.compile import bytes_per_device
@@ -30,7 +31,7 @@ STEP = {"base": 3 * (24.7397e12 + 0.9471e12), "large": 3 * (85.7622e12 + 1.2738e
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_flops_and_bytes_are_those_by_hand(size):
     config = settings("model.attention=xla", name=size)
-    task, mesh = PretrainTask.from_config(config), make_mesh(config.mesh)
+    task, mesh = PretrainTask.from_config(config, ModelDirectories()), make_mesh(config.mesh)
     state, batch = abstract_state(task, config, mesh), abstract_batch(task.features(256, 512), config, mesh)
     assert bytes_per_device(state.params) == 4 * PARAMETERS[size]
     assert bytes_per_device(state.optimizer) == pytest.approx(8 * PARAMETERS[size], rel=1e-6)

@@ -4,6 +4,7 @@ import numpy as np
 
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.tasks.pretrain import Config, PretrainTask
 from bert_jax.text.wordpiece import WordPiece
@@ -83,4 +84,4 @@ def tiny_pretraining(steps: int = 20, layers: int = 1, **changes) -> tuple[Pretr
     }
     data = DataConfig(lengths=(ROW_LENGTH,), length_ratios=(1.0,), max_predictions_per_seq=TARGETS)
     config = Config(steps=steps, seed=3, model=model, data=data, **sections, **values)
-    return PretrainTask.from_config(config), config
+    return PretrainTask.from_config(config, ModelDirectories()), config

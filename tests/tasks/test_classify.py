@@ -38,7 +38,7 @@ def test_a_head_for_other_labels_is_not_taken_over(encoder_path, tmp_path):
     begun = load_task("configs/classify.py", [f"init={tmp_path / 'two/model'}", f"data.train={given['data.train']}",
                                               "data.max_length=32"])  # fmt: skip
     task, _, config = begun[0].open(begun[1], ModelDirectories())
-    assert warm_start.read_initial_params(config.init, task, 0)[1] == []
+    assert warm_start.read_initial_params(ModelDirectories(), config.init, task, 0)[1] == []
     other = write_csv(tmp_path / "three.csv", [(text, f"class {n % 3}") for n, (text, _) in enumerate(rows)])
     finetune(
         "classify",

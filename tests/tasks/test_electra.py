@@ -14,6 +14,7 @@ from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import load_config
 from bert_jax.tasks.electra import (
     DELTA,
@@ -227,7 +228,7 @@ def test_scores_are_of_real_tokens():
         "precision": hits / told[real].sum(), "recall": hits / replaced[real].sum(),
         "loss": np.log1p(np.exp(np.where(replaced, -logits, logits)))[real].mean(),
     }  # fmt: skip
-    task = ReplacedTokenTask.from_config(load_config("configs/electra.py:tiny", [])[1])
+    task = ReplacedTokenTask.from_config(load_config("configs/electra.py:tiny", [])[1], ModelDirectories())
     batch = seeded_batch(3, 7, 9, 1, 2, seed=0) | {"attention_mask": mask}
     outputs = {"mlm": np.zeros((3, 2, 9)), "told": logits, "replaced": replaced}
     scores, losses = task.scores(outputs, batch), task.losses(outputs, batch)
@@ -374,7 +375,9 @@ REFUSED = {
 def test_what_cannot_be_trained_is_refused(size):
     settings, message = REFUSED[size]
     with pytest.raises(BertJaxError, match=message) as error:
-        ReplacedTokenTask.from_config(load_config(f"configs/electra.py:{size}", settings)[1])
+        ReplacedTokenTask.from_config(
+            load_config(f"configs/electra.py:{size}", settings)[1], ModelDirectories()
+        )
     assert "\n" not in str(error.value)
 
 
@@ -393,7 +396,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("size", PUBLISHED)
 def test_recipes_have_the_published_sizes(size):
     _, config = load_config(f"configs/electra.py:{size}", [])
-    task = ReplacedTokenTask.from_config(config)
+    task = ReplacedTokenTask.from_config(config, ModelDirectories())
     sizes = [
         (model.hidden_size, model.num_hidden_layers, model.embedding_width)
         for model in (layout.config for layout in task.layouts.values())

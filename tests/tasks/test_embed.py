@@ -12,11 +12,12 @@ from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
+from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.model import load
 from bert_jax.predictions import training_origin
 from bert_jax.tasks import load_config as load_task
-from bert_jax.tasks.embed import decode_texts, list_groups, read_group_splits
+from bert_jax.tasks.embed import read_group_splits
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read_metrics
@@ -208,7 +209,7 @@ def test_a_batch_has_what_its_teacher_gives(encoder_path, tmp_path):
         (batch,) = data.batches(0, 1, 0, 1)
         taught = task.gather_groups({"vectors": np.zeros((12, 1))}, batch)[1]["teacher"]
         assert taught.shape == (6, count, 32)
-        for group, vectors in zip(list_groups(task, data, 0), taught, strict=True):
+        for group, vectors in zip(list_groups(data, 0, task.texts_per_group), taught, strict=True):
             words = [" ".join(text.split()[1:-1]) for text in decode_texts(group, data.tokenizer)]
             np.testing.assert_allclose(load(encoder_path).embed(words[:count]), vectors, atol=1e-6)
 
@@ -225,7 +226,7 @@ def test_each_step_is_of_one_of_several_files(encoder_path, tmp_path, capsys):
         )
         seen = []
         for step in range(40):
-            groups = list_groups(task, data, step)
+            groups = list_groups(data, step, task.texts_per_group)
             anchors = {" ".join(decode_texts(group, data.tokenizer)[0].split()[1:-1]) for group in groups}
             seen.append([anchors <= known for known in of_file])
         assert all(sum(which) == 1 for which in seen)
@@ -271,7 +272,7 @@ def test_a_model_with_prompts_is_trained_with_them(encoder_path, tmp_path):
 
     def first_words(*overrides):
         task, data, _ = open_embed_task(begun, train, "data.batch_size=4", *overrides)
-        shown = [decode_texts(group, data.tokenizer) for group in list_groups(task, data, 0)]
+        shown = [decode_texts(group, data.tokenizer) for group in list_groups(data, 0, task.texts_per_group)]
         return task.embedder, [{text.split()[1] for text in column} for column in zip(*shown, strict=True)]
 
     ours, words = first_words()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError, NonFiniteError
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.checkpoint import Checkpoints
@@ -254,8 +255,9 @@ def test_going_on_from_a_model_directory(finished_run, tmp_path, capsys):
     from bert_jax.training import warm_start
 
     task, config = tiny_pretraining()
-    warm_start.adopt_saved_layout(str(finished_run / "model"), task.layout, Batches().tokenizer)
-    params, missing = warm_start.read_initial_params(str(finished_run / "model"), task, seed=0)
+    directories, init = ModelDirectories(), str(finished_run / "model")
+    warm_start.adopt_saved_layout(directories[init], task.layout, Batches().tokenizer)
+    params, missing = warm_start.read_initial_params(directories, init, task, seed=0)
     assert not missing
     task, config = tiny_pretraining(steps=12, init=str(finished_run / "model"), first_step=8)
     train(task, Batches(), config, tmp_path / "kept", lambda: params)
@@ -266,7 +268,7 @@ def test_going_on_from_a_model_directory(finished_run, tmp_path, capsys):
         tiny_pretraining(init="somewhere")
     other, _ = tiny_pretraining(layers=2)
     with pytest.raises(BertJaxError, match="--config.model.num_hidden_layers=1"):
-        warm_start.adopt_saved_layout(str(finished_run / "model"), other.layout, Batches().tokenizer)
+        warm_start.adopt_saved_layout(directories[init], other.layout, Batches().tokenizer)
 
 
 def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluations(monkeypatch):

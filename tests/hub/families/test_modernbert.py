@@ -28,7 +28,7 @@ def test_a_new_head_keeps_the_transform_of_the_masked_lm(tmp_path, head):
 def test_a_fine_tuning_begins_with_the_transform_of_the_masked_lm(tmp_path, kind):
     params = write_released(tmp_path, "modernbert", FIELDS, ("mlm",))
     layout = hub.ModelDirectory.open(tmp_path).layout.with_head(kind, ["a", "b"])
-    begun, missing = warm_start.read_initial_params(str(tmp_path), Task(layout), 0)
+    begun, missing = warm_start.read_initial_params(hub.ModelDirectories(), str(tmp_path), Task(layout), 0)
     assert missing == [kind]
     part = begun["pooler" if kind == "classify" else "transform"]
     np.testing.assert_array_equal(part["dense"]["kernel"], params["mlm"]["transform"]["kernel"])
