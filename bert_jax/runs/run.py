@@ -8,6 +8,7 @@ import jax
 from bert_jax import tasks
 from bert_jax.core.output import refuse_unknown_files
 from bert_jax.core.terminal import part_of_run, print_line
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.metrics.uninformative import uninformative_metric
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.training_origin import TrainingOrigin
@@ -57,13 +58,14 @@ def run_from_config(
 
 
 def run_sweep(runs: Sequence[SweepRun], directory: Workdir, command: str) -> dict[str, float] | None:
-    if not train_all(runs):
+    directories = ModelDirectories()
+    if not train_all(runs, directories):
         return None
     if jax.process_index() > 0:
         return {}
     chosen = write_results(directory.path, runs)
     with part_of_run("the best run"):
-        run = open_run(chosen.module.open, chosen.config)
+        run = open_run(chosen.module.open, chosen.config, directories=directories)
     return finish(run, directory, Workdir(chosen.path).metrics, command)
 
 

@@ -124,9 +124,9 @@ def split_values(text: str) -> list[str]:
     return values
 
 
-def train_all(runs: Sequence[SweepRun]) -> bool:
+def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> bool:
     """Train the runs in sequence; return False if told to stop before the end."""
-    cache, directories = StepCache(), ModelDirectories()
+    cache = StepCache()
     for number, run in enumerate(runs, 1):
         begun, name = time.monotonic(), f"run {number} of {len(runs)}, {run.setting}, seed {run.seed}"
         with part_of_run(name) if number > 1 else nullcontext():  # the first run describes the data for all
