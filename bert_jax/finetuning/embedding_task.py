@@ -1,6 +1,6 @@
 """The task of an embedder: texts that belong together get similar vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.batch_source import BatchSource, Features
+from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group
 from bert_jax.data.examples.row_packing import PLACE, Target
@@ -29,8 +29,10 @@ from bert_jax.metrics.regression import score_numbers
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.pooling import l2_normalize, pool_texts, project
 from bert_jax.text.tokenizer import ENCODER_INPUTS
+from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.parameter_rules import ParameterRule, Rules
 from bert_jax.training.task import Task
+from bert_jax.training.workdir import Workdir
 
 VECTORS, SCALE, TEACHER = "vectors", "scale", "teacher"
 MAX_SCALE = 100.0  # of a learnt scale; training at a higher one was found unstable
@@ -132,6 +134,9 @@ class EmbeddingTask(Task):
         vectors = gather(outputs[VECTORS].astype(jnp.float32))
         # A group that is padding has zero vectors, at which some losses have no finite gradient.
         return jnp.where(groups["label_weights"][:, None, None] > 0, vectors, 1.0), groups
+
+    def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
+        yield "loss", self.loss.name
 
     def show_step(self, data: BatchSource, step: int, rows: int) -> str:
         return format_groups(cast(Epochs, data), step, rows, self.texts_per_group)

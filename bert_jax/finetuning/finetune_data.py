@@ -54,9 +54,7 @@ def open_data(
     config = config.resolve_defaults(
         len(pieces), task.best_metric if measured else "", task.layout.config.hidden_size
     )
-    epochs = make_epochs(config, task, init.tokenizer, parts, pieces, validation)
-    print_once(describe_data(config, parts, epochs))
-    return task, epochs, config
+    return task, make_epochs(config, task, init.tokenizer, parts, pieces, validation), config
 
 
 def make_finetune_task(
@@ -110,15 +108,14 @@ def make_epochs(
     if data.fold_index >= 0 or config.method == "contrastive":
         held, judge = [], PredictionEvaluator(task.kind, [], [])
     batches = make_batch_config(config, data.batching, data.max_length, task.layout.config, lengths)
-    if len(train) > len(parts.train):
-        batches = dataclasses.replace(batches, noun="window")
+    noun = "window" if len(train) > len(parts.train) else "example"
+    batches = dataclasses.replace(batches, noun=noun, about=describe_data(data, parts, len(train)))
     each_token = HEADS[task.head].each_token
     return Epochs(train, held, task.kind.targets, tokenizer, batches, judge, each_token)
 
 
-def describe_data(config: FinetuneConfig, parts: ExampleSplits, epochs: Epochs) -> str:
-    """Describe the parts of the data, and the batch of a step."""
-    data, windows = config.data, len(epochs.train)
+def describe_data(data: ExamplesConfig, parts: ExampleSplits, windows: int) -> str:
+    """Describe the parts of the data, and the number of windows in which its training examples are read."""
     beside = f"{len(parts.validation):,} for validation, {len(parts.calibration):,} for calibration"
     if parts.folds:
         beside = (
@@ -126,11 +123,8 @@ def describe_data(config: FinetuneConfig, parts: ExampleSplits, epochs: Epochs) 
             if data.fold_index < 0
             else f"without fold {data.fold_index + 1} of {parts.folds}"
         )
-    whole = f" in {pluralize(windows, epochs.noun)}" if windows > len(parts.train) else ""
-    of_step = f"; {pluralize(data.batch_size, epochs.noun)} per step, in {epochs.describe_rows()}"
-    if config.method == "linear_probe":  # there are no steps
-        of_step = ""
-    return f"{data.train}: {pluralize(len(parts.train), 'example')}{whole} to train on, {beside}{of_step}"
+    whole = f" in {pluralize(windows, 'window')}" if windows > len(parts.train) else ""
+    return f"{data.train}: {pluralize(len(parts.train), 'example')}{whole} to train on, {beside}"
 
 
 def layout_with_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: bool) -> Layout:

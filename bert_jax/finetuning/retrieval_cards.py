@@ -12,15 +12,14 @@ LIBRARY = "sentence-transformers"
 
 
 def embedder_card(
-    task: EmbeddingTask, config: EmbedConfig, counts: tuple[int, int], truncated: TruncationCounter
+    task: EmbeddingTask, config: EmbedConfig, data: str, truncated: TruncationCounter
 ) -> ModelCard:
-    """Return the card of an embedder; `counts` are the numbers of training and validation groups."""
-    embedder, settings, (train, validation) = task.embedder, task.settings, counts
+    """Return the card of an embedder; `data` describes what it is trained on."""
+    embedder, settings = task.embedder, task.settings
     prompts = {name: text for name, text in embedder.prompts.items() if text}
     prompt = f', prompt="{next(iter(prompts))}"' if prompts else ""
     named = prompt.replace("prompt=", "prompt_name=")
     sizes = " or ".join(map(str, config.loss.sizes))
-    files = ", ".join(f"`{spec}`" for spec in config.data.train)
     scale = f"{settings.scale:g}{' at the start, then learnt' * task.learns_scale}"
     return ModelCard(
         library=LIBRARY,
@@ -38,11 +37,7 @@ bert_jax.load("DIR").embed(["a text"]{prompt})
 
 from sentence_transformers import SentenceTransformer
 SentenceTransformer("DIR").encode(["a text"]{named})""",
-        data=[
-            f"{train:,} groups of {task.texts_per_group} texts, from {files}; {validation:,} groups for validation, "
-            f"from {describe_validation_source(config, 'documents')}.",
-            *truncation_lines(truncated, "texts"),
-        ],
+        data=[f"{data}.", *truncation_lines(truncated, "texts")],
         recipe={
             "loss": task.loss.name + " in both directions" * settings.symmetric,
             "scale of cosines": scale if "scale" in task.loss.reads else "",
@@ -54,10 +49,9 @@ SentenceTransformer("DIR").encode(["a text"]{named})""",
 
 
 def cross_encoder_card(
-    task: RankingTask, config: RerankConfig, counts: tuple[int, ...], truncated: TruncationCounter
+    task: RankingTask, config: RerankConfig, data: str, truncated: TruncationCounter
 ) -> ModelCard:
-    """Return the card of a cross-encoder; `counts` are the numbers of training, validation and calibration queries."""
-    train, validation, calibration = counts
+    """Return the card of a cross-encoder; `data` describes what it is trained on."""
     most = task.layout.config.max_position_embeddings
     return ModelCard(
         library=LIBRARY,
@@ -73,12 +67,7 @@ bert_jax.load("DIR").rank("a query", ["a document", "another"])
 
 from sentence_transformers import CrossEncoder
 CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
-        data=[
-            f"{train:,} queries with up to {task.max_documents} documents each, from `{config.data.train}`; "
-            f"{validation:,} for validation, from {describe_validation_source(config, 'queries')}, and "
-            f"{calibration:,} for calibration.",
-            *truncation_lines(truncated, "pairs"),
-        ],
+        data=[f"{data}.", *truncation_lines(truncated, "pairs")],
         recipe={
             "loss": task.loss.name,
             "factor of logits": f"{task.settings.scale:g}" if task.settings.scale != 1 else "",
@@ -106,6 +95,26 @@ def describe_relevance_scores(calibration: Calibration) -> str:
     return (
         f"Scores of `rank` are probabilities, calibrated on {pairs}: sigmoid({slope:.4g} * logit {sign} "
         f"{abs(offset):.4g}). `sentence_transformers` returns sigmoid(logit): other values in the same order."
+    )
+
+
+def describe_groups(config: EmbedConfig, task: EmbeddingTask, train: int, validation: int) -> str:
+    """Describe the data of an embedder: the numbers of groups, and the files that they are from."""
+    files = ", ".join(f"`{spec}`" for spec in config.data.train)
+    return (
+        f"{train:,} groups of {task.texts_per_group} texts, from {files}; {validation:,} groups for validation, from "
+        f"{describe_validation_source(config, 'documents')}"
+    )
+
+
+def describe_queries(
+    config: RerankConfig, task: RankingTask, train: int, validation: int, calibration: int
+) -> str:
+    """Describe the data of a cross-encoder: the numbers of queries, and the file that they are from."""
+    return (
+        f"{train:,} queries with up to {task.max_documents} documents each, from `{config.data.train}`; "
+        f"{validation:,} for validation, from {describe_validation_source(config, 'queries')}, and {calibration:,} for "
+        "calibration"
     )
 
 

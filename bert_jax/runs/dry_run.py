@@ -4,7 +4,6 @@ The data are read and arranged in steps as in the run itself. Nothing is compile
 """
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import jax
@@ -15,7 +14,7 @@ from bert_jax.core import memory
 from bert_jax.core.config_files import run_config_file
 from bert_jax.core.output import refuse_unknown_files
 from bert_jax.core.terminal import wrap_for_terminal
-from bert_jax.data.batch_source import BatchSource, Fact
+from bert_jax.data.batch_source import Fact
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.runs.sweep import plan_runs
 from bert_jax.training.checkpoint import Checkpoints
@@ -23,11 +22,10 @@ from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
 from bert_jax.training.opened_run import preview_run
 from bert_jax.training.run_config import RunConfig
+from bert_jax.training.run_facts import INDENT, format_fact, run_facts
 from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
 from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.workdir import Workdir
-
-INDENT = 12  # width of the column of names, in characters
 
 
 def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
@@ -49,10 +47,8 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     check_batch(data.rows_per_step, mesh, config.mesh.gradient_accumulation_steps)
     abstract = abstract_state(task, config, mesh)
     needed = estimate_memory(task, data, config, mesh, abstract)
-    print_facts(data.facts())
-    print_facts(task.facts(run, directory))
+    print_facts(run_facts(run, directory))
     print_facts(("", warning) for warning in task.warnings(run))
-    print_facts(step_facts(data, config))
     print_facts(model_facts(abstract, config, mesh))
     print_facts(memory_facts(needed))
     print_facts(directory_facts(directory, config))
@@ -64,29 +60,7 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
 
 def print_facts(facts: Iterable[Fact]) -> None:
     for name, words in facts:
-        print(wrap_for_terminal(f"{name:<{INDENT}}{words}", sys.stdout, INDENT), flush=True)
-
-
-def step_facts(data: BatchSource, config: RunConfig) -> Iterator[Fact]:
-    """Yield the examples, rows and tokens of a step, the number of steps, and how often the data are seen."""
-    first = max(config.first_step, 0)
-    if config.steps <= first:
-        yield "steps", f"none: {config.runs_without_steps}"
-        return
-    lengths = Counter(data.row_length(step) for step in range(first, config.steps))
-    # of all steps
-    tokens = float(data.rows_per_step * sum(length * count for length, count in lengths.items()))
-    step = f"{data.rows_per_step:,} rows of {' or '.join(f'{length:,}' for length in sorted(lengths))} tokens"
-    if examples := data.describe_examples():
-        step = f"{examples} in {step}"
-    padding, counted = data.padding(), "padding counted"
-    if padding is not None:
-        tokens, counted = tokens * (1 - padding), "padding not counted"
-    yield "step", f"{step}; {tokens / (config.steps - first):,.0f} tokens on average, {counted}"
-    validation = f"a validation every {config.log.evaluate_every:,}, " if data.has_validation else ""
-    passes = data.describe_passes(config.steps, tokens)
-    every = f"{validation}a checkpoint every {config.checkpoints.every:,}"
-    yield "steps", f"{config.steps - first:,}{passes}; {every}"
+        print(wrap_for_terminal(format_fact((name, words)), sys.stdout, INDENT), flush=True)
 
 
 def model_facts(abstract: TrainState, config: RunConfig, mesh: Mesh) -> Iterator[Fact]:

@@ -19,7 +19,8 @@ from bert_jax.runs.finish_run import FinishedRun
 from bert_jax.runs.sweep import SweepRun, metric_values, plan_runs, train_all, write_results
 from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.log import read_metrics, validation_lines
-from bert_jax.training.opened_run import OpenedRun, open_run, print_warnings
+from bert_jax.training.opened_run import OpenedRun, open_run
+from bert_jax.training.run_facts import print_description
 from bert_jax.training.workdir import Workdir
 
 LABEL_MORE = "label more examples, look for wrong labels, or start from another --config.init"
@@ -40,7 +41,7 @@ def run_from_config(
     if config.num_seeds > 1 or config.sweep:
         return run_sweep(plan_runs(values, overrides, config, directory.path), directory, command)
     opened = open_run(module.open, config)
-    print_warnings(opened)
+    print_description(opened, directory)
     run = opened.task.prepare(opened, directory)
     if run is None:
         return None

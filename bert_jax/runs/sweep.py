@@ -29,10 +29,12 @@ from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.tasks import read_config
 from bert_jax.training.best_evaluation import lower_is_better, rank_key, read_kept_metrics
 from bert_jax.training.log import format_duration, validation_lines
-from bert_jax.training.opened_run import open_run, print_warnings
+from bert_jax.training.opened_run import open_run
 from bert_jax.training.run_config import RunConfig
+from bert_jax.training.run_facts import print_description
 from bert_jax.training.step import StepCache
 from bert_jax.training.stop_signal import StopSignal
+from bert_jax.training.workdir import Workdir
 
 KEY_ALIASES = {"lr": "optimizer.learning_rate", "batch_size": "data.batch_size"}
 # Keys that a sweep sets itself -> what to do instead of varying the key.
@@ -131,7 +133,7 @@ def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> bool:
         begun, name = time.monotonic(), f"run {number} of {len(runs)}, {run.setting}, seed {run.seed}"
         with part_of_run(name) if number > 1 else nullcontext():  # the first run describes the data for all
             opened = open_run(run.module.open, run.config, cache, directories)
-            print_warnings(opened)
+            print_description(opened, Workdir(run.path))
         best_metric = opened.config.checkpoints.best_metric
         run.metric = best_metric or opened.task.best_metric
         try:

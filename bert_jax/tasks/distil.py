@@ -307,7 +307,6 @@ def open(config: Config, directories: ModelDirectories) -> tuple[DistillTask, Co
     teacher = directories[config.teacher]
     whole = teacher.read_params(teacher.layout.computed_with(**config.model.compute_settings))
     taken = {name: whole[name] for name in task.teacher.module_names}
-    pretrain.print_corpus_sizes(data)
     return dataclasses.replace(task, teacher_params=taken), data, config
 
 

@@ -83,7 +83,6 @@ def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenT
             for name, layout in task.layouts.items()
         }
         task = dataclasses.replace(task, layout=layouts[""], generator=layouts[GENERATOR])
-    pretrain.print_corpus_sizes(data)
     return task, data, config
 
 

@@ -21,7 +21,7 @@ from bert_jax.finetuning.embedding_task import (
     EmbeddingTask,
     has_other_positive,
 )
-from bert_jax.finetuning.retrieval_cards import embedder_card
+from bert_jax.finetuning.retrieval_cards import describe_groups, embedder_card
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
@@ -77,20 +77,16 @@ def open(
     config = config.resolve_defaults(
         len(train), task.best_metric if validation else "", task.layout.config.hidden_size
     )
-    card = embedder_card(task, config, (len(train), len(validation)), truncated)
-    task = dataclasses.replace(task, model_card=card)
+    about = describe_groups(config, task, len(train), len(validation))
+    task = dataclasses.replace(task, model_card=embedder_card(task, config, about, truncated))
     shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)
     batches = make_batch_config(
         config, config.data.batching, config.data.max_length, task.layout.config,
         sets=list(zip(map(len, sets), shares, strict=True)), group_size=texts,
     )  # fmt: skip
-    batches = dataclasses.replace(batches, noun="text")
+    batches = dataclasses.replace(batches, noun="text", about=about)
     judge = EmbeddingEvaluator(validation, task.learns_similarity)
     data = Epochs(train_pieces, validation_pieces, task.targets, tokenizer, batches, judge, each_token=False)
-    print_once(
-        f"{', '.join(config.data.train)}: {len(train):,} rows to train on, {len(validation):,} for validation, each "
-        f"gives {texts} texts; {config.batch_size} of them per step, computed in {data.describe_rows()}"
-    )
     return task, data, config
 
 

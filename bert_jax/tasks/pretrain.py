@@ -70,7 +70,6 @@ def open(config: Config, directories: ModelDirectories) -> tuple["PretrainTask",
     if config.init:
         layout = adopt_saved_layout(directories[config.init], task.layout, data.tokenizer)
         task = dataclasses.replace(task, layout=layout)
-    print_corpus_sizes(data)
     return task, data, config
 
 
@@ -79,12 +78,6 @@ def open_corpora(config: CorporaConfig) -> "Corpora":
     from bert_jax.data.corpus.stream import Stream
 
     return Corpora(Stream(config.data, config.seed, config.steps))
-
-
-def print_corpus_sizes(data: "Corpora") -> None:
-    for corpus in data.stream.corpora:
-        train, validation = (corpus.manifest["counts"][part]["documents"] for part in ("train", "validation"))
-        print_once(f"{corpus.name}: {train:,} documents to train on, {validation:,} for validation")
 
 
 def outline(config: Config, directories: ModelDirectories) -> Outline:

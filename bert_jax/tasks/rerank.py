@@ -15,7 +15,7 @@ from bert_jax.finetuning.example_splits import set_aside_calibration
 from bert_jax.finetuning.pieces import PredictionEvaluator
 from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig as Config
-from bert_jax.finetuning.retrieval_cards import cross_encoder_card
+from bert_jax.finetuning.retrieval_cards import cross_encoder_card, describe_queries
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
@@ -50,10 +50,8 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_notice(notice)
     config = config.resolve_defaults(len(train), task.best_metric, task.layout.config.hidden_size)
-    card = cross_encoder_card(
-        task, config, tuple(map(len, (train, validation, calibration))), reading.truncated
-    )
-    task = dataclasses.replace(task, model_card=card)
+    about = describe_queries(config, task, *map(len, (train, validation, calibration)))
+    task = dataclasses.replace(task, model_card=cross_encoder_card(task, config, about, reading.truncated))
     batches = make_batch_config(
         config,
         config.data.batching,
@@ -61,15 +59,10 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
         task.layout.config,
         group_size=task.max_documents,
     )
-    batches = dataclasses.replace(batches, noun="pair")
+    batches = dataclasses.replace(batches, noun="pair", about=about)
     judge = RankingEvaluator(task.kind, results.validation, validation_pieces)
     data = Epochs(
         train_pieces, validation_pieces, task.targets, init.tokenizer, batches, judge, each_token=False
-    )
-    print_once(
-        f"{config.data.train}: {len(train):,} queries with {len(results.train):,} documents to train on, "
-        f"{len(validation):,} for validation, {len(calibration):,} for calibration; {config.batch_size} queries per "
-        f"step, in {data.describe_rows()}; loss {task.loss.name}"
     )
     return task, data, config
 

@@ -15,7 +15,6 @@ from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
 from bert_jax.training import warm_start
 from bert_jax.training.chips import peak_flops
 from bert_jax.training.loop import train
-from bert_jax.training.processes import print_notice
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
 from bert_jax.training.step import StepCache
@@ -66,11 +65,6 @@ def open_run(
 def preview_run(module: ModuleType, given: RunConfig) -> OpenedRun:
     """Open a run of the task's module to look at it, without what takes long."""
     return open_run(module.preview if given.slow_to_open else module.open, given)
-
-
-def print_warnings(run: OpenedRun) -> None:
-    for warning in run.task.warnings(run):
-        print_notice(warning)
 
 
 def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:

@@ -60,7 +60,7 @@ def test_a_run_with_folds_of_two_methods(encoder_path, tmp_path, counts):
 @pytest.mark.slow
 def test_the_runs_of_a_sweep(encoder_path, tmp_path, counts):
     data = write_csv(tmp_path / "train.csv", marked_texts(60, 0))
-    train("classify", encoder_path, data, tmp_path / "run", "method=finetune", "num_seeds=2")
+    train("classify", encoder_path, data, tmp_path / "run", "method=finetune", "num_seeds=2", "report=False")
     assert_read_once(counts, encoder_path)
 
 

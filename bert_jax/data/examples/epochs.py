@@ -34,7 +34,7 @@ class Epochs(BatchSource):
     ):  # fmt: skip
         """`judge` gets a prediction for each validation piece, or, with `each_token`, for each token of each piece."""
         self.train, self.held, self.targets, self.tokenizer = train, validation, targets, tokenizer
-        self.judge, self.each_token, self.noun = judge, each_token, config.noun
+        self.judge, self.each_token, self.noun, self.about = judge, each_token, config.noun, config.about
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
         lengths = np.array(config.lengths or sizes)
@@ -68,13 +68,13 @@ class Epochs(BatchSource):
         return bool(self.held)
 
     def facts(self) -> Iterator[Fact]:
+        yield "data", self.about
         count, longest = len(self.train), max(map(len, self.train))
         truncated = sum(piece.encoding.dropped > 0 for piece in self.train)
         yield (
-            "data",
-            f"{pluralize(count, self.noun)} to train on, {len(self.held):,} for validation during the run; "
-            f"{truncated:,} ({truncated / count:.1%}) of those to train on are truncated, the longest has {longest:,} "
-            "tokens",
+            "length",
+            f"{truncated:,} of {pluralize(count, self.noun)} to train on ({truncated / count:.1%}) are truncated; the "
+            f"longest has {longest:,} tokens",
         )
 
     def describe_examples(self) -> str:
@@ -82,12 +82,6 @@ class Epochs(BatchSource):
 
     def describe_passes(self, steps: int, tokens: float) -> str:
         return f", which are {steps * self.chosen.shape[1] / len(self.train):,.2f} epochs"
-
-    def describe_rows(self) -> str:
-        lengths = " or ".join(f"{length:,}" for length in sorted(set(self.arrangement.lengths)))
-        return (
-            f"{self.rows_per_step:,} rows of {lengths} tokens, {self.padding():.1%} of the tokens are padding"
-        )
 
     def identity(self) -> dict[str, str]:
         return {

@@ -60,6 +60,7 @@ class BatchConfig:
     sets: tuple[tuple[int, float], ...] = ()
     group_size: int = 1  # this many consecutive pieces always stay in the same step
     noun: str = "example"  # what messages call a piece
+    about: str = ""  # what the examples are, in words
 
     def program_cost(self, rows: int) -> float:
         """The cost of compiling a program, divided by the rows, in the unit of `cost`.
