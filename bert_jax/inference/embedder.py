@@ -11,7 +11,7 @@ from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import map_texts, ordered_texts, vector_stacker
 from bert_jax.models.pooling import POOLINGS
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
 
 # The usual names of the prompts for queries and for documents.
 QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
@@ -65,15 +65,11 @@ def make_embed_function(
     before = prompt_text(embedder, prompt)
     program = pooled_states(model.config, pooling, False, embedder.projection)
     reading = embedder_reading(model, long_texts)
-    warned = TruncationCounter(reading.max_length)
+    counter = truncated or TruncationWarner(reading.max_length, 'long_texts="windows" reads all of them')
 
     def embed_chunk(chunk):
         windows = reading.encode(model.tokenizer, prepare_texts(embedder, chunk, before))
-        first = (parts[0] for parts in windows)
-        if truncated is None:
-            warned.warn(first, 'long_texts="windows" reads all of them')
-        else:
-            truncated.count(first)
+        counter.count(parts[0] for parts in windows)
         vectors = np.stack(model.run([window for parts in windows for window in parts], program))
         if len(vectors) > len(chunk):
             vectors = average_windows(vectors, windows)

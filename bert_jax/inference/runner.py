@@ -22,7 +22,7 @@ from bert_jax.predictions.out_of_scope import NO_DETECTOR as NO_SCOPE
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.training_origin import UNKNOWN_ORIGIN, TrainingOrigin
 from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
 
 TRAINED_BY = {"mlm": "pretrain"}  # head -> config that trains it, if their names differ
 
@@ -143,15 +143,11 @@ class Runner:
         reading = self.reading(kind, long_texts)
         program_of = head_logits_and_vectors if scoped else head_logits
         program = program_of(self.config, self.require_head(kind.heads, kind.name), len(self.labels))
-        warned = TruncationCounter(reading.max_length)
+        counter = truncated or TruncationWarner(reading.max_length, 'long_texts="windows" reads all of them')
 
         def compute_chunk(chunk):
             windows = kind.encode_windows(self.tokenizer, chunk, reading)
-            first = (text.encodings[0] for text in windows)
-            if truncated:
-                truncated.count(first)
-            else:
-                warned.warn(first, 'long_texts="windows" reads all of them')
+            counter.count(text.encodings[0] for text in windows)
             outputs = self.run([encoding for text in windows for encoding in text.encodings], program)
             similarities: list[tuple[float, ...]] = [()] * len(chunk)
             if scoped:
@@ -176,11 +172,11 @@ class Runner:
         at_once: int = 0,
     ):
         """Return the results of `read` for each list of encodings; long texts are truncated, with a warning."""
-        truncated = TruncationCounter(self.config.max_position_embeddings)
+        truncated = TruncationWarner(self.config.max_position_embeddings)
 
         def encode_chunk(chunk):
             encodings = self.tokenizer.encode(chunk, max_length=self.config.max_position_embeddings)
-            truncated.warn(encodings)
+            truncated.count(encodings)
             return read(encodings)
 
         return map_texts(texts, encode_chunk, gather, at_once)

@@ -26,7 +26,7 @@ from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
-from bert_jax.text.truncation import TruncationCounter
+from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
 
 SHOWN = 5  # column names in a message
 
@@ -77,7 +77,7 @@ def write_vectors(
     if output is not None:
         print_summary(output, truncated.texts, clipped, describe_column(source, column), is_new)
     if truncated.truncated:
-        warn_caller(truncated.notice("--long-texts windows reads all of them"))
+        warn_caller(truncated.notice(WINDOWS_ADVICE))
 
 
 class CountedTexts:

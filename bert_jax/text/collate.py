@@ -10,7 +10,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.array_likes import to_plain_list, to_plain_value
 from bert_jax.text.tokenizer import ENCODER_INPUTS, Encoding, Tokenizer
-from bert_jax.text.truncation import TruncationCounter
+from bert_jax.text.truncation import TruncationWarner
 
 Batch = dict[str, np.ndarray]
 
@@ -43,7 +43,7 @@ def collate_texts(
     single = isinstance(texts, str | tuple)
     encodings = tokenizer.encode([texts] if single else to_plain_list(texts), max_length=max_length)
     if max_length is not None:
-        TruncationCounter(max_length).warn(encodings)
+        TruncationWarner(max_length).count(encodings)
     batch = pad_encodings(tokenizer, encodings, length)
     return {name: array[0] for name, array in batch.items()} if single else batch
 

@@ -10,6 +10,7 @@ from bert_jax.text.bi_encoder_pairs import encode_separately
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
 LONG = ("truncate", "windows")
+WINDOWS_ADVICE = "--long-texts windows reads all of them"  # how a command reads long texts whole
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,6 @@ class TruncationCounter:
         self.texts += texts
         self.truncated += truncated
 
-    def warn(self, encodings: Iterable[Encoding], advice: str = "") -> None:
-        """Count texts, and warn the first time that some were truncated."""
-        before = self.truncated
-        self.count(encodings)
-        if self.truncated and not before:
-            warn_caller(self.notice(advice))
-
     def notice(self, advice: str = "", what: str = "texts") -> str:
         """Return a notice for users; "" if nothing was truncated."""
         if not self.truncated:
@@ -84,3 +78,17 @@ class TruncationCounter:
         else:
             notice = f"{share} are {longer} and were truncated, the longest {number} {by}"
         return f"{notice}{'; ' * bool(advice)}{advice}"
+
+
+class TruncationWarner(TruncationCounter):
+    """Warns the first time that some of the texts were truncated."""
+
+    def __init__(self, max_length: int, advice: str = ""):
+        super().__init__(max_length)
+        self.advice = advice
+
+    def count(self, encodings: Iterable[Encoding]) -> None:
+        before = self.truncated
+        super().count(encodings)
+        if self.truncated and not before:
+            warn_caller(self.notice(self.advice))

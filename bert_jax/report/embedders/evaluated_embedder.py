@@ -8,7 +8,7 @@ from bert_jax.inference.embedder import embedder_reading, find_prompt_name, make
 from bert_jax.inference.model import load
 from bert_jax.inference.streaming import map_texts
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
-from bert_jax.text.truncation import TruncationCounter
+from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
 
 
 class EvaluatedEmbedder:
@@ -30,5 +30,5 @@ class EvaluatedEmbedder:
             truncated=truncated,
         )
         vectors = np.stack(map_texts(list(texts), of_chunk))
-        notice = truncated.notice("--long-texts windows reads all of them", noun)
+        notice = truncated.notice(WINDOWS_ADVICE, noun)
         return vectors, [notice] if notice else []
