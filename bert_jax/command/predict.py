@@ -1,6 +1,15 @@
 """The verb `predict`."""
 
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
 from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag, number_type, verb
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import open_output, refuse_input
+from bert_jax.core.terminal import pluralize
+
+OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
 
 
 @verb(
@@ -43,10 +52,22 @@ from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag,
 )  # fmt: skip
 def predict(args):
     from bert_jax.data.examples.columns import ExampleColumns
-    from bert_jax.inference.predict_file import PredictionOptions, predict_rows, write_predictions
+    from bert_jax.inference.model import load
+    from bert_jax.inference.predict_file import predict_rows, write_rows
     from bert_jax.inference.rank_for_labelling import rank_rows
+    from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 
+    refuse_input(args.output, args.input)
+    output = None if args.output is None else Path(args.output)
+    ending = output.suffix.lower() if output else ""
+    if ending in OTHER_TABLES:
+        raise BertJaxError(f"{args.output}: predictions are written as .jsonl or .csv; name one of these")
     columns = ExampleColumns(text=args.text, text_pair=args.text_pair, id=args.id, skip_bad=args.skip_bad)
     options = PredictionOptions(args.long_texts, args.allow_no_answer, args.min_precision, args.out_of_scope)
-    rows_of = rank_rows if args.rank_for_labelling else predict_rows
-    write_predictions(args.model, args.input, args.output, columns, options, rows_of)
+    with open_output(output) if output else nullcontext(sys.stdout) as file:
+        predictor = RowPredictor(load(args.model), options, in_table=ending == ".csv")
+        make_rows = rank_rows if args.rank_for_labelling else predict_rows
+        count = write_rows(make_rows(predictor, args.input, columns), file, predictor.in_table)
+    if output:
+        abstains = "" if args.min_precision is None else f"; the model abstains from {predictor.abstained:,}"
+        print(f"{pluralize(count, 'prediction')} in {args.output}{abstains}", file=sys.stderr)

@@ -1,6 +1,8 @@
 """Labels for whole texts, or for pairs of them."""
 
 from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
 
 __all__ = ["Label", "classify"]
@@ -28,10 +30,14 @@ def classify(
     kind, calibration = model.require_kind(WholeTextKind.heads, "classify"), model.calibration
     min_confidence = None if precision is None else kind.confidence_threshold(calibration, precision)
 
-    def read(raw):
-        if scores:
-            return kind.probabilities(raw, calibration)
-        result, confidence = kind.result_and_confidence(raw, calibration)
-        return result if min_confidence is None or confidence >= min_confidence else None
+    compute_outcomes = make_outcome_function(model, kind, long_texts)
 
-    return model.compute_outcomes(kind, texts, read, long_texts)
+    def classify_chunk(chunk):
+        for raw, _ in compute_outcomes(chunk):
+            if scores:
+                yield kind.probabilities(raw, calibration)
+            else:
+                result, confidence = kind.result_and_confidence(raw, calibration)
+                yield result if min_confidence is None or confidence >= min_confidence else None
+
+    return map_texts(texts, classify_chunk)

@@ -1,11 +1,13 @@
 """The similarity of a text to a model's training texts, to refuse texts that belong to none of its classes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.text.truncation import TruncationCounter
 
 
@@ -20,12 +22,13 @@ def in_scope(model: Runner, texts):
     [False, False]
     """
     model.scope.check_usable()
-
-    def read(raw, similarity: float) -> float:
-        return float(model.scope.p_value(similarity))
-
     uncounted = TruncationCounter(model.config.max_position_embeddings)
-    return model.compute_outcomes(model.kind, texts, read, truncated=uncounted, scoped=True, gather=np.array)
+    compute_outcomes = make_outcome_function(model, model.kind, truncated=uncounted, compares=True)
+
+    def compare_chunk(chunk) -> Iterator[float]:
+        return (float(model.scope.p_value(similarity)) for _, similarity in compute_outcomes(chunk))
+
+    return map_texts(texts, compare_chunk, np.array)
 
 
 def mean_state_vectors(model: Runner, texts: Sequence, long_texts: str = "truncate") -> np.ndarray:

@@ -7,8 +7,10 @@ import numpy as np
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_labels
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model
+from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.text.truncation import TruncationCounter
+from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
 
 
 def read_examples(
@@ -24,20 +26,14 @@ def predict_outcomes(
     examples: Sequence[Example],
     label_order: Sequence[str] = (),
     long_texts: str = "truncate",
-    scoped: bool = False,
+    compares: bool = False,
 ) -> Outcomes:
-    """Return the model's outcomes for the examples; if `scoped`, with their similarities to the training texts."""
+    """Return the model's outcomes for the examples; if it `compares`, with their similarities to the training texts."""
     kind, notes = model.kind.match_labels(examples, label_order)
     truncated = TruncationCounter(model.config.max_position_embeddings)
-    texts = [example.text for example in examples]
-    similarities: list[float] = []
-
-    def read(raw, *similarity: float):
-        similarities.extend(similarity)
-        return raw
-
-    raws = model.compute_outcomes(kind, texts, read, long_texts, truncated, scoped)
-    notice = truncated.notice("--long-texts windows reads all of them")
-    notes = [*notes, notice] if notice else notes
-    near = np.array(similarities, np.float32) if scoped else None
-    return Outcomes(kind, examples, raws, model.calibration, notes, near)
+    compute_outcomes = make_outcome_function(model, kind, long_texts, truncated, compares)
+    outcomes = map_texts([example.text for example in examples], compute_outcomes)
+    if notice := truncated.notice(WINDOWS_ADVICE):
+        notes = [*notes, notice]
+    near = np.array([outcome.similarity for outcome in outcomes], np.float32) if compares else None
+    return Outcomes(kind, examples, [outcome.raw for outcome in outcomes], model.calibration, notes, near)

@@ -6,7 +6,8 @@ from itertools import repeat, zip_longest
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import ordered_texts
+from bert_jax.inference.streaming import map_texts, ordered_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kinds.answers import MAX_ANSWER_TOKENS, Answer, Answers
 
 __all__ = ["Answer", "answer"]
@@ -28,10 +29,12 @@ def answer(
     check_number(longest, "longest", is_whole=True, allowed=Range(1))
     kind = model.require_kind(Answers.heads, "answer")
     kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
-    pairs = pair_up(question, text)
-    return model.compute_outcomes(
-        kind, pairs, lambda raw: kind.result_and_confidence(raw, model.calibration)[0]
-    )
+    compute_outcomes = make_outcome_function(model, kind)
+
+    def answer_chunk(chunk):
+        return (kind.result_and_confidence(raw, model.calibration)[0] for raw, _ in compute_outcomes(chunk))
+
+    return map_texts(pair_up(question, text), answer_chunk)
 
 
 def pair_up(question, text):

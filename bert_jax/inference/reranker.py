@@ -1,6 +1,6 @@
 """Rank documents by their relevance to a query."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,8 @@ import numpy as np
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import ordered_texts
+from bert_jax.inference.streaming import map_texts, ordered_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
 
@@ -52,16 +53,17 @@ def rank(
     kind, calibration = model.require_kind(WholeTextKind.heads, "rank"), model.calibration
     min_score = None if precision is None else kind.confidence_threshold(calibration, precision)
 
-    def read(raw) -> tuple[float, float]:
-        result, _ = kind.result_and_confidence(raw, calibration)
-        return float(result), float(np.ravel(raw)[0])
+    compute_outcomes = make_outcome_function(model, kind, long_texts, truncated)
 
-    outcomes = model.compute_outcomes(
-        kind, [(query, document) for document in documents], read, long_texts, truncated
-    )
+    def score_chunk(chunk) -> Iterator[tuple[float, float]]:
+        for raw, _ in compute_outcomes(chunk):
+            result, _ = kind.result_and_confidence(raw, calibration)
+            yield float(result), float(np.ravel(raw)[0])
+
+    scores = map_texts([(query, document) for document in documents], score_chunk)
     # Sort by logits, because probabilities near 1 are equal in floating point.
-    order = sorted(range(len(outcomes)), key=lambda i: (-outcomes[i][1], i))
-    ranked = [Ranked(i, outcomes[i][0], documents[i]) for i in order]
+    order = sorted(range(len(scores)), key=lambda i: (-scores[i][1], i))
+    ranked = [Ranked(i, scores[i][0], documents[i]) for i in order]
     return [document for document in ranked if min_score is None or document.score >= min_score][:top]
 
 

@@ -12,7 +12,6 @@ from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.weights import is_finite
 from bert_jax.inference.batching import make_batches
 from bert_jax.inference.parameters import place_on_device, restack_layers, round_kernels
-from bert_jax.inference.programs import head_logits, head_logits_and_vectors
 from bert_jax.inference.streaming import map_texts
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
@@ -22,7 +21,7 @@ from bert_jax.predictions.out_of_scope import NO_DETECTOR as NO_SCOPE
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.training_origin import UNKNOWN_ORIGIN, TrainingOrigin
 from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
+from bert_jax.text.truncation import EncodingOptions, TruncationWarner
 
 TRAINED_BY = {"mlm": "pretrain"}  # head -> config that trains it, if their names differ
 
@@ -124,45 +123,6 @@ class Runner:
         while ahead:
             read()
         return outputs
-
-    def compute_outcomes(
-        self,
-        kind: Kind,
-        texts,
-        read: Callable = lambda raw: raw,
-        long_texts: str = "truncate",
-        truncated: TruncationCounter | None = None,
-        scoped: bool = False,
-        gather: Callable[[list], Any] = list,
-    ) -> Any:
-        """Return read(outcome) for the kind's raw outcome of each text, as `results` returns results.
-
-        If `scoped`, call read(outcome, similarity), with the similarity of the text's first window to the training
-        texts. Truncated texts are counted in `truncated`; without it there is a warning.
-        """
-        reading = self.reading(kind, long_texts)
-        program_of = head_logits_and_vectors if scoped else head_logits
-        program = program_of(self.config, self.require_head(kind.heads, kind.name), len(self.labels))
-        counter = truncated or TruncationWarner(reading.max_length, 'long_texts="windows" reads all of them')
-
-        def compute_chunk(chunk):
-            windows = kind.encode_windows(self.tokenizer, chunk, reading)
-            counter.count(text.encodings[0] for text in windows)
-            outputs = self.run([encoding for text in windows for encoding in text.encodings], program)
-            similarities: list[tuple[float, ...]] = [()] * len(chunk)
-            if scoped:
-                counts = [len(text.encodings) for text in windows]
-                firsts = np.cumsum([0, *counts[:-1]])
-                vectors = np.stack([outputs[i][1] for i in firsts])
-                similarities = [(value,) for value in self.scope.similarity(vectors).tolist()]
-                outputs = [logits for logits, _ in outputs]
-            logits = iter(outputs)
-            for text, parts, similarity in zip(chunk, windows, similarities, strict=True):
-                yield read(
-                    kind.combine_windows(text, parts, [next(logits) for _ in parts.encodings]), *similarity
-                )
-
-        return map_texts(texts, compute_chunk, gather)
 
     def map_encodings(
         self,

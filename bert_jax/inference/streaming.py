@@ -21,11 +21,11 @@ LEAST = 16  # characters that any text counts as at least, so that empty texts f
 def map_texts(
     texts, process_chunk: Callable[[list], Iterable], gather: Callable[[list], Any] = list, at_once: int = 0
 ):
-    """Return the results of `of_chunk`, which is called with lists of texts.
+    """Return the results of `process_chunk`, which is called with lists of texts.
 
     Return one result for one text; `gather` of all results for a list, an array or a column of a data frame; and an
-    iterator of results for any other iterable. `of_chunk` gets at most `at_once` texts at a time; 0 chooses a number
-    that gives batches of even lengths.
+    iterator of results for any other iterable. `process_chunk` gets at most `at_once` texts at a time; 0 chooses a
+    number that gives batches of even lengths.
 
     >>> map_texts("a", lambda texts: [t.upper() for t in texts])
     'A'

@@ -2,7 +2,8 @@
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import ordered_texts
+from bert_jax.inference.streaming import map_texts, ordered_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kinds.tags import Span, Tags, TokenLogits
 
 __all__ = ["Span", "tag", "tag_words"]
@@ -20,14 +21,17 @@ def tag(model: Runner, texts):
     """
     kind = model.require_kind(Tags.heads, "tag")
 
-    def read(raw):
-        if not isinstance(raw, TokenLogits):
-            raise BertJaxError(
-                "tag reads single texts, not pairs or lists of words; call tag_words for words"
-            )
-        return kind.result_and_confidence(raw, model.calibration)[0]
+    compute_outcomes = make_outcome_function(model, kind)
 
-    return model.compute_outcomes(kind, texts, read)
+    def tag_chunk(chunk):
+        for raw, _ in compute_outcomes(chunk):
+            if not isinstance(raw, TokenLogits):
+                raise BertJaxError(
+                    "tag reads single texts, not pairs or lists of words; call tag_words for words"
+                )
+            yield kind.result_and_confidence(raw, model.calibration)[0]
+
+    return map_texts(texts, tag_chunk)
 
 
 def tag_words(model: Runner, word_lists):
@@ -40,9 +44,12 @@ def tag_words(model: Runner, word_lists):
     if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
         word_lists = tuple(word_lists)
 
-    def read(raw):
-        if isinstance(raw, TokenLogits):
-            raise BertJaxError(f"{raw.text!r:.60} is a text, not a list of words; split it, or call tag")
-        return kind.predict(raw, model.calibration)
+    compute_outcomes = make_outcome_function(model, kind)
 
-    return model.compute_outcomes(kind, word_lists, read)
+    def tag_chunk(chunk):
+        for raw, _ in compute_outcomes(chunk):
+            if isinstance(raw, TokenLogits):
+                raise BertJaxError(f"{raw.text!r:.60} is a text, not a list of words; split it, or call tag")
+            yield kind.predict(raw, model.calibration)
+
+    return map_texts(word_lists, tag_chunk)

@@ -1,6 +1,6 @@
 """Measure how well a model tells out-of-scope texts, which it should refuse, from known texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +10,8 @@ import numpy as np
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.model import Model
+from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.prediction_input import read_out_of_scope
@@ -83,19 +85,19 @@ def compare_with_known(
     model: Model, known: Outcomes, examples: Sequence[Example], long_texts: str = "truncate"
 ) -> OutOfScopeComparison:
     """Compare known with out-of-scope texts; `known` must have its similarities."""
-    kind, calibration = known.kind, model.calibration
     assert known.similarities is not None
-
-    def read(raw, similarity: float) -> tuple[float, float]:
-        return similarity, kind.confidence(raw, calibration)
-
     uncounted = TruncationCounter(model.config.max_position_embeddings)
-    texts = [example.text for example in examples]
-    pairs = model.compute_outcomes(kind, texts, read, long_texts, uncounted, True)
-    similarities, probabilities = np.array(pairs, np.float32).T
-    likely = np.array([kind.confidence(raw, calibration) for raw in known.raw_outputs], np.float32)
+    compute_outcomes = make_outcome_function(model, known.kind, long_texts, uncounted, compares=True)
+    outcomes = map_texts([example.text for example in examples], compute_outcomes)
+
+    def score_texts(raws: Iterable, similarities) -> TextScores:
+        likely = [known.kind.confidence(raw, model.calibration) for raw in raws]
+        return TextScores(np.array(similarities, np.float32), np.array(likely, np.float32))
+
     return OutOfScopeComparison(
-        model.scope, TextScores(known.similarities, likely), TextScores(similarities, probabilities)
+        model.scope,
+        score_texts(known.raw_outputs, known.similarities),
+        score_texts(*zip(*outcomes, strict=True)),
     )
 
 

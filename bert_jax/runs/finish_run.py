@@ -41,7 +41,7 @@ class FinishedRun:
                 self.model,
                 self.results.validation,
                 long_texts=self.results.long_texts,
-                scoped=self.measures_out_of_scope,
+                compares=self.measures_out_of_scope,
             )
         return replace(self.out_of_fold.outcomes, calibration=self.model.calibration)
 

@@ -16,6 +16,8 @@ import bert_jax
 from bert_jax.bench.text_speed import seconds_alone
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions import calibration
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
@@ -47,7 +49,8 @@ def our_vectors(directory: str, dtype: str = "float32") -> Callable:
 
 def our_logits(directory: str, dtype: str = "float32") -> Callable:
     model = open_classifier(directory, dtype)
-    return lambda texts: np.stack(model.compute_outcomes(model.kind, texts))
+    compute_outcomes = make_outcome_function(model, model.kind)
+    return lambda texts: np.stack([outcome.raw for outcome in map_texts(texts, compute_outcomes)])
 
 
 def torch_device() -> str:

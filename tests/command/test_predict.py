@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,12 +18,14 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.inference.live_input import group_arrivals
-from bert_jax.inference.predict_file import PredictionOptions, predict_rows, write_predictions
-from bert_jax.predictions.calibration import UNCALIBRATED
+from bert_jax.inference.row_predictor import PredictionOptions
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.prediction_input import PredictionInput
+from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_table_rows
+from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS
 from tests.support.standard_input import set_stdin
 from tests.support.tables import write_jsonl, write_squad
@@ -144,37 +147,49 @@ def test_bad_lines_are_named(small_classifier, monkeypatch, content, said):
 
 @pytest.mark.slow
 def test_a_file_of_predictions_is_whole_or_not_there(headed_model, tmp_path, capsys):
-    model = headed_model("classify", ("no", "yes"))
+    command = ["predict", "--model", str(headed_model("classify", ("no", "yes"))), "--input"]
     rows = [{"text": text} for text in SMALL_TEXTS]
-    bad = write_jsonl(tmp_path / "bad.jsonl", [*rows * 100, {"text": 3}])
-    with pytest.raises(BertJaxError, match='row 801.*"text"'):
-        write_predictions(model, bad, str(tmp_path / "out.jsonl"))
-    assert not (tmp_path / "out.jsonl").exists()
-    with pytest.raises(BertJaxError, match="out.parquet"):
-        write_predictions(model, bad, str(tmp_path / "out.parquet"))
+    bad, output = write_jsonl(tmp_path / "bad.jsonl", [*rows * 100, {"text": 3}]), tmp_path / "out.jsonl"
+    assert cli.main([*command, bad, "--output", str(output)]) == 1
+    assert "row 801" in (told := capsys.readouterr().err) and '"text"' in told
+    assert not output.exists()
     good = write_jsonl(tmp_path / "good.jsonl", rows)
-    write_predictions(model, good, str(tmp_path / "out.jsonl"))
+    assert cli.main([*command, good, "--output", str(output)]) == 0
     assert capsys.readouterr().err.startswith("8 predictions in ")
-    write_predictions(model, good)
-    assert capsys.readouterr().out == (tmp_path / "out.jsonl").read_text()
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
+    assert cli.main([*command, good]) == 0
+    assert capsys.readouterr().out == output.read_text()
+    assert len(output.read_text().splitlines()) == 8
 
 
-def test_abstentions_are_counted_where_a_precision_is_asked_for(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("bert_jax.inference.predict_file.load", lambda directory: None)
+def test_an_output_that_cannot_be_written_is_refused_before_the_model_is_opened(tmp_path, capsys):
+    (tmp_path / "in.csv").write_text("text\nthe cat\n")
+    for output, said in (("in.csv", "is also the input"), ("out.parquet", "written as .jsonl or .csv"),
+                         ("", "is a directory")):  # fmt: skip
+        command = ["predict", "--model", str(tmp_path / "absent"), "--input", str(tmp_path / "in.csv")]
+        assert cli.main([*command, "--output", str(tmp_path / output)]) == 1
+        assert said in (told := capsys.readouterr().err.lower()) and "absent" not in told
 
-    def told(options: PredictionOptions, *rows: dict) -> str:
-        write_predictions(
-            "model", "in.jsonl", str(tmp_path / "out.jsonl"), options=options, rows_of=lambda *_: iter(rows)
-        )
-        return capsys.readouterr().err.replace(str(tmp_path), "").strip()
 
-    rows = [{"label": "no", "abstained": n > 0} for n in range(3)]
-    assert (
-        told(PredictionOptions(precision=0.9), *rows)
-        == "3 predictions in /out.jsonl; the model abstains from 2"
-    )
-    assert told(PredictionOptions(), {"label": "no"}) == "1 prediction in /out.jsonl"
+@pytest.mark.slow
+@pytest.mark.parametrize(("head", "labels"), [("classify", ("no", "yes")), ("tag", ("CAT", "DOG"))])
+def test_abstentions_are_counted_where_a_precision_is_asked_for(headed_model, tmp_path, capsys, head, labels):
+    model = bert_jax.load(headed_model(head, labels))
+    predict = model.classify if head == "classify" else lambda texts: sum(model.tag(texts), [])
+    middle = float(np.median([one.score for one in predict(SMALL_TEXTS)]))
+    levels = (CoverageLevel(middle, 1000, 990), CoverageLevel(0.1, 2000, 1500))
+    model.calibration = Calibration(model.kind.name, labels, (1.0,), levels=levels)
+    model.save(tmp_path / "model")
+    # A column of the input counts for nothing, whatever its name.
+    rows = [{"text": text, "abstained": True, "spans": [[0, 3]]} for text in SMALL_TEXTS]
+    data = write_jsonl(tmp_path / "in.jsonl", rows)
+    command = ["predict", "--model", str(tmp_path / "model"), "--input", data, "--output"]
+    for name in ("out.jsonl", "out.csv"):
+        assert cli.main([*command, str(tmp_path / name)]) == 0
+        assert capsys.readouterr().err == f"8 predictions in {tmp_path / name}\n"
+        for ranking in ([], ["--rank-for-labelling"]):
+            assert cli.main([*command, str(tmp_path / name), "--min-precision", "0.95", *ranking]) == 0
+            told = f"8 predictions in {tmp_path / name}; the model abstains from 4\n"
+            assert capsys.readouterr().err == told
 
 
 # tables
@@ -186,21 +201,23 @@ def rows_of(path) -> list[dict]:
 
 @pytest.mark.slow
 def test_a_table_of_predictions_keeps_the_columns_of_the_input(headed_model, tmp_path, capsys):
-    path = headed_model("classify", ("no", "yes"))
+    path = str(headed_model("classify", ("no", "yes")))
     rows = [
         {"Id": str(i), "text": text, "label": "?", "predicted": 'said "so,\n'}
         for i, text in enumerate(SMALL_TEXTS)
     ]
     (tmp_path / "in.csv").write_text("\n".join(csv_lines(rows)) + "\n")
-    write_predictions(path, str(tmp_path / "in.csv"), str(tmp_path / "out.csv"))
+    source, output = str(tmp_path / "in.csv"), str(tmp_path / "out.csv")
+    command = ["predict", "--model", path, "--output"]
+    assert cli.main([*command, output, "--input", source]) == 0
     assert capsys.readouterr().err.startswith("8 predictions in ")
     expected = [
         row | {"predicted_label": p["label"], "predicted_score": str(p["score"]), "predicted_margin": str(p["margin"])}
-        for row, p in zip(rows, predict_rows(bert_jax.load(path), str(tmp_path / "in.csv")), strict=True)
+        for row, p in zip(rows, predict_rows(bert_jax.load(path), source), strict=True)
     ]  # fmt: skip
     assert rows_of(tmp_path / "out.csv") == expected
-    with pytest.raises(BertJaxError, match='out.csv.*row 2.*"predicted_label"'):
-        write_predictions(path, str(tmp_path / "out.csv"), str(tmp_path / "again.csv"))
+    assert cli.main([*command, str(tmp_path / "again.csv"), "--input", output]) == 1
+    assert re.search('out.csv.*row 2.*"predicted_label"', capsys.readouterr().err)
     assert not (tmp_path / "again.csv").exists()
 
 
@@ -299,13 +316,13 @@ def test_a_line_of_a_pipe_is_answered_before_the_next_comes(small_classifier, st
 
 def test_many_lines_of_a_pipe_are_answered_together(small_classifier, stdin_pipe, monkeypatch):
     expected = [label.label for label in small_classifier.classify(SMALL_TEXTS * 10)]
-    sizes, outcomes = [], small_classifier.compute_outcomes
+    sizes, run = [], small_classifier.run
 
-    def counted(kind, texts, *rest):
-        sizes.append(len(texts))
-        return outcomes(kind, texts, *rest)
+    def counted(encodings, program):
+        sizes.append(len(encodings))
+        return run(encodings, program)
 
-    monkeypatch.setattr(small_classifier, "compute_outcomes", counted)
+    monkeypatch.setattr(small_classifier, "run", counted)
     stdin_pipe.write("\n".join(SMALL_TEXTS * 10))
     stdin_pipe.close()
     assert [one["label"] for one in predict_rows(small_classifier, "-")] == expected

@@ -10,8 +10,8 @@ from bert_jax.command import main as cli
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.inference import rank_for_labelling
-from bert_jax.inference.predict_file import PredictionOptions, predict_rows
 from bert_jax.inference.rank_for_labelling import rank_rows
+from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.predictions import active_learning
 from bert_jax.predictions.active_learning import rank_by_usefulness
 from bert_jax.predictions.calibration import UNCALIBRATED
@@ -20,6 +20,7 @@ from bert_jax.predictions.kinds.answers import Answer
 from bert_jax.predictions.kinds.tags import TokenLogits
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_table_rows
+from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS
 from tests.support.standard_input import set_stdin
 from tests.support.tables import write_jsonl
@@ -131,7 +132,7 @@ PLAIN = PredictionOptions()
 
 
 def rank_of(model, source, options=PLAIN, in_table=False, columns=AUTODETECT):
-    return list(rank_rows(model, str(source), columns, options, in_table))
+    return list(rank_rows(RowPredictor(model, options, in_table), str(source), columns))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.outcomes import predict_outcomes
-from bert_jax.inference.predict_file import PredictionOptions, predict_rows
+from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.predictions import calibration, calibration_fitting, cross_fitting, selective
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Outcomes
@@ -22,6 +22,7 @@ from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.runs.finish_run import FinishedRun, describe_calibration
 from bert_jax.training.task import FinishInputs
+from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_jsonl
 

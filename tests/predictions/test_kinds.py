@@ -13,12 +13,13 @@ from bert_jax.command.inspect import show_examples
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.inference.predict_file import predict_rows
+from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS, Kind, require_kind
 from bert_jax.report.compare import compare_models
 from bert_jax.report.evaluate_predictions import evaluate_model
 from bert_jax.text.truncation import EncodingOptions
+from tests.support.prediction_rows import predict_rows
 from tests.support.project import PACKAGE
 from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_jsonl
@@ -121,7 +122,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     right = [prediction["stars"] == row["label"] for prediction, row in zip(objects, rows, strict=True)]
     assert scored.metrics["exact"] == pytest.approx(np.mean(right))
     assert model.classify(SMALL_TEXTS[0]) == model.kind.predict(
-        model.compute_outcomes(model.kind, SMALL_TEXTS[0]), UNCALIBRATED
+        next(make_outcome_function(model, model.kind)(SMALL_TEXTS[:1])).raw, UNCALIBRATED
     )
     with pytest.raises(BertJaxError, match='"stars"'):
         model.classify(SMALL_TEXTS[0], scores=True)

@@ -13,10 +13,10 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns, source_labels
 from bert_jax.inference.outcomes import read_examples
-from bert_jax.inference.predict_file import predict_rows
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_info
+from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_csv, write_jsonl
 from tests.support.texts import marked_texts

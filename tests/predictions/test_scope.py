@@ -16,8 +16,8 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.outcomes import predict_outcomes
-from bert_jax.inference.predict_file import PredictionOptions, predict_rows
 from bert_jax.inference.programs import last_hidden_states
+from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.out_of_scope import FILE, KEPT, OutOfScopeDetector, draw_text_indices
@@ -30,6 +30,7 @@ from bert_jax.text.tables import read_table_rows
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training.task import FinishInputs
 from bert_jax.training.workdir import Workdir
+from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_csv, write_jsonl
 from tests.support.texts import marked_texts
@@ -194,7 +195,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     words = [tuple(text.split()) for text in SMALL_TEXTS] + [("the", "cat", "sat") * 9]
     vectors = mean_state_vectors(tagger, words)
     tagger.scope = OutOfScopeDetector.from_vectors(vectors[:3], np.array([0.5]))
-    given = predict_outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], scoped=True)
+    given = predict_outcomes(tagger, [Example(text, ("O",) * len(text), "") for text in words], compares=True)
     np.testing.assert_allclose(given.similarities, tagger.scope.similarity(vectors), atol=1e-5)
     (windows,) = tagger.kind.encode_windows(
         tagger.tokenizer, words[-1:], EncodingOptions(tagger.config.max_position_embeddings)
@@ -338,7 +339,7 @@ def test_numbers_have_no_probability_to_compare_with(tmp_path):
     write_model(tmp_path, heads=("classify",), labels=("LABEL_0",))
     number = bert_jax.load(tmp_path)
     number.scope = OutOfScopeDetector.from_vectors(number.pooled(SMALL_TEXTS[:4]), np.linspace(0.9, 1, 40))
-    known = predict_outcomes(number, [Example(text, 1.0, "") for text in SMALL_TEXTS], scoped=True)
+    known = predict_outcomes(number, [Example(text, 1.0, "") for text in SMALL_TEXTS], compares=True)
     scores = compare_with_known(number, known, [Example("on on", None, "")]).scores
     assert scores.auroc_of_probability is None and "probability" not in " ".join(format_out_of_scope(scores))
 

@@ -1,0 +1,106 @@
+"""The rows that `predict` writes: what the input says of a text, and what a model predicts for it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.columns import ExampleColumns
+from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.inference.live_input import open_live_input
+from bert_jax.inference.model import Model
+from bert_jax.inference.text_outcomes import TextOutcome, make_outcome_function
+from bert_jax.predictions.prediction_input import PredictionInput
+from bert_jax.text import tables
+from bert_jax.text.truncation import TruncationCounter
+
+COLUMN_PREFIX = "predicted_"  # of the columns that we add to a table
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """How texts are read, and what is predicted."""
+
+    long_texts: str = "truncate"
+    may_be_missing: bool | None = None
+    precision: float | None = None  # abstain from predictions so that this share of the others is correct
+    # Mark texts as out of scope if their in-distribution p-value is below this.
+    out_of_scope: float | None = None
+
+
+class RowPredictor:
+    """Predicts for the texts of a file or of standard input, and counts the predictions that the model abstains from.
+
+    With `in_table`, a row has the columns of the input, or the text if the input is not a table.
+    """
+
+    def __init__(
+        self, model: Model, options: PredictionOptions = PredictionOptions(), in_table: bool = False
+    ):
+        self.model, self.options, self.in_table = model, options, in_table
+        self.kind = model.kind.with_options(may_be_missing=options.may_be_missing)
+        self.min_confidence = None
+        if options.precision is not None:
+            self.min_confidence = self.kind.confidence_threshold(model.calibration, options.precision)
+        if options.out_of_scope is not None:
+            model.scope.check_usable(options.out_of_scope)
+        self.abstained = 0
+
+    def read_input(self, source: str, columns: ExampleColumns) -> tuple[PredictionInput, Iterator[Example]]:
+        given = PredictionInput(source, open_live_input() if source == "-" else None)
+        first, examples = peeked(given.examples(self.model.origin.complete_columns(columns), self.kind))
+        if first is None:
+            name = "standard input" if source == "-" else source
+            raise BertJaxError(f"{name} is empty: there is nothing to predict")
+        return given, examples
+
+    def make_outcome_function(
+        self, truncated: TruncationCounter
+    ) -> Callable[[Sequence], Iterator[TextOutcome]]:
+        compares = self.options.out_of_scope is not None
+        return make_outcome_function(self.model, self.kind, self.options.long_texts, truncated, compares)
+
+    def make_prediction(self, outcome: TextOutcome) -> dict[str, Any]:
+        """Return the fields of a prediction, and whether the text is out of scope if that is asked for."""
+        form = self.kind.to_cells if self.in_table else self.kind.to_record
+        prediction = form(outcome.raw, self.model.calibration, self.min_confidence)
+        self.abstained += count_abstentions(prediction)
+        if outcome.similarity is None or self.options.out_of_scope is None:
+            return prediction
+        share = float(self.model.scope.p_value(outcome.similarity))
+        return prediction | {
+            "in_distribution_p_value": round(share, 6),
+            "out_of_scope": share < self.options.out_of_scope,
+        }
+
+    def make_row(self, example: Example, given: tables.Row, prediction: dict[str, Any]) -> dict[str, Any]:
+        """Return the row of a prediction; `given` is the row of the input, {} if that is not a table."""
+        if not self.in_table:
+            return id_field(example) | prediction
+        prediction_columns = {COLUMN_PREFIX + name: value for name, value in prediction.items()}
+        return add_columns(given or self.text_fields(example), prediction_columns, example.where)
+
+    def text_fields(self, example: Example) -> tables.Row:
+        return {**id_field(example), "text": self.kind.example_text(example)}
+
+
+def id_field(example: Example) -> dict[str, str]:
+    return {"id": example.id} if example.id else {}
+
+
+def add_columns(row: tables.Row, columns: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the row with additional columns."""
+    if taken := row.keys() & columns.keys():
+        raise BertJaxError(f'{where} has a column "{min(taken)}" already; rename it, or leave it out')
+    return row | columns
+
+
+def count_abstentions(prediction: dict[str, Any]) -> int:
+    """Count what the model abstains from: the prediction, or spans of it.
+
+    >>> spans = [{"abstained": True}, {"abstained": False}]
+    >>> count_abstentions({"abstained": True}), count_abstentions({"spans": spans})
+    (1, 1)
+    """
+    return sum(part.get("abstained") is True for part in (prediction, *prediction.get("spans", [])))
