@@ -48,6 +48,7 @@ class RowPredictor:
         self.abstained = 0
 
     def read_input(self, source: str, columns: ExampleColumns) -> tuple[PredictionInput, Iterator[Example]]:
+        """Return the input, and its examples, of which there is at least one."""
         given = PredictionInput(source, open_live_input() if source == "-" else None)
         first, examples = peeked(given.examples(self.model.origin.complete_columns(columns), self.kind))
         if first is None:
