@@ -37,7 +37,7 @@ SEEN = {
     "answer": "documents   36 different ones among 36 examples",
     "classify": "labels      2: a 27, b 9",
     "distil_classifier": "labels      1: bad 36",
-    "embed": "data        72 texts to train on, 8 for validation",
+    "embed": "data        36 groups of 2 texts, from `",
     "rerank": "documents   36 different ones among 72 examples",
     "tag": "labels      2: ",
 } | dict.fromkeys(OF_CORPORA, "documents (")

@@ -229,5 +229,4 @@ def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(encoder_path,
     shown = inspect_run(EMBED_CONFIG, overrides, 0, 9)
     printed = capsys.readouterr().out
     assert "3 of 13 training rows are duplicates of others" in printed
-    assert "13 rows to train on, 4 for validation, each gives 2 texts; 4 of them per step" in printed
     assert shown.count("anchor: [CLS] ") == shown.count("positive: [CLS] ") == shown.count("score: 0") == 4
