@@ -16,14 +16,20 @@ any_score = number_type(-MAX_FLOAT)
     "find hard negatives for pairs of texts",
     "bert-jax mine --model DIR --data pairs.jsonl --output mined.jsonl",
     flag("--model", required=True, metavar="DIR", help="embedder that finds the nearest texts"),
-    flag("--data", required=True, metavar="FILE", help="table whose columns are anchor and positive, in this order"),
-    flag("--text", default="", metavar="COLUMN", help="column of anchors (default: the first that holds text)"),
-    flag("--text-pair", default="", metavar="COLUMN", help="column of positives (default: the next that holds text)"),
+    flag("--data", required=True, metavar="FILE", help="table of anchors and positives"),
+    flag(
+        "--text", default="", metavar="COLUMN",
+        help="column of anchors (default: by its usual names, or else the first that holds text)",
+    ),
+    flag(
+        "--text-pair", default="", metavar="COLUMN",
+        help="column of positives (default: by its usual names, or else the next that holds text)",
+    ),
     SKIP_BAD,
     flag(
         "--corpus", metavar="FILE",
         help="table of further texts to choose negatives from; read from the column with the same name as that of the "
-        "positives, or else from the first column that holds text (default: only the positives)",
+        "positives, or else by its usual names, or else from the first that holds text (default: only the positives)",
     ),
     flag("--rescore", metavar="DIR", help="cross-encoder, whose scores then replace cosines in all limits"),
     flag("--scores", action="store_true", help="add the scores of positive and negatives to each row"),
@@ -45,13 +51,8 @@ any_score = number_type(-MAX_FLOAT)
 )  # fmt: skip
 def mine(args):
     from bert_jax.core.output import refuse_input
-    from bert_jax.data.examples.groups import (
-        GroupColumns,
-        describe_columns,
-        positive_column,
-        read_groups,
-        read_text_column,
-    )
+    from bert_jax.data.examples.group_columns import GroupColumns, describe_columns, positive_column
+    from bert_jax.data.examples.groups import read_groups, read_text_column
     from bert_jax.search.cached_vectors import CachedEncoder
     from bert_jax.search.mining import MiningLimits
     from bert_jax.search.pair_scores import CachedPairScorer

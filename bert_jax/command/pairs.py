@@ -56,6 +56,7 @@ def write_pairs(args, source, names: list[str]) -> tuple[int, dict[str, int]]:
     from bert_jax.core.errors import BertJaxError
     from bert_jax.core.files import to_json
     from bert_jax.core.output import open_output
+    from bert_jax.data.examples.column_names import ANCHOR, POSITIVE
     from bert_jax.search.passages import PassageCutter, WordCounter
     from bert_jax.search.training_pairs import Passages, draw_equally
 
@@ -72,7 +73,7 @@ def write_pairs(args, source, names: list[str]) -> tuple[int, dict[str, int]]:
         for name, anchor, positive in tqdm(
             passages.pairs(positives), "writing", total, unit=" pairs", disable=None, delay=2
         ):
-            file.write(to_json({"anchor": anchor, "positive": positive}) + "\n")
+            file.write(to_json({ANCHOR: anchor, POSITIVE: positive}) + "\n")
             counts[name] += 1
         given = " ".join(args.documents)
         if not passages.titles:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bert_jax.command.flags import SKIP_BAD, flag, number_type, positive_integer, verb
 from bert_jax.core.files import to_json
+from bert_jax.core.terminal import print_line
 
 
 @verb(
@@ -16,7 +17,10 @@ from bert_jax.core.files import to_json
         "--input", required=True, metavar="FILE",
         help="table of queries and documents, with the documents in columns, in a list, or one in each row",
     ),
-    flag("--text", default="", metavar="COLUMN", help="column of queries (default: the first that holds text)"),
+    flag(
+        "--text", default="", metavar="COLUMN",
+        help="column of queries (default: by its usual names, or else the first that holds text)",
+    ),
     flag("--text-pair", default="", metavar="COLUMN", help="column of documents (default: all others that hold text)"),
     flag("--output", metavar="FILE.jsonl", help="output file, one line per query (default: standard output)"),
     flag(
@@ -33,15 +37,18 @@ def rerank(args):
     from bert_jax.core.caller_warning import warn_caller
     from bert_jax.core.output import open_output, refuse_input
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
+    from bert_jax.data.examples.group_columns import describe_columns
     from bert_jax.inference.model import load
     from bert_jax.inference.reranker import check_cross_encoder
     from bert_jax.text.truncation import TruncationCounter
 
     refuse_input(args.output, args.input)
     names = tuple(name for name in (args.text, args.text_pair) if name)
-    lists = read_candidates(args.input, CandidateColumns(names, skip_bad=args.skip_bad))
+    columns = CandidateColumns(names, skip_bad=args.skip_bad)
+    lists = read_candidates(args.input, columns)
     model = load(args.model)
     check_cross_encoder(model, args.model)
+    print_line(describe_columns(args.input, columns, "--text and --text-pair"), sys.stderr)
     truncated = TruncationCounter(model.config.max_position_embeddings)
     with open_output(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
         for candidates in lists:

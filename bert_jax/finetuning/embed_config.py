@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.data.examples.columns import ExampleColumns
-from bert_jax.data.examples.groups import GroupColumns
+from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.data.examples.row_packing import RowLayout
 from bert_jax.finetuning.epochs_config import EpochsConfig, InitEncoderConfig, check_validation
 from bert_jax.losses.embedding import EMBEDDING_LOSSES

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.column_names import ID, NOT_PREDICTED_FROM, TEXTS
 from bert_jax.data.examples.columns import (
-    ANSWER_NAMES,
-    LABEL_NAMES,
-    TAG_NAMES,
     ColumnsFromTraining,
     ExampleColumns,
     LocatedRow,
@@ -22,8 +20,6 @@ from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.line_reader import LineReader
 from bert_jax.text.tables import normalize_column
-
-IGNORED = {*LABEL_NAMES, *TAG_NAMES, *ANSWER_NAMES}  # columns of labels, which the input may have
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class PredictionInput:
         where, row = first or ("", {})
         columns = replace(columns.resolve(where, row), label="")  # drop a remembered label column
         if not columns.id:
-            columns = replace(columns, id=find_usual_column(where, row, ["id"]))
+            columns = replace(columns, id=find_usual_column(where, row, [ID]))
         return kind.read_unlabelled_rows(self.drop_labels(rows, columns), columns, row)
 
     def line_rows(self) -> Iterator[LocatedRow]:
@@ -58,10 +54,10 @@ class PredictionInput:
         first, lines = peeked(reader)
         if first and first.lstrip().startswith("{"):
             return tables.json_rows(reader.name, lines, keep_broken=True)
-        return tables.number_rows(reader.name, ({"text": line.rstrip("\r\n")} for line in lines))
+        return tables.number_rows(reader.name, ({TEXTS[0]: line.rstrip("\r\n")} for line in lines))
 
     def drop_labels(self, rows: Iterator[LocatedRow], columns: ExampleColumns) -> Iterator[LocatedRow]:
-        ignored = IGNORED - set(map(normalize_column, columns.named))
+        ignored = NOT_PREDICTED_FROM - set(map(normalize_column, columns.named))
         for where, row in rows:
             self.rows.append((where, row))
             if isinstance(row, tables.BrokenRow):

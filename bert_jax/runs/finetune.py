@@ -7,6 +7,7 @@ from typing import Any
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import print_line
+from bert_jax.data.examples.column_names import LABELS, MEMORY_PAIR, TAGS, TEXTS, WORDS
 from bert_jax.inference.model import Model
 from bert_jax.runs.fit import Run, check_arguments, format_call, merge_keys, start_run
 from bert_jax.text.array_likes import to_plain_list
@@ -154,14 +155,15 @@ def infer_problem_type(labels: list) -> str:
 def labelled_row(where: str, text, label) -> dict:
     label = sorted(label) if isinstance(label, Set) else label
     if not isinstance(text, list | tuple):
-        return {"text": text, "label": label}
+        return {TEXTS[0]: text, LABELS[0]: label}
     if len(text) != 2:
         raise BertJaxError(f"{where} has {len(text)} texts; a pair has two, and words have a tag each")
-    return {"text1": text[0], "text2": text[1], "label": label}
+    first, second = MEMORY_PAIR
+    return {first: text[0], second: text[1], LABELS[0]: label}
 
 
 def tagged_row(where: str, words, tags) -> dict:
-    return {"tokens": words, "tags": tags}
+    return {WORDS[0]: words, TAGS[0]: tags}
 
 
 ROW_MAKERS = {CLASSIFY: labelled_row, TAG: tagged_row}

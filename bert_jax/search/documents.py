@@ -11,6 +11,7 @@ from bert_jax.core.hashes import json_digest
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.beir import CORPUS, is_beir
 from bert_jax.data.examples.cells import read_name_cell
+from bert_jax.data.examples.column_names import DOCUMENT_IDS, DOCUMENT_TEXTS, TITLES
 from bert_jax.text import document_formats, tables
 from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError, begins_with
@@ -19,8 +20,6 @@ from bert_jax.text.tables import get_optional_cell, get_text_cell, match_columns
 
 TABLE_ENDINGS = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
 ENDINGS = (".txt", *document_formats.READERS, *TABLE_ENDINGS)
-ID_COLUMNS = ("_id", "id", "doc_id", "docid")
-TEXT_COLUMNS = ("text", "contents", "content", "body", "passage", "document")
 
 
 @dataclass(frozen=True)
@@ -165,14 +164,14 @@ class DocumentSource:
         def column(given: str, usual: Sequence[str]) -> str:
             return next(filter(None, match_columns(where, row, [given] if given else usual)), "")
 
-        text = column(self.columns.text, TEXT_COLUMNS)
+        text = column(self.columns.text, DOCUMENT_TEXTS)
         if not text:
             known = ", ".join(name[:40] for name in row)
             raise NoTextColumn(
                 f"{where}: which column holds the text? its columns: {known}; name it with --text"
             )
         return DocumentColumns(
-            text, column(self.columns.id, ID_COLUMNS), column(self.columns.title, ["title"])
+            text, column(self.columns.id, DOCUMENT_IDS), column(self.columns.title, TITLES)
         )
 
     def notes(self) -> Iterator[str]:

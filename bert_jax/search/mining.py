@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.column_names import ANCHOR, NEGATIVE, POSITIVE
 from bert_jax.data.examples.groups import Group
 from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.inference.exact_search import search_exact
@@ -126,9 +127,9 @@ def mine_hard_negatives(
                 counts.too_few += 1
                 continue
             counts.groups += 1
-            negatives = {f"negative_{n}": texts[i] for n, i in enumerate(search.negatives, 1)}
+            negatives = {f"{NEGATIVE}_{n}": texts[i] for n, i in enumerate(search.negatives, 1)}
             scored = [search.positive_score, *search.scores]
-            yield {"anchor": search.anchor, "positive": search.positive, **negatives, "scores": scored}
+            yield {ANCHOR: search.anchor, POSITIVE: search.positive, **negatives, "scores": scored}
 
 
 def run_searches(

@@ -9,7 +9,8 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.groups import Group, check_shapes, describe_columns, read_groups
+from bert_jax.data.examples.group_columns import describe_columns
+from bert_jax.data.examples.groups import Group, check_shapes, read_groups
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import document_key, train_validation_split
 from bert_jax.finetuning.batch_config import make_batch_config

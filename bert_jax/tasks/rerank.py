@@ -7,7 +7,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import Candidates, add_random_negatives, read_candidates
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.groups import describe_columns
+from bert_jax.data.examples.group_columns import describe_columns
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.batch_config import make_batch_config

@@ -14,7 +14,8 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_json
-from bert_jax.data.examples.groups import GroupColumns, read_groups
+from bert_jax.data.examples.group_columns import GroupColumns
+from bert_jax.data.examples.groups import read_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching, exact_search
@@ -308,6 +309,30 @@ def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(encoder_path
     assert groups and {len(group.texts) for group in groups} == {11}
     owners = [(again.get(text), group.texts[0]) for group in groups for text in group.texts[2:]]
     assert any(owner for owner, _ in owners) and all(owner != anchor for owner, anchor in owners)
+
+
+@pytest.mark.slow
+def test_documents_of_queries_are_mined_wherever_their_columns_stand(encoder_path, tmp_path, capsys):
+    rows = [{"document": row["answer"], "query": row["question"]} for row in random_pairs(12)]
+    corpus = [{"title": f"w1 w{n}", "document": text} for n, text in enumerate(random_texts(9, (3, 9), 5))]
+    data, more = write_jsonl(tmp_path / "pairs.jsonl", rows), write_jsonl(tmp_path / "more.jsonl", corpus)
+    command = [
+        "mine",
+        "--model",
+        encoder_path,
+        "--data",
+        data,
+        "--corpus",
+        more,
+        "--output",
+        tmp_path / "mined.jsonl",
+    ]
+    assert main([*map(str, command), "--margin", "0", "--negatives", "2", "--min-score", "-1"]) == 0
+    assert f'{data}: anchor "query", positive "document"\n' in capsys.readouterr().err
+    mined = rows_of(tmp_path / "mined.jsonl")
+    assert mined and all({"document": row["positive"], "query": row["anchor"]} in rows for row in mined)
+    texts = {row["document"] for row in [*rows, *corpus]}
+    assert all({row["negative_1"], row["negative_2"]} <= texts for row in mined)
 
 
 BAD = {

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.examples.cells import parse_number_cell, read_name_cell
+from bert_jax.data.examples.column_names import BEIR_GRADE, BEIR_ID, BEIR_JUDGED, BEIR_TEXT, BEIR_TITLE
 from bert_jax.text import tables
 from bert_jax.text.tables import get_text_cell
 
 CORPUS, QUERIES, JUDGEMENTS = "corpus.jsonl", "queries.jsonl", "qrels"
-COLUMNS = ("query-id", "corpus-id", "score")
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def read_beir(folder, split: str = "") -> BeirDataset:
     places: dict[tuple[str, str], str] = {}
     path = judgements(folder, split)
     for where, row in tables.read_table_rows(str(path)):
-        query, document = (read_name_cell(where, row, column) for column in COLUMNS[:2])
+        query, document = (read_name_cell(where, row, column) for column in BEIR_JUDGED)
         for name, texts, file in ((query, queries, QUERIES), (document, documents, CORPUS)):
             if name not in texts:
                 raise BertJaxError(f'{where}: "{name}" is not in {file}; correct one of them')
-        grade = parse_number_cell(f'{where}: column "score"', tables.get_cell(where, row, "score"))
+        grade = parse_number_cell(f'{where}: column "{BEIR_GRADE}"', tables.get_cell(where, row, BEIR_GRADE))
         if not grade.is_integer():
             raise BertJaxError(
                 f"{where} has the grade {grade:g}; grades are whole numbers, 0 for not relevant"
@@ -69,13 +69,13 @@ def read_beir_texts(path: Path) -> Iterator[tuple[str, str]]:
     """Yield (id, title and text joined) of each row. The text may be empty."""
     places: dict[str, str] = {}
     for where, row in tables.read_table_rows(str(path)):
-        name = read_name_cell(where, row, "_id")
+        name = read_name_cell(where, row, BEIR_ID)
         if places.setdefault(name, where) != where:
             raise BertJaxError(f'{where} has the id "{name}" of {places[name]}; ids must differ')
         parts = [
             get_text_cell(where, row, column)
-            for column in ("title", "text")
-            if column in row or column == "text"
+            for column in (BEIR_TITLE, BEIR_TEXT)
+            if column in row or column == BEIR_TEXT
         ]
         yield name, " ".join(part for part in parts if part.strip())
 
@@ -95,7 +95,7 @@ def judgements(folder: Path, split: str) -> Path:
     if not files:
         raise BertJaxError(
             f"{folder} has no {whole.name} and no {JUDGEMENTS}/SPLIT.tsv with judgements; add one with the columns "
-            f"{', '.join(COLUMNS)}"
+            f"{', '.join([*BEIR_JUDGED, BEIR_GRADE])}"
         )
     if not split:
         raise BertJaxError(f"{folder} has judgements of {', '.join(files)}; choose one, --split NAME")

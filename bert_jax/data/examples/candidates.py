@@ -7,8 +7,7 @@ query, documents, labels              lists in the cells of a row
 query, positive, negatives            one relevant document and irrelevant ones
 query, positive, negatives, scores    also a teacher's score of each document
 
-Columns are used in their order, whatever their names. Exceptions are the column of the label or score, and columns that
-hold only numbers, which are left out unless the user names them.
+group_columns.py finds the columns. No column is that of the group, unless the user names one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,8 @@ from typing import ClassVar
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, collect_examples
-from bert_jax.data.examples.groups import Group, GroupColumns, parse_groups
+from bert_jax.data.examples.group_columns import GroupColumns
+from bert_jax.data.examples.groups import Group, parse_groups
 from bert_jax.data.randomness import random_key
 from bert_jax.text import tables
 from bert_jax.text.tables import BadRowError
@@ -30,13 +30,13 @@ class CandidateColumns(GroupColumns):
     """The columns of the query, of its document or documents, and of irrelevant documents."""
 
     # columns of query, document and irrelevant documents, as '"Asked (raw)","Answer"'; (): all columns that hold text,
-    # except those that hold only numbers
+    # except those that hold only numbers; usual names of queries and documents come first
     texts: tuple[str, ...] = ()
     score: str = ""  # column of the label or score of a document; "": found by its usual name
     # column that groups queries: those with the same value are never split between training and validation; "": each
     # query alone
     group: str = ""
-    documents: ClassVar[tuple[str, ...]] = ()
+    usual_groups: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[tuple[str, ...]] = ("query", "document", "not relevant")
     repeating: ClassVar[int] = 1
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.column_names import ANSWER_KEYS, IS_IMPOSSIBLE
 from bert_jax.text.tables import BadRowError, get_cell, get_optional_cell, type_name
 
 
@@ -143,17 +144,15 @@ def parse_flag(where: str, value, column: str) -> bool | None:
 def parse_answers(where: str, passage: str, value, impossible) -> tuple[tuple[int, str], ...]:
     """Read ((start, text), ...) from SQuAD's list of answers, or from the lists of texts and starts of `datasets`."""
     if isinstance(value, Mapping):
-        texts, starts = (get_cell(where, value, name) for name in ("text", "answer_start"))
+        texts, starts = (get_cell(where, value, name) for name in ANSWER_KEYS)
         if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
             raise BadRowError(f"{where}: text and answer_start of its answers must be lists of equal length")
     elif isinstance(value, list):
-        texts, starts = (
-            [get_cell(where, answer, name) for answer in value] for name in ("text", "answer_start")
-        )
+        texts, starts = ([get_cell(where, answer, name) for answer in value] for name in ANSWER_KEYS)
     else:
         wanted = '{"text": [...], "answer_start": [...]}'
         raise BadRowError(f"{where}: its answers are {type_name(value)}, not {wanted}")
-    if parse_flag(where, impossible, "is_impossible") == bool(texts):  # they contradict each other
+    if parse_flag(where, impossible, IS_IMPOSSIBLE) == bool(texts):  # they contradict each other
         flag, count = str(bool(texts)).lower(), len(texts)
         raise BadRowError(f"{where} has is_impossible {flag} and {count} answers; correct one of them")
     for text, start in zip(texts, starts, strict=True):

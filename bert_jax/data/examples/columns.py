@@ -7,22 +7,20 @@ from bert_jax.core.arguments import spell_setting
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.examples import glue
+from bert_jax.data.examples.column_names import (
+    ANSWERS,
+    CONTEXT,
+    PAIRS,
+    QUESTION,
+    SECOND_TEXTS,
+    TAGS,
+    TEXT_LABELS,
+    TEXTS,
+    WORDS,
+)
 from bert_jax.text import tables
 from bert_jax.text.tables import from_row_on, match_columns, no_columns, normalize_column, table_place
 
-# Usual names of columns, which the user need not give.
-PAIRS = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
-         ("text1", "text2"), ("text_a", "text_b"), ("sentence_a", "sentence_b"), ("query", "document"),
-         ("query", "passage"))  # fmt: skip
-TEXTS = ("text", "sentence", "review", "question")
-SECOND_TEXTS = (
-    "pair", "text_pair", "text2", "text_2", "text_b", "sentence2", "sentence_2", "sentence_b", "question2",
-    "hypothesis",
-)  # fmt: skip
-LABEL_NAMES = ("label", "labels", "score")
-WORD_NAMES = ("tokens", "words")
-TAG_NAMES = ("tags", "ner_tags", "ner", "labels")
-ANSWER_NAMES = ("answers", "answer")
 NAMES = ("text", "text_pair", "label", "id", "group")  # the fields of Columns that name a column
 SEPARATOR = ","
 
@@ -139,7 +137,7 @@ def text_and_label(
         raise BertJaxError(f'this model reads one text per row; leave out --text-pair "{columns.text_pair}"')
     second = (columns.text_pair,) if columns.text_pair else ()
     texts = (columns.text, *second) if columns.text else find_text_columns(where, row, second, pairs)
-    label = columns.label or find_usual_column(where, row, LABEL_NAMES)
+    label = columns.label or find_usual_column(where, row, TEXT_LABELS)
     named = [name for name in columns.named if need_label or name != columns.label]
     check_columns(
         where, row, named, {"text": ("text", texts[0])} | ({"label": ("label", label)} if need_label else {})
@@ -151,8 +149,8 @@ def text_and_label(
 
 def words_and_tags(where: str, row: Mapping, columns: ExampleColumns, need_label: bool) -> tuple[str, str]:
     """Return (column of the words, column of their tags)."""
-    words = columns.text or find_usual_column(where, row, WORD_NAMES)
-    tags = columns.label or find_usual_column(where, row, TAG_NAMES)
+    words = columns.text or find_usual_column(where, row, WORDS)
+    tags = columns.label or find_usual_column(where, row, TAGS)
     named = [name for name in columns.named if need_label or name != columns.label]
     check_columns(
         where, row, named, {"text": ("words", words)} | ({"label": ("tags", tags)} if need_label else {})
@@ -163,12 +161,12 @@ def words_and_tags(where: str, row: Mapping, columns: ExampleColumns, need_label
 
 def question_and_passage(where: str, row: Mapping, columns: ExampleColumns, need_label: bool) -> list[str]:
     """Return [column of the question, column of the passage]."""
-    texts = columns.text or "question", columns.text_pair or "context"
-    if set(row) == {"text"} and not need_label:
+    texts = columns.text or QUESTION, columns.text_pair or CONTEXT
+    if set(row) == {TEXTS[0]} and not need_label:
         raise BertJaxError(
-            f'{where}: a question needs a passage; give both, as {{"question": "...", "context": "..."}}'
+            f'{where}: a question needs a passage; give both, as {{"{QUESTION}": "...", "{CONTEXT}": "..."}}'
         )
-    answers = columns.label or find_usual_column(where, row, ANSWER_NAMES)
+    answers = columns.label or find_usual_column(where, row, ANSWERS)
     named = [name for name in columns.named if name not in texts and (need_label or name != columns.label)]
     check_columns(where, row, [*texts, *named], {"label": ("answers", answers)} if need_label else {})
     return match_columns(where, row, texts)
@@ -180,7 +178,7 @@ def refuse_header(where: str, row: Mapping, columns: ExampleColumns) -> None:
         return
     header = [str(row.get(name)) for name in columns.named]
     if {*map(normalize_column, header)} & {
-        *LABEL_NAMES,
+        *TEXT_LABELS,
         *TEXTS,
         *SECOND_TEXTS,
         *(name for names in PAIRS for name in names),
@@ -231,5 +229,5 @@ def source_labels(spec: str, columns: ExampleColumns = AUTODETECT) -> tuple[str,
     given = tables.source_class_names(spec)
     columns = columns.resolve(spec, given)
     names = {normalize_column(column): labels for column, labels in given.items()}
-    of_labels = (normalize_column(column) for column in (columns.label, *LABEL_NAMES, *TAG_NAMES))
+    of_labels = (normalize_column(column) for column in (columns.label, *TEXT_LABELS, *TAGS))
     return next((names[column] for column in of_labels if column in names), ())

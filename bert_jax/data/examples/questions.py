@@ -11,11 +11,20 @@ from bert_jax.data.examples.cells import (
     read_label_cell,
     read_name_cell,
 )
+from bert_jax.data.examples.column_names import (
+    ANSWER_START,
+    ANSWERS,
+    CONTEXT,
+    ID,
+    IS_IMPOSSIBLE,
+    QUESTION,
+    TITLES,
+)
 from bert_jax.data.examples.columns import (
-    ANSWER_NAMES,
     AUTODETECT,
     ExampleColumns,
     LocatedRow,
+    find_usual_column,
     question_and_passage,
 )
 from bert_jax.data.examples.example import Example, answers_of, collect_examples
@@ -69,10 +78,10 @@ def flatten_squad(name: str, articles: Iterable) -> Iterator[LocatedRow]:
         where = f"{name} article {a}"
         for p, paragraph in enumerate(parse_list(where, get_cell(where, article, "paragraphs")), 1):
             where = f"{name} article {a}, paragraph {p}"
-            beside = {"context": get_cell(where, paragraph, "context"), "title": article.get("title", "")}
+            beside = {CONTEXT: get_cell(where, paragraph, CONTEXT), TITLES[0]: article.get(TITLES[0], "")}
             for q, question in enumerate(parse_list(where, get_cell(where, paragraph, "qas")), 1):
                 place = f"{where}, question {q}"
-                get_cell(place, question, "question")
+                get_cell(place, question, QUESTION)
                 yield place, {**question, **beside}
 
 
@@ -89,10 +98,10 @@ def parse_questions(
         question, passage = (get_text_cell(where, row, name) for name in names)
         if not (question.strip() and passage.strip()):
             raise empty_cell_error(where, names[0] if passage.strip() else names[1])
-        evident = match_columns(where, row, [*ANSWER_NAMES, "answer_start", "is_impossible", "id", "title"])
-        many, single, start, impossible, id, title = evident
+        usual, title = (find_usual_column(where, row, names) for names in (ANSWERS, TITLES))
+        start, impossible, id = match_columns(where, row, [ANSWER_START, IS_IMPOSSIBLE, ID])
         answers = read_label_cell(
-            where, row, columns.label or many or single or ANSWER_NAMES[0], need_label, may_be_blank=True
+            where, row, columns.label or usual or ANSWERS[0], need_label, may_be_blank=True
         )
         if isinstance(answers, str):
             answers = plain_answer(where, passage, answers, get_optional_cell(row, start))

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.column_names import WORDS
 from bert_jax.data.examples.columns import (
     AUTODETECT,
-    WORD_NAMES,
     ExampleColumns,
     LocatedRow,
     find_usual_column,
@@ -110,9 +110,9 @@ class Tags(Kind):
         cls, rows: Iterable[LocatedRow], columns: ExampleColumns, first: Mapping
     ) -> Iterator[Example]:
         words = columns.resolve("the first row", first).text or find_usual_column(
-            "the first row", first, WORD_NAMES
+            "the first row", first, WORDS
         )
-        if normalize_column(words) in WORD_NAMES or isinstance(first.get(words), list):
+        if normalize_column(words) in WORDS or isinstance(first.get(words), list):
             return parse_tagged_words(rows, columns, need_label=False)
         return parse_labelled_texts(rows, columns, need_label=False, pairs=False)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bert_jax.data.examples.groups import GroupColumns
+from bert_jax.data.examples.group_columns import GroupColumns
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.data.examples.beir import is_beir
-from bert_jax.data.examples.groups import read_unpaired, reuse_training_columns
+from bert_jax.data.examples.group_columns import describe_columns, reuse_training_columns
+from bert_jax.data.examples.groups import read_unpaired
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.metrics.intervals import bootstrap_intervals, difference_intervals
 from bert_jax.predictions import training_origin
@@ -68,12 +69,26 @@ def describe_embedders(
     return "\n".join(format_embedder_results(data, measured))
 
 
+def describe_table(names: Sequence[str], trial: EmbedderEvalConfig) -> str:
+    """Describe which column of the table is used for what; "" for a folder of documents and queries."""
+    columns = complete_columns(names, trial).columns
+    return (
+        "" if is_beir(trial.data) else describe_columns(trial.data, columns, "--text, --text-pair or --label")
+    )
+
+
+def complete_columns(names: Sequence[str], trial: EmbedderEvalConfig) -> EmbedderEvalConfig:
+    """Fill in the columns that the user named for training."""
+    if names[0] == BM25.name or is_beir(trial.data):
+        return trial
+    training_columns = training_origin.read_origin(ModelDirectory.open(names[0]).path).columns
+    return replace(trial, columns=reuse_training_columns(trial.data, trial.columns, training_columns))
+
+
 def measure_embedders(
     names: Sequence[str], trial: EmbedderEvalConfig
 ) -> tuple[EvaluationData, list[EmbedderResults]]:
-    if names[0] != BM25.name and not is_beir(trial.data):
-        training_columns = training_origin.read_origin(ModelDirectory.open(names[0]).path).columns
-        trial = replace(trial, columns=reuse_training_columns(trial.data, trial.columns, training_columns))
+    trial = complete_columns(names, trial)
     data = read_evaluation_data(trial)
     if BM25.name in names and not isinstance(data, RetrievalData):
         raise BertJaxError(

@@ -7,7 +7,8 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT
-from bert_jax.data.examples.groups import GroupColumns, read_unpaired
+from bert_jax.data.examples.group_columns import GroupColumns
+from bert_jax.data.examples.groups import read_unpaired
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.tagged_words import read_tags
 from tests.support.labelled_files import article, question, read_texts, squad, write_source

@@ -7,15 +7,8 @@ import pytest
 
 from bert_jax.command.inspect import show_examples as inspect_run
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.groups import (
-    Group,
-    GroupColumns,
-    describe_columns,
-    pair_by_label,
-    read_groups,
-    read_text_column,
-    reuse_training_columns,
-)
+from bert_jax.data.examples.group_columns import GroupColumns, describe_columns, reuse_training_columns
+from bert_jax.data.examples.groups import Group, pair_by_label, read_groups, read_text_column
 from bert_jax.data.randomness import random_key
 from bert_jax.finetuning.embedding_task import score_retrieval
 from tests.support.embedding_tasks import EMBED_CONFIG, open_embed_task, random_pairs
@@ -86,6 +79,88 @@ def test_a_column_of_few_values_is_no_text_unless_it_is_named(tmp_path):
     assert read_text_column(str(path), GroupColumns(), "answer")[1] == "because w1"
     named = GroupColumns(texts=("agent", "answer"))
     assert read_groups(str(path), named)[1].texts == ("eve", "because w1")
+
+
+@pytest.mark.parametrize(
+    ("columns", "texts", "group"),
+    [
+        ("document query", "query document", ""),
+        ("passage QUERY", "QUERY passage", ""),
+        ("positive note", "note positive", ""),
+        ("negative positive anchor", "anchor positive negative", ""),
+        ("hard_negative_1 why because", "why because hard_negative_1", ""),
+        ("positive negative", "positive negative", ""),
+        ("context question answer", "question context answer", ""),
+        ("note text query", "query text note", ""),
+        ("context response", "context response", ""),
+        ("text reply", "text reply", ""),
+        ("query document score", "query document", ""),
+        ("query title", "query title", ""),
+        ("query note document", "query document note", ""),
+        ("title query document", "query document", "title"),
+        ("title text", "title text", ""),
+        ("document note", "note document", ""),
+        ("document", "document", ""),
+        # A row still has its texts without the column, and nothing says that it is one.
+        ("document why because", "why because", "document"),
+        ("document question paragraph", "question paragraph", "document"),
+        ("query positive negative document", "query positive negative", "document"),
+        ("question text title", "question text", "title"),
+        ("text label document", "text", "document"),
+        ("review title score", "review", "title"),
+        ("docid query doc_id passage", "query passage", ""),
+    ],
+)
+def test_texts_have_their_usual_places_and_only_another_column_is_a_group(columns, texts, group):
+    row = {name: 0.5 if name == "score" else f"some {name}" for name in columns.split()}
+    resolved = GroupColumns().resolve("t.jsonl row 1", row)
+    assert (" ".join(resolved.texts), resolved.group) == (texts, group)
+
+
+def test_a_named_text_is_no_group_and_a_named_group_no_text():
+    row = dict.fromkeys(("query", "document", "title"), "some text")
+    resolved = GroupColumns(texts=("document", "query")).resolve("t.jsonl row 1", row)
+    assert resolved.texts == ("document", "query") and resolved.group == "title"
+    resolved = GroupColumns(group="document").resolve("t.jsonl row 1", row)
+    assert resolved.texts == ("query", "title") and resolved.group == "document"
+
+
+def test_a_number_beside_a_query_is_a_group(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("query,document,passage\nwhy,7,because\nhow,8,thus\n")
+    groups = read_groups(str(path), GroupColumns())
+    assert [(group.texts, group.document) for group in groups] == [
+        (("why", "because"), "7"),
+        (("how", "thus"), "8"),
+    ]
+
+
+def test_texts_that_are_all_their_own_positives_are_refused_unless_there_are_no_others(tmp_path):
+    rows = [{"asked": f"a{n}", "again": f"a{n}"} for n in range(3)]
+    path = write_jsonl(tmp_path / "equal.jsonl", rows)
+    message = "equal.jsonl: the texts of a row are equal, so each would be its own positive; name columns that differ"
+    for columns in (GroupColumns(), GroupColumns(texts=("again", "asked"))):
+        with pytest.raises(BertJaxError, match=message):
+            read_groups(path, columns)
+    for texts in (("asked",), ("asked", "asked")):
+        assert read_groups(path, GroupColumns(texts=texts))[1].texts == ("a1", "a1")
+    some_differ = [*rows, {"asked": "b", "again": "c"}]
+    assert len(read_groups(write_jsonl(tmp_path / "some.jsonl", some_differ), GroupColumns())) == 4
+    alone = [{"id": n, "title": f"a{n}"} for n in range(3)]
+    assert read_groups(write_jsonl(tmp_path / "alone.jsonl", alone), GroupColumns())[1].texts == ("a1", "a1")
+
+
+def test_a_corpus_is_read_from_the_named_column_or_a_usual_one(tmp_path):
+    def read(columns: str, preferred: str = "") -> str:
+        rows = [{name: f"{name} {n}" for name in columns.split()} for n in range(2)]
+        return read_text_column(write_jsonl(tmp_path / "corpus.jsonl", rows), GroupColumns(), preferred)[0]
+
+    assert read("title Document url", "document") == "Document 0"
+    assert read("document text", "document") == "document 0"
+    assert read("title text") == read("document text") == read("note text", "answer") == "text 0"
+    assert read("title document") == read("title document url") == "document 0"
+    assert read("title abstract") == read("abstract note") == "abstract 0" and read("title") == "title 0"
+    assert read("answer question") == "answer 0"
 
 
 def test_columns_that_a_run_named_are_remembered_where_a_table_has_them(tmp_path):
