@@ -97,7 +97,7 @@ def evaluate_index(args, command: str) -> None:
 
 
 def evaluate_embedders(args, command: str) -> None:
-    from bert_jax.data.examples.groups import GroupColumns
+    from bert_jax.data.examples.group_columns import GroupColumns
     from bert_jax.report.embedders import evaluate_embedders
     from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 
@@ -107,13 +107,16 @@ def evaluate_embedders(args, command: str) -> None:
     groups = GroupColumns(texts, args.label, skip_bad=args.skip_bad)
     trial = EmbedderEvalConfig(args.data, args.split, groups, args.dimensions, args.long_texts)
     names = args.compare or [args.model]
-    print(evaluate_embedders.describe_embedders(names, trial, args.json, args.report, command))
+    results = evaluate_embedders.describe_embedders(names, trial, args.json, args.report, command)
+    if table := evaluate_embedders.describe_table(names, trial):
+        print_line(table, sys.stderr)
+    print(results)
 
 
 def evaluate_predictions(args, command: str) -> None:
     from bert_jax.data.examples.columns import ExampleColumns
     from bert_jax.report.compare import compare_models
-    from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation
+    from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, describe_table
     from bert_jax.report.prediction_page import evaluate_with_report
 
     if args.split or args.dimensions:
@@ -134,8 +137,11 @@ def evaluate_predictions(args, command: str) -> None:
         if args.out_of_scope:
             raise BertJaxError("--out-of-scope needs --model; evaluate each of the two models with it")
         first, second = args.compare
-        print(compare_models(first, second, args.data, columns, args.long_texts, args.json))
+        results = compare_models(first, second, args.data, columns, args.long_texts, args.json)
     elif args.report:
-        print(evaluate_with_report(args.report, args.model, trial, args.json, command))
+        results = evaluate_with_report(args.report, args.model, trial, args.json, command)
     else:
-        print(describe_evaluation(args.model, trial, args.json))
+        results = describe_evaluation(args.model, trial, args.json)
+    if table := describe_table((args.compare or [args.model])[0], trial):
+        print_line(table, sys.stderr)
+    print(results)

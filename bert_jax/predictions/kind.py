@@ -97,6 +97,17 @@ class Kind(ABC):
         """Read a file's labelled examples: a random sample of at most `most`, or all if `most` is 0."""
 
     @classmethod
+    def describe_columns(cls, spec: str, columns: ExampleColumns) -> str:
+        """Describe which column of a labelled table is used for what; "" if usual names and the flags say it all."""
+        return ""
+
+    @classmethod
+    def complete_columns(cls, where: str, row: Mapping, columns: ExampleColumns) -> ExampleColumns:
+        """Return the columns of an unlabelled table with this first row, completed by those that this kind alone
+        finds."""
+        return columns
+
+    @classmethod
     def read_unlabelled_file(
         cls, source: str, columns: ExampleColumns, ending: str
     ) -> Iterator[Example] | None:

@@ -44,6 +44,7 @@ class PredictionInput:
         )
         where, row = first or ("", {})
         columns = replace(columns.resolve(where, row), label="")  # drop a remembered label column
+        columns = kind.complete_columns(where, row, columns)
         if not columns.id:
             columns = replace(columns, id=find_usual_column(where, row, [ID]))
         return kind.read_unlabelled_rows(self.drop_labels(rows, columns), columns, row)

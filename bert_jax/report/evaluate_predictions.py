@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 
 from bert_jax.core.files import to_json
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
+from bert_jax.hub import model_directory as hub
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
-from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.kind import Outcomes, find_kind
 from bert_jax.report import out_of_scope_detection
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, OutOfScopeScores
 
@@ -82,6 +83,12 @@ def run_evaluation(model: Model, trial: PredictionEvalConfig) -> tuple[Outcomes,
     return given, out_of_scope_detection.compare_with_known(
         model, given, out_of_scope_texts, trial.long_texts
     ) if out_of_scope_texts else None
+
+
+def describe_table(directory, trial: PredictionEvalConfig) -> str:
+    """Describe which column of the table is used for what, if the model's kind says so; otherwise return ""."""
+    kind = find_kind(hub.read_layout(directory)[0])
+    return kind.describe_columns(trial.data, trial.columns) if kind else ""
 
 
 def describe_evaluation(directory, trial: PredictionEvalConfig, as_json: bool = False) -> str:

@@ -169,6 +169,16 @@ def test_translations_are_found_both_ways(encoder_path, tmp_path, capsys):
     assert repeated["notes"][0].startswith("10 of 30 pairs are duplicates of an earlier one")
 
 
+@pytest.mark.slow
+def test_a_document_beside_its_query_is_a_text_of_the_pair(encoder_path, tmp_path, capsys):
+    rows = [{"document": text + " w3", "query": text} for text in random_texts(8, (4, 6), 3)]
+    data = write_jsonl(tmp_path / "pairs.jsonl", rows)
+    assert main(["evaluate", "--model", str(encoder_path), "--data", data, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["what"] == f"8 pairs of texts of {data}"
+    assert shown.err == f'{data}: anchor "query", positive "document"\n'
+
+
 def test_any_translation_of_a_text_is_right():
     target = Translations(["a", "a", "b"], ["x", "y", "z"])
     search = target.rank_translations(

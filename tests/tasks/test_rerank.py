@@ -15,16 +15,20 @@ from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, add_random_negatives, read_candidates
 from bert_jax.finetuning.retrieval_cards import describe_relevance_scores
+from bert_jax.hub import model_directory as hub
+from bert_jax.hub.sentence_transformers import CROSS_ENCODER
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds.relevance import Judgement, Relevance
 from bert_jax.tasks import load_config as load_task
+from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read_metrics
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, get_shardings, init_random_params
 from tests.support.gradients import assert_gradients_equal
+from tests.support.small_models import write_model
 from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
 
@@ -44,6 +48,11 @@ TAUGHT = {"query": "q", "positive": "p", "negatives": ["n", "m"], "scores": [9.1
         ([{"query": "q", "positive": "a", "negatives": []}, {"query": "r", "positive": "b", "negatives": ["c"]}],
          [("q", "a", (1,), ()), ("r", "bc", (1, 0), ())]),
         ([{"question": "q", "passages": ["a"]}], [("q", "a", (1,), ())]),
+        ([{"document": "a", "query": "q", "label": 1}, {"document": "b", "query": "q", "label": 0}],
+         [("q", "ab", (1, 0), ())]),
+        ([{"Passages": ["a", "b"], "Question": "q", "labels": [0, 1]}], [("q", "ab", (0, 1), ())]),
+        ([{"negative": "b", "note": "q", "positive": "a"}], [("q", "ab", (1, 0), ())]),
+        ([{"note": "q", "text": "a"}], [("q", "a", (1,), ())]),
     ],
 )  # fmt: skip
 def test_the_documents_of_a_query_come_together(rows, found, tmp_path):
@@ -78,6 +87,45 @@ def open_task(model, train, *overrides):
         CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=32", *overrides]
     )
     return module.open(config, ModelDirectories())
+
+
+def test_it_says_which_column_is_the_query(encoder_path, tmp_path, capsys):
+    rows = [{"document": f"w1{n}", "query": f"w{n}", "label": n % 2} for n in range(30)]
+    open_task(encoder_path, write_jsonl(tmp_path / "t.jsonl", rows))
+    assert f'{tmp_path}/t.jsonl: query "query", document "document", score "label"' in capsys.readouterr().out
+
+
+def test_the_verb_ranks_documents_for_queries_wherever_they_stand(tmp_path, capsys):
+    write_model(tmp_path / "judge", heads=("classify",), labels=("relevant",))
+    path = write_jsonl(
+        tmp_path / "t.jsonl", [{"document": text, "query": "cat"} for text in ("a mat", "cats sat")]
+    )
+    command = ["rerank", "--model", str(tmp_path / "judge"), "--input", path]
+    assert main(command) == 0
+    out, said = capsys.readouterr()
+    (row,) = map(json.loads, out.splitlines())
+    assert row["query"] == "cat" and {one["document"] for one in row["ranked"]} == {"a mat", "cats sat"}
+    assert said == f'{path}: query "query", document "document"\n'
+    assert main([*command, "--text", "document", "--text-pair", "query"]) == 0
+    out, said = capsys.readouterr()
+    assert [json.loads(line)["query"] for line in out.splitlines()] == ["a mat", "cats sat"]
+    assert said == f'{path}: query "document", document "query"\n'
+
+
+def test_a_cross_encoder_is_measured_and_predicts_on_the_same_columns(tmp_path, capsys):
+    layout, params = write_model(tmp_path / "classes", heads=("classify",), labels=("LABEL_0",))
+    layout = dataclasses.replace(layout, hf_config=layout.hf_config | CROSS_ENCODER)
+    tokenizer = open_tokenizer(tmp_path / "classes")
+    hub.save_model(tmp_path / "judge", layout, params, tokenizer)
+    texts = ("a mat", "cats sat")
+    rows = [{"answer": text, "question": "cat", "label": n} for n, text in enumerate(texts)]
+    path = write_jsonl(tmp_path / "t.jsonl", rows)
+    assert main(["evaluate", "--model", str(tmp_path / "judge"), "--data", path, "--json"]) == 0
+    assert f'{path}: query "question", document "answer", score "label"\n' in capsys.readouterr().err
+    assert main(["predict", "--model", str(tmp_path / "judge"), "--input", path]) == 0
+    relevance = [json.loads(line)["relevance"] for line in capsys.readouterr().out.splitlines()]
+    best = {one.document: one.score for one in bert_jax.load(tmp_path / "judge").rank("cat", texts)}
+    assert relevance == pytest.approx([best[text] for text in texts], abs=1e-6)
 
 
 @pytest.mark.parametrize(

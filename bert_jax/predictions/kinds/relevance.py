@@ -13,6 +13,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import RELEVANT, CandidateColumns, read_candidates
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.group_columns import describe_columns, find_query_and_passage
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER
@@ -82,10 +83,26 @@ class Relevance(WholeTextKind):
 
     @classmethod
     def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
-        names = tuple(name for name in (columns.text, columns.text_pair) if name)
-        of_candidates = CandidateColumns(names, columns.label, columns.group, columns.skip_bad)
-        lists = read_candidates(spec, of_candidates, most)
+        lists = read_candidates(spec, cls.candidate_columns(columns), most)
         return [pair for candidates in lists for pair in candidates.pairs()]
+
+    @classmethod
+    def describe_columns(cls, spec: str, columns: ExampleColumns) -> str:
+        return describe_columns(spec, cls.candidate_columns(columns), "--text, --text-pair or --label")
+
+    @staticmethod
+    def candidate_columns(columns: ExampleColumns) -> CandidateColumns:
+        names = tuple(name for name in (columns.text, columns.text_pair) if name)
+        return CandidateColumns(names, columns.label, columns.group, columns.skip_bad)
+
+    @classmethod
+    def complete_columns(cls, where: str, row: Mapping, columns: ExampleColumns) -> ExampleColumns:
+        if columns.text or columns.text_pair:
+            return columns
+        query, passage = find_query_and_passage([name for name, cell in row.items() if isinstance(cell, str)])
+        if not (query and passage):
+            return columns
+        return replace(columns, text=query[0], text_pair=passage[0])
 
     @classmethod
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
