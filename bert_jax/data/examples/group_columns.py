@@ -136,7 +136,8 @@ def order_texts(columns: Sequence[str]) -> list[str]:
     query, passage = find_query_and_passage(columns)
     negatives = [column for column in columns if NEGATIVES.fullmatch(normalize_column(column))]
     others = [column for column in columns if column not in (*query, *passage, *negatives)]
-    return list(dict.fromkeys([*(query or others[:1]), *passage, *others, *negatives]))
+    ahead = query or [column for column in others if normalize_column(column) not in PASSAGES][:1]
+    return list(dict.fromkeys([*ahead, *passage, *others, *negatives]))
 
 
 def find_query_and_passage(columns: Sequence[str]) -> tuple[list[str], list[str]]:

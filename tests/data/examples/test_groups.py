@@ -93,6 +93,8 @@ def test_a_column_of_few_values_is_no_text_unless_it_is_named(tmp_path):
         ("context question answer", "question context answer", ""),
         ("note text query", "query text note", ""),
         ("context response", "context response", ""),
+        ("answer passage", "answer passage", ""),
+        ("document positive", "document positive", ""),
         ("text reply", "text reply", ""),
         ("query document score", "query document", ""),
         ("query title", "query title", ""),
