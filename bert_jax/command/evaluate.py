@@ -68,6 +68,8 @@ TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out
     ),
 )  # fmt: skip
 def evaluate(args):
+    from bert_jax.hub.model_directory import ModelDirectory
+    from bert_jax.report.embedders.bm25 import BM25
     from bert_jax.report.embedders.evaluate_embedders import evaluates_vectors
 
     command = shlex.join(["bert-jax", *sys.argv[1:]])
@@ -76,10 +78,11 @@ def evaluate(args):
         raise BertJaxError(f"--{name} is for an index; leave it out, or give --index")
     if args.index:
         evaluate_index(args, command)
-    elif evaluates_vectors((args.compare or [args.model])[0], args.data):
-        evaluate_embedders(args, command)
     else:
-        evaluate_predictions(args, command)
+        names = args.compare or [args.model]
+        models = [name if name == BM25.name else ModelDirectory.open(name) for name in names]
+        measure = evaluate_embedders if evaluates_vectors(models[0], args.data) else evaluate_predictions
+        measure(args, models, command)
     if args.report:
         file = sys.stderr if args.json else sys.stdout
         print_line(f"the report is {Path(args.report) / 'report.md'}", file)
@@ -96,7 +99,7 @@ def evaluate_index(args, command: str) -> None:
     print(evaluate_index.describe_index_evaluation(trial, args.json, args.report, command))
 
 
-def evaluate_embedders(args, command: str) -> None:
+def evaluate_embedders(args, models: list, command: str) -> None:
     from bert_jax.data.examples.group_columns import GroupColumns
     from bert_jax.report.embedders import evaluate_embedders
     from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
@@ -106,14 +109,13 @@ def evaluate_embedders(args, command: str) -> None:
     texts = tuple(name for name in (args.text, args.text_pair) if name)
     groups = GroupColumns(texts, args.label, skip_bad=args.skip_bad)
     trial = EmbedderEvalConfig(args.data, args.split, groups, args.dimensions, args.long_texts)
-    names = args.compare or [args.model]
-    results = evaluate_embedders.describe_embedders(names, trial, args.json, args.report, command)
-    if table := evaluate_embedders.describe_table(names, trial):
+    results = evaluate_embedders.describe_embedders(models, trial, args.json, args.report, command)
+    if table := evaluate_embedders.describe_table(models, trial):
         print_line(table, sys.stderr)
     print(results)
 
 
-def evaluate_predictions(args, command: str) -> None:
+def evaluate_predictions(args, models: list, command: str) -> None:
     from bert_jax.data.examples.columns import ExampleColumns
     from bert_jax.report.compare import compare_models
     from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, describe_table
@@ -136,12 +138,12 @@ def evaluate_predictions(args, command: str) -> None:
             raise BertJaxError("--report needs --model; a comparison is printed as lines, or with --json")
         if args.out_of_scope:
             raise BertJaxError("--out-of-scope needs --model; evaluate each of the two models with it")
-        first, second = args.compare
+        first, second = models
         results = compare_models(first, second, args.data, columns, args.long_texts, args.json)
     elif args.report:
-        results = evaluate_with_report(args.report, args.model, trial, args.json, command)
+        results = evaluate_with_report(args.report, models[0], trial, args.json, command)
     else:
-        results = describe_evaluation(args.model, trial, args.json)
-    if table := describe_table((args.compare or [args.model])[0], trial):
+        results = describe_evaluation(models[0], trial, args.json)
+    if table := describe_table(models[0], trial):
         print_line(table, sys.stderr)
     print(results)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 from bert_jax.core.files import to_json
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
-from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
 from bert_jax.predictions.kind import Outcomes, find_kind
@@ -87,7 +87,7 @@ def run_evaluation(model: Model, trial: PredictionEvalConfig) -> tuple[Outcomes,
 
 def describe_table(directory, trial: PredictionEvalConfig) -> str:
     """Describe which column of the table is used for what, if the model's kind says so; otherwise return ""."""
-    kind = find_kind(hub.read_layout(directory)[0])
+    kind = find_kind(ModelDirectory.open(directory).layout)
     return kind.describe_columns(trial.data, trial.columns) if kind else ""
 
 

@@ -54,7 +54,12 @@ def test_a_run_with_folds_of_two_methods(encoder_path, tmp_path, counts):
     assert (tmp_path / "run/folds/contrastive/1").is_dir()
     assert counts["parse_config", "bert_jax.tasks.classify"] == 1
     assert_read_once(counts, encoder_path)
-    assert_read_once(counts, tmp_path / "run/model")
+    model = tmp_path / "run/model"
+    assert_read_once(counts, model)
+    for verb in (["evaluate", f"--data={data}"], ["predict", f"--input={data}"]):
+        counts.clear()
+        assert main([*verb, f"--model={model}"]) == 0
+        assert_read_once(counts, model)
 
 
 @pytest.mark.slow
@@ -65,9 +70,18 @@ def test_the_runs_of_a_sweep(encoder_path, tmp_path, counts):
 
 
 @pytest.mark.slow
-def test_a_teacher_that_is_also_the_start(encoder_path, tmp_path, counts):
+def test_an_embedder_whose_teacher_is_also_its_start(encoder_path, tmp_path, counts):
     data = write_jsonl(tmp_path / "train.jsonl", random_pairs(60))
+    (texts := tmp_path / "texts.txt").write_text("the cat sat\n")
     loss = ("loss.name=teacher_vectors", f"loss.teacher={encoder_path}")
     train("embed", encoder_path, data, tmp_path / "run", *loss)
     assert counts["parse_config", "bert_jax.finetuning.embed_config"] == 1
     assert_read_once(counts, encoder_path)
+    for verb in (
+        ["evaluate", f"--data={data}"],
+        ["mine", f"--data={data}", f"--output={tmp_path / 'mined.jsonl'}"],
+        ["index", str(texts), f"--output={tmp_path / 'index'}"],
+    ):
+        counts.clear()
+        assert main([*verb, f"--model={encoder_path}"]) == 0
+        assert_read_once(counts, encoder_path)
