@@ -42,6 +42,8 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
         )
         config, directory = runs[0].config, Workdir(runs[0].path)
     run = preview_run(module, config)
+    if not config.slow_to_open:  # else the data lack what identifies them
+        run = run.task.resume(run, directory)
     task, data, config = run.task, run.data, run.config
     mesh = make_mesh(config.mesh)
     check_batch(data.rows_per_step, mesh, config.mesh.gradient_accumulation_steps)
@@ -53,8 +55,6 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     print_facts(memory_facts(needed))
     print_facts(directory_facts(directory, config))
     needed.require_fit()
-    if not config.slow_to_open:  # else the data lack what identifies them
-        task.resume(run, directory)
     print_facts([("", "nothing was compiled or written; leave --dry-run out to start the run")])
 
 
