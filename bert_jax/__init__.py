@@ -8,7 +8,7 @@ DEFINED = {
     "Index": "bert_jax.search.index",
     "finetune": "bert_jax.runs.finetune",
     "fit": "bert_jax.runs.fit",
-    "load": "bert_jax.inference.model",
+    "load": "bert_jax.inference.load",
     "open_vectors": "bert_jax.search.vector_shards",
 }
 __all__ = ["Index", "finetune", "fit", "load", "open_vectors"]

@@ -20,11 +20,11 @@ from bert_jax.core.files import to_json
     flag("--json", action="store_true", help="print one JSON object per line"),
 )
 def fill_mask(args):
-    from bert_jax.inference.model import load
+    from bert_jax.inference.masked_lm import MaskedLM
     from bert_jax.text.line_reader import read_lines
 
     texts = iter(args.texts) if args.texts else read_lines("-")
-    for text in load(args.model).fill_mask(texts, top=args.top_k, steps=args.steps):
+    for text in MaskedLM.load(args.model).fill_mask(texts, top_k=args.top_k, steps=args.steps):
         for filled in flatten_fillings(text):
             if args.json:
                 result = {"token": filled.token, "score": round(filled.score, 6), "text": filled.text}

@@ -20,7 +20,7 @@ from bert_jax.core.errors import BertJaxError
     flag("destination", metavar="DST", help="output directory; must be new or empty"),
 )
 def import_(args):
-    from bert_jax.inference.model import load
+    from bert_jax.inference.load import load
 
     if Path(args.destination).is_dir() and any(Path(args.destination).iterdir()):
         raise BertJaxError(f"{args.destination} is not empty; name a new directory")

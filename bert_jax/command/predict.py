@@ -52,7 +52,7 @@ OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
 )  # fmt: skip
 def predict(args):
     from bert_jax.data.examples.columns import ExampleColumns
-    from bert_jax.inference.model import load
+    from bert_jax.inference.load import load
     from bert_jax.inference.predict_file import predict_rows, write_rows
     from bert_jax.inference.rank_for_labelling import rank_rows
     from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor

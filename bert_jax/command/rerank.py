@@ -38,8 +38,8 @@ def rerank(args):
     from bert_jax.core.output import open_output, refuse_input
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
     from bert_jax.data.examples.group_columns import describe_columns
-    from bert_jax.inference.model import load
-    from bert_jax.inference.reranker import check_cross_encoder
+    from bert_jax.inference.load import load
+    from bert_jax.inference.reranker import check_cross_encoder, rank_documents
     from bert_jax.text.truncation import TruncationCounter
 
     refuse_input(args.output, args.input)
@@ -52,20 +52,13 @@ def rerank(args):
     truncated = TruncationCounter(model.config.max_position_embeddings)
     with open_output(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
         for candidates in lists:
-            ranked = model.rank(
-                candidates.query,
-                candidates.documents,
-                top=args.top_k,
-                precision=args.min_precision,
-                truncated=truncated,
+            documents = candidates.documents
+            best = rank_documents(
+                model, candidates.query, documents, min_precision=args.min_precision, truncated=truncated
             )
             rows = [
-                {
-                    "index": ranked_document.index,
-                    "score": round(ranked_document.score, 6),
-                    "document": ranked_document.document,
-                }
-                for ranked_document in ranked
+                {"index": index, "score": round(score, 6), "document": documents[index]}
+                for index, score in best[: args.top_k]
             ]
             file.write(to_json({"query": candidates.query, "ranked": rows}) + "\n")
     if truncated.truncated:

@@ -17,11 +17,11 @@ from bert_jax.core.files import to_json
     flag("--json", action="store_true", help="print one JSON object per line"),
 )
 def score(args):
-    from bert_jax.inference.model import load
+    from bert_jax.inference.masked_lm import MaskedLM
     from bert_jax.text.line_reader import read_lines
 
     texts, read_ahead = tee(args.texts or read_lines("-"))
-    for text, scored in zip(texts, load(args.model).score(read_ahead), strict=True):
+    for text, scored in zip(texts, MaskedLM.load(args.model).pseudo_log_likelihood(read_ahead), strict=True):
         if args.json:
             result = {
                 "score": round(scored.score, 4),

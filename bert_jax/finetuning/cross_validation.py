@@ -26,7 +26,7 @@ from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.linear_probe import HeadInputs
 from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes

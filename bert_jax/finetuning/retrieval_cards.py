@@ -17,8 +17,7 @@ def embedder_card(
     """Return the card of an embedder; `data` describes what it is trained on."""
     embedder, settings = task.embedder, task.settings
     prompts = {name: text for name, text in embedder.prompts.items() if text}
-    prompt = f', prompt="{next(iter(prompts))}"' if prompts else ""
-    named = prompt.replace("prompt=", "prompt_name=")
+    named = f', prompt_name="{next(iter(prompts))}"' if prompts else ""
     sizes = " or ".join(map(str, config.loss.sizes))
     scale = f"{settings.scale:g}{' at the start, then learnt' * task.learns_scale}"
     return ModelCard(
@@ -33,7 +32,7 @@ def embedder_card(
             *[f'The prompt of a {name} is "{text}".' for name, text in prompts.items()],
         ],
         usage=f"""import bert_jax
-bert_jax.load("DIR").embed(["a text"]{prompt})
+bert_jax.Embedder.load("DIR").encode(["a text"]{named})
 
 from sentence_transformers import SentenceTransformer
 SentenceTransformer("DIR").encode(["a text"]{named})""",
@@ -63,7 +62,7 @@ def cross_encoder_card(
             f"{config.data.max_length:,}; longer documents are truncated.",
         ],
         usage="""import bert_jax
-bert_jax.load("DIR").rank("a query", ["a document", "another"])
+bert_jax.Reranker.load("DIR").rank("a query", ["a document", "another"])
 
 from sentence_transformers import CrossEncoder
 CrossEncoder("DIR").rank("a query", ["a document", "another"])""",

@@ -1,43 +1,99 @@
-"""Labels for whole texts, or for pairs of them."""
+"""Classifiers: one class, several labels or a number for a text or a pair of texts, with scikit-learn's names."""
 
-from bert_jax.inference.runner import Runner
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
+from bert_jax.text.truncation import TruncationCounter
 
-__all__ = ["Label", "classify"]
+__all__ = ["Classifier", "Label"]
 
 
-def classify(
-    model: Runner,
-    texts,
-    *,
-    scores: bool = False,
-    long_texts: str = "truncate",
-    precision: float | None = None,
-):
-    """Return the best `Label` of a text or a pair, or with `scores` the probability of every label.
+class Classifier(Encoder):
+    """Predicts what one class, several labels or a number is, for each text or pair.
 
-    A multi-label model returns the list of labels above their thresholds (0.5 if the model was not calibrated); a
-    regression model returns a number. Texts that are too long are truncated, with a warning; with long_texts="windows"
-    they are read in windows, and the logits are averaged. With `precision=0.95`, which needs a calibrated model, a
-    result is None if the model is not confident enough, so that 95% of the other results are correct. An empty text
-    gets a label, too; only in files are empty cells refused.
-
-    >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
-    ['good', 'good']
+    Texts that are too long are truncated, with a warning; with long_texts="windows" they are read in windows, and the
+    logits are averaged. An empty text gets a label, too; only in files are empty cells refused.
     """
-    kind, calibration = model.require_kind(WholeTextKind.heads, "classify"), model.calibration
-    min_confidence = None if precision is None else kind.confidence_threshold(calibration, precision)
 
-    compute_outcomes = make_outcome_function(model, kind, long_texts)
+    @property
+    def text_kind(self) -> WholeTextKind:
+        """The kind of what it predicts."""
+        kind = self.require_kind(WholeTextKind.heads, type(self).__name__)
+        assert isinstance(kind, WholeTextKind)
+        return kind
 
-    def classify_chunk(chunk):
-        for raw, _ in compute_outcomes(chunk):
-            if scores:
-                yield kind.probabilities(raw, calibration)
-            else:
+    def predict(self, texts, *, long_texts: str = "truncate"):
+        """Return the class of each text. A model of several labels gives an array of 0 and 1 [N, labels], in the order
+        of `labels`, and a regression model an array of numbers [N].
+
+        >>> model.predict(["the cat", ("the cat", "the mat")])
+        ['good', 'good']
+        """
+        kind, compute_outcomes = self.text_kind, make_outcome_function(self, self.text_kind, long_texts)
+
+        def predict_chunk(chunk: Sequence) -> Iterator:
+            return (kind.predicted_value(raw, self.calibration) for raw, _ in compute_outcomes(chunk))
+
+        return map_texts(texts, predict_chunk, kind.gather_values)
+
+    def predict_proba(self, texts, *, long_texts: str = "truncate"):
+        """Return the probability of each label [N, labels], in the order of `labels`; [labels] for one text.
+
+        >>> model.labels, model.predict_proba("the cat").round(2).tolist()
+        (('bad', 'good'), [0.5, 0.5])
+        """
+        kind, compute_outcomes = self.text_kind, make_outcome_function(self, self.text_kind, long_texts)
+
+        def predict_chunk(chunk: Sequence) -> Iterator[np.ndarray]:
+            return (kind.probabilities(raw, self.calibration) for raw, _ in compute_outcomes(chunk))
+
+        empty = np.zeros((0, len(self.labels)), np.float32)
+        return map_texts(texts, predict_chunk, lambda rows: np.stack(rows) if rows else empty)
+
+    def classify(self, texts, *, long_texts: str = "truncate", min_precision: float | None = None):
+        """Return the best `Label` of each text, with its probability and its margin.
+
+        A model of several labels returns the list of labels above their thresholds (0.5 if it was not calibrated). With
+        `min_precision=0.95`, which needs a calibrated model, a result is None if the model is not confident enough, so
+        that 95% of the other results are correct.
+
+        >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
+        ['good', 'good']
+        """
+        kind, calibration = self.text_kind, self.calibration
+        kind.require_labels("classify")
+        min_confidence = (
+            None if min_precision is None else kind.confidence_threshold(calibration, min_precision)
+        )
+        compute_outcomes = make_outcome_function(self, kind, long_texts)
+
+        def classify_chunk(chunk: Sequence) -> Iterator:
+            for raw, _ in compute_outcomes(chunk):
                 result, confidence = kind.result_and_confidence(raw, calibration)
                 yield result if min_confidence is None or confidence >= min_confidence else None
 
-    return map_texts(texts, classify_chunk)
+        return map_texts(texts, classify_chunk)
+
+    def in_distribution_p_value(self, texts):
+        """Return the share of known texts that are at most as similar to the training texts as this text.
+
+        A share of 0.01 means that about one known text in a hundred is as dissimilar as this text, or more so. Return a
+        number for one text, an array for a list, or an iterator for any other iterable. The known texts are those of
+        the training data that the model was not trained on. Only the beginning of a long text is used.
+
+        >>> (model.in_distribution_p_value(["the cat", "the mat"]) < 0.01).tolist()
+        [False, False]
+        """
+        self.scope.check_usable()
+        uncounted = TruncationCounter(self.config.max_position_embeddings)
+        compute_outcomes = make_outcome_function(self, self.kind, truncated=uncounted, compares=True)
+
+        def compare_chunk(chunk: Sequence) -> Iterator[float]:
+            return (float(self.scope.p_value(similarity)) for _, similarity in compute_outcomes(chunk))
+
+        return map_texts(texts, compare_chunk, np.array)

@@ -1,151 +1,151 @@
-"""Embeddings: one vector for each text."""
+"""Embedders: a vector for each text, with the names and arguments of sentence-transformers."""
 
-from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
-from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference.programs import pooled_states
-from bert_jax.inference.runner import Runner
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts, ordered_texts, vector_stacker
+from bert_jax.inference.text_vectors import (
+    DOCUMENT_PROMPTS,
+    QUERY_PROMPTS,
+    embedder_reading,
+    find_prompt_name,
+    make_embed_function,
+)
 from bert_jax.models.pooling import POOLINGS
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
 
-# The usual names of the prompts for queries and for documents.
-QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
-
-
-def embed(
-    model: Runner, texts, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
-    long_texts: str = "truncate", dimensions: int | None = None,
-):  # fmt: skip
-    """Return a vector [D] for a text, an array [N, D] for a list, or an iterator of vectors for any other iterable.
-
-    A sentence-transformers directory defines the pooling, normalization, maximum length and prompts; for other models
-    the vector is the mean of the hidden states, normalized to length 1. `prompt` is the name of one of the model's
-    prompts. Texts that are too long are truncated, with a warning; with long_texts="windows" they are read in windows,
-    and the vectors are averaged, weighted by the tokens of each window. `dimensions` keeps only the first dimensions,
-    for models that were trained for this.
-
-    >>> model.embed("the cat").shape, model.embed(["the cat", "the mat"]).shape
-    ((8,), (2, 8))
-    """
-    embed_chunk = make_embed_function(
-        model,
-        prompt=prompt,
-        pooling=pooling,
-        normalize=normalize,
-        long_texts=long_texts,
-        dimensions=dimensions,
-    )
-    return map_texts(texts, embed_chunk, vector_stacker(dimensions or model.layout.vector_size))
+DENSE = "rounds vectors only in an index, `bert-jax index --quantize`"
+# Arguments of sentence-transformers that have one possible value here, and what to do instead.
+ONLY = {
+    "output_value": ("sentence_embedding", "hidden_states gives a vector for each token"),
+    "precision": ("float32", DENSE),
+    "convert_to_numpy": (True, "all vectors are NumPy arrays"),
+    "convert_to_tensor": (False, "torch.from_numpy makes a tensor of the NumPy array"),
+    "device": (None, "JAX chooses the device; set the variable JAX_PLATFORMS, such as JAX_PLATFORMS=cpu"),
+}
 
 
-def make_embed_function(
-    model: Runner, *, prompt: str | None = None, pooling: str | None = None, normalize: bool | None = None,
-    long_texts: str = "truncate", dimensions: int | None = None, truncated: TruncationCounter | None = None,
-) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
-    """Return the function that computes the vectors [N, D] of a list of texts, with the settings of `embed`.
+def check_only(**given) -> None:
+    """Refuse other values of the arguments in ONLY."""
+    for name, value in given.items():
+        only, advice = ONLY[name]
+        if value != only:
+            raise BertJaxError(f"{name}={value!r:.40} is not supported, only {only!r}: {advice}")
 
-    With `truncated`, truncated texts are counted there, and no warning is given.
-    """
-    embedder = model.embedder
-    if embedder.unknown:
-        raise BertJaxError(
-            f"this embedder needs {embedder.unknown}, which is not supported; `model.pooled` gives plain vectors"
+
+class Embedder(Encoder):
+    """Turns texts into vectors whose cosines say how similar the texts are."""
+
+    @classmethod
+    def accepts(cls, layout: Layout) -> bool:
+        return layout.embedder is not None
+
+    @classmethod
+    def load(
+        cls, path, *, pooling: str | None = None, dtype: str = "float32", attention: str = "auto",
+        remat: str = "none", tokenizer: bool = True,
+    ) -> Self:  # fmt: skip
+        """Open an embedder or, with `pooling`, any encoder: its vectors are then pooled so and normalized to length 1.
+
+        >>> bert_jax.Embedder.load(DIR, pooling="mean").encode("the cat").shape
+        (8,)
+        """
+        directory = ModelDirectory.open(path, dtype=dtype, attention=attention, remat=remat)
+        if directory.layout.embedder is None and pooling is None:
+            raise BertJaxError(
+                f'{path} is not an embedder; Embedder.load(DIR, pooling="mean") takes the mean of its hidden states'
+            )
+        model = cls.from_directory(directory, tokenizer)
+        if pooling is not None:
+            check_name(pooling, POOLINGS, "pooling")
+            model.embedder = replace(model.embedder, pooling=pooling)
+        return model
+
+    def encode(
+        self, inputs, prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,
+        show_progress_bar: bool | None = None, output_value: str = "sentence_embedding", precision: str = "float32",
+        convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: str | None = None,
+        normalize_embeddings: bool = False, truncate_dim: int | None = None, *, pooling: str | None = None,
+        long_texts: str = "truncate",
+    ):  # fmt: skip
+        """Return a vector [D] for a text, an array [N, D] for a list, or an iterator of vectors for any other iterable.
+
+        `prompt_name` is one of the model's prompts, `prompt` the text to put before each text. `batch_size` limits the
+        texts that are read at a time; by default batches have even lengths. `normalize_embeddings` scales vectors to
+        length 1 even if the model does not. `truncate_dim` keeps only the first dimensions, for models that were
+        trained for this. Long texts are truncated, with a warning; with long_texts="windows" they are read in windows,
+        and the vectors are averaged, weighted by the tokens of each window.
+
+        >>> model.encode("the cat").shape, model.encode(["the cat", "the mat"]).shape
+        ((8,), (2, 8))
+        """
+        check_only(
+            output_value=output_value, precision=precision, convert_to_numpy=convert_to_numpy,
+            convert_to_tensor=convert_to_tensor, device=device,
+        )  # fmt: skip
+        if batch_size is not None:
+            check_number(batch_size, "batch_size", is_whole=True, allowed=Range(1))
+        embed_chunk = make_embed_function(
+            self, prompt=prompt_name, before=prompt, pooling=pooling, normalize=normalize_embeddings or None,
+            long_texts=long_texts, dimensions=truncate_dim,
+        )  # fmt: skip
+        gather = vector_stacker(truncate_dim or self.layout.vector_size)
+        return map_texts(inputs, embed_chunk, gather, batch_size or 0, show_progress_bar)
+
+    def encode_query(self, inputs, prompt_name: str | None = None, prompt: str | None = None, **settings):
+        """Return vectors as `encode` does, by default with the model's prompt for queries, if it has one.
+
+        >>> model.encode_query("the cat").shape
+        (8,)
+        """
+        return self.encode(
+            inputs, self._choose_prompt(prompt_name, prompt, QUERY_PROMPTS), prompt, **settings
         )
-    pooling = embedder.pooling if pooling is None else pooling
-    normalize = embedder.normalize if normalize is None else normalize
-    check_name(pooling, POOLINGS, "pooling")
-    width = model.layout.vector_size
-    if dimensions is not None:
-        check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
-    before = prompt_text(embedder, prompt)
-    program = pooled_states(model.config, pooling, False, embedder.projection)
-    reading = embedder_reading(model, long_texts)
-    counter = truncated or TruncationWarner(reading.max_length, 'long_texts="windows" reads all of them')
 
-    def embed_chunk(chunk):
-        windows = reading.encode(model.tokenizer, prepare_texts(embedder, chunk, before))
-        counter.count(parts[0] for parts in windows)
-        vectors = np.stack(model.run([window for parts in windows for window in parts], program))
-        if len(vectors) > len(chunk):
-            vectors = average_windows(vectors, windows)
-        vectors = vectors[:, :dimensions]
-        if normalize:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-        return vectors
+    def encode_document(self, inputs, prompt_name: str | None = None, prompt: str | None = None, **settings):
+        """Return vectors as `encode` does, by default with the model's prompt for documents, if it has one.
 
-    return embed_chunk
+        >>> model.encode_document(["the cat", "the mat"]).shape
+        (2, 8)
+        """
+        return self.encode(
+            inputs, self._choose_prompt(prompt_name, prompt, DOCUMENT_PROMPTS), prompt, **settings
+        )
 
+    def _choose_prompt(self, name: str | None, prompt: str | None, usual: tuple[str, ...]) -> str | None:
+        return find_prompt_name(self.embedder, usual) if name is None and prompt is None else name
 
-def embedder_reading(model: Runner, long_texts: str = "truncate") -> EncodingOptions:
-    """Return how the model reads texts to embed them."""
-    longest = model.config.max_position_embeddings
-    return EncodingOptions(min(model.embedder.max_length or longest, longest), long_texts)
+    def similarity(self, embeddings1, embeddings2) -> np.ndarray:
+        """Return the cosine of each vector or text on one side with each one on the other, [N1, N2].
 
+        >>> model.similarity(["the cat", "the mat"], model.encode(["the cat"])).round(3).tolist()[0]
+        [1.0]
+        """
+        first, second = (self._unit_vectors(side) for side in (embeddings1, embeddings2))
+        return first @ second.T
 
-def similarity(model: Runner, a, b, **settings) -> np.ndarray:
-    """Return the cosine of each text or vector in `a` with each one in `b`, [A, B].
+    def _unit_vectors(self, side) -> np.ndarray:
+        if not (isinstance(side, np.ndarray) and np.issubdtype(side.dtype, np.number)):
+            side = self.encode([side] if isinstance(side, str) else list(ordered_texts(side)))
+        vectors = np.atleast_2d(np.asarray(side, np.float32))
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
-    `settings` are the keyword arguments of `embed`.
+    @property
+    def prompts(self) -> dict[str, str]:
+        return dict(self.embedder.prompts)
 
-    >>> model.similarity(["the cat", "the mat"], ["the cat"]).round(3).tolist()[0]
-    [1.0]
-    """
-    first, second = (unit_vectors(model, side, settings) for side in (a, b))
-    return first @ second.T
+    @property
+    def max_seq_length(self) -> int:
+        """The most tokens of a text that the model reads."""
+        return embedder_reading(self).max_length
 
+    def get_embedding_dimension(self) -> int:
+        return self.layout.vector_size
 
-def unit_vectors(model: Runner, side, settings: dict) -> np.ndarray:
-    """Return the vectors [N, D] of texts, normalized to length 1; vectors that are given are only normalized."""
-    if not (isinstance(side, np.ndarray) and np.issubdtype(side.dtype, np.number)):
-        side = embed(model, [side] if isinstance(side, str) else list(ordered_texts(side)), **settings)
-    vectors = np.atleast_2d(np.asarray(side, np.float32))
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-
-
-def find_prompt_name(embedder: EmbedderSettings, names: Sequence[str]) -> str | None:
-    """Return the first of these names that the embedder has a prompt for, or None: the default prompt, if any."""
-    return next((name for name in names if name in embedder.prompts), None)
-
-
-def prompt_text(embedder: EmbedderSettings, prompt: str | None) -> str:
-    """Return the text of a prompt, by default of the embedder's default prompt, or "" if it has none."""
-    if prompt is None and embedder.default_prompt is None:
-        return ""
-    name = embedder.default_prompt if prompt is None else prompt
-    if not embedder.prompts:
-        raise BertJaxError(f'this embedder has no prompts, so none called "{name!s:.60}"; leave it out')
-    check_name(name, embedder.prompts, "prompt of this embedder")
-    before = embedder.prompts[str(name)]
-    if before and not embedder.pools_prompt:
-        raise BertJaxError("this embedder leaves its prompt out of the pooling, which is not supported")
-    return before
-
-
-def prepare_texts(embedder: EmbedderSettings, texts: Sequence, before: str) -> Sequence:
-    """Return the texts with the prompt `before` in front, in lower case if the embedder reads them so.
-
-    Only single texts get the prompt, not pairs.
-    """
-    texts = [before + text if isinstance(text, str) else text for text in texts] if before else texts
-    return [lowercase(text) for text in texts] if embedder.lower_case else texts
-
-
-def lowercase(text):
-    if isinstance(text, tuple | list):
-        return tuple(map(lowercase, text))
-    return text.lower() if isinstance(text, str) else text
-
-
-def average_windows(vectors: np.ndarray, windows) -> np.ndarray:
-    """Average the vectors [W, D] of windows to one vector for each text, weighted by the tokens of each window."""
-    ends = np.cumsum([len(parts) for parts in windows])[:-1]
-    means = [
-        np.average(of_text, axis=0, weights=np.array([len(window.input_ids) for window in parts], np.float32))
-        for of_text, parts in zip(np.split(vectors, ends), windows, strict=True)
-    ]
-    return np.stack(means).astype(np.float32)
+    get_sentence_embedding_dimension = get_embedding_dimension

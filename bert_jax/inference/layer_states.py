@@ -14,14 +14,6 @@ TEXTS_AT_ONCE = 16  # texts computed at a time: the outputs of several layers ta
 
 
 def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None = None):
-    """Return the hidden states [length, D] of each text or pair, special tokens included.
-
-    They are of the last layer, or of the one that `layers` names. For several `layers`, or "all", the shape is
-    [layers, length, D]. Layer 0 is the embeddings and -1 the last layer, as in `transformers`.
-
-    >>> [states.shape for states in model.hidden_states(["the cat", ("the cat", "the mat")])]
-    [(4, 8), (7, 8)]
-    """
     if layers is None:
         program, place = programs.last_hidden_states(model.config), None
     else:
@@ -37,14 +29,6 @@ def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None
 
 
 def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
-    """Return the attention weights [layers, heads, length, length] of each text or pair.
-
-    Rows are the tokens that attend, columns the tokens attended to. If `layers` is one number, the shape is
-    [heads, length, length]. Layer 0 is the first layer and -1 the last, as in `transformers`.
-
-    >>> model.attentions("the cat", layers=-1).sum(-1).round(3).tolist()[0]
-    [1.0, 1.0, 1.0, 1.0]
-    """
     chosen, place = parse_layers(layers, model.config.num_hidden_layers)
     program = programs.attention_weights(model.config, chosen)
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.core.config import Range, check_number
 from bert_jax.inference.mask_predict import fill_in_passes
 from bert_jax.inference.masks import encode_overlapping_windows, find_masks, replace_mask, use_mask_token
 from bert_jax.inference.programs import mask_fillings
@@ -22,24 +21,9 @@ class Filled:
     text: str
 
 
-def fill_mask(model: Runner, texts, *, top: int = 5, steps: int = 0):
-    """Return the `top` fillings of a text with one [MASK], best first; for several masks, a list of fillings for each.
-
-    With `steps`, all masks of a text are filled together in this number of passes: each pass keeps the fillings that
-    the model is most confident of, and the next pass reads them. The result is then a single `Filled` for all masks:
-    their tokens, the product of their probabilities, and the whole text.
-
-    If a text is too long for the model, each mask is predicted in the window in which it is most central.
-
-    >>> best, second = model.fill_mask("the [MASK] sat", top=2)
-    >>> best.score > second.score
-    True
-    >>> model.fill_mask("the [MASK] [MASK] .", steps=2).text.count("[MASK]")
-    0
-    """
+def fill_masks(model: Runner, texts, top: int, steps: int):
+    """Return the fillings of each text; see `MaskedLM.fill_mask`."""
     model.require_head(("mlm",), "fill_mask")
-    check_number(top, "top", is_whole=True, allowed=Range(1, model.config.vocab_size))
-    check_number(steps, "steps", is_whole=True, allowed=Range(0, model.config.max_position_embeddings))
 
     def fill_together(chunk):
         for completion in fill_in_passes(model, [use_mask_token(model, text) for text in chunk], steps):

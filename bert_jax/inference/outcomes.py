@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_labels
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.model import Model
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kind import Outcomes
@@ -14,7 +14,7 @@ from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
 
 
 def read_examples(
-    model: Model, data: str, columns: ExampleColumns = AUTODETECT
+    model: Encoder, data: str, columns: ExampleColumns = AUTODETECT
 ) -> tuple[list[Example], Sequence[str]]:
     """Return the examples of a file for this model, and the labels in the order that the file defines, if it does."""
     columns = model.origin.complete_columns(columns)
@@ -22,7 +22,7 @@ def read_examples(
 
 
 def predict_outcomes(
-    model: Model,
+    model: Encoder,
     examples: Sequence[Example],
     label_order: Sequence[str] = (),
     long_texts: str = "truncate",

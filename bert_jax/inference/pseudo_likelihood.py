@@ -33,20 +33,13 @@ class PseudoLogLikelihood:
         return math.exp(-self.score / len(self.tokens))
 
 
-def score(model: Runner, texts):
-    """Return the pseudo-log-likelihood of each text: the higher, the more probable the text.
-
-    If a text is too long for the model, each token is predicted in the window in which it is most central.
-
-    >>> likely = model.score("the cat sat")
-    >>> likely.score == sum(likely.tokens), len(likely.tokens)
-    (True, 3)
-    """
-    model.require_head(("mlm",), "score")
+def score_texts(model: Runner, texts):
+    """Return the pseudo-log-likelihood of each text."""
+    model.require_head(("mlm",), "pseudo_log_likelihood")
     program = log_likelihoods(model.config)
 
     def score_chunk(chunk):
-        texts = [require_text(text, "score") for text in chunk]
+        texts = [require_text(text, "pseudo_log_likelihood") for text in chunk]
         logarithms: list[list[float]] = [[] for _ in texts]
         for part in split_copies(masked_copies(model, texts)):
             positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))

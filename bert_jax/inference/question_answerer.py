@@ -1,40 +1,43 @@
 """The span of a text that answers a question."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat, zip_longest
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference.runner import Runner
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kinds.answers import MAX_ANSWER_TOKENS, Answer, Answers
 
-__all__ = ["Answer", "answer"]
+__all__ = ["Answer", "QuestionAnswerer"]
 
 
-def answer(
-    model: Runner, question, text, *, may_be_missing: bool | None = None, longest: int = MAX_ANSWER_TOKENS
-):
-    """Return the best `Answer` to a question in a text of any length, which is read in windows.
+class QuestionAnswerer(Encoder):
+    """Finds the answer to a question in a text."""
 
-    Lists of questions and texts are paired by position; a single question is paired with every text, and a single text
-    with every question. With `may_be_missing` (default: the setting in config.json, or False without one), return None
-    if in every window [CLS], which marks a text without an answer in SQuAD 2, is more probable than the best span.
-    A calibrated model may have another threshold.
+    def answer(self, question, text, *, may_be_missing: bool | None = None, longest: int = MAX_ANSWER_TOKENS):
+        """Return the best `Answer` to a question in a text of any length, which is read in windows.
 
-    >>> model.answer("the cat", "the cat sat on the mat").text
-    'sat on the'
-    """
-    check_number(longest, "longest", is_whole=True, allowed=Range(1))
-    kind = model.require_kind(Answers.heads, "answer")
-    kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
-    compute_outcomes = make_outcome_function(model, kind)
+        Lists of questions and texts are paired by position; a single question is paired with every text, and a single
+        text with every question. With `may_be_missing` (default: the setting in config.json, or False without one),
+        return None if in every window [CLS], which marks a text without an answer in SQuAD 2, is more probable than
+        the best span. A calibrated model may have another threshold.
 
-    def answer_chunk(chunk):
-        return (kind.result_and_confidence(raw, model.calibration)[0] for raw, _ in compute_outcomes(chunk))
+        >>> model.answer("the cat", "the cat sat on the mat").text
+        'sat on the'
+        """
+        check_number(longest, "longest", is_whole=True, allowed=Range(1))
+        kind = self.require_kind(Answers.heads, "answer")
+        kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
+        compute_outcomes = make_outcome_function(self, kind)
 
-    return map_texts(pair_up(question, text), answer_chunk)
+        def answer_chunk(chunk: Sequence) -> Iterator[Answer | None]:
+            return (
+                kind.result_and_confidence(raw, self.calibration)[0] for raw, _ in compute_outcomes(chunk)
+            )
+
+        return map_texts(pair_up(question, text), answer_chunk)
 
 
 def pair_up(question, text):

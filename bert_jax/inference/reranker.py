@@ -1,12 +1,14 @@
-"""Rank documents by their relevance to a query."""
+"""Cross-encoders: how relevant documents are to a query, with the names and arguments of CrossEncoder."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.layout import Layout
+from bert_jax.inference.classifier import Classifier
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
@@ -14,57 +16,119 @@ from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
 
 
-@dataclass(frozen=True)
-class Ranked:
-    index: int  # of the document in the input list
+class Ranked(TypedDict):
+    corpus_id: int  # the index of the document in the input list
     score: float  # the probability that the document is relevant; for a regression model, its number
-    document: str
+    text: NotRequired[str]  # the document, if it is asked for
 
 
-def rank(
+class Reranker(Classifier):
+    """Scores how relevant a document is to a query, reading both together; it has one output."""
+
+    @classmethod
+    def accepts(cls, layout: Layout) -> bool:
+        return not set(layout.heads).isdisjoint(WholeTextKind.heads) and len(layout.labels) == 1
+
+    def predict(self, texts, *, batch_size: int | None = None, show_progress_bar: bool | None = None,
+                long_texts: str = "truncate"):  # fmt: skip
+        """Return the score of each pair (query, document): the probability that the document is relevant.
+
+        One pair gives a number, a list of pairs an array [N]. Two texts in a list are a pair if all others are lists.
+
+        >>> model.predict([("the cat", "the mat"), ("the cat", "cats")]).shape
+        (2,)
+        """
+        if batch_size is not None:
+            check_number(batch_size, "batch_size", is_whole=True, allowed=Range(1))
+        score_chunk = make_score_function(self, long_texts)
+
+        def predict_chunk(chunk: Sequence) -> Iterator[float]:
+            return (score for score, _ in score_chunk([as_pair(item) for item in chunk]))
+
+        return map_texts(
+            texts,
+            predict_chunk,
+            lambda scores: np.array(scores, np.float32),
+            batch_size or 0,
+            show_progress_bar,
+        )
+
+    def rank(
+        self, query: str, documents: Sequence[str], top_k: int | None = None, return_documents: bool = False, *,
+        min_precision: float | None = None, long_texts: str = "truncate",
+    ) -> list[Ranked]:  # fmt: skip
+        """Rank documents by their relevance to a query, best first; return the `top_k` ones, or all by default.
+
+        With `min_precision`, which needs a calibrated model, return only documents so probable that this share of them
+        is relevant. If a pair is too long, its document is truncated, with a warning. With long_texts="windows" the
+        document is read in windows instead, and the most relevant window counts.
+
+        >>> [document["corpus_id"] for document in model.rank("the cat", ["the mat", "cats"], top_k=1)]
+        [0]
+        """
+        if top_k is not None:
+            check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
+        documents = listed_documents(documents)
+        best = rank_documents(self, query, documents, min_precision=min_precision, long_texts=long_texts)[
+            :top_k
+        ]
+        if return_documents:
+            return [{"corpus_id": index, "score": score, "text": documents[index]} for index, score in best]
+        return [{"corpus_id": index, "score": score} for index, score in best]
+
+
+def as_pair(item):
+    """Return a pair as a tuple; anything else stays as it is."""
+    return tuple(item) if isinstance(item, list) and len(item) == 2 else item
+
+
+def listed_documents(documents) -> list[str]:
+    if isinstance(documents, str):
+        raise BertJaxError("documents must be a list of texts, not one text")
+    return list(ordered_texts(documents))
+
+
+def make_score_function(
+    model: Runner, long_texts: str = "truncate", truncated: TruncationCounter | None = None
+) -> Callable[[Sequence], Iterator[tuple[float, float]]]:
+    """Return the function that computes the score and the logit of each pair of a list."""
+    check_cross_encoder(model, "this model")
+    kind = model.require_kind(WholeTextKind.heads, "rank")
+    compute_outcomes = make_outcome_function(model, kind, long_texts, truncated)
+
+    def score_chunk(chunk: Sequence) -> Iterator[tuple[float, float]]:
+        for raw, _ in compute_outcomes(chunk):
+            result, _ = kind.result_and_confidence(raw, model.calibration)
+            yield float(result), float(np.ravel(raw)[0])
+
+    return score_chunk
+
+
+def rank_documents(
     model: Runner,
     query: str,
     documents: Sequence[str],
     *,
-    top: int | None = None,
-    precision: float | None = None,
+    min_precision: float | None = None,
     long_texts: str = "truncate",
     truncated: TruncationCounter | None = None,
-) -> list[Ranked]:
-    """Rank documents with a cross-encoder of one logit, best first; return the `top` ones, or all by default.
+) -> list[tuple[int, float]]:
+    """Return the index and the score of each document, best first, as `Reranker.rank` does.
 
-    With `precision`, which needs a calibrated model, return only documents so probable that this share of them is
-    relevant. If a pair is too long, its document is truncated, with a warning or counted in `truncated`. With
-    long_texts="windows" the document is read in windows instead, and the most relevant window counts.
-
-    >>> [document.index for document in model.rank("the cat", ["the mat", "cats"], top=1)]
-    [0]
+    Truncated pairs are counted in `truncated`; without it there is a warning.
     """
     if not isinstance(query, str):
         raise BertJaxError(
             f"the query must be a text, not a {type(query).__name__}; rank one query at a time"
         )
-    if isinstance(documents, str):
-        raise BertJaxError("documents must be a list of texts, not one text")
-    documents = list(ordered_texts(documents))
-    if top is not None:
-        check_number(top, "top", is_whole=True, allowed=Range(1))
-    check_cross_encoder(model, "this model")
-    kind, calibration = model.require_kind(WholeTextKind.heads, "rank"), model.calibration
-    min_score = None if precision is None else kind.confidence_threshold(calibration, precision)
-
-    compute_outcomes = make_outcome_function(model, kind, long_texts, truncated)
-
-    def score_chunk(chunk) -> Iterator[tuple[float, float]]:
-        for raw, _ in compute_outcomes(chunk):
-            result, _ = kind.result_and_confidence(raw, calibration)
-            yield float(result), float(np.ravel(raw)[0])
-
+    score_chunk, min_score = make_score_function(model, long_texts, truncated), -np.inf
+    if min_precision is not None:
+        kind = model.require_kind(WholeTextKind.heads, "rank")
+        min_score = kind.confidence_threshold(model.calibration, min_precision)
     scores = map_texts([(query, document) for document in documents], score_chunk)
     # Sort by logits, because probabilities near 1 are equal in floating point.
     order = sorted(range(len(scores)), key=lambda i: (-scores[i][1], i))
-    ranked = [Ranked(i, scores[i][0], documents[i]) for i in order]
-    return [document for document in ranked if min_score is None or document.score >= min_score][:top]
+    return [(i, scores[i][0]) for i in order if scores[i][0] >= min_score]
 
 
 def check_cross_encoder(model: Runner, name: object) -> None:

@@ -8,8 +8,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.live_input import open_live_input
-from bert_jax.inference.model import Model
 from bert_jax.inference.text_outcomes import TextOutcome, make_outcome_function
 from bert_jax.predictions.prediction_input import PredictionInput
 from bert_jax.text import tables
@@ -36,7 +36,7 @@ class RowPredictor:
     """
 
     def __init__(
-        self, model: Model, options: PredictionOptions = PredictionOptions(), in_table: bool = False
+        self, model: Encoder, options: PredictionOptions = PredictionOptions(), in_table: bool = False
     ):
         self.model, self.options, self.in_table = model, options, in_table
         self.kind = model.kind.with_options(may_be_missing=options.may_be_missing)

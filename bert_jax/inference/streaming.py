@@ -19,13 +19,17 @@ LEAST = 16  # characters that any text counts as at least, so that empty texts f
 
 
 def map_texts(
-    texts, process_chunk: Callable[[list], Iterable], gather: Callable[[list], Any] = list, at_once: int = 0
+    texts,
+    process_chunk: Callable[[list], Iterable],
+    gather: Callable[[list], Any] = list,
+    at_once: int = 0,
+    shows_progress: bool | None = None,
 ):
     """Return the results of `process_chunk`, which is called with lists of texts.
 
     Return one result for one text; `gather` of all results for a list, an array or a column of a data frame; and an
     iterator of results for any other iterable. `process_chunk` gets at most `at_once` texts at a time; 0 chooses a
-    number that gives batches of even lengths.
+    number that gives batches of even lengths. By default a progress bar shows on a terminal if it takes long.
 
     >>> map_texts("a", lambda texts: [t.upper() for t in texts])
     'A'
@@ -38,8 +42,8 @@ def map_texts(
         return next(iter(process_chunk([texts])))
     texts = ordered_texts(texts)
     if isinstance(texts, Sequence):
-        return gather(list(stream_results(texts, process_chunk, len(texts), at_once)))
-    return stream_results(texts, process_chunk, None, at_once)
+        return gather(list(stream_results(texts, process_chunk, len(texts), at_once, shows_progress)))
+    return stream_results(texts, process_chunk, None, at_once, shows_progress)
 
 
 def ordered_texts(texts):
@@ -59,7 +63,9 @@ def vector_stacker(width: int) -> Callable[[list], np.ndarray]:
     return lambda vectors: np.stack(vectors) if vectors else np.zeros((0, width), np.float32)
 
 
-def stream_results(texts: Iterable, process_chunk, total: int | None, at_once: int = 0) -> Iterator:
+def stream_results(
+    texts: Iterable, process_chunk, total: int | None, at_once: int = 0, shows_progress: bool | None = None
+) -> Iterator:
     from tqdm import tqdm
 
     texts = iter(texts)
@@ -67,7 +73,9 @@ def stream_results(texts: Iterable, process_chunk, total: int | None, at_once: i
     size = at_once or tokens_per_batch() // 2
     # A bar moves only between chunks, so it is hidden if there is only one.
     hidden = True if total is not None and total <= size else progress_bar_disabled()
-    with tqdm(total=total, unit=" texts", disable=hidden, delay=2) as bar:
+    if shows_progress is not None:
+        hidden = not shows_progress
+    with tqdm(total=total, unit=" texts", disable=hidden, delay=0 if shows_progress else 2) as bar:
         while chunk := list(islice(texts, size)):
             yield from process_chunk(chunk)
             bar.update(len(chunk))

@@ -1,55 +1,62 @@
-"""Labelled spans in texts, such as names or parts of speech, and tags for lists of words."""
+"""Taggers: labelled spans in texts, such as names or parts of speech, and tags for lists of words."""
+
+from collections.abc import Iterator, Sequence
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference.runner import Runner
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kinds.tags import Span, Tags, TokenLogits
 
-__all__ = ["Span", "tag", "tag_words"]
+__all__ = ["Span", "Tagger"]
 
 
-def tag(model: Runner, texts):
-    """Return the labelled `Span`s of a text, in order.
+class Tagger(Encoder):
+    """Labels words, in texts or in lists of words."""
 
-    A word gets the label of its first token, as in training. Labels such as B-PER and I-PER are joined to spans;
-    without B- and I-, equal labels of neighbouring words are joined. Long texts are read in windows, and each word is
-    predicted in the window in which it is most central.
+    def tag(self, texts):
+        """Return the labelled `Span`s of a text, in order.
 
-    >>> [(span.label, span.text) for span in model.tag("the cat")]
-    [('CAT', 'the'), ('CAT', 'cat')]
-    """
-    kind = model.require_kind(Tags.heads, "tag")
+        A word gets the label of its first token, as in training. Labels such as B-PER and I-PER are joined to spans;
+        without B- and I-, equal labels of neighbouring words are joined. Long texts are read in windows, and each word
+        is predicted in the window in which it is most central.
 
-    compute_outcomes = make_outcome_function(model, kind)
+        >>> [(span.label, span.text) for span in model.tag("the cat")]
+        [('CAT', 'the'), ('CAT', 'cat')]
+        """
+        kind = self.require_kind(Tags.heads, "tag")
+        compute_outcomes = make_outcome_function(self, kind)
 
-    def tag_chunk(chunk):
-        for raw, _ in compute_outcomes(chunk):
-            if not isinstance(raw, TokenLogits):
-                raise BertJaxError(
-                    "tag reads single texts, not pairs or lists of words; call tag_words for words"
-                )
-            yield kind.result_and_confidence(raw, model.calibration)[0]
+        def tag_chunk(chunk: Sequence) -> Iterator[list[Span]]:
+            for raw, _ in compute_outcomes(chunk):
+                if not isinstance(raw, TokenLogits):
+                    raise BertJaxError(
+                        "tag reads single texts, not pairs or lists of words; call tag_words for words"
+                    )
+                yield kind.result_and_confidence(raw, self.calibration)[0]
 
-    return map_texts(texts, tag_chunk)
+        return map_texts(texts, tag_chunk)
 
+    def tag_words(self, word_lists):
+        """Return one label for each word of a list of words, or of each list in a list or a stream of such lists.
 
-def tag_words(model: Runner, word_lists):
-    """Return one label for each word of a list of words, or of each list in a list or a stream of such lists.
+        A tuple is also taken as a list of words. Long lists are read in windows, as `tag` reads long texts.
 
-    A tuple is also taken as a list of words. Long lists are read in windows, as `tag` reads long texts.
-    """
-    kind = model.require_kind(Tags.heads, "tag_words")
-    word_lists = word_lists if isinstance(word_lists, tuple) else ordered_texts(word_lists)
-    if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
-        word_lists = tuple(word_lists)
+        >>> model.tag_words(["the", "cat"])
+        ['B-CAT', 'B-CAT']
+        """
+        kind = self.require_kind(Tags.heads, "tag_words")
+        word_lists = word_lists if isinstance(word_lists, tuple) else ordered_texts(word_lists)
+        if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
+            word_lists = tuple(word_lists)
+        compute_outcomes = make_outcome_function(self, kind)
 
-    compute_outcomes = make_outcome_function(model, kind)
+        def tag_chunk(chunk: Sequence) -> Iterator[list[str]]:
+            for raw, _ in compute_outcomes(chunk):
+                if isinstance(raw, TokenLogits):
+                    raise BertJaxError(
+                        f"{raw.text!r:.60} is a text, not a list of words; split it, or call tag"
+                    )
+                yield kind.predict(raw, self.calibration)
 
-    def tag_chunk(chunk):
-        for raw, _ in compute_outcomes(chunk):
-            if isinstance(raw, TokenLogits):
-                raise BertJaxError(f"{raw.text!r:.60} is a text, not a list of words; split it, or call tag")
-            yield kind.predict(raw, model.calibration)
-
-    return map_texts(word_lists, tag_chunk)
+        return map_texts(word_lists, tag_chunk)

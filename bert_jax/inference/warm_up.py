@@ -14,15 +14,7 @@ from bert_jax.predictions.kind import find_kind
 from bert_jax.text.tokenizer import Encoding
 
 
-def warm_up(model: Runner, lengths: Sequence[int] | None = None, *, texts: int = 1) -> None:
-    """Compile the programs that predictions need for texts of these `lengths` in tokens, so that no text waits.
-
-    By default, compile for all lengths that the model reads. For a model without a prediction head, compile the
-    programs of `embed` and `fill_mask` (one mask, default `top`). `in_scope` is not included: it compiles at its first
-    text. `texts` is the largest number of texts in one call.
-
-    >>> model.warm_up([4, 7])
-    """
+def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -> None:
     from tqdm import tqdm
 
     longest = model.config.max_position_embeddings

@@ -265,7 +265,7 @@ class Kind(ABC):
         return 1 - self.confidence(raw, calibration)
 
     def probabilities(self, raw, calibration: Calibration) -> Any:
-        """Return the probability of every label. By default, refuse: labels have no probability."""
+        """Return the probability of every label, [labels]. By default, refuse: labels have no probability."""
         raise BertJaxError(f'predictions of the kind "{self.name}" have no probability for each label')
 
     @abstractmethod

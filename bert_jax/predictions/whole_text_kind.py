@@ -14,6 +14,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.labelled_texts import read_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PROBLEM_TYPE, Layout
+from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind, TextWindows
 
 
@@ -46,6 +47,17 @@ class WholeTextKind(Kind):
     @classmethod
     def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
         return read_labelled_texts(spec, columns, cls.label_format, most)
+
+    def predicted_value(self, raw, calibration: Calibration) -> Any:
+        """Return the prediction for `Classifier.predict`."""
+        return self.predict(raw, calibration)
+
+    def gather_values(self, values: list) -> Any:
+        """Return the predictions of a list of texts, for `Classifier.predict`."""
+        return values
+
+    def require_labels(self, what: str) -> None:
+        """Refuse a kind whose predictions are no labels."""
 
     def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> Any:
         return np.mean(logits, axis=0)

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from bert_jax.core.files import to_json
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.hub.model_directory import ModelDirectory
-from bert_jax.inference.model import Model, load
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
 from bert_jax.predictions.kind import Outcomes, find_kind
 from bert_jax.report import out_of_scope_detection
@@ -59,7 +60,7 @@ def format_prediction_scores(scored: PredictionScores, directory, data: str, as_
 
 
 def evaluate_model(
-    model: Model, data: str, columns: ExampleColumns = AUTODETECT, long_texts: str = "truncate"
+    model: Encoder, data: str, columns: ExampleColumns = AUTODETECT, long_texts: str = "truncate"
 ) -> PredictionScores:
     return score_outcomes(predict_outcomes(model, *read_examples(model, data, columns), long_texts))
 
@@ -72,7 +73,9 @@ def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None
     )
 
 
-def run_evaluation(model: Model, trial: PredictionEvalConfig) -> tuple[Outcomes, OutOfScopeComparison | None]:
+def run_evaluation(
+    model: Encoder, trial: PredictionEvalConfig
+) -> tuple[Outcomes, OutOfScopeComparison | None]:
     examples, known = read_examples(model, trial.data, trial.columns)
     out_of_scope_texts = (
         out_of_scope_detection.read_out_of_scope_texts(model, trial.out_of_scope, trial.columns)

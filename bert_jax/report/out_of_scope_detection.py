@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.model import Model
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kind import Outcomes
@@ -73,7 +73,7 @@ class OutOfScopeComparison:
         )
 
 
-def read_out_of_scope_texts(model: Model, source: str, columns: ExampleColumns) -> list[Example]:
+def read_out_of_scope_texts(model: Encoder, source: str, columns: ExampleColumns) -> list[Example]:
     """Read the texts of a file, from the named columns or else those of the training data, if the file has them."""
     model.scope.check_usable()
     if not columns.named:
@@ -82,7 +82,7 @@ def read_out_of_scope_texts(model: Model, source: str, columns: ExampleColumns) 
 
 
 def compare_with_known(
-    model: Model, known: Outcomes, examples: Sequence[Example], long_texts: str = "truncate"
+    model: Encoder, known: Outcomes, examples: Sequence[Example], long_texts: str = "truncate"
 ) -> OutOfScopeComparison:
     """Compare known with out-of-scope texts; `known` must have its similarities."""
     assert known.similarities is not None

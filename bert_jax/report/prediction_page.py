@@ -13,7 +13,8 @@ from bert_jax.core.files import write_atomically
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.model import Model, load
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
 from bert_jax.metrics.classification import precision_recall_f1
 from bert_jax.metrics.intervals import RESAMPLES, bootstrap_intervals, wilson_interval
 from bert_jax.metrics.score_sums import ScoreSums
@@ -76,7 +77,7 @@ class ReportContext:
     trained_length: int = 0  # the most tokens of a text that training read; 0 if unknown or all
 
 
-def write_report(directory: Path, given: Outcomes, model: Model, about: ReportContext) -> None:
+def write_report(directory: Path, given: Outcomes, model: Encoder, about: ReportContext) -> None:
     scored, view, longest = score_outcomes(given), given.report_data, model.config.max_position_embeddings
     lines = [f"# {about.title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
     lines += [f"- {note}" for note in scored.notes]

@@ -8,7 +8,7 @@ from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.column_names import LABELS, MEMORY_PAIR, TAGS, TEXTS, WORDS
-from bert_jax.inference.model import Model
+from bert_jax.inference.encoder import Encoder
 from bert_jax.runs.fit import Run, check_arguments, format_call, merge_keys, start_run
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.memory_tables import MEMORY_PREFIX, register_tables
@@ -23,7 +23,7 @@ def finetune(model, /, texts, labels, *, validation=None, workdir=None, **keys) 
     """Train a classifier or a tagger on texts and their labels, starting from a model directory or a loaded model.
 
         run = bert_jax.finetune("model", frame["text"], frame["label"], epochs=3)
-        run.model.classify("a text")
+        run.model.predict("a text")
 
     `texts` and `labels` are lists, arrays, or columns of pandas, polars or pyarrow. A text is a string, a pair is a
     tuple of two strings, and words are a list of strings. The labels decide what is learnt: strings and whole numbers
@@ -64,7 +64,7 @@ def finetune(model, /, texts, labels, *, validation=None, workdir=None, **keys) 
         ]
         for name, both in parts.items()
     }
-    given = ["model" if isinstance(model, Model) else repr(str(model)), "texts", "labels"]
+    given = ["model" if isinstance(model, Encoder) else repr(str(model)), "texts", "labels"]
     with register_tables(tables):
         return start_run(values, workdir, format_call("finetune", given, keys))
 

@@ -11,7 +11,7 @@ from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.in_distribution import mean_state_vectors
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes

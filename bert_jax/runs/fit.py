@@ -20,7 +20,8 @@ from bert_jax.core.compilation_cache import enable_compilation_cache
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import explain_os_errors, temporary_sibling
 from bert_jax.core.terminal import print_line
-from bert_jax.inference.model import Model, load
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
 from bert_jax.runs.run import run_from_config
 from bert_jax.tasks import TASKS
 from bert_jax.training.log import format_metrics, read_metrics
@@ -51,7 +52,7 @@ class Run:
         return f"<Run: {', '.join([state, *facts])}; directory {self.workdir}>"
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> Encoder:
         if not self.finished:
             raise BertJaxError(
                 "the run was stopped before its end, so it has no model; repeat the call with the same workdir to "
@@ -86,7 +87,7 @@ def fit(config=None, *, workdir=None, **keys) -> Run:
     its keys, as nested dicts or as names with dots:
 
         run = bert_jax.fit("classify", init="model", data={"train": "train.csv"}, epochs=3)
-        run.model.classify("a text")
+        run.model.predict("a text")
 
     Without a `workdir` the run has a temporary directory, which lives as long as the `Run`; an existing run in
     `workdir` is resumed. Ctrl-C stops the run after the current step, with a checkpoint.
@@ -113,7 +114,7 @@ def start_run(values: dict, workdir, command: str) -> Run:
         raise BertJaxError("a run of several processes needs a workdir that all of them can access")
     path = Path(tempfile.mkdtemp(prefix="bert-jax-")) if workdir is None else Path(workdir)
     try:
-        if isinstance(model := values.get("init"), Model):
+        if isinstance(model := values.get("init"), Encoder):
             values = values | {"init": str(save_init_model(model, path))}
         with use_python_spelling():
             done = Run(path, run_from_config(values, [], str(path), command))
@@ -130,7 +131,7 @@ def start_run(values: dict, workdir, command: str) -> Run:
     return done
 
 
-def save_init_model(model: Model, workdir: Path) -> Path:
+def save_init_model(model: Encoder, workdir: Path) -> Path:
     """Save the loaded model that a run starts from, and return its directory; refuse to resume with another model."""
     directory = workdir / "init"
     if not directory.is_dir() or not any(workdir.rglob("run.json")):

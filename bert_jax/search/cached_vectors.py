@@ -6,8 +6,13 @@ from pathlib import Path
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.hashes import collect_file_facts, json_digest, list_file_names
 from bert_jax.hub import model_directory as hub
-from bert_jax.inference.embedder import embedder_reading, find_prompt_name, make_embed_function, prompt_text
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
+from bert_jax.inference.text_vectors import (
+    embedder_reading,
+    find_prompt_name,
+    make_embed_function,
+    prompt_text,
+)
 from bert_jax.search.cache import CachedRows, RowCache
 from bert_jax.text.input_files import HIDDEN
 from bert_jax.text.truncation import TruncationCounter

@@ -18,9 +18,10 @@ from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.data.examples.unlabelled_texts import read_unlabelled, split_columns
 from bert_jax.data.growing_array import growing_array
 from bert_jax.hub import model_directory as hub
-from bert_jax.inference.embedder import embedder_reading, make_embed_function
-from bert_jax.inference.model import Model, load
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
 from bert_jax.inference.streaming import split_into_windows
+from bert_jax.inference.text_vectors import embedder_reading, make_embed_function
 from bert_jax.search import vector_shards
 from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import TYPES, Quantizer
@@ -139,7 +140,7 @@ def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer
 
 
 def shard_settings(
-    directory: str, model: Model, settings: EmbedSettings, quantize: str | None
+    directory: str, model: Encoder, settings: EmbedSettings, quantize: str | None
 ) -> vector_shards.ShardSettings:
     return vector_shards.ShardSettings(
         model=model_fingerprint(directory),

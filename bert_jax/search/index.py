@@ -23,7 +23,7 @@ from bert_jax.search.segment import CHECKED_FILES, Segment, open_segment
 from bert_jax.text.truncation import TruncationCounter
 
 if TYPE_CHECKING:  # imported only where it is used, because it imports everything that builds models
-    from bert_jax.inference.model import Model
+    from bert_jax.inference.encoder import Encoder
 
 KEYWORDS, VECTORS, FUSION, RERANKER = "keywords", "vectors", "fusion", "reranker"
 PassagePlace = tuple[int, int]  # the index of a segment, and of a passage in it
@@ -60,7 +60,7 @@ class Index:
 
     def __init__(self, path, model=None):
         self.path, self.model = Path(path), model
-        self.rerankers: dict[str, Model] = {}
+        self.rerankers: dict[str, Encoder] = {}
 
     @classmethod
     def open(cls, path, model=None, verify: bool = False) -> "Index":
@@ -195,8 +195,8 @@ class Index:
 
         return {place: scores[place] for place in sorted(scores, key=rank)}
 
-    def load_reranker(self, directory) -> "Model":
-        from bert_jax.inference.model import load
+    def load_reranker(self, directory) -> "Encoder":
+        from bert_jax.inference.load import load
         from bert_jax.inference.reranker import check_cross_encoder
 
         name = str(directory)
@@ -207,12 +207,13 @@ class Index:
         return self.rerankers[name]
 
     def rerank(
-        self, query: str, places: Sequence[PassagePlace], judge: "Model", truncated: TruncationCounter
+        self, query: str, places: Sequence[PassagePlace], judge: "Encoder", truncated: TruncationCounter
     ) -> Ranking:
         texts = [self.segments[segment].search_texts[passage] for segment, passage in places]
-        return {
-            places[ranked.index]: ranked.score for ranked in judge.rank(query, texts, truncated=truncated)
-        }
+        from bert_jax.inference.reranker import rank_documents
+
+        ranked = rank_documents(judge, query, texts, truncated=truncated)
+        return {places[index]: score for index, score in ranked}
 
     def make_hit(
         self, place: PassagePlace, score: float, rankings: Mapping[str, Ranking], words: WeightedQuery | None

@@ -9,7 +9,8 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.model_directory import ModelDirectory
-from bert_jax.inference.embedder import (
+from bert_jax.inference.load import load
+from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
     embedder_reading,
@@ -17,7 +18,6 @@ from bert_jax.inference.embedder import (
     make_embed_function,
     prompt_text,
 )
-from bert_jax.inference.model import load
 from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.index_manifest import IndexedModel
 from bert_jax.search.passages import TokenizerCounter

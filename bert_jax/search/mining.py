@@ -12,8 +12,8 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.column_names import ANCHOR, NEGATIVE, POSITIVE
 from bert_jax.data.examples.groups import Group
-from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.inference.exact_search import search_exact
+from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS
 
 BLOCK = 4096  # anchors whose candidates are held and scored at once
 NOISE = 1e-5  # how much the scores of texts that look identical to a model may differ

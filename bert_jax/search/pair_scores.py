@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.inference.reranker import check_cross_encoder
 from bert_jax.models.heads import HEADS

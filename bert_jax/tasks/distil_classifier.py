@@ -23,7 +23,8 @@ from bert_jax.finetuning.finetune_data import open_data
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.student_layers import keep_layers
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.model import Model, load
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
@@ -156,7 +157,7 @@ def open(config: Config, directories: ModelDirectories) -> tuple[ClassifierDisti
     return task, data, config
 
 
-def complete_config(config: Config, teacher: Model, reading: "TeacherReader") -> Config:
+def complete_config(config: Config, teacher: Encoder, reading: "TeacherReader") -> Config:
     """Return the config with the values that follow from the teacher and from whether the texts have labels."""
     student, data = config.model, dataclasses.replace(config.data, folds=0)
     if config.init == config.teacher and not student.num_hidden_layers:
@@ -180,7 +181,7 @@ def complete_config(config: Config, teacher: Model, reading: "TeacherReader") ->
 class TeacherReader:
     """Reads texts and runs the teacher on them; its predictions stand in for missing labels."""
 
-    def __init__(self, teacher: Model, kind: WholeTextKind, long_texts: str):
+    def __init__(self, teacher: Encoder, kind: WholeTextKind, long_texts: str):
         self.teacher, self.kind, self.long_texts = teacher, kind, long_texts
         self.teacher_logits: dict[Any, np.ndarray] = {}  # text or pair -> logits
         # places (`Example.where`) of the examples whose label comes from the data

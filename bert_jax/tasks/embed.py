@@ -26,14 +26,16 @@ from bert_jax.finetuning.retrieval_cards import describe_groups, embedder_card
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
-from bert_jax.inference.embedder import (
+from bert_jax.inference.load import load
+from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
     find_prompt_name,
+    make_embed_function,
     prepare_texts,
     prompt_text,
 )
-from bert_jax.inference.model import load
 from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, EmbeddingLossSettings
 from bert_jax.models.pooling import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Tokenizer
@@ -331,6 +333,7 @@ def compute_teacher_vectors(
     by_place = []
     for n in range(task.teacher_shape[0]):
         texts = list(dict.fromkeys(group.texts[n] for group in groups))
-        vectors = teacher.embed(texts, prompt=choose_prompt(teacher.embedder, n))
+        embed_chunk = make_embed_function(teacher, prompt=choose_prompt(teacher.embedder, n))
+        vectors = map_texts(texts, embed_chunk)
         by_place.append(dict(zip(texts, vectors, strict=True)))
     return by_place

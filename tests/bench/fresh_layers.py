@@ -7,7 +7,8 @@ import sys
 
 import jax
 
-from bert_jax.inference.model import Model, load
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
 
 
 def main(source: str, output: str, count: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.inference import outcomes
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.predictions.kind import Kind, Outcomes
 from tests.bench.libraries import libraries
 from tests.bench.torch_training import quiet_transformers

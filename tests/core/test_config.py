@@ -18,7 +18,7 @@ from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.examples import glue
 from bert_jax.hub.families import FAMILIES, all_families
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.model import load as load_model
+from bert_jax.inference.load import load as load_model
 from bert_jax.models.encoder_config import BERT_SIZES, EncoderConfig
 from bert_jax.models.mesh import AXES
 from bert_jax.tasks import TASKS

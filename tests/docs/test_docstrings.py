@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.inference import model as api
+from bert_jax.inference import encoder as api
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from tests.support.small_models import write_model
 
@@ -29,10 +29,10 @@ def examples() -> list[str]:
 
 # Shown with a `model` whose parameters are drawn at random, of one head after the other.
 SHOWN_WITH = {
-    "bert_jax.inference.model": (("mlm", "nsp"), ()),
+    "bert_jax.inference.encoder": (("mlm", "nsp"), ()),
     "bert_jax.inference.mask_filler": (("mlm", "nsp"), ()),
     "bert_jax.inference.pseudo_likelihood": (("mlm", "nsp"), ()),
-    "bert_jax.inference.embedder": (("mlm", "nsp"), ()),
+    "bert_jax.inference.text_vectors": (("mlm", "nsp"), ()),
     "bert_jax.inference.layer_states": (("mlm", "nsp"), ()),
     "bert_jax.inference.warm_up": (("mlm", "nsp"), ()),
     "bert_jax.inference.in_distribution": (("classify",), ("bad", "good")),

@@ -14,7 +14,7 @@ from bert_jax.finetuning.example_counts import PROBE_BELOW
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.inference.programs import head_logits
 from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task

@@ -10,7 +10,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.contrastive import VECTORS
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.losses.loss import pair_error
 from bert_jax.tasks import load_config as load_task
 from bert_jax.training import warm_start

@@ -20,7 +20,7 @@ from bert_jax.finetuning import epochs_config, finetune_config
 from bert_jax.finetuning.choose_method import choose_method, with_method
 from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.tasks import load_config
 from bert_jax.training.opened_run import OpenedRun, open_run
 from tests.support.finetuning_runs import finetune

@@ -28,7 +28,7 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.tensors import Tensors
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import calibration, out_of_scope, training_origin
 from bert_jax.text import tables

@@ -12,7 +12,7 @@ from bert_jax.command.main import main
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.corpus_directory import Corpus
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.report import model_info
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.workdir import Workdir

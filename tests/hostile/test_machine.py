@@ -14,7 +14,7 @@ from bert_jax.core import memory
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import cache_home
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.tasks.pretrain import PretrainTask
 from bert_jax.text.line_reader import read_lines
 from bert_jax.training.loop import TrainingLoop, train

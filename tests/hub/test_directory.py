@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.small_models import (
     SMALL_CONFIG,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from tests.support.minilm import MINILM, varied_texts
 
 pytestmark = pytest.mark.optimized

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from bert_jax.hub import torch_pickle
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from tests.support.cases import long_except
 from tests.support.small_models import edit_config, load_error, trees_equal, write_model
 

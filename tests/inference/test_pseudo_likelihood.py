@@ -10,7 +10,7 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.inference import pseudo_likelihood as scoring
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.made_up_language import ENTRIES, IDS, SPECIAL, save_tokenizer, token_ids

@@ -8,7 +8,7 @@ import pytest
 from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLossSettings, matryoshka_loss
 from tests.support.embedding_tasks import open_embed_task, random_pairs
 from tests.support.gradients import assert_loss_and_gradients_close

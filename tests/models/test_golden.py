@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.losses import loss as losses
 from tests.support.golden_bert import GOLDEN_FILE, summarize_gradient
 from tests.support.seeded_arrays import seeded_batch, seeded_tensors

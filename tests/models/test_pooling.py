@@ -8,7 +8,7 @@ import pytest
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.report import model_info
 from bert_jax.tasks import load_config as load_task
 from tests.support.families import FAMILY_CONFIGS, family_layout

@@ -196,7 +196,7 @@ def two(tmp_path):
     model = bert_jax.load(tmp_path / "a")
     said = [one.label for one in model.classify(SMALL_TEXTS)]
     head = jax.tree.map(lambda leaf: -leaf, model.params["classify"])
-    bert_jax.inference.model.Model(model.layout, model.params | {"classify": head}, model.tokenizer).save(
+    bert_jax.inference.encoder.Model(model.layout, model.params | {"classify": head}, model.tokenizer).save(
         tmp_path / "b"
     )
     rows = [{"text": text, "label": said[i] if i % 4 else "no"} for i, text in enumerate(SMALL_TEXTS)]
@@ -224,7 +224,7 @@ def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_th
     model = bert_jax.load(a)
     head = jax.tree.map(lambda leaf: leaf[..., ::-1], model.params["classify"])
     layout = replace(model.layout, labels=("yes", "no"))
-    bert_jax.inference.model.Model(layout, model.params | {"classify": head}, model.tokenizer).save(
+    bert_jax.inference.encoder.Model(layout, model.params | {"classify": head}, model.tokenizer).save(
         tmp_path / "c"
     )
     compared = json.loads(compare_models(a, tmp_path / "c", data, as_json=True))

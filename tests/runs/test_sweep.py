@@ -11,7 +11,7 @@ from bert_jax.command import train as run
 from bert_jax.core.config_files import run_config_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.runs import sweep
 from bert_jax.runs.sweep import SweepRun

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.losses import loss as losses
 from bert_jax.models.heads import Bert
 from tests.support.seeded_arrays import seeded_batch

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.predictions.kinds.answers import span_in
 from tests.support.finetuning_runs import finetune
 from tests.support.logits import head_outputs

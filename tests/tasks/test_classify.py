@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.tasks import load_config as load_task
 from bert_jax.training import warm_start
 from tests.support.finetuning_runs import finetune

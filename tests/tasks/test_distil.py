@@ -11,7 +11,7 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.distil import OBJECTIVES, DistillationLossConfig

@@ -10,7 +10,7 @@ import pytest
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task

@@ -14,7 +14,7 @@ from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
 from bert_jax.hub import sentence_transformers
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.predictions import training_origin
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.embed import read_group_splits

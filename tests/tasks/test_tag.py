@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from tests.support.finetuning_runs import finetune
 from tests.support.logits import head_outputs
 from tests.support.texts import random_texts

@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax.command.export import export_checkpoint
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference import model as api
+from bert_jax.inference import encoder as api
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.checkpoint import Checkpoints

@@ -13,7 +13,7 @@ import pytest
 from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.hub.layout import Layout
-from bert_jax.inference import model as api
+from bert_jax.inference import encoder as api
 from bert_jax.losses.loss import cross_entropy
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.pretrain import Config  # noqa: F401 - what reads the config of the task

@@ -118,8 +118,8 @@ class Classes(WholeTextKind):
             if predicted != true
         ]
 
-    def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
-        return dict(zip(self.labels, map(float, calibration.probabilities(raw)), strict=True))
+    def probabilities(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
+        return calibration.probabilities(raw)
 
     def result_and_confidence(self, raw: np.ndarray, calibration: Calibration) -> tuple[Label, float]:
         likely = calibration.probabilities(raw)

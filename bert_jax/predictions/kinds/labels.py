@@ -118,9 +118,15 @@ class Labels(WholeTextKind):
     def prediction_text(self, prediction: set[str], example: Example) -> str:
         return ", ".join(sorted(prediction)) or "none"
 
-    def probabilities(self, raw: np.ndarray, calibration: Calibration) -> dict[str, float]:
-        likely = calibration.probabilities(raw, multi_label=True)
-        return dict(zip(self.labels, map(float, likely), strict=True))
+    def predicted_value(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
+        chosen = self.predict(raw, calibration)
+        return np.array([label in chosen for label in self.labels], np.int64)
+
+    def gather_values(self, values: list) -> np.ndarray:
+        return np.stack(values) if values else np.zeros((0, len(self.labels)), np.int64)
+
+    def probabilities(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
+        return calibration.probabilities(raw, multi_label=True)
 
     def result_and_confidence(self, raw: np.ndarray, calibration: Calibration) -> tuple[list[Label], float]:
         likely = calibration.probabilities(raw, multi_label=True)

@@ -102,8 +102,14 @@ class Number(WholeTextKind):
             "--rank-for-labelling"
         )
 
-    def probabilities(self, raw: np.ndarray, calibration: Calibration):
-        return float(raw[0])
+    def gather_values(self, values: list) -> np.ndarray:
+        return np.array(values, np.float64)
+
+    def require_labels(self, what: str) -> None:
+        raise BertJaxError(f"{what} is for labels, and this model gives numbers; call predict")
+
+    def probabilities(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
+        raise BertJaxError("this model gives a number and no probability; call predict")
 
     def to_record(
         self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None

@@ -189,8 +189,16 @@ class Relevance(WholeTextKind):
     def uncertainty(self, raw: float, calibration: Calibration) -> float:
         return 1 - 2 * abs(self.predict(raw, calibration) - 0.5)
 
-    def probabilities(self, raw: float, calibration: Calibration) -> float:
-        return self.predict(raw, calibration)
+    def gather_values(self, values: list) -> np.ndarray:
+        return np.array(values, np.float64)
+
+    def require_labels(self, what: str) -> None:
+        raise BertJaxError(
+            f"{what} is for labels, and this model scores pairs; open it with bert_jax.Reranker.load"
+        )
+
+    def probabilities(self, raw: float, calibration: Calibration) -> np.ndarray:
+        return np.array([self.predict(raw, calibration)], np.float32)
 
     def to_record(self, raw: float, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
         probability = self.predict(raw, calibration)

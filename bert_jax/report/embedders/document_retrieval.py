@@ -1,8 +1,8 @@
 """Evaluate on queries and documents: a folder in BEIR's layout."""
 
 from bert_jax.data.examples.beir import read_beir
-from bert_jax.inference.embedder import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.inference.exact_search import search_exact
+from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.metrics import retrieval
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.cosines import Cosines

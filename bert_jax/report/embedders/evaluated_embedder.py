@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.inference.embedder import embedder_reading, find_prompt_name, make_embed_function
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_vectors import embedder_reading, find_prompt_name, make_embed_function
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
 

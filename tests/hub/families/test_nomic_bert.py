@@ -8,7 +8,7 @@ from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.hub.families import FAMILIES, resolve_size
-from bert_jax.inference.model import load
+from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import RotaryConfig
 from bert_jax.report.model_info import collect_model_facts
 from tests.support.seeded_arrays import seeded_tensors

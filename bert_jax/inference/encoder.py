@@ -1,0 +1,185 @@
+"""The base of the models that `bert_jax.load` returns: an encoder with its parameters and tokenizer."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from bert_jax.core.caller_warning import warn_caller
+from bert_jax.core.compilation_cache import enable_compilation_cache
+from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.layout_warnings import layout_warnings
+from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory, check_path, save_model
+from bert_jax.inference import layer_states, programs, warm_up
+from bert_jax.inference.layer_states import ALL
+from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import vector_stacker
+from bert_jax.models.pooling import POOLINGS
+from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions import out_of_scope as scopes
+from bert_jax.predictions import training_origin
+from bert_jax.predictions.kinds.answers import Answers
+from bert_jax.predictions.kinds.tags import Tags
+from bert_jax.predictions.whole_text_kind import WholeTextKind
+
+# The class that opens a model with one of these heads, unless it is an embedder or a cross-encoder.
+CLASS_HEADS: dict[str, tuple[str, ...]] = {
+    "QuestionAnswerer": Answers.heads,
+    "Tagger": Tags.heads,
+    "Classifier": WholeTextKind.heads,
+    "MaskedLM": ("mlm",),
+}
+
+
+def class_name_for(layout: Layout) -> str:
+    """Return the name of the class that `bert_jax.load` returns for a model."""
+    if layout.embedder:
+        return "Embedder"
+    if layout.is_cross_encoder:
+        return "Reranker"
+    return next(
+        (name for name, heads in CLASS_HEADS.items() if not set(heads).isdisjoint(layout.heads)), "Encoder"
+    )
+
+
+class Encoder(Runner):
+    """An encoder with its heads, parameters and tokenizer.
+
+    From JAX code, call `model.module.apply({"params": model.params}, batch)`. The methods take one text, a list or any
+    other iterable, and return one result, a list or an array, or an iterator. They read an iterable only as far as they
+    need.
+    """
+
+    @classmethod
+    def accepts(cls, layout: Layout) -> bool:
+        """Whether the class can open a model of this layout."""
+        heads = CLASS_HEADS.get(cls.__name__)
+        return heads is None or not set(heads).isdisjoint(layout.heads)
+
+    @classmethod
+    def load(
+        cls,
+        path,
+        *,
+        dtype: str = "float32",
+        attention: str = "auto",
+        remat: str = "none",
+        tokenizer: bool = True,
+    ) -> Self:
+        """Open a Hugging Face model directory of any family in hub/families.
+
+        `dtype`, `attention` and `remat` say how to compute, as in the config of a run. With `tokenizer=False` the
+        directory needs no tokenizer.
+
+        >>> bert_jax.Encoder.load(DIR).encode("the cat").shape
+        (8,)
+        """
+        directory = ModelDirectory.open(path, dtype=dtype, attention=attention, remat=remat)
+        if not cls.accepts(directory.layout):
+            name = class_name_for(directory.layout)
+            raise BertJaxError(
+                f"{path} is not opened by bert_jax.{cls.__name__} but by bert_jax.{name}; call {name}.load, or "
+                "bert_jax.load for any model"
+            )
+        return cls.from_directory(directory, tokenizer)
+
+    @classmethod
+    def from_directory(cls, directory: ModelDirectory, tokenizer: bool = True) -> Self:
+        """Return the model of a directory that is open."""
+        enable_compilation_cache()
+        if tokenizer:
+            for note in layout_warnings(directory):
+                warn_caller(note)
+        layout, path = directory.layout, directory.path
+        return cls(
+            layout,
+            directory.read_params(),
+            directory.tokenizer if tokenizer else None,
+            calibrations.read_calibration(path, layout.labels),
+            training_origin.read_origin(path),
+            scopes.read_detector(path, layout.config.hidden_size),
+        )
+
+    def __repr__(self) -> str:
+        c, heads = self.config, ", ".join(self.layout.heads) or "none"
+        shape = (
+            f"{c.num_hidden_layers} layers of {c.hidden_size}, heads: {heads}, computed in {c.computed_dtype}"
+        )
+        return f"<{type(self).__name__} of {self.layout.family.model_type}: {shape}>"
+
+    def encode(self, inputs, *, pooling: str | None = None, normalize_embeddings: bool = False):
+        """Return a vector [D] for a text, or an array [N, D] for a list: by default the mean of the hidden states.
+
+        `pooling="cls"` takes the [CLS] state, "pooler" the output of BERT's pooler.
+
+        >>> model.encode(["the cat", "the mat"], pooling="cls").shape
+        (2, 8)
+        """
+        pooling = "mean" if pooling is None else pooling
+        check_name(pooling, (*POOLINGS, programs.POOLER), "pooling")
+        if pooling == programs.POOLER and not self.layout.pooler:
+            raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
+        program = programs.pooled_states(self.config, pooling, normalize_embeddings)
+        gather = vector_stacker(self.config.hidden_size)
+        return self.map_encodings(inputs, lambda encodings: self.run(encodings, program), gather)
+
+    def tokenize(self, texts):
+        """Return the `Encoding` of each text or pair, truncated to the model's length with a warning.
+
+        >>> model.tokenizer.tokens(model.tokenize("the cats").input_ids)
+        ['[CLS]', 'the', 'cat', '##s', '[SEP]']
+        """
+        return self.map_encodings(texts, iter)
+
+    def hidden_states(self, texts, layers: int | Sequence[int] | str | None = None):
+        """Return the hidden states [length, D] of each text or pair, special tokens included.
+
+        They are of the last layer, or of the one that `layers` names. For several `layers`, or "all", the shape is
+        [layers, length, D]. Layer 0 is the embeddings and -1 the last layer, as in `transformers`.
+
+        >>> [states.shape for states in model.hidden_states(["the cat", ("the cat", "the mat")])]
+        [(4, 8), (7, 8)]
+        """
+        return layer_states.hidden_states(self, texts, layers)
+
+    def attentions(self, texts, layers: int | Sequence[int] | str = ALL):
+        """Return the attention weights [layers, heads, length, length] of each text or pair.
+
+        Rows are the tokens that attend, columns the tokens attended to. If `layers` is one number, the shape is
+        [heads, length, length]. Layer 0 is the first layer and -1 the last, as in `transformers`.
+
+        >>> model.attentions("the cat", layers=-1).sum(-1).round(3).tolist()[0]
+        [1.0, 1.0, 1.0, 1.0]
+        """
+        return layer_states.attentions(self, texts, layers)
+
+    def warm_up(self, lengths: Sequence[int] | None = None, *, texts: int = 1) -> None:
+        """Compile the programs that predictions need for texts of these `lengths` in tokens, so that no text waits.
+
+        By default, compile for all lengths that the model reads. For a model without a prediction head, compile the
+        programs of vectors and of `fill_mask` (one mask, default `top_k`). `in_distribution_p_value` is not included:
+        it compiles at its first text. `texts` is the largest number of texts in one call.
+
+        >>> model.warm_up([4, 7])
+        """
+        warm_up.compile_programs(self, lengths, texts)
+
+    def with_params(self, params: dict) -> Self:
+        """Return the model with other parameters, such as from your own training loop.
+
+        It has no calibration, origin or scope, because those belong to the old parameters.
+
+        >>> model.with_params(model.params)
+        <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
+        """
+        return type(self)(self.layout, params, self._tokenizer)
+
+    def save(self, path) -> None:
+        """Write a Hugging Face directory that `transformers` and `load` can open.
+
+        The directory of an embedder can also be opened by `sentence-transformers`.
+        """
+        with atomic_model_directory(check_path(path)) as new:
+            save_model(new, self.layout, self.params, self._tokenizer)
+            calibrations.save_calibration(new, self.calibration)
+            training_origin.save_origin(new, self.origin)
+            scopes.save_detector(new, self.scope)

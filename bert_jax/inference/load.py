@@ -1,0 +1,62 @@
+"""The entry point for notebooks and scripts: `model = bert_jax.load(path)`."""
+
+from collections.abc import Sequence
+
+import jax
+
+from bert_jax.core.config import SEED_RANGE, check_number
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.inference.classifier import Classifier
+from bert_jax.inference.embedder import Embedder
+from bert_jax.inference.encoder import Encoder, class_name_for
+from bert_jax.inference.masked_lm import MaskedLM
+from bert_jax.inference.question_answerer import QuestionAnswerer
+from bert_jax.inference.reranker import Reranker
+from bert_jax.inference.tagger import Tagger
+
+CLASSES: dict[str, type[Encoder]] = {
+    of_use.__name__: of_use
+    for of_use in (Embedder, Classifier, Tagger, QuestionAnswerer, Reranker, MaskedLM, Encoder)
+}
+
+
+def load(
+    path,
+    *,
+    dtype: str = "float32",
+    attention: str = "auto",
+    remat: str = "none",
+    head: str | None = None,
+    labels: Sequence[str] = (),
+    seed: int = 0,
+    tokenizer: bool = True,
+) -> Encoder:
+    """Open a Hugging Face model directory of any family in hub/families, as the class for what it is.
+
+    An `Embedder`, `Classifier`, `Tagger`, `QuestionAnswerer`, `Reranker` or `MaskedLM`, else an `Encoder`. Each class
+    also has its own `load`, which refuses a model of another use.
+
+    `head` puts a new head on the encoder ("classify", "tag", "answer", ...), with `labels` if it takes any, and with
+    random initial values from `seed`. `dtype`, `attention` and `remat` say how to compute, as in the config of a run.
+    With `tokenizer=False` the directory needs no tokenizer.
+
+    Compiled programs are cached on disk for later processes, in the user's cache directory unless JAX is configured
+    with another one.
+
+    >>> bert_jax.load(DIR)
+    <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
+    """
+    check_number(seed, "seed", is_whole=True, allowed=SEED_RANGE)
+    directory = ModelDirectory.open(path, dtype=dtype, attention=attention, remat=remat)
+    if head is None:
+        return CLASSES[class_name_for(directory.layout)].from_directory(directory, tokenizer)
+    layout = directory.layout.with_head(head, labels)
+    params = directory.read_params(layout, new_head=head)
+    params = {**init_missing_parts(layout, seed, set(layout.module_names) - set(params)), **params}
+    return CLASSES[class_name_for(layout)](layout, params, directory.tokenizer if tokenizer else None)
+
+
+def init_missing_parts(layout: Layout, seed: int, names: set[str]) -> dict:
+    """Return random initial values for the named parts of a model."""
+    return jax.jit(lambda key: layout.init(key, names))(jax.random.key(seed)) if names else {}

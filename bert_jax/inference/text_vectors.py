@@ -1,0 +1,112 @@
+"""How a model turns texts into vectors: its prompts, its windows, its pooling."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.hub.sentence_transformers import EmbedderSettings
+from bert_jax.inference.programs import pooled_states
+from bert_jax.inference.runner import Runner
+from bert_jax.models.pooling import POOLINGS
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
+
+# The usual names of the prompts for queries and for documents.
+QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
+
+
+def make_embed_function(
+    model: Runner, *, prompt: str | None = None, before: str | None = None, pooling: str | None = None,
+    normalize: bool | None = None, long_texts: str = "truncate", dimensions: int | None = None,
+    truncated: TruncationCounter | None = None,
+) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
+    """Return the function that computes the vectors [N, D] of a list of texts, with the settings of `Embedder.encode`.
+
+    `prompt` is the name of a prompt, `before` a text of your own to put before each text. With `truncated`, truncated
+    texts are counted there, and no warning is given.
+    """
+    embedder = model.embedder
+    if embedder.unknown:
+        raise BertJaxError(
+            f"this embedder needs {embedder.unknown}, which is not supported; bert_jax.Encoder.load gives plain vectors"
+        )
+    pooling = embedder.pooling if pooling is None else pooling
+    normalize = embedder.normalize if normalize is None else normalize
+    check_name(pooling, POOLINGS, "pooling")
+    width = model.layout.vector_size
+    if dimensions is not None:
+        check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
+    before = prompt_text(embedder, prompt) if before is None else check_prompt(embedder, before)
+    program = pooled_states(model.config, pooling, False, embedder.projection)
+    reading = embedder_reading(model, long_texts)
+    counter = truncated or TruncationWarner(reading.max_length, 'long_texts="windows" reads all of them')
+
+    def embed_chunk(chunk):
+        windows = reading.encode(model.tokenizer, prepare_texts(embedder, chunk, before))
+        counter.count(parts[0] for parts in windows)
+        vectors = np.stack(model.run([window for parts in windows for window in parts], program))
+        if len(vectors) > len(chunk):
+            vectors = average_windows(vectors, windows)
+        vectors = vectors[:, :dimensions]
+        if normalize:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        return vectors
+
+    return embed_chunk
+
+
+def embedder_reading(model: Runner, long_texts: str = "truncate") -> EncodingOptions:
+    """Return how the model reads texts to embed them."""
+    longest = model.config.max_position_embeddings
+    return EncodingOptions(min(model.embedder.max_length or longest, longest), long_texts)
+
+
+def find_prompt_name(embedder: EmbedderSettings, names: Sequence[str]) -> str | None:
+    """Return the first of these names that the embedder has a prompt for, or None: the default prompt, if any."""
+    return next((name for name in names if name in embedder.prompts), None)
+
+
+def prompt_text(embedder: EmbedderSettings, prompt: str | None) -> str:
+    """Return the text of a prompt, by default of the embedder's default prompt, or "" if it has none."""
+    if prompt is None and embedder.default_prompt is None:
+        return ""
+    name = embedder.default_prompt if prompt is None else prompt
+    if not embedder.prompts:
+        raise BertJaxError(f'this embedder has no prompts, so none called "{name!s:.60}"; leave it out')
+    check_name(name, embedder.prompts, "prompt of this embedder")
+    return check_prompt(embedder, embedder.prompts[str(name)])
+
+
+def check_prompt(embedder: EmbedderSettings, before: str) -> str:
+    """Return the text of a prompt; refuse it if the model cannot read it."""
+    if not isinstance(before, str):
+        raise BertJaxError(f"prompt must be a text, not {before!r:.40}; prompt_name names one of the model's")
+    if before and not embedder.pools_prompt:
+        raise BertJaxError("this embedder leaves its prompt out of the pooling, which is not supported")
+    return before
+
+
+def prepare_texts(embedder: EmbedderSettings, texts: Sequence, before: str) -> Sequence:
+    """Return the texts with the prompt `before` in front, in lower case if the embedder reads them so.
+
+    Only single texts get the prompt, not pairs.
+    """
+    texts = [before + text if isinstance(text, str) else text for text in texts] if before else texts
+    return [lowercase(text) for text in texts] if embedder.lower_case else texts
+
+
+def lowercase(text):
+    if isinstance(text, tuple | list):
+        return tuple(map(lowercase, text))
+    return text.lower() if isinstance(text, str) else text
+
+
+def average_windows(vectors: np.ndarray, windows) -> np.ndarray:
+    """Average the vectors [W, D] of windows to one vector for each text, weighted by the tokens of each window."""
+    ends = np.cumsum([len(parts) for parts in windows])[:-1]
+    means = [
+        np.average(of_text, axis=0, weights=np.array([len(window.input_ids) for window in parts], np.float32))
+        for of_text, parts in zip(np.split(vectors, ends), windows, strict=True)
+    ]
+    return np.stack(means).astype(np.float32)
