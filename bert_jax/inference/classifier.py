@@ -44,8 +44,8 @@ class Classifier(Encoder):
     def predict_proba(self, texts, *, long_texts: str = "truncate"):
         """Return the probability of each label [N, labels], in the order of `labels`; [labels] for one text.
 
-        >>> model.labels, model.predict_proba("the cat").round(2).tolist()
-        (('bad', 'good'), [0.5, 0.5])
+        >>> dict(zip(model.labels, model.predict_proba("the cat").round().tolist()))
+        {'bad': 0.0, 'good': 1.0}
         """
         kind, compute_outcomes = self.text_kind, make_outcome_function(self, self.text_kind, long_texts)
 

@@ -3,13 +3,15 @@
 import doctest
 import importlib.util
 import pkgutil
-import re
 
 import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.inference import encoder as api
+from bert_jax.inference.embedder import Embedder
+from bert_jax.inference.in_distribution import mean_state_vectors
+from bert_jax.inference.load import CLASSES, load
+from bert_jax.inference.reranker import Reranker
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from tests.support.small_models import write_model
 
@@ -27,19 +29,22 @@ def examples() -> list[str]:
     ]
 
 
-# Shown with a `model` whose parameters are drawn at random, of one head after the other.
+# Shown with `model` and its directory, DIR, whose parameters are drawn at random.
 SHOWN_WITH = {
     "bert_jax.inference.encoder": (("mlm", "nsp"), ()),
-    "bert_jax.inference.mask_filler": (("mlm", "nsp"), ()),
-    "bert_jax.inference.pseudo_likelihood": (("mlm", "nsp"), ()),
-    "bert_jax.inference.text_vectors": (("mlm", "nsp"), ()),
-    "bert_jax.inference.layer_states": (("mlm", "nsp"), ()),
-    "bert_jax.inference.warm_up": (("mlm", "nsp"), ()),
-    "bert_jax.inference.in_distribution": (("classify",), ("bad", "good")),
+    "bert_jax.inference.load": (("mlm", "nsp"), ()),
+    "bert_jax.inference.masked_lm": (("mlm", "nsp"), ()),
+    "bert_jax.inference.embedder": ((), ()),
     "bert_jax.inference.classifier": (("classify",), ("bad", "good")),
     "bert_jax.inference.reranker": (("classify",), ("LABEL_0",)),
     "bert_jax.inference.tagger": (("tag",), ("B-CAT", "O")),
     "bert_jax.inference.question_answerer": (("answer",), ()),
+}
+
+
+OPEN_AS = {
+    "bert_jax.inference.embedder": lambda path: Embedder.load(path, pooling="mean"),
+    "bert_jax.inference.reranker": Reranker.load,
 }
 
 
@@ -51,20 +56,18 @@ def test_examples_of(name, tmp_path):
     if name in SHOWN_WITH:
         heads, labels = SHOWN_WITH[name]
         write_model(tmp_path, heads=heads, labels=labels)
-        given["model"] = model = api.load(tmp_path)
-        if name == "bert_jax.inference.in_distribution":
+        model = OPEN_AS[name](tmp_path) if name in OPEN_AS else load(tmp_path)
+        given |= {"model": model, "DIR": tmp_path, "bert_jax": bert_jax}
+        if name == "bert_jax.inference.classifier":
             known = np.linspace(0.9, 1, 99)
-            model.scope = OutOfScopeDetector.from_vectors(
-                model.pooled(["the cat sat on the mat .", "cats"]), known
-            )
+            vectors = mean_state_vectors(model, ["the cat sat on the mat .", "cats"])
+            model.scope = OutOfScopeDetector.from_vectors(vectors, known)
     tried = doctest.testmod(importlib.import_module(name), extraglobs=given, optionflags=doctest.ELLIPSIS)
     assert tried.attempted and not tried.failed
 
 
-def test_what_a_person_calls_shows_an_example():
-    """`load` and the answers of a model; load's is README.md's."""
-    names = [name for name, value in vars(api.Model).items() if callable(value) and name[0] != "_"]
-    without = {
-        name for name in names if not re.search(r">>> .*model\.", getattr(api.Model, name).__doc__ or "")
-    }
-    assert without <= {"save", "run", "tag_words"}
+@pytest.mark.parametrize("of_use", CLASSES.values(), ids=list(CLASSES))
+def test_what_a_person_calls_shows_an_example(of_use):
+    names = [name for name, value in vars(of_use).items() if callable(value) and name[0] != "_"]
+    without = {name for name in names if ">>> " not in (getattr(of_use, name).__doc__ or "")}
+    assert without <= {"save", "get_embedding_dimension", "get_sentence_embedding_dimension"}
