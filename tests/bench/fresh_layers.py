@@ -7,7 +7,6 @@ import sys
 
 import jax
 
-from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 
 

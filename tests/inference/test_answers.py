@@ -11,6 +11,8 @@ import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
+from bert_jax.inference.embedder import Embedder
+from bert_jax.inference.masked_lm import MaskedLM
 from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY, write_model
 
 TAGS = ("O", "B-X", "I-X", "B-Y", "I-Y")
@@ -18,14 +20,15 @@ TAGS = ("O", "B-X", "I-X", "B-Y", "I-Y")
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Opens a small model with the head asked for."""
+    """Opens a small model with the head asked for; "embed" is an embedder."""
     opened = {}
 
     def open_with(head, labels=()):
         if head not in opened:
             path = tmp_path_factory.mktemp("model")
-            write_model(path, heads=(head,) if head else (), labels=labels)
-            opened[head] = bert_jax.load(path)
+            is_embedder = head == "embed"
+            write_model(path, heads=() if is_embedder or not head else (head,), labels=labels)
+            opened[head] = Embedder.load(path, pooling="mean") if is_embedder else bert_jax.load(path)
         return opened[head]
 
     return open_with
@@ -55,24 +58,24 @@ def bare(model, encoding, output):
 
 @pytest.mark.slow
 def test_embed_one_many_and_streamed(model):
-    model = model("")
+    model = model("embed")
     texts = ["the cat sat", "", "the mat . " * 4, "on", "cats on the mat"] * 3
-    vectors = model.embed(texts)
+    vectors = model.encode(texts)
     assert vectors.shape == (15, 8)
     for text, vector in zip(texts, vectors, strict=True):
         expected = bare(model, model.tokenizer.encode([text])[0], "hidden").mean(0)
         np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-5)
-        np.testing.assert_allclose(model.embed(text), vector, atol=1e-5)
-    np.testing.assert_allclose(list(model.embed(iter(texts))), vectors, atol=1e-6)
-    assert model.embed([]).shape == (0, 8)
-    assert model.embed(("the cat", "the mat")).shape == (8,)
+        np.testing.assert_allclose(model.encode(text), vector, atol=1e-5)
+    np.testing.assert_allclose(list(model.encode(iter(texts))), vectors, atol=1e-6)
+    assert model.encode([]).shape == (0, 8)
+    assert model.encode(("the cat", "the mat")).shape == (8,)
 
 
 @pytest.mark.slow
 def test_a_stream_is_read_no_further_than_needed(model):
     read = itertools.count()
     endless = (f"the cat {'sat ' * (i % 3)}" for i in read)
-    vectors = model("").embed(endless)
+    vectors = model("embed").encode(endless)
     for _ in range(3):
         next(vectors)
     assert next(read) <= 513  # a chunk; an endless stream would never return otherwise
@@ -80,30 +83,29 @@ def test_a_stream_is_read_no_further_than_needed(model):
 
 @pytest.mark.slow
 def test_long_texts_are_cut_aloud_or_averaged(model):
-    model = model("")
+    model = model("embed")
     long = "the cat sat on the mat . " * 5
     with pytest.warns(
         UserWarning,
         match=r"1 of 2 texts \(number 2\) is longer than 16 tokens and was truncated by 21",
     ):
-        cut = model.embed(["cat", long], normalize=False)
-    np.testing.assert_allclose(
-        cut[1], bare(model, model.tokenizer.encode([long], max_length=16)[0], "hidden").mean(0), atol=1e-5
-    )
+        cut = model.encode(["cat", long])
+    expected = bare(model, model.tokenizer.encode([long], max_length=16)[0], "hidden").mean(0)
+    np.testing.assert_allclose(cut[1], expected / np.linalg.norm(expected), atol=1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        whole = model.embed(["cat", long], long_texts="windows", normalize=False)
+        whole = model.encode(["cat", long], long_texts="windows")
     (windows,) = model.tokenizer.windows([long], max_length=16, overlap=4)
-    states = np.concatenate([bare(model, window, "hidden") for window in windows])
-    np.testing.assert_allclose(whole[1], states.mean(0), atol=1e-5)
+    mean = np.concatenate([bare(model, window, "hidden") for window in windows]).mean(0)
+    np.testing.assert_allclose(whole[1], mean / np.linalg.norm(mean), atol=1e-5)
     np.testing.assert_allclose(whole[0], cut[0], atol=1e-5)
     with pytest.raises(BertJaxError, match='must be "truncate" or "windows", not "window"$'):
-        model.embed("cat", long_texts="window")
+        model.encode("cat", long_texts="window")
 
 
 def test_a_warning_points_at_the_caller(model):
     with pytest.warns(UserWarning) as caught:
-        model("").embed(["cat " * 30])
+        model("embed").encode(["cat " * 30])
     assert caught[0].filename == __file__
 
 
@@ -112,15 +114,15 @@ def test_fill_mask(model):
     model = model("mlm")
     text = "the [MASK] sat"
     likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode([text])[0], "mlm")[2]))
-    filled = model.fill_mask(text, top=3)
+    filled = model.fill_mask(text, top_k=3)
     assert [f.token for f in filled] == [SMALL_VOCABULARY[i] for i in np.argsort(-likely)[:3]]
     np.testing.assert_allclose([f.score for f in filled], np.sort(likely)[::-1][:3], atol=1e-6)
-    for f in model.fill_mask(text, top=len(SMALL_VOCABULARY)):
+    for f in model.fill_mask(text, top_k=len(SMALL_VOCABULARY)):
         assert f.text == ("thes sat" if f.token == "##s" else f"the {f.token} sat")
-    two, one = model.fill_mask(["[MASK] cat [MASK]", text], top=2)
+    two, one = model.fill_mask(["[MASK] cat [MASK]", text], top_k=2)
     assert [len(fillings) for fillings in two] == [2, 2]
     assert [f.text for f in one] == [f.text for f in filled[:2]]
-    many = model.fill_mask("[MASK] " * 11, top=1)
+    many = model.fill_mask("[MASK] " * 11, top_k=1)
     likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode(["[MASK] " * 11])[0], "mlm")))
     np.testing.assert_allclose([f[0].score for f in many], likely[1:12].max(-1), atol=1e-6)
 
@@ -129,7 +131,7 @@ def test_fill_mask(model):
 def test_a_mask_far_into_a_long_text_is_read_where_it_stands(model):
     model = model("mlm")
     before, after = "the cat sat on the mat . " * 6, " the mat . " * 6
-    filled = model.fill_mask(before + "[MASK]" + after, top=1)[0]
+    filled = model.fill_mask(before + "[MASK]" + after, top_k=1)[0]
     assert filled.text == before + filled.token + after
     # Of the windows that hold it, the one that shows most on both sides of it.
     (windows,) = model.tokenizer.windows([before + "[MASK]" + after], max_length=16, overlap=7)
@@ -148,10 +150,10 @@ def test_what_fill_mask_refuses(model):
         BertJaxError, match=r'no \[MASK\] in "the cat"; write one where a word is to be predicted'
     ):
         model("mlm").fill_mask(["the [MASK]", "the cat"])
-    with pytest.raises(BertJaxError, match=r"top must be between 1 and 12"):
-        model("mlm").fill_mask("[MASK]", top=13)
+    with pytest.raises(BertJaxError, match=r"top_k must be between 1 and 12"):
+        model("mlm").fill_mask("[MASK]", top_k=13)
     with pytest.raises(BertJaxError, match='"mlm"'):
-        model("").fill_mask("[MASK]")
+        MaskedLM.fill_mask(model(""), "[MASK]")
 
 
 @pytest.mark.slow
@@ -159,17 +161,20 @@ def test_classify(model):
     model = model("classify", ("no", "yes", "maybe"))
     texts = ["the cat sat", ("the cat", "the mat ."), "", "cats"]
     found = model.classify(texts)
-    for text, label, scores in zip(texts, found, model.classify(texts, scores=True), strict=True):
+    probabilities = model.predict_proba(texts)
+    assert probabilities.shape == (4, 3) and model.predict_proba([]).shape == (0, 3)
+    assert model.predict(texts) == [label.label for label in found]
+    for text, label, scores in zip(texts, found, probabilities, strict=True):
         likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode([text])[0], "classify")))
-        np.testing.assert_allclose(list(scores.values()), likely, atol=1e-5)
-        assert list(scores) == list(model.labels) and label.label == max(scores, key=scores.get)
-        assert label.score == scores[label.label]
-        assert model.classify(text).label == label.label
+        np.testing.assert_allclose(scores, likely, atol=1e-5)
+        assert label.label == model.labels[scores.argmax()] and label.score == scores.max()
+        assert model.classify(text).label == model.predict(text) == label.label
+        np.testing.assert_allclose(model.predict_proba(text), scores, atol=1e-6)
     long = "the cat sat on the mat . " * 5
     (windows,) = model.tokenizer.windows([long], max_length=16, overlap=4)
     logits = np.mean([bare(model, window, "classify") for window in windows], axis=0)
     np.testing.assert_allclose(
-        list(model.classify(long, long_texts="windows", scores=True).values()),
+        model.predict_proba(long, long_texts="windows"),
         jax.nn.softmax(logits),
         atol=1e-5,
     )
@@ -345,9 +350,9 @@ def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
 
 def test_not_texts(model):
     with pytest.raises(BertJaxError, match="expected a text, a list of texts or an iterator, got a int"):
-        model("").embed(3)
+        model("embed").encode(3)
     with pytest.raises(BertJaxError, match="text 1 is a int"):
-        model("").embed(["cat", 3])
+        model("embed").encode(["cat", 3])
 
 
 @pytest.mark.parametrize(

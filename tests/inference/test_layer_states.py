@@ -36,7 +36,7 @@ def test_states_and_attention_of_each_layer_are_those_of_transformers(family, tm
     WordPiece.from_vocabulary(ENTRIES).save(tmp_path)
     model = bert_jax.load(tmp_path)
     states, weights = model.hidden_states(TEXTS, layers="all"), model.attentions(TEXTS)
-    for n, encoding in enumerate(model.encode(TEXTS)):
+    for n, encoding in enumerate(model.tokenize(TEXTS)):
         token_types = torch.tensor([encoding.token_type_ids])
         read = {} if family == "ModernBert" else {"token_type_ids": token_types}
         answer = reference(

@@ -32,17 +32,19 @@ def test_hidden_states_are_those_of_each_text_alone_in_order(model):
 
 
 @pytest.mark.slow
-def test_pooled(model):
+def test_vectors_of_an_encoder(model):
     texts = ["the cat sat", "on", "the mat . . . ."]
     states = model.hidden_states(texts)
     mean = np.stack([s.mean(0) for s in states])
-    np.testing.assert_allclose(model.pooled(texts, normalize=False), mean, atol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(model.pooled(texts), axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(model.pooled(texts, "cls", normalize=False), [s[0] for s in states], atol=1e-5)
-    assert np.abs(model.pooled(texts, "pooler")).max() <= 1
-    assert model.pooled([]).shape == (0, 8)
+    np.testing.assert_allclose(model.encode(texts), mean, atol=1e-5)
+    np.testing.assert_allclose(
+        np.linalg.norm(model.encode(texts, normalize_embeddings=True), axis=1), 1, rtol=1e-5
+    )
+    np.testing.assert_allclose(model.encode(texts, pooling="cls"), [s[0] for s in states], atol=1e-5)
+    assert np.abs(model.encode(texts, pooling="pooler")).max() <= 1
+    assert model.encode([]).shape == (0, 8)
     with pytest.raises(BertJaxError, match='did you mean "mean"'):
-        model.pooled(texts, "meen")
+        model.encode(texts, pooling="meen")
 
 
 @pytest.mark.slow
@@ -58,18 +60,25 @@ def test_a_text_that_is_too_long_is_cut_and_said(model):
 @pytest.mark.slow
 def test_every_method_gives_one_result_a_list_or_an_iterator(tmp_path):
     """As its input is one text, a list, an array, a column of a data frame, or a generator, which is read lazily."""
-    write_model(tmp_path / "every", heads=("mlm", "classify", "answer"), labels=("good", "bad"))
-    write_model(tmp_path / "tagger", heads=("tag",), labels=("good", "bad"))
-    every, tagger = (bert_jax.load(tmp_path / name) for name in ("every", "tagger"))
+    for head in ("mlm", "classify", "answer", "tag"):
+        labels = ("good", "bad") if head in ("classify", "tag") else ()
+        write_model(tmp_path / head, heads=(head,), labels=labels)
+    masked, classifier, answerer, tagger = (
+        bert_jax.load(tmp_path / head) for head in ("mlm", "classify", "answer", "tag")
+    )
+    embedder = bert_jax.Embedder.load(tmp_path / "mlm", pooling="mean")
     shown = ["the cat sat", "the mat", "on", "cats ."]
     for name, call in {
-        "encode": every.encode, "hidden_states": every.hidden_states, "attentions": every.attentions,
-        "pooled": every.pooled, "embed": every.embed, "classify": every.classify, "tag": tagger.tag,
-        "answer": lambda texts: every.answer("the cat", texts), "asked": lambda texts: every.answer(texts, "the cat"),
+        "tokenize": masked.tokenize, "hidden_states": masked.hidden_states, "attentions": masked.attentions,
+        "vectors": masked.encode, "encode": embedder.encode, "encode_query": embedder.encode_query,
+        "classify": classifier.classify, "predict": classifier.predict, "predict_proba": classifier.predict_proba,
+        "tag": tagger.tag, "pseudo_log_likelihood": masked.pseudo_log_likelihood,
+        "answer": lambda texts: answerer.answer("the cat", texts),
+        "asked": lambda texts: answerer.answer(texts, "the cat"),
         "tag_words": lambda texts: tagger.tag_words(
             texts.split() if isinstance(texts, str) else like(texts, str.split)
         ),
-        "fill_mask": lambda texts: every.fill_mask(
+        "fill_mask": lambda texts: masked.fill_mask(
             f"{texts} [MASK]" if isinstance(texts, str) else like(texts, "{} [MASK]".format)
         ),
     }.items():  # fmt: skip
@@ -117,7 +126,9 @@ def test_for_those_who_write_jax(model):
 def test_bfloat16_rounds_what_is_computed_and_not_what_is_saved(tmp_path, model):
     model.save(tmp_path / "model")
     rounded = bert_jax.load(tmp_path / "model", dtype="bfloat16")
-    vectors, exact = (m.pooled(["the cat sat on the mat"]) for m in (rounded, model))
+    vectors, exact = (
+        m.encode(["the cat sat on the mat"], normalize_embeddings=True) for m in (rounded, model)
+    )
     assert 1e-6 < np.abs(vectors - exact).max() < 0.02
     rounded.save(tmp_path / "saved")
     saved = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("model", "saved")]
@@ -156,7 +167,7 @@ def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():
 def test_inference_loads_neither_tensorflow_nor_torch(tmp_path):
     write_model(tmp_path)
     program = (
-        "import sys, bert_jax; bert_jax.load(sys.argv[1]).pooled(['the cat']);"
+        "import sys, bert_jax; bert_jax.load(sys.argv[1]).encode(['the cat']);"
         "sys.exit(', '.join({'tensorflow', 'torch'} & set(sys.modules)) or 0)"
     )
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}

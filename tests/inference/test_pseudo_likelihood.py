@@ -51,14 +51,14 @@ def test_scores_equal_an_independent_computation(models, monkeypatch, capsys):
     monkeypatch.setattr(scoring, "TOKENS_AT_ONCE", 40)  # parts that end within a text
     model = load(path)
     expected = [scored_by_torch(theirs, text) for text in TEXTS]
-    for scored, values in zip(model.score(TEXTS), expected, strict=True):
+    for scored, values in zip(model.pseudo_log_likelihood(TEXTS), expected, strict=True):
         np.testing.assert_allclose(scored.tokens, values, rtol=1e-5)
         assert scored.score == pytest.approx(sum(values), rel=1e-5)
         assert scored.perplexity == pytest.approx(np.exp(-np.mean(values)), rel=1e-5)
     # A text of 30 tokens stands in two windows of 24; each token is scored once.
-    assert len(model.score(" ".join(f"w{n}" for n in range(30))).tokens) == 30
+    assert len(model.pseudo_log_likelihood(" ".join(f"w{n}" for n in range(30))).tokens) == 30
     with pytest.raises(BertJaxError, match='"" has no token to score'):
-        model.score(["w1", ""])
+        model.pseudo_log_likelihood(["w1", ""])
     assert main(["score", "--model", str(path), "--json", *TEXTS]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["score"] for line in lines] == [pytest.approx(sum(values), abs=1e-3) for values in expected]
@@ -140,7 +140,8 @@ def test_minimal_pairs_of_a_model_trained_on_made_up_text(tmp_path):
     model, held = load(tmp_path / "run/model"), random.Random(1)
     right, disagreeing, unordered = zip(*(sentence(held) for _ in range(200)), strict=True)
     scores = [
-        np.array([s.score for s in model.score(list(texts))]) for texts in (right, disagreeing, unordered)
+        np.array([s.score for s in model.pseudo_log_likelihood(list(texts))])
+        for texts in (right, disagreeing, unordered)
     ]
     agreement, order = (float((scores[0] > wrong).mean()) for wrong in scores[1:])
     print(f"minimal pairs: agreement {agreement:.3f}, word order {order:.3f}")

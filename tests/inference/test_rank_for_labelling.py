@@ -145,7 +145,7 @@ def test_every_row_comes_once_with_its_prediction(small_classifier, tmp_path):
     plain = {one["id"]: one for one in predict_rows(small_classifier, data)}
     assert all(one == plain[one["id"]] | {"text": one["text"], "rank": one["rank"]} for one in found)
     assert [one["id"] for one in found] != list(plain), "in another order"
-    vectors = small_classifier.pooled(SMALL_TEXTS)
+    vectors = small_classifier.encode(SMALL_TEXTS, normalize_embeddings=True)
     doubts = np.array([1 - plain[f"t{i}"]["score"] for i in range(len(SMALL_TEXTS))])
     assert [one["id"] for one in found] == [f"t{i}" for i in rank_by_usefulness(vectors, doubts)]
     assert rank_of(small_classifier, data) == found

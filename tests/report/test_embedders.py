@@ -12,8 +12,8 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.beir import read_beir
 from bert_jax.hub import sentence_transformers
-from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS
 from bert_jax.inference.load import load
+from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS
 from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.metrics.v_measure import score_clusters
 from bert_jax.report.embedders.bitext import Translations

@@ -19,8 +19,8 @@ from bert_jax.data.examples.groups import read_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching, exact_search
-from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS, make_embed_function
 from bert_jax.inference.load import load
+from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS, make_embed_function
 from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import cached_vectors, mining
 from bert_jax.search.cache import RowCache
