@@ -1,6 +1,8 @@
 """The base of the models that `bert_jax.load` returns: an encoder with its parameters and tokenizer."""
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 from bert_jax.core.caller_warning import warn_caller
@@ -9,6 +11,7 @@ from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings
 from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory, check_path, save_model
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference import layer_states, programs, warm_up
 from bert_jax.inference.layer_states import ALL
 from bert_jax.inference.runner import Runner
@@ -39,6 +42,25 @@ def class_name_for(layout: Layout) -> str:
     return next(
         (name for name, heads in CLASS_HEADS.items() if not set(heads).isdisjoint(layout.heads)), "Encoder"
     )
+
+
+def restore_model(
+    of_use: "type[Encoder]",
+    files: dict[str, bytes],
+    computed: dict,
+    embedder: EmbedderSettings,
+    tokenizer: bool,
+) -> "Encoder":
+    """Return a model from the files of its directory."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, content in files.items():
+            path = Path(scratch) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        directory = ModelDirectory.open(f"{scratch}/model", **computed)
+        model = of_use.from_directory(directory, tokenizer)
+    model.embedder = embedder
+    return model
 
 
 class Encoder(Runner):
@@ -172,6 +194,18 @@ class Encoder(Runner):
         <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
         """
         return type(self)(self.layout, params, self._tokenizer)
+
+    def __reduce__(self):
+        """Pickle and copy the model as the files of its directory, with how it is computed."""
+        with tempfile.TemporaryDirectory() as scratch:
+            self.save(f"{scratch}/model")
+            files = {
+                str(path.relative_to(scratch)): path.read_bytes()
+                for path in sorted(Path(scratch).rglob("*"))
+                if path.is_file()
+            }
+        computed = {name: getattr(self.config, name) for name in ("dtype", "attention", "remat")}
+        return restore_model, (type(self), files, computed, self.embedder, self._tokenizer is not None)
 
     def save(self, path) -> None:
         """Write a Hugging Face directory that `transformers` and `load` can open.

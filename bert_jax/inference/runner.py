@@ -1,5 +1,6 @@
 """A model with its parameters and tokenizer, and the code that runs it on texts of any lengths."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ class Runner:
         origin: TrainingOrigin = UNKNOWN_ORIGIN,
         scope: OutOfScopeDetector = NO_SCOPE,
     ):
-        self.layout = layout
+        self.layout, self.process = layout, os.getpid()
         self.device_params = place_on_device(params)
         self.rounded_params = round_kernels(self.device_params, layout.config.computed_dtype)
         self._tokenizer = tokenizer
@@ -99,6 +100,11 @@ class Runner:
 
         `beside` holds further arrays of the batch, with a row for each encoding.
         """
+        if os.getpid() != self.process:
+            raise BertJaxError(
+                "this model was loaded before its process forked, and JAX does not work in the fork; load it in each "
+                'process, or start processes by multiprocessing.get_context("spawn")'
+            )
         outputs: list = [None] * len(encodings)
         ahead: list = []  # the device computes a batch while the host reads the outputs of the one before
 
