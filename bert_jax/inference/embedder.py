@@ -79,8 +79,9 @@ class Embedder(Encoder):
         `prompt_name` is one of the model's prompts, `prompt` the text to put before each text. `batch_size` limits the
         texts that are read at a time; by default batches have even lengths. `normalize_embeddings` scales vectors to
         length 1 even if the model does not. `truncate_dim` keeps only the first dimensions, for models that were
-        trained for this. Long texts are truncated, with a warning; with long_texts="windows" they are read in windows,
-        and the vectors are averaged, weighted by the tokens of each window.
+        trained for this; they have length 1 only with `normalize_embeddings`. Long texts are truncated, with a warning;
+        with long_texts="windows" they are read in windows, and the vectors are averaged, weighted by the tokens of each
+        window.
 
         >>> model.encode("the cat").shape, model.encode(["the cat", "the mat"]).shape
         ((8,), (2, 8))
@@ -91,12 +92,20 @@ class Embedder(Encoder):
         )  # fmt: skip
         if batch_size is not None:
             check_number(batch_size, "batch_size", is_whole=True, allowed=Range(1))
+        width = self.layout.vector_size
+        if truncate_dim is not None:
+            check_number(truncate_dim, "truncate_dim", is_whole=True, allowed=Range(1, width))
         embed_chunk = make_embed_function(
             self, prompt=prompt_name, before=prompt, pooling=pooling, normalize=normalize_embeddings or None,
-            long_texts=long_texts, dimensions=truncate_dim,
+            long_texts=long_texts, dimensions=truncate_dim if normalize_embeddings else None,
         )  # fmt: skip
-        gather = vector_stacker(truncate_dim or self.layout.vector_size)
-        return map_texts(inputs, embed_chunk, gather, batch_size or 0, show_progress_bar)
+        return map_texts(
+            inputs,
+            lambda chunk: embed_chunk(chunk)[:, :truncate_dim],
+            vector_stacker(truncate_dim or width),
+            batch_size or 0,
+            show_progress_bar,
+        )
 
     def encode_query(self, inputs, prompt_name: str | None = None, prompt: str | None = None, **settings):
         """Return vectors as `encode` does, by default with the model's prompt for queries, if it has one.

@@ -88,8 +88,10 @@ def test_an_embedder_takes_the_arguments_of_sentence_transformers(directories):
     np.testing.assert_allclose(model.encode_document(SMALL_TEXTS), written, atol=1e-5)
     np.testing.assert_allclose(model.encode(SMALL_TEXTS, prompt="on "), written, atol=1e-5)
     short = model.encode(SMALL_TEXTS, truncate_dim=4)
-    assert short.shape == (len(SMALL_TEXTS), 4)
-    np.testing.assert_allclose(np.linalg.norm(short, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(short, vectors[:, :4], atol=1e-6)
+    short /= np.linalg.norm(short, axis=1, keepdims=True)
+    unit = model.encode(SMALL_TEXTS, truncate_dim=4, normalize_embeddings=True)
+    np.testing.assert_allclose(unit, short, atol=1e-5)
     assert model.get_sentence_embedding_dimension() == model.get_embedding_dimension() == 8
     assert model.max_seq_length == 16 and model.prompts == {"query": "the ", "document": "on "}
     np.testing.assert_allclose(model.similarity(vectors, SMALL_TEXTS), vectors @ vectors.T, atol=1e-5)
