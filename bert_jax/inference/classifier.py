@@ -1,6 +1,7 @@
 """Classifiers: one class, several labels or a number for a text or a pair of texts, with scikit-learn's names."""
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -23,9 +24,7 @@ class Classifier(Encoder):
     @property
     def text_kind(self) -> WholeTextKind:
         """The kind of what it predicts."""
-        kind = self.require_kind(WholeTextKind.heads, type(self).__name__)
-        assert isinstance(kind, WholeTextKind)
-        return kind
+        return cast(WholeTextKind, self.require_kind(WholeTextKind.heads, type(self).__name__))
 
     def predict(self, texts, *, long_texts: str = "truncate"):
         """Return the class of each text. A model of several labels gives an array of 0 and 1 [N, labels], in the order

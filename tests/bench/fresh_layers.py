@@ -23,7 +23,7 @@ def main(source: str, output: str, count: str) -> None:
     params = params | {
         "encoder": jax.tree_util.tree_map_with_path(fresh, params["encoder"], initial["encoder"])
     }
-    Model(model.layout, params, model.tokenizer).save(output)
+    model.with_params(params).save(output)
 
 
 if __name__ == "__main__":

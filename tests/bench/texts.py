@@ -16,6 +16,7 @@ import bert_jax
 from bert_jax.bench.text_speed import seconds_alone
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions import calibration
@@ -29,7 +30,7 @@ ROWS = {"cpu": 32, "cuda": 512}  # batch size of the other libraries, chosen to 
 
 def open_embedder(directory: str, dtype: str = "float32"):
     """Load an embedder that adds no prompt, and truncates at the encoder's maximum length as the others do here."""
-    model = bert_jax.load(directory, dtype=dtype)
+    model = Embedder.load(directory, dtype=dtype)
     model.embedder = replace(
         model.embedder, max_length=model.config.max_position_embeddings, default_prompt=None
     )
@@ -44,7 +45,7 @@ def open_classifier(directory: str, dtype: str = "float32"):
 
 
 def our_vectors(directory: str, dtype: str = "float32") -> Callable:
-    return open_embedder(directory, dtype).embed
+    return open_embedder(directory, dtype).encode
 
 
 def our_logits(directory: str, dtype: str = "float32") -> Callable:

@@ -55,7 +55,7 @@ import bert_jax
 from bert_jax.command.train import start_training
 model = bert_jax.load(sys.argv[1])
 counts.clear()
-model.pooled(["the cat", "the cat sat on the mat . the cat"])
+model.encode(["the cat", "the cat sat on the mat . the cat"], normalize_embeddings=True)
 assert start_training("configs/classify.py", sys.argv[3:], sys.argv[2])
 print("asked", counts["compile_requests_use_cache"], "found", counts["cache_hits"])
 """

@@ -93,14 +93,16 @@ def compared(tmp_path, encoder_path, request):
 def test_logits_are_a_linear_function_of_differences_and_their_squares(compared):
     pooling = compared.layout.heads[0].removeprefix("compare_")
     first, second = (
-        compared.pooled([pair[n] for pair in PAIRS], pooling) * compared.config.hidden_size**0.5
+        compared.encode([pair[n] for pair in PAIRS], pooling=pooling, normalize_embeddings=True)
+        * compared.config.hidden_size**0.5
         for n in range(2)
     )
     features = np.concatenate([(first - second) ** 2, first - second], axis=1)
     dense = compared.params[compared.layout.heads[0]]["dense"]
     logits = features @ np.asarray(dense["kernel"]) + dense["bias"]
-    given = [[scores[label] for label in LABELS] for scores in compared.classify(PAIRS, scores=True)]
-    np.testing.assert_allclose(given, np.exp(logits) / np.exp(logits).sum(-1, keepdims=True), atol=1e-5)
+    likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    assert compared.labels == LABELS
+    np.testing.assert_allclose(compared.predict_proba(PAIRS), likely, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def test_texts_of_a_class_come_together_and_the_head_fits_them(encoder_path, tmp
 
     def apart(model) -> float:
         """How much nearer two texts of a class are than two of different ones."""
-        vectors = model.pooled([text for text, _ in others])
+        vectors = model.encode([text for text, _ in others], normalize_embeddings=True)
         labels = np.array([label for _, label in others])
         cosines, same = vectors @ vectors.T, labels[:, None] == labels
         return cosines[same & ~np.eye(60, dtype=bool)].mean() - cosines[~same].mean()

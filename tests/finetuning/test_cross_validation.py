@@ -131,9 +131,9 @@ def fitted(opened, tmp_path_factory):
 
     def noted(self, directory, fold, path):
         inside, left_out = parts.fold_of_example == fold, load(directory.model)
-        scores = left_out.classify(np.array(texts_of(parts))[inside].tolist(), scores=True)
-        likely[inside] = [score["good"] for score in scores]
-        near[inside] = nearest(parts, left_out.pooled(texts_of(parts)), fold)
+        scores = left_out.predict_proba(np.array(texts_of(parts))[inside].tolist())
+        likely[inside] = scores[:, left_out.labels.index("good")]
+        near[inside] = nearest(parts, left_out.encode(texts_of(parts), normalize_embeddings=True), fold)
         predict(self, directory, fold, path)
 
     def without_the_fold(run, path):
@@ -170,7 +170,8 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
 @pytest.mark.slow
 def test_a_probe_compares_each_fold_with_the_others(fitted, encoder_path):
     parts = fitted.parts
-    given, vectors = parts.predict_with_probes(), load(encoder_path).pooled(texts_of(parts))
+    given = parts.predict_with_probes()
+    vectors = load(encoder_path).encode(texts_of(parts), normalize_embeddings=True)
     for fold in range(3):
         inside = given.similarities[parts.fold_of_example == fold]
         np.testing.assert_allclose(inside, nearest(parts, vectors, fold), atol=2e-3)

@@ -11,6 +11,7 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.sentence_transformers import EmbedderSettings, read_embedder
 from bert_jax.hub.sentence_transformers import write_embedder as write_embedder
+from bert_jax.inference.encoder import Encoder
 from tests.support.cases import long_except
 from tests.support.minilm import MINILM, varied_texts
 from tests.support.small_models import write_model
@@ -37,7 +38,7 @@ def vectors(model, texts):
 def test_real_weights_give_the_same_vectors_for_varied_texts(count, sentence_transformers, theirs, tmp_path):
     texts = varied_texts(count)
     model = bert_jax.load(MINILM)
-    ours = model.embed(texts)
+    ours = vectors(model, texts)
     assert np.abs(ours - vectors(theirs, texts)).max() <= 1e-5
     model.save(tmp_path)
     opened = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu")
@@ -78,7 +79,7 @@ def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, sentence_
     ours = bert_jax.load(tmp_path / "theirs")
     assert (ours.embedder.pooling, ours.embedder.normalize) == (POOLINGS[mode], normalize)
     with pytest.warns(UserWarning, match="12"):
-        np.testing.assert_allclose(ours.embed(texts), vectors(model, texts), atol=1e-5)
+        np.testing.assert_allclose(vectors(ours, texts), vectors(model, texts), atol=1e-5)
     ours.save(tmp_path / "ours")
     opened = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
     np.testing.assert_allclose(vectors(opened, texts), vectors(model, texts), atol=1e-5)
@@ -101,11 +102,11 @@ def test_prompts(theirs, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"prompts": {"query": "question: "}}))
     prompted = bert_jax.load(tmp_path)
     np.testing.assert_allclose(
-        prompted.embed("Who?", prompt="query"), model.embed("question: Who?"), atol=1e-6
+        prompted.encode("Who?", prompt_name="query"), model.encode("question: Who?"), atol=1e-6
     )
-    np.testing.assert_allclose(prompted.embed("Who?"), model.embed("Who?"), atol=1e-6)
+    np.testing.assert_allclose(prompted.encode("Who?"), model.encode("Who?"), atol=1e-6)
     with pytest.raises(BertJaxError, match='did you mean "query"'):
-        prompted.embed("Who?", prompt="qery")
+        prompted.encode("Who?", prompt_name="qery")
 
 
 @pytest.mark.slow
@@ -115,9 +116,9 @@ def test_what_is_not_computed_is_refused_by_name(tmp_path):
     more = {"idx": 3, "name": "3", "path": "3_LSTM", "type": "sentence_transformers.models.LSTM"}
     (tmp_path / "modules.json").write_text(json.dumps([*modules, more]))
     model = bert_jax.load(tmp_path)
-    assert model.pooled(["a"]).shape == (1, 384)
-    with pytest.raises(BertJaxError, match="LSTM"):
-        model.embed("a")
+    with pytest.raises(BertJaxError, match="LSTM.*Encoder.load gives plain vectors"):
+        model.encode("a")
+    assert Encoder.load(tmp_path).encode(["a"]).shape == (1, 384)
     with pytest.raises(BertJaxError, match="LSTM"):
         model.save(tmp_path / "again")
     assert not (tmp_path / "again").exists()
@@ -150,10 +151,10 @@ def test_a_dense_layer_is_computed_or_refused(kind, sentence_transformers, tmp_p
     refused = {"residual": "a residual", "two": "the order Transformer, Pooling, Dense, Dense, Normalize"}
     if wanted := refused.get(kind):
         with pytest.raises(BertJaxError, match=wanted):
-            ours.embed(texts)
+            ours.encode(texts)
         return
     assert ours.embedder.projection.activation == kind
-    np.testing.assert_allclose(ours.embed(texts), vectors(model, texts), atol=1e-5)
+    np.testing.assert_allclose(vectors(ours, texts), vectors(model, texts), atol=1e-5)
     ours.save(tmp_path / "ours")
     opened = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
     np.testing.assert_allclose(vectors(opened, texts), vectors(model, texts), atol=1e-5)

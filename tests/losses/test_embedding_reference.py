@@ -77,7 +77,7 @@ def both(encoder_path, tmp_path_factory):
             strict=True,
         )
     )
-    teacher = jnp.stack([load(root / "teacher").embed(list(column)) for column in columns], 1)
+    teacher = jnp.stack([load(root / "teacher").encode(list(column)) for column in columns], 1)
     scores = np.random.default_rng(1).uniform(0, 1, (GROUPS, 3)).astype(np.float32)
 
     def losses(params):

@@ -28,10 +28,11 @@ def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_pat
     opened, texts = load(tmp_path), ["w1 w2", "w3", "w4 w5 w6 w7"]
     assert (opened.layout.heads, opened.layout.pooler, opened.labels) == ((head,), False, LABELS)
     dense = opened.params[head]["dense"]
-    directions = opened.pooled(texts, pooling, normalize=True) * opened.config.hidden_size**0.5
+    directions = opened.encode(texts, pooling=pooling, normalize_embeddings=True)
+    directions *= opened.config.hidden_size**0.5
     logits = directions @ np.asarray(dense["kernel"]) + dense["bias"]
-    given = [[scores[label] for label in LABELS] for scores in opened.classify(texts, scores=True)]
-    np.testing.assert_allclose(given, np.exp(logits) / np.exp(logits).sum(-1, keepdims=True), atol=1e-5)
+    likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(opened.predict_proba(texts), likely, atol=1e-5)
     name = {"mean": "BertForMeanDirectionClassification", "cls": "BertForFirstTokenDirectionClassification"}[
         pooling
     ]

@@ -317,7 +317,7 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
         assert one["margin"] == pytest.approx(2 * one["score"] - 1, abs=1e-5)
         assert one["abstained"] == (one["score"] < middle)
     assert {one["abstained"] for one in found} == {True, False}
-    sure = model.classify(SMALL_TEXTS, precision=0.95)
+    sure = model.classify(SMALL_TEXTS, min_precision=0.95)
     assert [one is None for one in sure] == [one["abstained"] for one in found]
     model.save(tmp_path / "copy")
     assert bert_jax.load(tmp_path / "copy").calibration == given
@@ -327,7 +327,7 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
 
 @pytest.mark.slow
 def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
-    plain = bert_jax.load(classifier).classify(SMALL_TEXTS, scores=True)
+    plain = bert_jax.load(classifier).predict_proba(SMALL_TEXTS)
     (classifier / calibration.FILE).write_text("""{
  "kind": "classes",
  "labels": ["no", "yes"],
@@ -342,9 +342,9 @@ def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
 }
 """)
     model = bert_jax.load(classifier)
-    for before, after in zip(plain, model.classify(SMALL_TEXTS, scores=True), strict=True):
-        odds = np.log(before["yes"] / before["no"])
-        assert after["yes"] == pytest.approx(calibration.sigmoid(odds / 2), abs=1e-5)
+    assert model.labels == ("no", "yes")
+    odds = np.log(plain[:, 1] / plain[:, 0])
+    assert model.predict_proba(SMALL_TEXTS)[:, 1] == pytest.approx(calibration.sigmoid(odds / 2), abs=1e-5)
     assert model.calibration.confidence_threshold(0.9) == 0.6
     read = (classifier / calibration.FILE).read_text()
     model.save(classifier)

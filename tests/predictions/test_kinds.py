@@ -125,7 +125,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
         next(make_outcome_function(model, model.kind)(SMALL_TEXTS[:1])).raw, UNCALIBRATED
     )
     with pytest.raises(BertJaxError, match='"stars"'):
-        model.classify(SMALL_TEXTS[0], scores=True)
+        model.predict_proba(SMALL_TEXTS[0])
     report = (tmp_path / "run0" / "report" / "report.md").read_text()
     assert "classify (stars) on 24 examples" in report and "### Least confident predictions" in report
     assert "Expected calibration error of these texts" in report and "![confusion matrix]" in report

@@ -111,8 +111,12 @@ def classifier(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m"
     write_model(path, heads=("classify",), labels=("no", "yes"))
     opened = bert_jax.load(path)
-    scope = OutOfScopeDetector.from_vectors(opened.pooled(["the cat sat", "cats", "the cat", "cat mat"]))
-    known = np.quantile(scope.similarity(opened.pooled(SMALL_TEXTS)), np.linspace(0, 1, 40))
+    scope = OutOfScopeDetector.from_vectors(
+        opened.encode(["the cat sat", "cats", "the cat", "cat mat"], normalize_embeddings=True)
+    )
+    known = np.quantile(
+        scope.similarity(opened.encode(SMALL_TEXTS, normalize_embeddings=True)), np.linspace(0, 1, 40)
+    )
     opened.scope = OutOfScopeDetector.from_vectors(scope.vectors, known)
     opened.save(path)
     return path
@@ -178,14 +182,16 @@ def test_a_damaged_file_is_named_in_a_line_with_a_remedy(tmp_path):
 
 @pytest.mark.slow
 def test_one_text_a_list_and_a_stream_are_answered_alike(scoped):
-    shares = scoped.in_scope(SMALL_TEXTS)
-    expected = scoped.scope.p_value(scoped.scope.similarity(scoped.pooled(SMALL_TEXTS)))
+    shares = scoped.in_distribution_p_value(SMALL_TEXTS)
+    expected = scoped.scope.p_value(
+        scoped.scope.similarity(scoped.encode(SMALL_TEXTS, normalize_embeddings=True))
+    )
     np.testing.assert_allclose(shares, expected, atol=0.03)  # a place among 40
     assert len(set(shares.tolist())) > 3
-    assert scoped.in_scope(SMALL_TEXTS[0]) == shares[0]
-    stream = scoped.in_scope(iter(SMALL_TEXTS))
+    assert scoped.in_distribution_p_value(SMALL_TEXTS[0]) == shares[0]
+    stream = scoped.in_distribution_p_value(iter(SMALL_TEXTS))
     assert not isinstance(stream, list | np.ndarray) and list(stream) == shares.tolist()
-    assert scoped.in_scope([]).shape == (0,)
+    assert scoped.in_distribution_p_value([]).shape == (0,)
 
 
 @pytest.mark.slow
@@ -216,7 +222,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
 def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, capsys):
     data = write_jsonl(tmp_path / "in.jsonl", [{"id": i, "text": text} for i, text in enumerate(SMALL_TEXTS)])
     plain = list(predict_rows(scoped, data))
-    shares = np.round(scoped.in_scope(SMALL_TEXTS), 6).tolist()
+    shares = np.round(scoped.in_distribution_p_value(SMALL_TEXTS), 6).tolist()
     middle = float(np.median(shares))
     found = list(predict_rows(scoped, data, options=PredictionOptions(out_of_scope=middle)))
     expected = [
@@ -242,7 +248,7 @@ def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
     found = predict_rows(scoped, "-", options=PredictionOptions(out_of_scope=0.3))
     for text in SMALL_TEXTS[:3]:
         stdin_pipe.write(text + "\n")
-        row, share = next(found), scoped.in_scope(text)
+        row, share = next(found), scoped.in_distribution_p_value(text)
         assert (row["in_distribution_p_value"], row["out_of_scope"]) == (round(share, 6), share < 0.3)
         assert not stdin_pipe.closed
     stdin_pipe.close()
@@ -255,7 +261,7 @@ def test_a_model_without_scope_says_so_in_a_line(classifier, tmp_path, capsys):
     bare = bert_jax.load(tmp_path / "m")
     said = f"this model has no {FILE}, so it cannot tell which texts are out of scope; `bert-jax train` writes one"
     with pytest.raises(BertJaxError, match=said):
-        bare.in_scope("the cat")
+        bare.in_distribution_p_value("the cat")
     (tmp_path / "in.txt").write_text("the cat\n")
     rows = write_jsonl(tmp_path / "dev.jsonl", [{"text": "the cat", "label": "no"}])
     files = ["--model", str(tmp_path / "m")], str(tmp_path / "in.txt")
@@ -283,11 +289,9 @@ def files(tmp_path):
 @pytest.mark.slow
 def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, files, tmp_path, capsys):
     data, out_of_scope = files
-    shares, others = scoped.in_scope(SMALL_TEXTS), scoped.in_scope([". . on .", "on on . ."])
-    likely, other = (
-        np.array([max(row.values()) for row in scoped.classify(texts, scores=True)])
-        for texts in (SMALL_TEXTS, [". . on .", "on on . ."])
-    )
+    given = (SMALL_TEXTS, [". . on .", "on on . ."])
+    shares, others = map(scoped.in_distribution_p_value, given)
+    likely, other = (scoped.predict_proba(texts).max(-1) for texts in given)
     arguments = ["evaluate", "--model", str(classifier), "--data", data, "--text", "review"]
     assert cli.main([*arguments, "--out-of-scope", out_of_scope, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["out_of_scope"]
@@ -338,7 +342,9 @@ def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path
 def test_numbers_have_no_probability_to_compare_with(tmp_path):
     write_model(tmp_path, heads=("classify",), labels=("LABEL_0",))
     number = bert_jax.load(tmp_path)
-    number.scope = OutOfScopeDetector.from_vectors(number.pooled(SMALL_TEXTS[:4]), np.linspace(0.9, 1, 40))
+    number.scope = OutOfScopeDetector.from_vectors(
+        number.encode(SMALL_TEXTS[:4], normalize_embeddings=True), np.linspace(0.9, 1, 40)
+    )
     known = predict_outcomes(number, [Example(text, 1.0, "") for text in SMALL_TEXTS], compares=True)
     scores = compare_with_known(number, known, [Example("on on", None, "")]).scores
     assert scores.auroc_of_probability is None and "probability" not in " ".join(format_out_of_scope(scores))
@@ -365,10 +371,10 @@ def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monk
     FinishedRun(bare, FinishInputs(train, validation, calibration)).fit_scope()
     assert "calibrated on 32 validation texts" in capsys.readouterr().out
     found = bert_jax.load(bare)
-    vectors = found.pooled([example.text for example in train])
+    vectors = found.encode([example.text for example in train], normalize_embeddings=True)
     np.testing.assert_allclose(found.scope.vectors, vectors, atol=1e-3)
     known = OutOfScopeDetector.from_vectors(vectors).similarity(
-        found.pooled([e.text for e in [*validation, *calibration]])
+        found.encode([e.text for e in [*validation, *calibration]], normalize_embeddings=True)
     )
     np.testing.assert_allclose(found.scope.known, np.sort(known), atol=1e-5)
     monkeypatch.setattr(scopes, "MOST", 7)

@@ -52,7 +52,7 @@ def test_transformers_gives_the_same_answers(answered):
     path, _ = answered
     ours = load(path)
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(path).eval()
-    (encoding,) = ours.encode([("w10", "w50 w51 w11 w12 w52")])
+    (encoding,) = ours.tokenize([("w10", "w50 w51 w11 w12 w52")])
     with torch.no_grad():
         out = theirs(
             torch.tensor([encoding.input_ids]), token_type_ids=torch.tensor([encoding.token_type_ids])

@@ -68,9 +68,10 @@ def test_transformers_gives_the_same_classes(classified):
     given = [text for text, _ in marked_texts(8, 2)]
     with torch.no_grad():
         logits = theirs(**tokenizer(given, padding=True, return_tensors="pt")).logits.numpy()
-    found = [ours.classify(text, scores=True) for text in given]
+    assert ours.labels == ("bad", "good")
+    found = [ours.predict_proba(text) for text in given]
     likely = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    np.testing.assert_allclose([[f["bad"], f["good"]] for f in found], likely, atol=1e-5)
+    np.testing.assert_allclose(found, likely, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -103,5 +104,5 @@ def test_several_labels_and_numbers_are_learnt(tmp_path, encoder_path):
         assert max(line[metric] for line in lines) > 0.85
     config = json.loads((tmp_path / "numbers" / "model" / "config.json").read_text())
     assert config["problem_type"] == "regression"
-    assert isinstance(load(tmp_path / "numbers" / "model").classify("w2 w9"), float)
+    assert isinstance(load(tmp_path / "numbers" / "model").predict("w2 w9"), float)
     assert [x.label for x in load(tmp_path / "several" / "model").classify("w3 w2 w40")] != []

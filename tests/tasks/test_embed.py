@@ -14,6 +14,7 @@ from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
 from bert_jax.hub import sentence_transformers
+from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.load import load
 from bert_jax.predictions import training_origin
 from bert_jax.tasks import load_config as load_task
@@ -155,18 +156,18 @@ def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, cap
     assert ours.embedder.prompts == {"query": "w1 ", "document": ""}
     assert (ours.embedder.pooling, ours.embedder.max_length) == ("weighted_mean", 24)
     some = random_texts(20, (1, 20), 9)
-    vectors = ours.embed(some)
+    vectors = ours.encode(some)
     assert vectors.shape == (20, 24)
     export_checkpoint(tmp_path / "run", tmp_path / "exported")
     exported = load(tmp_path / "exported")
-    assert exported.embedder == ours.embedder and np.abs(exported.embed(some) - vectors).max() > 0, (
+    assert exported.embedder == ours.embedder and np.abs(exported.encode(some) - vectors).max() > 0, (
         "of another step"
     )
     sentence_transformers = pytest.importorskip("sentence_transformers")
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "run/model"), device="cpu")
     assert np.abs(theirs.encode(some) - vectors).max() < 1e-5
     queries = theirs.encode(some, prompt_name="query")
-    assert np.abs(queries - ours.embed(some, prompt="query")).max() < 1e-5
+    assert np.abs(queries - ours.encode(some, prompt_name="query")).max() < 1e-5
     assert np.abs(queries - vectors).max() > 1e-3, "or the prompt is not used"
 
 
@@ -211,7 +212,8 @@ def test_a_batch_has_what_its_teacher_gives(encoder_path, tmp_path):
         assert taught.shape == (6, count, 32)
         for group, vectors in zip(list_groups(data, 0, task.texts_per_group), taught, strict=True):
             words = [" ".join(text.split()[1:-1]) for text in decode_texts(group, data.tokenizer)]
-            np.testing.assert_allclose(load(encoder_path).embed(words[:count]), vectors, atol=1e-6)
+            expected = Embedder.load(encoder_path, pooling="mean").encode(words[:count])
+            np.testing.assert_allclose(expected, vectors, atol=1e-6)
 
 
 def test_each_step_is_of_one_of_several_files(encoder_path, tmp_path, capsys):

@@ -124,7 +124,8 @@ def test_a_cross_encoder_is_measured_and_predicts_on_the_same_columns(tmp_path, 
     assert f'{path}: query "question", document "answer", score "label"\n' in capsys.readouterr().err
     assert main(["predict", "--model", str(tmp_path / "judge"), "--input", path]) == 0
     relevance = [json.loads(line)["relevance"] for line in capsys.readouterr().out.splitlines()]
-    best = {one.document: one.score for one in bert_jax.load(tmp_path / "judge").rank("cat", texts)}
+    ranked = bert_jax.load(tmp_path / "judge").rank("cat", texts, return_documents=True)
+    best = {one["text"]: one["score"] for one in ranked}
     assert relevance == pytest.approx([best[text] for text in texts], abs=1e-6)
 
 
@@ -247,9 +248,11 @@ def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
     assert lines[-1]["mrr@10"] > 0.95
     reranker = bert_jax.load(trained / "run/model")
     documents = ["w20 w21 w22 w23", "w24 w25 w26 w27 w28 w10", "w27 w28 w29"]
-    best, *others = reranker.rank("w30 w31", documents)
-    assert (best.index, best.document) == (1, documents[1]) and best.score > 0.9 > 0.5 > others[0].score
-    assert [one.index for one in reranker.rank("w30 w31", documents, top=2, precision=0.8)] == [1]
+    best, *others = reranker.rank("w30 w31", documents, return_documents=True)
+    assert (best["corpus_id"], best["text"]) == (1, documents[1])
+    assert best["score"] > 0.9 > 0.5 > others[0]["score"]
+    precise = reranker.rank("w30 w31", documents, top_k=2, min_precision=0.8)
+    assert [one["corpus_id"] for one in precise] == [1]
     assert reranker.calibration.is_fitted and reranker.calibration.kind == "relevance"
     assert (trained / "run/report/reliability.png").is_file()
 
@@ -259,10 +262,15 @@ def test_a_cross_encoder_ranks_and_says_how_sure_it_is(trained, capsys):
     asked = write_jsonl(trained / "asked.jsonl", [{"query": "w30 w31", "documents": documents}])
     main(["rerank", "--model", str(trained / "run/model"), "--input", asked, "--top-k", "1"])
     (row,) = json.loads(capsys.readouterr().out)["ranked"]
-    assert row == {"index": 1, "score": round(best.score, 6), "document": documents[1]}
+    assert row == {"index": 1, "score": round(best["score"], 6), "document": documents[1]}
     pair = write_jsonl(trained / "pairs.jsonl", [{"query": "w30 w31", "document": documents[1]}])
     main(["predict", "--model", str(trained / "run/model"), "--input", pair])
     assert json.loads(capsys.readouterr().out)["relevance"] == row["score"]
+
+
+def scores_by_index(reranker, documents: list[str]) -> dict[int, float]:
+    """The score of each document, best first."""
+    return {one["corpus_id"]: one["score"] for one in reranker.rank("w30 w31", documents)}
 
 
 @pytest.mark.slow
@@ -272,7 +280,7 @@ def test_its_card_tells_what_it_learnt_and_what_its_scores_are(trained, capsys):
     for part in (
         "pipeline_tag: text-ranking\ntags: [sentence-transformers, cross-encoder, reranker, bert_jax]",
         "reads at most 64 tokens of both together, and was trained on at most 32; longer documents are truncated.",
-        'bert_jax.load("DIR").rank(', 'CrossEncoder("DIR")',
+        'bert_jax.Reranker.load("DIR").rank(', 'CrossEncoder("DIR")',
         f"204 queries with up to 4 documents each, from `{trained / '1.jsonl'}`; 40 for validation, from "
         f"`{trained / '2.jsonl'}`, and 36 for calibration",
         "| loss | binary |", "| queries per step | 16 |", "| learning rate | 0.003, ",
@@ -282,12 +290,12 @@ def test_its_card_tells_what_it_learnt_and_what_its_scores_are(trained, capsys):
     assert f"| ndcg@10 | {max(line['ndcg@10'] for line in lines):.4f} |" in card
     slope, sign, offset = re.search(r"sigmoid\((\S+) \* logit ([+-]) (\S+)\)", card).groups()
     ours, documents = bert_jax.load(directory), random_texts(5, (2, 20), 9)
-    calibrated = {one.index: one.score for one in ours.rank("w30 w31", documents)}
+    calibrated = scores_by_index(ours, documents)
     ours.calibration = calibrations.UNCALIBRATED
-    for one in ours.rank("w30 w31", documents):
-        logit = np.log(one.score / (1 - one.score))
+    for index, plain in scores_by_index(ours, documents).items():
+        logit = np.log(plain / (1 - plain))
         score = 1 / (1 + np.exp(-(float(slope) * logit + float(sign + offset))))
-        assert calibrated[one.index] == pytest.approx(score, abs=2e-3) != one.score
+        assert calibrated[index] == pytest.approx(score, abs=2e-3) != plain
     assert main(["check", str(directory)]) == 0
     capsys.readouterr()
     (directory / "README.md").write_text(card + "more")
@@ -301,15 +309,17 @@ def test_sentence_transformers_gives_the_same_scores(trained, tmp_path):
     ours = bert_jax.load(trained / "run/model")
     ours.calibration = calibrations.UNCALIBRATED
     documents = random_texts(12, (2, 20), 9)
-    expected = {one.index: one.score for one in ours.rank("w30 w31", documents)}
+    expected = scores_by_index(ours, documents)
     theirs = library.CrossEncoder(str(trained / "run/model"), device="cpu")
-    scores = theirs.predict([("w30 w31", text) for text in documents])
+    pairs = [("w30 w31", text) for text in documents]
+    scores = theirs.predict(pairs)
     np.testing.assert_allclose([expected[n] for n in range(12)], scores, atol=1e-6)
+    np.testing.assert_allclose(ours.predict(pairs), scores, atol=1e-6)
     # And what it saves, in its new layout, is known here as what it is.
     theirs.save_pretrained(str(tmp_path / "theirs"))
     again = bert_jax.load(tmp_path / "theirs")
     assert again.kind.name == "relevance"
-    assert [one.index for one in again.rank("w30 w31", documents)] == [*expected]
+    assert [*scores_by_index(again, documents)] == [*expected]
 
 
 def test_probabilities_are_those_of_the_calibration():

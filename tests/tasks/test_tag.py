@@ -43,7 +43,7 @@ def test_transformers_gives_the_same_tags(tagged):
     path, _ = tagged
     ours = load(path)
     theirs = transformers.AutoModelForTokenClassification.from_pretrained(path).eval()
-    (encoding,) = ours.encode(["w9 w5 w6 w7"])
+    (encoding,) = ours.tokenize(["w9 w5 w6 w7"])
     with torch.no_grad():
         logits = theirs(torch.tensor([encoding.input_ids])).logits[0].numpy()
     np.testing.assert_allclose(head_outputs(ours, encoding)["tag"][0], logits, atol=1e-5)

@@ -11,7 +11,7 @@ import pytest
 
 from bert_jax.command.export import export_checkpoint
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference import encoder as api
+from bert_jax.inference.load import load
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.checkpoint import Checkpoints
@@ -136,7 +136,7 @@ def test_a_model_of_any_checkpoint_is_exported(finished_run, tmp_path):
     assert export_checkpoint(finished_run, tmp_path / "newest") == 20
     assert export_checkpoint(finished_run, tmp_path / "older", 10) == 10
     newest, older, result = (
-        api.load(path).params for path in (tmp_path / "newest", tmp_path / "older", finished_run / "model")
+        load(path).params for path in (tmp_path / "newest", tmp_path / "older", finished_run / "model")
     )
     for name, value in checkpoint_arrays(finished_run / "checkpoints/10").items():
         if "words" in name and "params" in name:

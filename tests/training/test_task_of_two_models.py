@@ -13,7 +13,7 @@ import pytest
 from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.hub.layout import Layout
-from bert_jax.inference import encoder as api
+from bert_jax.inference.load import load
 from bert_jax.losses.loss import cross_entropy
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.pretrain import Config  # noqa: F401 - what reads the config of the task
@@ -111,6 +111,6 @@ def test_both_models_are_trained_saved_resumed_and_exported(trained, tmp_path, c
         assert published["architectures"] == [architecture]
         # Both have learnt: no parameter is what it was at the first checkpoint.
         export_checkpoint(whole, tmp_path / "first", 4)
-        last, first = (api.load(root / name).params for root in (whole / "model", tmp_path / "first"))
+        last, first = (load(root / name).params for root in (whole / "model", tmp_path / "first"))
         changed = [bool((a != b).any()) for a, b in zip(*map(jax.tree.leaves, (last, first)), strict=True)]
         assert np.mean(changed) == 1

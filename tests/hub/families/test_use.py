@@ -15,6 +15,7 @@ from bert_jax.command.main import main
 from bert_jax.data.examples.epochs import shuffled
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.inference.embedder import Embedder
 from bert_jax.tasks import load_config as load_task
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
@@ -102,12 +103,13 @@ def short(count: int, seed: int) -> list[tuple[str, str]]:
 def test_words_vectors_and_files(name, directory, tmp_path, capsys):
     model = directory(name, "mlm")
     opened = bert_jax.load(model)
-    assert [len(filled) for filled in opened.fill_mask(["w20 [MASK]", "[MASK] w30"], top=3)] == [3, 3]
-    assert opened.embed(["w20 w21", "w30"]).shape == (2, 32)
+    assert [len(filled) for filled in opened.fill_mask(["w20 [MASK]", "[MASK] w30"], top_k=3)] == [3, 3]
+    embedder = Embedder.load(model, pooling="mean")
+    assert embedder.encode(["w20 w21", "w30"]).shape == (2, 32)
     assert main(["import", str(model), str(tmp_path / "copy")]) == 0 and main(["info", str(model)]) == 0
     assert opened.layout.family.model_type in capsys.readouterr().out
-    again = bert_jax.load(tmp_path / "copy")
-    np.testing.assert_array_equal(again.embed("w20 w21"), opened.embed("w20 w21"))
+    again = Embedder.load(tmp_path / "copy", pooling="mean")
+    np.testing.assert_array_equal(again.encode("w20 w21"), embedder.encode("w20 w21"))
 
 
 @pytest.mark.ci
@@ -158,8 +160,8 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     opened = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
     logits = opened(**tokenizer(given, padding=True, return_tensors="pt")).logits
     likely = torch.softmax(logits, -1).detach().numpy()
-    scores = [result.classify(text, scores=True) for text in given]
-    np.testing.assert_allclose([[s["bad"], s["good"]] for s in scores], likely, atol=1e-5)
+    assert result.labels == ("bad", "good")
+    np.testing.assert_allclose([result.predict_proba(text) for text in given], likely, atol=1e-5)
 
 
 @pytest.mark.slow
