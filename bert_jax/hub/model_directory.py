@@ -77,7 +77,8 @@ class ModelDirectory:
     @classmethod
     def open(cls, name, **computed) -> "ModelDirectory":
         if isinstance(name, cls):
-            return replace(name, layout=name.layout.computed_with(**computed)) if computed else name
+            layout = name.layout.computed_with(**computed)
+            return name if layout.config == name.layout.config else replace(name, layout=layout)
         path = resolve_directory(name)
         published, where = read_hf_config(path)
         family = find_family(published, where)

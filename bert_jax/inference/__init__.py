@@ -1,1 +1,1 @@
-"""Inference: `Model`, which `bert_jax.load` returns, and one file for each kind of result."""
+"""Inference: the classes of models that `bert_jax.load` returns, and what computes their results."""

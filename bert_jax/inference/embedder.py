@@ -9,6 +9,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts, ordered_texts, vector_stacker
 from bert_jax.inference.text_vectors import (
@@ -61,11 +62,11 @@ class Embedder(Encoder):
             raise BertJaxError(
                 f'{path} is not an embedder; Embedder.load(DIR, pooling="mean") takes the mean of its hidden states'
             )
-        model = cls.from_directory(directory, tokenizer)
         if pooling is not None:
             check_name(pooling, POOLINGS, "pooling")
-            model.embedder = replace(model.embedder, pooling=pooling)
-        return model
+            settings = replace(directory.layout.embedder or EmbedderSettings(), pooling=pooling)
+            directory = replace(directory, layout=replace(directory.layout, embedder=settings))
+        return cls.from_directory(directory, tokenizer)
 
     def encode(
         self, inputs, prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,

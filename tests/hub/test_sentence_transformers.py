@@ -11,6 +11,7 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.sentence_transformers import EmbedderSettings, read_embedder
 from bert_jax.hub.sentence_transformers import write_embedder as write_embedder
+from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.encoder import Encoder
 from tests.support.cases import long_except
 from tests.support.minilm import MINILM, varied_texts
@@ -83,6 +84,19 @@ def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, sentence_
     ours.save(tmp_path / "ours")
     opened = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
     np.testing.assert_allclose(vectors(opened, texts), vectors(model, texts), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_encoder_that_is_opened_as_an_embedder_stays_one(sentence_transformers, tmp_path):
+    write_model(tmp_path / "plain")
+    ours, texts = Embedder.load(tmp_path / "plain", pooling="cls"), ["the cat sat", "on"]
+    states = bert_jax.load(tmp_path / "plain").encode(texts, pooling="cls", normalize_embeddings=True)
+    np.testing.assert_allclose(vectors(ours, texts), states, atol=1e-5)
+    np.testing.assert_array_equal(vectors(ours.with_params(ours.params), texts), vectors(ours, texts))
+    ours.save(tmp_path / "ours")
+    np.testing.assert_array_equal(vectors(bert_jax.load(tmp_path / "ours"), texts), vectors(ours, texts))
+    opened = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    np.testing.assert_allclose(vectors(opened, texts), vectors(ours, texts), atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "kept"), [("dot", "dot"), (None, "cosine")])
