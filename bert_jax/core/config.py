@@ -108,6 +108,11 @@ def check_number(value, name: str, is_whole: bool = False, allowed: Range | None
         raise BertJaxError(f"{name} must be {allowed.description}, not {value!r:.40}")
 
 
+def check_flag(value, name: str) -> None:
+    if not isinstance(value, bool):
+        raise BertJaxError(f"{name} must be True or False, not {value!r:.40}")
+
+
 def check_choices(config: "DataclassInstance", where: str) -> None:
     """Refuse a string that is not one of the choices that its field declares."""
     for name, hint in typing.get_type_hints(type(config), include_extras=True).items():

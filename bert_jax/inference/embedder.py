@@ -5,13 +5,13 @@ from typing import Self
 
 import numpy as np
 
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.streaming import map_texts, ordered_texts, vector_stacker
+from bert_jax.inference.streaming import check_progress_bar, map_texts, ordered_texts, vector_stacker
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
@@ -36,8 +36,28 @@ def check_only(**given) -> None:
     """Refuse other values of the arguments in ONLY."""
     for name, value in given.items():
         only, advice = ONLY[name]
-        if value != only:
+        if not (isinstance(value, type(only)) and value == only):
             raise BertJaxError(f"{name}={value!r:.40} is not supported, only {only!r}: {advice}")
+
+
+def find_vectors(side) -> np.ndarray | None:
+    """Return a vector, an array or a list of vectors as one array [N, D], or None for anything that is no vector."""
+    if isinstance(side, list) and side and all(hasattr(vector, "__array__") for vector in side):
+        arrays = [np.asarray(vector) for vector in side]
+        if len({array.shape for array in arrays}) > 1:
+            raise BertJaxError("the vectors of a list must have the same size")
+        array = np.stack(arrays)
+    elif hasattr(side, "__array__"):
+        array = np.asarray(side)
+    else:
+        return None
+    if array.dtype.kind not in "iuf":  # texts, for example
+        return None
+    if array.ndim not in (1, 2):
+        raise BertJaxError(
+            f"expected a vector or an array of vectors, got an array of {array.ndim} dimensions"
+        )
+    return np.atleast_2d(array.astype(np.float32))
 
 
 class Embedder(Encoder):
@@ -57,6 +77,8 @@ class Embedder(Encoder):
         >>> bert_jax.Embedder.load(DIR, pooling="mean").encode("the cat").shape
         (8,)
         """
+        if pooling is not None:
+            check_name(pooling, POOLINGS, "pooling")
         directory = ModelDirectory.open(path, dtype=dtype, attention=attention, remat=remat)
         if directory.layout.embedder is None and pooling is None:
             raise BertJaxError(
@@ -91,6 +113,8 @@ class Embedder(Encoder):
             output_value=output_value, precision=precision, convert_to_numpy=convert_to_numpy,
             convert_to_tensor=convert_to_tensor, device=device,
         )  # fmt: skip
+        check_flag(normalize_embeddings, "normalize_embeddings")
+        check_progress_bar(show_progress_bar)
         if batch_size is not None:
             check_number(batch_size, "batch_size", is_whole=True, allowed=Range(1))
         width = self.layout.vector_size
@@ -134,16 +158,23 @@ class Embedder(Encoder):
     def similarity(self, embeddings1, embeddings2) -> np.ndarray:
         """Return the cosine of each vector or text on one side with each one on the other, [N1, N2].
 
+        A side is a text, a list of texts, a vector [D], an array [N, D] or a list of vectors.
+
         >>> model.similarity(["the cat", "the mat"], model.encode(["the cat"])).round(3).tolist()[0]
         [1.0]
         """
         first, second = (self._unit_vectors(side) for side in (embeddings1, embeddings2))
+        if first.shape[1] != second.shape[1]:
+            raise BertJaxError(
+                f"embeddings1 has {first.shape[1]} dimensions and embeddings2 has {second.shape[1]}; compare vectors "
+                "of one size"
+            )
         return first @ second.T
 
     def _unit_vectors(self, side) -> np.ndarray:
-        if not (isinstance(side, np.ndarray) and np.issubdtype(side.dtype, np.number)):
-            side = self.encode([side] if isinstance(side, str) else list(ordered_texts(side)))
-        vectors = np.atleast_2d(np.asarray(side, np.float32))
+        vectors = find_vectors(side)
+        if vectors is None:
+            vectors = self.encode([side] if isinstance(side, str) else list(ordered_texts(side)))
         return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
     @property

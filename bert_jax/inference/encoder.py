@@ -7,6 +7,7 @@ from typing import Self
 
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.compilation_cache import enable_compilation_cache
+from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings
@@ -107,6 +108,7 @@ class Encoder(Runner):
     @classmethod
     def from_directory(cls, directory: ModelDirectory, tokenizer: bool = True) -> Self:
         """Return the model of a directory that is open."""
+        check_flag(tokenizer, "tokenizer")
         enable_compilation_cache()
         if tokenizer:
             for note in layout_warnings(directory):
@@ -136,6 +138,7 @@ class Encoder(Runner):
         >>> model.encode(["the cat", "the mat"], pooling="cls").shape
         (2, 8)
         """
+        check_flag(normalize_embeddings, "normalize_embeddings")
         pooling = "mean" if pooling is None else pooling
         check_name(pooling, (*POOLINGS, programs.POOLER), "pooling")
         if pooling == programs.POOLER and not self.layout.pooler:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import jax
 
-from bert_jax.core.config import SEED_RANGE, check_number
+from bert_jax.core.config import SEED_RANGE, check_flag, check_number
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.classifier import Classifier
@@ -48,6 +48,7 @@ def load(
     <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
     """
     check_number(seed, "seed", is_whole=True, allowed=SEED_RANGE)
+    check_flag(tokenizer, "tokenizer")
     directory = ModelDirectory.open(path, dtype=dtype, attention=attention, remat=remat)
     if head is None:
         return CLASSES[class_name_for(directory.layout)].from_directory(directory, tokenizer)

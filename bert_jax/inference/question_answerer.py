@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import repeat, zip_longest
 
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts, ordered_texts
@@ -28,6 +28,8 @@ class QuestionAnswerer(Encoder):
         'sat on the'
         """
         check_number(longest, "longest", is_whole=True, allowed=Range(1))
+        if may_be_missing is not None:
+            check_flag(may_be_missing, "may_be_missing")
         kind = self.require_kind(Answers.heads, "answer")
         kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
         compute_outcomes = make_outcome_function(self, kind)

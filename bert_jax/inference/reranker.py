@@ -5,12 +5,12 @@ from typing import NotRequired, TypedDict
 
 import numpy as np
 
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.classifier import Classifier
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import map_texts, ordered_texts
+from bert_jax.inference.streaming import check_progress_bar, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
@@ -33,13 +33,16 @@ class Reranker(Classifier):
                 long_texts: str = "truncate"):  # fmt: skip
         """Return the score of each pair (query, document): the probability that the document is relevant.
 
-        One pair gives a number, a list of pairs an array [N]. Two texts in a list are a pair if all others are lists.
+        One pair gives a number, a list of pairs an array [N]. A list of two texts is a pair, too.
 
         >>> model.predict([("the cat", "the mat"), ("the cat", "cats")]).shape
         (2,)
         """
         if batch_size is not None:
             check_number(batch_size, "batch_size", is_whole=True, allowed=Range(1))
+        check_progress_bar(show_progress_bar)
+        if isinstance(texts, list) and len(texts) == 2 and all(isinstance(text, str) for text in texts):
+            texts = tuple(texts)
         score_chunk = make_score_function(self, long_texts)
 
         def predict_chunk(chunk: Sequence) -> Iterator[float]:
@@ -68,6 +71,7 @@ class Reranker(Classifier):
         """
         if top_k is not None:
             check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
+        check_flag(return_documents, "return_documents")
         documents = listed_documents(documents)
         best = rank_documents(self, query, documents, min_precision=min_precision, long_texts=long_texts)[
             :top_k
@@ -78,8 +82,10 @@ class Reranker(Classifier):
 
 
 def as_pair(item):
-    """Return a pair as a tuple; anything else stays as it is."""
-    return tuple(item) if isinstance(item, list) and len(item) == 2 else item
+    """Return a pair as a tuple, and refuse anything else."""
+    if not (isinstance(item, list | tuple) and len(item) == 2):
+        raise BertJaxError(f"expected pairs (query, document), not {item!r:.60}")
+    return tuple(item)
 
 
 def listed_documents(documents) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import progress_bar_disabled
 from bert_jax.inference.batching import tokens_per_batch
@@ -56,6 +57,12 @@ def ordered_texts(texts):
         raise BertJaxError(f"expected a text, a list of texts or an iterator, got a {type(texts).__name__}")
     texts = to_plain_list(texts)
     return texts if isinstance(texts, Sequence) else map(to_plain_value, texts)
+
+
+def check_progress_bar(shows_progress: object) -> None:
+    """Refuse a `show_progress_bar` that is neither a truth value nor None, which leaves the choice to `map_texts`."""
+    if shows_progress is not None:
+        check_flag(shows_progress, "show_progress_bar")
 
 
 def vector_stacker(width: int) -> Callable[[list], np.ndarray]:

@@ -1,10 +1,11 @@
 """Compile programs before the first text arrives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import progress_bar_disabled
 from bert_jax.inference import programs
 from bert_jax.inference.batching import allowed_lengths, allowed_row_counts, padded_length, tokens_per_batch
@@ -20,6 +21,9 @@ def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -
     longest = model.config.max_position_embeddings
     if lengths is None:
         lengths = [length for length in allowed_lengths() if length < longest] + [longest]
+    if not isinstance(lengths, Iterable):
+        raise BertJaxError(f"lengths must be a list of whole numbers, not {lengths!r:.40}")
+    lengths = list(lengths)
     for length in lengths:
         check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
     check_number(texts, "texts", is_whole=True, allowed=Range(1))

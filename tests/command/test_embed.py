@@ -131,7 +131,8 @@ def test_dequantized_vectors_are_near_and_dimensions_are_a_prefix(embed, model, 
     texts = made_up(2 * SHARD)
     given = ["--input", lines(tmp_path / "lines.txt", texts), "--dimensions", 5]
     embed(*given, "--output", "floats.npy")
-    floats, prefix = np.load("floats.npy"), bert_jax.load(model).embed(texts)[:, :5]
+    floats = np.load("floats.npy")
+    prefix = bert_jax.Embedder.load(model, pooling="mean").encode(texts)[:, :5]
     np.testing.assert_allclose(floats, prefix / np.linalg.norm(prefix, axis=1, keepdims=True), atol=1e-6)
     for kind in ("int8", "binary"):
         embed(*given, "--output", kind, *QUANTIZED[kind])

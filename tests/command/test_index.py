@@ -175,8 +175,8 @@ def test_a_reranker_shows_its_scores_and_says_once_what_it_truncated(run, model,
     assert refused in run("search", "index", "cat", "--rerank", "classes", code=1)[1]
     assert refused in run("rerank", "--model", "classes", "--input", "pairs.jsonl", code=1)[1]
     for top in (0, -1):
-        with pytest.raises(BertJaxError, match=f"top must be 1 or more, not {top}"):
-            bert_jax.load("judge").rank("cat", ["a mat", "cats"], top=top)
+        with pytest.raises(BertJaxError, match=f"top_k must be 1 or more, not {top}"):
+            bert_jax.Reranker.load("judge").rank("cat", ["a mat", "cats"], top_k=top)
     assert "not both" in run("search", "index", "cat", "--queries", "0.txt", code=1)[1]
 
 
@@ -242,10 +242,11 @@ def test_an_index_knows_its_model(run, model, tmp_path):
     assert "6 documents in" in said and "truncated" not in said and "recall@10 1.000" in said
     index = bert_jax.Index.open(tmp_path / "index")
     (segment,) = index.segments
-    vectors = bert_jax.load(model).embed([*segment.search_texts])
+    embedder = bert_jax.Embedder.load(model, pooling="mean")
+    vectors = embedder.encode([*segment.search_texts])
     np.testing.assert_allclose(segment.vectors, vectors, atol=1e-6)
     (first, *_), *_ = index.search(["the cat", "mat"], retrievers=["vectors"])
-    assert first.score == pytest.approx(max(vectors @ bert_jax.load(model).embed("the cat")), abs=1e-6)
+    assert first.score == pytest.approx(max(vectors @ embedder.encode("the cat")), abs=1e-6)
     assert (
         first.text == next(row for row in rows if str(row["id"]) == first.id)["text"][first.start : first.end]
     )
@@ -255,9 +256,9 @@ def test_an_index_knows_its_model(run, model, tmp_path):
         ["--top-k", 20], ["--rerank", "judge", "--rerank-top", 6],
     )]  # fmt: skip
     texts = [" ".join(filter(None, (hit["title"], hit["text"]))) for hit in ranked[0][:6]]
-    order = bert_jax.load(tmp_path / "judge").rank("cat", texts)
+    order = bert_jax.Reranker.load(tmp_path / "judge").rank("cat", texts)
     assert [(hit["text"], hit["score"]) for hit in ranked[1][:6]] == [
-        (ranked[0][one.index]["text"], pytest.approx(one.score)) for one in order
+        (ranked[0][one["corpus_id"]]["text"], pytest.approx(one["score"])) for one in order
     ]
     assert ranked[1][6:] == ranked[0][6:10]
 

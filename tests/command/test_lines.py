@@ -32,7 +32,9 @@ def test_embed_writes_a_row_for_each_line(directory, tmp_path):
     assert main(["embed", "--model", str(directory), *flags]) == 0
     written = np.load(tmp_path / "out.npy", mmap_mode="r")
     assert written.dtype == np.float32 and written.shape == (1200, 8)
-    np.testing.assert_allclose(written, bert_jax.load(directory).embed(texts), atol=1e-6)
+    np.testing.assert_allclose(
+        written, bert_jax.Embedder.load(directory, pooling="mean").encode(texts), atol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -40,7 +42,9 @@ def test_embed_without_output_prints_json(directory, tmp_path, capsys):
     (tmp_path / "lines.txt").write_text("the cat\nmat\n")
     assert main(["embed", "--model", str(directory), "--input", str(tmp_path / "lines.txt")]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    np.testing.assert_allclose(printed, bert_jax.load(directory).embed(["the cat", "mat"]), atol=1e-6)
+    np.testing.assert_allclose(
+        printed, bert_jax.Embedder.load(directory, pooling="mean").encode(["the cat", "mat"]), atol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -78,7 +82,7 @@ def test_import_writes_a_new_directory(directory, tmp_path, capsys):
     assert "bert with mlm" in capsys.readouterr().out
     texts = ["the cat sat on the mat ."]
     np.testing.assert_array_equal(
-        bert_jax.load(tmp_path / "new").embed(texts), bert_jax.load(directory).embed(texts)
+        bert_jax.load(tmp_path / "new").encode(texts), bert_jax.load(directory).encode(texts)
     )
     assert main(words) == 1
     assert "is not empty" in capsys.readouterr().err

@@ -49,7 +49,7 @@ def test_classes_come_in_order_with_their_ids(small_classifier, tmp_path):
 def test_lines_of_standard_input(small_classifier, monkeypatch):
     set_stdin(monkeypatch, "\r\n".join(SMALL_TEXTS))
     plain = list(predict_rows(small_classifier, "-"))
-    assert [one["label"] for one in plain] == [one.label for one in small_classifier.classify(SMALL_TEXTS)]
+    assert [one["label"] for one in plain] == small_classifier.predict(SMALL_TEXTS)
     set_stdin(monkeypatch, "\ufeff" + "".join(json.dumps({"text": text}) + "\n\n" for text in SMALL_TEXTS))
     assert list(predict_rows(small_classifier, "-")) == plain
 
@@ -62,7 +62,7 @@ def test_several_labels_and_numbers(headed_model, tmp_path):
     assert found == [[label.label for label in one] for one in several.classify(SMALL_TEXTS)]
     number = bert_jax.load(headed_model("classify", ("LABEL_0",)))
     assert [one["number"] for one in predict_rows(number, data)] == pytest.approx(
-        number.classify(SMALL_TEXTS), abs=1e-5
+        number.predict(SMALL_TEXTS), abs=1e-5
     )
 
 
@@ -229,8 +229,8 @@ def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(small_classi
     assert [{name: row[name] for name in ("id", "text")} for row in found] == [
         rows[i] for i in (1, 2, 4, 5, 7)
     ]
-    expected = small_classifier.classify([row["text"] for row in found])
-    assert [row["predicted_label"] for row in found] == [label.label for label in expected]
+    expected = small_classifier.predict([row["text"] for row in found])
+    assert [row["predicted_label"] for row in found] == expected
 
 
 @pytest.mark.slow
@@ -308,14 +308,14 @@ def test_a_line_of_a_pipe_is_answered_before_the_next_comes(small_classifier, st
         for text in SMALL_TEXTS[:3]:
             # Neither blank lines nor bad rows hold an answer up.
             stdin_pipe.write(json.dumps({"text": text}) + '\n\n{"text": ""}\n')
-            assert next(found)["label"] == small_classifier.classify(text).label
+            assert next(found)["label"] == small_classifier.predict(text)
             assert not stdin_pipe.closed
         stdin_pipe.close()
         assert list(found) == []
 
 
 def test_many_lines_of_a_pipe_are_answered_together(small_classifier, stdin_pipe, monkeypatch):
-    expected = [label.label for label in small_classifier.classify(SMALL_TEXTS * 10)]
+    expected = small_classifier.predict(SMALL_TEXTS * 10)
     sizes, run = [], small_classifier.run
 
     def counted(encodings, program):

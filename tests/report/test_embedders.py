@@ -12,7 +12,8 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.beir import read_beir
 from bert_jax.hub import sentence_transformers
-from bert_jax.inference.load import load
+from bert_jax.inference.embedder import Embedder
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS
 from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.metrics.v_measure import score_clusters
@@ -56,11 +57,11 @@ def test_the_documents_of_queries_are_found_and_judged(folder, encoder_path, cap
     out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", folder, "--json"))
     judged = read_beir(folder)
     assert len(judged.queries) == 10 and len(judged.documents) == 31
-    ours = load(encoder_path)
-    documents = ours.embed(list(judged.documents.values()))
+    ours = Embedder.load(encoder_path, pooling="mean")
+    documents = ours.encode(list(judged.documents.values()))
     ideal, ndcg = 2 / np.log2(2) + 1 / np.log2(3), []
     for name, text in judged.queries.items():
-        order = np.argsort(-(documents @ ours.embed(text)), kind="stable")[:10]
+        order = np.argsort(-(documents @ ours.encode(text)), kind="stable")[:10]
         grades = [judged.relevant[name].get(list(judged.documents)[i], 0) for i in order]
         ndcg.append(sum(grade / np.log2(place + 2) for place, grade in enumerate(grades)) / ideal)
     assert out["metrics"]["ndcg@10"]["value"] == pytest.approx(np.mean(ndcg), abs=1e-6)
@@ -79,7 +80,7 @@ def test_documents_are_embedded_with_their_prompt(name, encoder_path, tmp_path):
     vectors, _ = EvaluatedEmbedder(prompted, EmbedderEvalConfig("")).encode_texts(
         ["w3 w4"], "documents", DOCUMENT_PROMPTS
     )
-    assert np.array_equal(vectors, load(prompted).embed(["w3 w4"], prompt=name, normalize=True))
+    assert np.array_equal(vectors, Embedder.load(prompted).encode(["w3 w4"], name, normalize_embeddings=True))
 
 
 def test_a_query_of_stop_words_alone_finds_nothing_by_bm25():
@@ -151,7 +152,7 @@ def test_translations_are_found_both_ways(encoder_path, tmp_path, capsys):
             capsys, "--model", encoder_path, "--data", write_jsonl(tmp_path / "x.jsonl", rows[10:]), "--json"
         )
     )
-    cosines = load(encoder_path).similarity(first, second)
+    cosines = Embedder.load(encoder_path, pooling="mean").similarity(first, second)
     for direction, found in (("forward", cosines.argmax(1)), ("backward", cosines.argmax(0))):
         right = found == np.arange(20)
         f1 = [2 * right[n] / (1 + (found == n).sum()) for n in range(20)]
@@ -236,12 +237,12 @@ def test_pairs_with_scores_are_correlated(encoder_path, tmp_path, capsys):
     ]
     data = write_jsonl(tmp_path / "pairs.jsonl", rows)
     out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", data, "--json"))
-    ours = load(encoder_path)
+    ours = Embedder.load(encoder_path, pooling="mean")
     likeness = [ours.similarity(row["a"], row["b"])[0, 0] for row in rows]
     expected = stats.spearmanr(likeness, [row["score"] for row in rows]).statistic
     assert out["metrics"]["spearman"]["value"] == pytest.approx(expected, abs=1e-6)
-    few = ours.embed(["w30 w31", "w32"], dimensions=8)
-    whole = ours.embed(["w30 w31", "w32"], normalize=False)[:, :8]
+    few = ours.encode(["w30 w31", "w32"], truncate_dim=8)
+    whole = Encoder.load(encoder_path).encode(["w30 w31", "w32"])[:, :8]
     np.testing.assert_allclose(few, whole / np.linalg.norm(whole, axis=1, keepdims=True), atol=1e-6)
 
 

@@ -148,7 +148,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     model = bert_jax.load(tmp_path / "model")
     texts = [*SMALL_TEXTS, "the cat sat on the mat . " * 5]
     with pytest.warns(UserWarning):
-        said = [found.label for found in model.classify(texts)]
+        said = model.predict(texts)
     truth = ["no", "yes"] * 4 + ["no"]
     data = tmp_path / "dev.csv"
     data.write_text(
@@ -185,9 +185,7 @@ def test_several_labels_and_numbers(tmp_path):
 
     write_model(tmp_path / "number", heads=("classify",), labels=("LABEL_0",))
     model = bert_jax.load(tmp_path / "number")
-    rows = [
-        {"sentence1": t, "sentence2": t, "score": 2 * model.classify((t, t)) + 1} for t in SMALL_TEXTS[:4]
-    ]
+    rows = [{"sentence1": t, "sentence2": t, "score": 2 * model.predict((t, t)) + 1} for t in SMALL_TEXTS[:4]]
     scored = evaluate_model(model, write_jsonl(tmp_path / "2.jsonl", rows))
     assert scored.metrics["pearson"] == pytest.approx(1) and scored.metrics["spearman"] == 1
 

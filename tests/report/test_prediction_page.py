@@ -194,11 +194,9 @@ def two(tmp_path):
     """Two classifiers of the same labels, one of which says what the other does not, and a file."""
     write_model(tmp_path / "a", heads=("classify",), labels=("no", "yes"))
     model = bert_jax.load(tmp_path / "a")
-    said = [one.label for one in model.classify(SMALL_TEXTS)]
+    said = model.predict(SMALL_TEXTS)
     head = jax.tree.map(lambda leaf: -leaf, model.params["classify"])
-    bert_jax.inference.encoder.Model(model.layout, model.params | {"classify": head}, model.tokenizer).save(
-        tmp_path / "b"
-    )
+    model.with_params(model.params | {"classify": head}).save(tmp_path / "b")
     rows = [{"text": text, "label": said[i] if i % 4 else "no"} for i, text in enumerate(SMALL_TEXTS)]
     return tmp_path / "a", tmp_path / "b", write_jsonl(tmp_path / "dev.jsonl", rows)
 
@@ -224,9 +222,7 @@ def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_th
     model = bert_jax.load(a)
     head = jax.tree.map(lambda leaf: leaf[..., ::-1], model.params["classify"])
     layout = replace(model.layout, labels=("yes", "no"))
-    bert_jax.inference.encoder.Model(layout, model.params | {"classify": head}, model.tokenizer).save(
-        tmp_path / "c"
-    )
+    bert_jax.Classifier(layout, model.params | {"classify": head}, model.tokenizer).save(tmp_path / "c")
     compared = json.loads(compare_models(a, tmp_path / "c", data, as_json=True))
     assert compared["scores"][0] == compared["scores"][1]
 

@@ -19,7 +19,8 @@ from bert_jax.data.examples.groups import read_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching, exact_search
-from bert_jax.inference.load import load
+from bert_jax.inference.embedder import Embedder
+from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS, make_embed_function
 from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import cached_vectors, mining
@@ -162,10 +163,10 @@ def test_texts_are_embedded_behind_the_prompt_of_their_part(encoder_path, tmp_pa
     prompted = shutil.copytree(encoder_path, tmp_path / "model")
     embedder = sentence_transformers.EmbedderSettings(prompts={"query": "w1 ", "passage": "w2 "})
     sentence_transformers.write_embedder(prompted, embedder, 32)
-    kept, ours = CachedEncoder(prompted, tmp_path / "kept"), load(prompted)
+    kept, ours = CachedEncoder(prompted, tmp_path / "kept"), Embedder.load(prompted)
     for prompts, name in ((QUERY_PROMPTS, "query"), (DOCUMENT_PROMPTS, "passage")):
         assert np.array_equal(
-            kept.encode(["w3 w4"], prompts)[:], ours.embed(["w3 w4"], prompt=name, normalize=True)
+            kept.encode(["w3 w4"], prompts)[:], ours.encode(["w3 w4"], name, normalize_embeddings=True)
         )
 
 
@@ -241,7 +242,7 @@ def test_a_rerankers_scores_decide_and_are_learnt_from(encoder_path, classifiers
     groups = read_groups(str(output), GroupColumns())
     assert {(len(group.texts), len(group.scores)) for group in groups} == {(3, 2)}
     asked = [(group.texts[0], text) for group in groups for text in group.texts[1:]]
-    scores = log_odds(load(classifiers[0]).classify(asked))  # of the probabilities that it gives
+    scores = log_odds(Reranker.load(classifiers[0]).predict(asked))  # of the probabilities that it gives
     np.testing.assert_allclose(scores, [score for group in groups for score in group.scores], atol=1e-5)
     assert all(group.scores[1] < group.scores[0] for group in groups)
     assert main(command) == 0

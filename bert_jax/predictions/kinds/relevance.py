@@ -194,7 +194,7 @@ class Relevance(WholeTextKind):
 
     def require_labels(self, what: str) -> None:
         raise BertJaxError(
-            f"{what} is for labels, and this model scores pairs; open it with bert_jax.Reranker.load"
+            f"{what} is for labels, and this model scores pairs; call predict, or rank of a bert_jax.Reranker"
         )
 
     def probabilities(self, raw: float, calibration: Calibration) -> np.ndarray:
