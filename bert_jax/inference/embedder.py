@@ -84,10 +84,9 @@ class Embedder(Encoder):
             raise BertJaxError(
                 f'{path} is not an embedder; Embedder.load(DIR, pooling="mean") takes the mean of its hidden states'
             )
-        if pooling is not None:
-            check_name(pooling, POOLINGS, "pooling")
-            settings = replace(directory.layout.embedder or EmbedderSettings(), pooling=pooling)
-            directory = replace(directory, layout=replace(directory.layout, embedder=settings))
+        if pooling is not None:  # in the layout, so that `save` writes an embedder with this pooling
+            embedder = replace(directory.layout.embedder or EmbedderSettings(), pooling=pooling)
+            directory = replace(directory, layout=replace(directory.layout, embedder=embedder))
         return cls.from_directory(directory, tokenizer)
 
     def encode(

@@ -300,6 +300,19 @@ def test_one_directory_in_the_classes_that_open_it(models):
         assert other.predict(pair) == pytest.approx(models[name].predict(pair), abs=1e-6)
 
 
+def test_an_embedder_with_another_pooling_is_saved_with_it(models, tmp_path):
+    for name, pooling in (("mlm", "cls"), ("embed", "cls"), ("classify", "mean")):
+        opened = bert_jax.Embedder.load(models["paths"][name], pooling=pooling)
+        vector = opened.encode("w1 w2")
+        np.testing.assert_array_equal(opened.with_params(opened.params).encode("w1 w2"), vector)
+        state = bert_jax.Encoder.encode(models[name], "w1 w2", pooling=pooling, normalize_embeddings=True)
+        np.testing.assert_allclose(vector, state, atol=1e-6)
+        opened.save(tmp_path / name)
+        saved = bert_jax.load(tmp_path / name)
+        assert type(saved) is bert_jax.Embedder and saved.prompts == opened.prompts
+        np.testing.assert_array_equal(saved.encode("w1 w2"), vector)
+
+
 def test_texts_at_the_edge_have_results(models):
     """No text, one, a pair, a stream, columns, and texts of nothing that the vocabulary knows."""
     embed, rank, classify, labels = (models[name] for name in ("embed", "rank", "classify", "labels"))
