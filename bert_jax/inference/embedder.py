@@ -15,6 +15,7 @@ from bert_jax.inference.streaming import check_progress_bar, map_texts, ordered_
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
+    PromptText,
     embedder_reading,
     find_prompt_name,
     make_embed_function,
@@ -120,8 +121,9 @@ class Embedder(Encoder):
         if truncate_dim is not None:
             check_number(truncate_dim, "truncate_dim", is_whole=True, allowed=Range(1, width))
         embed_chunk = make_embed_function(
-            self, prompt=prompt_name, before=prompt, pooling=pooling, normalize=normalize_embeddings or None,
-            long_texts=long_texts, dimensions=truncate_dim if normalize_embeddings else None,
+            self, prompt=prompt_name if prompt is None else PromptText(prompt), pooling=pooling,
+            normalize=normalize_embeddings or None, long_texts=long_texts,
+            dimensions=truncate_dim if normalize_embeddings else None,
         )  # fmt: skip
         return map_texts(
             inputs,

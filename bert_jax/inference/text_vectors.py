@@ -1,6 +1,7 @@
 """How a model turns texts into vectors: its prompts, its windows, its pooling."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,15 +17,20 @@ from bert_jax.text.truncation import EncodingOptions, TruncationCounter, Truncat
 QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
 
 
+class PromptText(NamedTuple):
+    """A text to put before each text, where a prompt of the embedder could be named instead."""
+
+    text: str
+
+
 def make_embed_function(
-    model: Runner, *, prompt: str | None = None, before: str | None = None, pooling: str | None = None,
+    model: Runner, *, prompt: str | PromptText | None = None, pooling: str | None = None,
     normalize: bool | None = None, long_texts: str = "truncate", dimensions: int | None = None,
     truncated: TruncationCounter | None = None,
 ) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
     """Return the function that computes the vectors [N, D] of a list of texts, with the settings of `Embedder.encode`.
 
-    `prompt` is the name of a prompt, `before` a text of your own to put before each text. With `truncated`, truncated
-    texts are counted there, and no warning is given.
+    With `truncated`, truncated texts are counted there, and no warning is given.
     """
     embedder = model.embedder
     if embedder.unknown:
@@ -37,7 +43,7 @@ def make_embed_function(
     width = model.layout.vector_size
     if dimensions is not None:
         check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
-    before = prompt_text(embedder, prompt) if before is None else check_prompt(embedder, before)
+    before = prompt_text(embedder, prompt)
     program = pooled_states(model.config, pooling, False, embedder.projection)
     reading = embedder_reading(model, long_texts)
     counter = truncated or TruncationWarner(reading.max_length, 'long_texts="windows" reads all of them')
@@ -67,8 +73,10 @@ def find_prompt_name(embedder: EmbedderSettings, names: Sequence[str]) -> str | 
     return next((name for name in names if name in embedder.prompts), None)
 
 
-def prompt_text(embedder: EmbedderSettings, prompt: str | None) -> str:
+def prompt_text(embedder: EmbedderSettings, prompt: str | PromptText | None) -> str:
     """Return the text of a prompt, by default of the embedder's default prompt, or "" if it has none."""
+    if isinstance(prompt, PromptText):
+        return check_prompt(embedder, prompt.text)
     if prompt is None and embedder.default_prompt is None:
         return ""
     name = embedder.default_prompt if prompt is None else prompt

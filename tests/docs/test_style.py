@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from tests.support.project import PACKAGE, ROOT
 
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+# Methods with more than seven parameters, because users name them: those of sentence-transformers' `encode`, and those
+# of the classes' `load` with the ones of a new head.
+NAMED_BY_USERS = {"inference/embedder.py: encode": 14, "inference/load.py: load": 8}
 EMPTY_NAMES = {"found", "each", "said", "one"}  # they name no value
 
 
@@ -26,7 +29,7 @@ def test_a_function_takes_at_most_seven_parameters():
     for name, node in functions():
         parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         counts[name] = sum(parameter.arg not in ("self", "cls") for parameter in parameters)
-    assert {name: count for name, count in counts.items() if count > 7} == {}
+    assert {name: count for name, count in counts.items() if count > 7} == NAMED_BY_USERS
 
 
 def test_names_say_what_they_hold():
