@@ -20,7 +20,7 @@ DEFINED = {
     "Span": "bert_jax.inference.tagger",
     "Tagger": "bert_jax.inference.tagger",
     "finetune": "bert_jax.runs.finetune",
-    "fit": "bert_jax.runs.fit",
+    "train": "bert_jax.runs.train",
     "load": "bert_jax.inference.load",
     "open_vectors": "bert_jax.search.vector_shards",
 }
@@ -40,7 +40,7 @@ __all__ = [
     "Span",
     "Tagger",
     "finetune",
-    "fit",
+    "train",
     "load",
     "open_vectors",
 ]

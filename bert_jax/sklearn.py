@@ -17,7 +17,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.classifier import Classifier
 from bert_jax.inference.embedder import Embedder
 from bert_jax.runs.finetune import finetune
-from bert_jax.runs.fit import merge_keys
+from bert_jax.runs.train import merge_keys
 
 
 class FineTuned(BaseEstimator):

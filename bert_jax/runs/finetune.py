@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Set
+from os import PathLike
 from typing import Any
 
 from bert_jax.core.caller_warning import warn_caller
@@ -9,7 +10,7 @@ from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.column_names import LABELS, MEMORY_PAIR, TAGS, TEXTS, WORDS
 from bert_jax.inference.encoder import Encoder
-from bert_jax.runs.fit import Run, check_arguments, format_call, merge_keys, start_run
+from bert_jax.runs.train import Run, check_arguments, format_call, merge_keys, start_run
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.memory_tables import MEMORY_PREFIX, register_tables
 from bert_jax.text.tables import type_name
@@ -19,11 +20,22 @@ CLASSIFY, TAG = "classify", "tag"
 MULTI_LABEL, NUMBER = "multi_label_classification", "regression"
 
 
-def finetune(model, /, texts, labels, *, validation=None, workdir=None, **keys) -> Run:
+def finetune(
+    model: str | PathLike[str] | Encoder,
+    /,
+    texts: Iterable[Any],
+    labels: Iterable[Any],
+    *,
+    validation: tuple[Iterable[Any], Iterable[Any]] | None = None,
+    workdir: str | PathLike[str] | None = None,
+    **keys: Any,
+) -> Run:
     """Train a classifier or a tagger on texts and their labels, starting from a model directory or a loaded model.
 
-        run = bert_jax.finetune("model", frame["text"], frame["label"], epochs=3)
-        run.model.predict("a text")
+    >>> texts = [f"{word} {n}" for n in range(8) for word in ("cat", "mat")]
+    >>> run = bert_jax.finetune("model", texts, ["pet", "thing"] * 8, data={"folds": 0}, epochs=1)
+    >>> run.model.labels
+    ('pet', 'thing')
 
     `texts` and `labels` are lists, arrays, or columns of pandas, polars or pyarrow. A text is a string, a pair is a
     tuple of two strings, and words are a list of strings. The labels decide what is learnt: strings and whole numbers
@@ -44,7 +56,7 @@ def finetune(model, /, texts, labels, *, validation=None, workdir=None, **keys) 
     task = keys.get("task") or (TAG if are_tagged(*parts["texts"]) else CLASSIFY)
     if task not in ROW_MAKERS:
         raise BertJaxError(
-            f"finetune has no task {task!r:.60}; {suggest_name(task, ROW_MAKERS)}; use bert_jax.fit for others"
+            f"finetune has no task {task!r:.60}; {suggest_name(task, ROW_MAKERS)}; use bert_jax.train for others"
         )
     problem = {"problem_type": infer_problem_type(parts["texts"][1])} if task == CLASSIFY else {}
     if problem == {"problem_type": NUMBER} and "problem_type" not in keys:

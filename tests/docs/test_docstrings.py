@@ -3,6 +3,8 @@
 import doctest
 import importlib.util
 import pkgutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.load import CLASSES, load
 from bert_jax.inference.reranker import Reranker
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
-from tests.support.small_models import write_model
+from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, write_model
 
 MODULES = [
     name for _, name, _ in pkgutil.walk_packages(bert_jax.__path__, "bert_jax.") if "__main__" not in name
@@ -46,10 +48,43 @@ OPEN_AS = {
     "bert_jax.inference.embedder": lambda path: Embedder.load(path, pooling="mean"),
     "bert_jax.inference.reranker": Reranker.load,
 }
+# Shown in a folder with `model`, an embedder, and the small files that the examples name.
+SHOWN_WITH_FILES = {"bert_jax.runs.train", "bert_jax.runs.finetune"}
+
+
+class LastLines(doctest.OutputChecker):
+    """What is shown stands at the end: a run first prints what it does."""
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        last = got.splitlines(keepends=True)[-want.count("\n") or len(got) :]
+        return super().check_output(want, "".join(last), optionflags)
+
+
+def write_files(folder: Path) -> None:
+    write_model(folder / "model", replace(SMALL_CONFIG, max_position_embeddings=128))
+    rows = "".join(f"{text},{label}\n" for text, label in zip(SMALL_TEXTS, ["bad", "good"] * 4, strict=True))
+    (folder / "train.csv").write_text("text,label\n" + rows * 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SHOWN_WITH_FILES))
+def test_examples_with_files_of(name, tmp_path, monkeypatch):
+    write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(LastLines(), optionflags=doctest.ELLIPSIS)
+    for test in finder.find(importlib.import_module(name), extraglobs={"bert_jax": bert_jax}):
+        runner.run(test)
+    tried = runner.summarize()
+    assert tried.attempted and not tried.failed
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SHOWN_WITH)) for name in examples()]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in SHOWN_WITH))
+        for name in examples()
+        if name not in SHOWN_WITH_FILES
+    ],
 )
 def test_examples_of(name, tmp_path):
     given = {}

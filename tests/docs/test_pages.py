@@ -354,7 +354,7 @@ def test_the_front_page_is_short():
 
 
 def test_the_loop_of_your_own_is_that_which_learns():
-    """tests/runs/test_fit.py runs it long enough to see that."""
+    """tests/runs/test_train.py runs it long enough to see that."""
     code = (ROOT / "tests/examples/custom_loop.py").read_text(encoding="utf-8").partition("\n\n")[2]
     blocks = [block for _, block in fenced("bert_jax/README.md")]
     assert code.replace('"model"', '"path/to/bert"') in blocks

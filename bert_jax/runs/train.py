@@ -1,4 +1,4 @@
-"""`bert_jax.fit`: a whole run from Python, and its results."""
+"""`bert_jax.train`: a whole run from Python, and its results."""
 
 import shutil
 import tempfile
@@ -9,9 +9,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
+from ml_collections import ConfigDict
 
 from bert_jax.core import config as configs
 from bert_jax.core import hashes
@@ -27,11 +28,12 @@ from bert_jax.tasks import TASKS
 from bert_jax.training.log import format_metrics, read_metrics
 from bert_jax.training.workdir import Workdir
 
+Config: TypeAlias = str | PathLike[str] | Mapping[str, Any] | ConfigDict
 ALIKE = 0.8  # lowest similarity of a misspelt argument and the right one
 
 
 class Run:
-    """A run of `fit` or `finetune`.
+    """A run of `train` or `finetune`.
 
     `model`      the trained model, as `bert_jax.load` opens it
     `metrics`    the measurements, a dict for each line of the log: `pandas.DataFrame(run.metrics)`
@@ -80,21 +82,22 @@ def flatten_metrics(metrics: Path) -> list[dict[str, Any]]:
     return [line | line.pop("time", {}) for line in read_metrics(metrics)]
 
 
-def fit(config=None, *, workdir=None, **keys) -> Run:
+def train(config: Config | None = None, *, workdir: str | PathLike[str] | None = None, **keys: Any) -> Run:
     """Train as `bert-jax train` does: the same loop, the same directory, the same report.
 
     `config` is the name of a config, a config file ("configs/classify.py:mrpc"), a dict or a ConfigDict. `keys` change
     its keys, as nested dicts or as names with dots:
 
-        run = bert_jax.fit("classify", init="model", data={"train": "train.csv"}, epochs=3)
-        run.model.predict("a text")
+    >>> run = bert_jax.train("classify", init="model", data={"train": "train.csv", "folds": 0}, epochs=1)
+    >>> run.model.labels
+    ('bad', 'good')
 
     Without a `workdir` the run has a temporary directory, which lives as long as the `Run`; an existing run in
     `workdir` is resumed. Ctrl-C stops the run after the current step, with a checkpoint.
     """
     given = [] if config is None else [repr(config) if isinstance(config, str) else "config"]
-    check_arguments("fit", ("config", "workdir"), keys)
-    return start_run(merge_keys(config_values(config), keys), workdir, format_call("fit", given, keys))
+    check_arguments("train", ("config", "workdir"), keys)
+    return start_run(merge_keys(config_values(config), keys), workdir, format_call("train", given, keys))
 
 
 def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> None:
@@ -107,7 +110,7 @@ def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> N
             raise BertJaxError(f'{function} has no argument {name}; did you mean "{close[0]}"?')
 
 
-def start_run(values: dict, workdir, command: str) -> Run:
+def start_run(values: dict, workdir: str | PathLike[str] | None, command: str) -> Run:
     """Run a complete config, whose `init` may be a loaded model; `command` is what the report shows as its command."""
     enable_compilation_cache()
     if workdir is None and jax.process_count() > 1:
@@ -144,8 +147,8 @@ def save_init_model(model: Encoder, workdir: Path) -> Path:
     return directory
 
 
-def config_values(config) -> dict:
-    """Return the values of a config of any of the types that `fit` takes."""
+def config_values(config: Config | None) -> dict:
+    """Return the values of a config of any of the types that `train` takes."""
     if config is None:
         return {}
     if isinstance(config, str | PathLike):
@@ -177,8 +180,8 @@ def merge_keys(values: Mapping, keys: Mapping) -> dict:
 def format_call(name: str, given: Sequence[str], keys: Mapping) -> str:
     """Return a call as Python code, for reports; `given` are the arguments before the keys.
 
-    >>> format_call("fit", ["'classify'"], {"epochs": 3, "data.batch_size": 8})
-    "bert_jax.fit('classify', epochs=3, **{'data.batch_size': 8})"
+    >>> format_call("train", ["'classify'"], {"epochs": 3, "data.batch_size": 8})
+    "bert_jax.train('classify', epochs=3, **{'data.batch_size': 8})"
     """
     dotted = {key: value for key, value in keys.items() if not key.isidentifier()}
     settings = [f"{key}={value!r}" for key, value in keys.items() if key not in dotted]

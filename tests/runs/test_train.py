@@ -20,7 +20,7 @@ from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.runs import finetune as finetuning
 from bert_jax.runs.finetune import are_tagged, check_series
-from bert_jax.runs.fit import config_values, save_init_model
+from bert_jax.runs.train import config_values, save_init_model
 from bert_jax.text.rust_tokenizer import BERT_NAMES
 from bert_jax.text.tables import read_table_rows
 from bert_jax.text.wordpiece import WordPiece
@@ -80,7 +80,7 @@ def test_a_config_is_named_or_given():
     )
     assert config_values(ConfigDict({"task": "tag"})) == config_values({"task": "tag"}) == {"task": "tag"}
     with pytest.raises(BertJaxError, match="config"):
-        bert_jax.fit(3)
+        bert_jax.train(3)
 
 
 def test_what_labels_ask_for():
@@ -124,9 +124,9 @@ def test_what_cannot_be_learnt_is_told_in_one_line(texts, labels, keys, message,
 
 def test_errors_and_lines_name_arguments_in_python(encoder_path, capsys):
     with pytest.raises(BertJaxError, match=r'give a file, data={"train": "train.csv"}, or tfds'):
-        bert_jax.fit("classify", init=encoder_path)
+        bert_jax.train("classify", init=encoder_path)
     with pytest.raises(BertJaxError, match='did you mean "workdir"'):
-        bert_jax.fit("classify", init=encoder_path, work_dir="runs")
+        bert_jax.train("classify", init=encoder_path, work_dir="runs")
     with use_python_spelling():
         print_line("label more, or set --config.data.folds=0 and --config.seed")
     print_line("--config.data.folds=0")
@@ -156,8 +156,8 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, encoder_
         "data.calibration_ratio": 0,
     }
     begun = bert_jax.load(encoder_path)
-    first = bert_jax.fit(ConfigDict({"task": "classify"}), workdir=tmp_path / "run", init=begun, **keys)
-    again = bert_jax.fit(task="classify", workdir=tmp_path / "run", init=begun, **keys)
+    first = bert_jax.train(ConfigDict({"task": "classify"}), workdir=tmp_path / "run", init=begun, **keys)
+    again = bert_jax.train(task="classify", workdir=tmp_path / "run", init=begun, **keys)
     assert "this run has already finished, at step 0" in capsys.readouterr().out
     assert first.scores == again.scores != {} and first.metrics == again.metrics != []
     gc.collect()
