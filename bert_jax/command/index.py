@@ -80,12 +80,11 @@ def export_index(args) -> None:
 
 
 def update_index(args) -> None:
-    from bert_jax.core.caller_warning import warn_caller
+    from bert_jax.search import index_update
     from bert_jax.search.documents import DocumentColumns, DocumentSource
     from bert_jax.search.index_settings import IndexOptions, IndexSettings
-    from bert_jax.search.index_writer import open_writer
 
-    start, path, other_sources, adds = time.monotonic(), Path(args.output), list[str](), False
+    start, path = time.monotonic(), Path(args.output)
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
     if args.remove_missing and not args.documents:
@@ -95,40 +94,18 @@ def update_index(args) -> None:
             "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"
         )
     options = IndexOptions(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
-    source = DocumentSource(args.documents, DocumentColumns(args.text, args.id, args.title))
+    columns = DocumentColumns(args.text, args.id, args.title)
+    source = DocumentSource(args.documents, columns) if args.documents else None
     settings = IndexSettings(path, options, args.compact)
-    if args.documents and settings.is_new and settings.manifest.model is None:
+    if source and settings.is_new and settings.manifest.model is None:
         print_line("no --model, so documents are found by keywords alone", sys.stderr)
-    with open_writer(path, settings.manifest if args.documents else None) as writer:
-        if args.remove:
-            writer.remove_documents(read_ids(args.remove))
-        if args.documents:
-            encoder = settings.encoder
-            manifest = writer.manifest
-            other_sources, adds = manifest.other_sources(args.documents), manifest.lacks_all(args.documents)
-            if other_sources and args.remove_missing:
-                raise BertJaxError(
-                    f"--remove-missing would also remove the documents of {', '.join(other_sources)}; name all "
-                    "sources of the index, or remove documents by their ids with --remove"
-                )
-            documents, encode = (
-                show_progress(source.documents()),
-                encoder.encode_documents if encoder else None,
-            )
-            writer.add_documents(documents, settings.cutter, encode, args.documents)
-            if args.remove_missing and writer.missing:
-                writer.remove_documents(writer.missing)
-            if encoder and encoder.truncated.truncated:
-                warn_caller(encoder.truncated.notice(what="passages"))
-            for line in source.notes():
-                print_line(line, sys.stderr)
-            if not writer.manifest.changes:
-                raise BertJaxError(f"{' '.join(args.documents)}: no documents that can be read; name others")
-        if args.compact:
-            writer.compact(settings.manifest)
-    print_line(summarize_update(path, writer.manifest, writer.counts, time.monotonic() - start), sys.stderr)
-    if (missing := writer.missing) and not adds:
-        print_line(one_line(describe_missing(missing, other_sources)), sys.stderr)
+    update = index_update.IndexUpdate(source, read_ids(args.remove), args.remove_missing, args.compact)
+    updated = index_update.update_index(
+        settings, update, lambda line: print_line(line, sys.stderr), show_progress
+    )
+    print_line(summarize_update(path, updated.manifest, updated.counts, time.monotonic() - start), sys.stderr)
+    if updated.missing and not updated.only_adds:
+        print_line(one_line(describe_missing(updated.missing, updated.other_sources)), sys.stderr)
 
 
 def describe_missing(missing: list[str], others: list[str]) -> str:

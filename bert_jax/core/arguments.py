@@ -54,11 +54,21 @@ def spell_as_arguments(text: str) -> str:
     'data.train is missing; give a file, data={"train": "train.csv"}'
     >>> spell_as_arguments("which --config.data.columns.skip_bad=True skips")
     'which data={"columns": {"skip_bad": True}} skips'
+    >>> spell_as_arguments("--quantize applies to vectors; add --model DIR, or see `info --ids`")
+    'quantize applies to vectors; add model=DIR, or see `info --ids`'
     """
     text = re.sub(
         r"--config\.([\w.]*\w)(?:=(\d+(?:,\d+)+|[^\s,;)]+))?", lambda match: argument(*match.groups()), text
     )
-    return text.replace("--workdir", "workdir")
+    return re.sub(r"`[^`]*`|--([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b))?", spell_flag, text)
+
+
+def spell_flag(match: re.Match) -> str:
+    """Return a flag as the argument of the same name; leave a command in backquotes as it is."""
+    name, value = match.groups()
+    if name is None:
+        return match[0]
+    return name.replace("-", "_") + (f"={value}" if value else "")
 
 
 def argument(key: str, value: str | None) -> str:

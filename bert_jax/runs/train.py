@@ -20,6 +20,7 @@ from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.compilation_cache import enable_compilation_cache
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import explain_os_errors, temporary_sibling
+from bert_jax.core.paths import require_path
 from bert_jax.core.terminal import print_line
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
@@ -115,7 +116,7 @@ def start_run(values: dict, workdir: str | PathLike[str] | None, command: str) -
     enable_compilation_cache()
     if workdir is None and jax.process_count() > 1:
         raise BertJaxError("a run of several processes needs a workdir that all of them can access")
-    path = Path(tempfile.mkdtemp(prefix="bert-jax-")) if workdir is None else Path(workdir)
+    path = Path(tempfile.mkdtemp(prefix="bert-jax-")) if workdir is None else require_path(workdir, "workdir")
     try:
         if isinstance(model := values.get("init"), Encoder):
             values = values | {"init": str(save_init_model(model, path))}

@@ -65,6 +65,10 @@ class DocumentSource:
             for path, name in self.list_files(given):
                 self.files.setdefault(path, name)
 
+    @property
+    def name(self) -> str:
+        return " ".join(self.inputs)
+
     def documents(self) -> Iterator[Document]:
         """Yield the documents that have a text, or a title to use as the text. Raise if two have the same id."""
         places: dict[str, str] = {}

@@ -1,10 +1,11 @@
 """Search an index: `bert_jax.Index.open(path).search("query")`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
@@ -12,20 +13,29 @@ from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import describe_mismatch, find_damaged_files
-from bert_jax.inference.exact_search import top_k
+from bert_jax.core.paths import require_path
+from bert_jax.inference import exact_search
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.search import index_manifest as manifests
+from bert_jax.search.documents import DocumentColumns
 from bert_jax.search.fusion import fuse_rankings
 from bert_jax.search.index_manifest import REBUILD_REMEDY, REMOVED, IndexManifest
 from bert_jax.search.keywords import KeywordSearch, WeightedQuery
 from bert_jax.search.nearest import find_nearest
 from bert_jax.search.segment import CHECKED_FILES, Segment, open_segment
+from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
 
-if TYPE_CHECKING:  # imported only where it is used, because it imports everything that builds models
+if (
+    TYPE_CHECKING
+):  # imported only where they are used: everything that builds models, and what imports this file
     from bert_jax.inference.encoder import Encoder
+    from bert_jax.search.index_encoder import IndexEncoder
+    from bert_jax.search.index_writer import UpdateCounts
+    from bert_jax.search.memory_documents import Documents
 
 KEYWORDS, VECTORS, FUSION, RERANKER = "keywords", "vectors", "fusion", "reranker"
+AnyPath = str | PathLike[str]
 PassagePlace = tuple[int, int]  # the index of a segment, and of a passage in it
 Ranking = dict[PassagePlace, float]  # passages and their scores, best first
 
@@ -53,27 +63,93 @@ class Hit:
 
 
 class Index:
-    """An index, as it was when it was opened; `refresh` loads later changes."""
+    """An index, as it was when it was opened or last changed with it; `refresh` loads the changes of others."""
 
     manifest: IndexManifest
     segments: list[Segment]
 
-    def __init__(self, path, model=None):
-        self.path, self.model = Path(path), model
+    def __init__(self, path: AnyPath, model: AnyPath | None = None):
+        self.path, self.model = require_path(path, "path"), model
+        if model is not None:
+            require_path(model, "model")
         self.rerankers: dict[str, Encoder] = {}
 
     @classmethod
-    def open(cls, path, model=None, verify: bool = False) -> "Index":
+    def open(cls, path: AnyPath, model: AnyPath | None = None, verify: bool = False) -> "Index":
         """Open an index. `model` is the model's directory if it has moved since the index was built. The hashes of the
-        small files are checked, or those of all files with `verify`."""
+        small files are checked, or those of all files with `verify`.
+
+        >>> len(bert_jax.Index.open("index"))
+        3
+        """
         index = cls(path, model)
         index.manifest, index.segments = read_current(index.path, verify)
         return index
 
+    @classmethod
+    def build(
+        cls,
+        documents: "Documents",
+        path: AnyPath,
+        *,
+        model: AnyPath | None = None,
+        passage_tokens: int | None = None,
+        overlap: int | None = None,
+        quantize: Literal["binary"] | None = None,
+        approximate: Literal["hnsw"] | None = None,
+        text: str = "",
+        id: str = "",
+        title: str = "",
+    ) -> "Index":
+        """Build an index in the directory `path`, as `bert-jax index` does, and open it.
+
+        `documents` are a path or a list of `Path`s, which are read like the command's DOCS, or documents in memory: a
+        list or an iterator of texts, which get the ids "0", "1", ..., of pairs (id, text), or of dicts with `id`,
+        `text` and perhaps `title`. Without the directory of an embedder, `model`, they are found by keywords alone.
+        `text`, `id` and `title` name columns of tables.
+
+        >>> index = bert_jax.Index.build(["Cats land on their feet.", "Fish swim."], "animals")
+        >>> index.search("fish")[0].text
+        'Fish swim.'
+        """
+        from bert_jax.search.index_settings import IndexOptions
+        from bert_jax.search.program_changes import build_index
+
+        index = cls(path, model)
+        options = IndexOptions(
+            None if model is None else str(model), passage_tokens, overlap, quantize, approximate
+        )
+        build_index(index.path, options, documents, DocumentColumns(text, id, title))
+        return cls.open(path, model)
+
+    def add(self, documents: "Documents", *, text: str = "", id: str = "", title: str = "") -> "UpdateCounts":
+        """Add documents, as `build` takes them, to the index and to its directory; return how many were new, changed
+        or unchanged. A document with the id of another replaces it. Texts without ids are numbered on.
+
+        >>> bert_jax.Index.open("index").add([("a", "The cat sat."), ("d", "Birds sing.")])
+        UpdateCounts(new=1, changed=1, unchanged=0, removed=0, encoded=0)
+        """
+        from bert_jax.search.program_changes import add_documents
+
+        return add_documents(self, documents, DocumentColumns(text, id, title))
+
+    def remove(self, ids: str | Iterable[str]) -> "UpdateCounts":
+        """Remove documents from the index and its directory.
+
+        >>> bert_jax.Index.open("index").remove(["b"]).removed
+        1
+        """
+        from bert_jax.search.program_changes import remove_documents
+
+        return remove_documents(self, ids)
+
     def refresh(self) -> None:
         """Load the changes made since the index was opened."""
+        before = self.manifest.model
         self.manifest, self.segments = read_current(self.path)
         self.__dict__.pop("keywords", None)
+        if self.manifest.model != before:
+            self.__dict__.pop("encoder", None)
 
     def __len__(self) -> int:
         return self.manifest.documents
@@ -86,35 +162,63 @@ class Index:
         return KeywordSearch([(segment.postings, segment.live) for segment in self.segments])
 
     @cached_property
-    def encoder(self):
+    def encoder(self) -> "IndexEncoder":
         from bert_jax.search.index_encoder import load_encoder
 
+        if self.manifest.model is None:
+            raise BertJaxError(f"{self.path} has no vectors because it was built without a model")
         return load_encoder(self.path, self.manifest.model, self.model)
+
+    @overload
+    def search(  # type: ignore[overload-overlap]  # a str is a sequence of str, too
+        self,
+        query: str,
+        top_k: int = 10,
+        retrievers: Sequence[str] | None = None,
+        weights: Mapping[str, float] | None = None,
+        reranker: AnyPath | None = None,
+        rerank_top: int = 50,
+    ) -> list[Hit]: ...
+
+    @overload
+    def search(
+        self,
+        query: Sequence[str],
+        top_k: int = 10,
+        retrievers: Sequence[str] | None = None,
+        weights: Mapping[str, float] | None = None,
+        reranker: AnyPath | None = None,
+        rerank_top: int = 50,
+    ) -> list[list[Hit]]: ...
 
     def search(
         self,
         query: str | Sequence[str],
-        top: int = 10,
+        top_k: int = 10,
         retrievers: Sequence[str] | None = None,
         weights: Mapping[str, float] | None = None,
-        reranker=None,
+        reranker: AnyPath | None = None,
         rerank_top: int = 50,
-    ):
-        """Return the `top` passages for a query, or a list of them for each of several queries.
+    ) -> list[Hit] | list[list[Hit]]:
+        """Return the `top_k` best passages for a query, or a list of them for each of several queries.
 
         `retrievers` are "keywords" (BM25), "vectors" (cosine) or both; by default, all that the index has. The
         rankings of two retrievers are fused with `weights`, 1 by default. A `reranker`, the directory of a
         cross-encoder, rescores the first `rerank_top` passages; the other passages follow them with their previous
         order and scores.
+
+        >>> hits = bert_jax.Index.open("index").search("where do cats land?", top_k=2)
+        >>> hits[0].id, hits[0].text
+        ('a', 'Cats land on their feet.')
         """
-        queries = [query] if isinstance(query, str) else list(query)
-        check_number(top, "top", is_whole=True, allowed=Range(1))
+        queries = [query] if isinstance(query, str) else read_queries(query)
+        check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
         check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
         retrievers, weights = self.check_retrievers(retrievers, weights), weights or {}
-        depth = max(top, DEPTH if len(retrievers) > 1 else 0, rerank_top if reranker else 0)
+        cross_encoder = None if reranker is None else self.load_reranker(require_path(reranker, "reranker"))
+        depth = max(top_k, DEPTH if len(retrievers) > 1 else 0, rerank_top if cross_encoder else 0)
         vectors = self.encoder.encode_queries(queries) if VECTORS in retrievers and queries else None
         vector_rankings = [] if vectors is None else self.rank_vectors(vectors, depth)
-        cross_encoder = self.load_reranker(reranker) if reranker else None
         truncated = TruncationCounter(cross_encoder.config.max_position_embeddings) if cross_encoder else None
         hits = []
         for number, text in enumerate(queries):
@@ -135,7 +239,7 @@ class Index:
                     text, list(best)[:rerank_top], cross_encoder, truncated
                 )
                 best = reranked | {place: score for place, score in best.items() if place not in reranked}
-            hits.append([self.make_hit(place, best[place], rankings, words) for place in list(best)[:top]])
+            hits.append([self.make_hit(place, best[place], rankings, words) for place in list(best)[:top_k]])
         if truncated and truncated.truncated:
             warn_caller(truncated.notice(what="pairs of a query and a passage"))
         return hits[0] if isinstance(query, str) else hits
@@ -149,6 +253,10 @@ class Index:
     ) -> list[str]:
         """Return the retrievers to search by. Raise if the index lacks one of them, or if a weight is invalid."""
         available = self.retrievers
+        if weights is not None and not isinstance(weights, Mapping):
+            raise BertJaxError(f'weights must be a dict, as {{"keywords": 2}}, not {weights!r:.60}')
+        if retrievers is not None and not is_list_of_text(retrievers):
+            raise BertJaxError(f'retrievers must be a list, as ["keywords"], not {retrievers!r:.60}')
         if VECTORS in (retrievers or ()) and VECTORS not in available:
             raise BertJaxError(
                 f"{self.path} has no vectors because it was built without --model; search it by keywords"
@@ -166,7 +274,7 @@ class Index:
         scored = []
         for segment, scores in zip(self.segments, self.keywords.score_passages(words), strict=True):
             rows = np.flatnonzero(scores)
-            best = rows[top_k(scores[rows], segment.order[rows], depth)]
+            best = rows[exact_search.top_k(scores[rows], segment.order[rows], depth)]
             scored.append((best, scores[best]))
         return self.merge_segments(scored, depth)
 
@@ -195,7 +303,7 @@ class Index:
 
         return {place: scores[place] for place in sorted(scores, key=rank)}
 
-    def load_reranker(self, directory) -> "Encoder":
+    def load_reranker(self, directory: AnyPath) -> "Encoder":
         from bert_jax.inference.load import load
         from bert_jax.inference.reranker import check_cross_encoder
 
@@ -232,6 +340,17 @@ class Index:
         return Hit(
             segment.ids[document], score, segment.texts[passage], start, end, segment.titles[document], parts
         )
+
+
+def read_queries(queries: Sequence[str]) -> list[str]:
+    listed = to_plain_list(queries)
+    if not is_list_of_text(listed):
+        raise BertJaxError(f"query must be a text or a list of texts, not {queries!r:.60}")
+    return list(listed)
+
+
+def is_list_of_text(values: object) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
 
 
 def read_current(path: Path, verify: bool = False) -> tuple[IndexManifest, list[Segment]]:

@@ -17,6 +17,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, sealed
 from bert_jax.core.typed_json import coerce_json
+from bert_jax.text.memory_tables import MEMORY_PREFIX
 
 INDEX_FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
 VERSION = 2
@@ -119,8 +120,13 @@ class IndexManifest:
 
 
 def source_exists(source: str) -> bool:
-    """Whether a path exists or a glob matches a file; a source on the hub is taken to exist."""
-    return "://" in source or os.path.exists(source) or any(glob.iglob(source, recursive=True))
+    """Whether a path exists or a glob matches a file; a source on the hub or in a program is taken to exist."""
+    return (
+        "://" in source
+        or source.startswith(MEMORY_PREFIX)
+        or os.path.exists(source)
+        or any(glob.iglob(source, recursive=True))
+    )
 
 
 def absolute_source(source: str) -> str:

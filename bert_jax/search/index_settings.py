@@ -63,7 +63,9 @@ class IndexSettings:
     def new_manifest(self) -> IndexManifest:
         options, model = self.options, self.encoder.facts if self.encoder else None
         most = model.max_length if model else MAX_PASSAGE_TOKENS
-        tokens = options.passage_tokens or min(DEFAULT_PASSAGE_TOKENS, most)
+        tokens = (
+            min(DEFAULT_PASSAGE_TOKENS, most) if options.passage_tokens is None else options.passage_tokens
+        )
         check_number(
             tokens, "--passage-tokens", is_whole=True, allowed=Range(1, min(most, MAX_PASSAGE_TOKENS))
         )

@@ -3,6 +3,7 @@
 import doctest
 import importlib.util
 import pkgutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +50,7 @@ OPEN_AS = {
     "bert_jax.inference.reranker": Reranker.load,
 }
 # Shown in a folder with `model`, an embedder, and the small files that the examples name.
-SHOWN_WITH_FILES = {"bert_jax.runs.train", "bert_jax.runs.finetune"}
+SHOWN_WITH_FILES = {"bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.search.index"}
 
 
 class LastLines(doctest.OutputChecker):
@@ -60,22 +61,34 @@ class LastLines(doctest.OutputChecker):
         return super().check_output(want, "".join(last), optionflags)
 
 
-def write_files(folder: Path) -> None:
-    write_model(folder / "model", replace(SMALL_CONFIG, max_position_embeddings=128))
-    rows = "".join(f"{text},{label}\n" for text, label in zip(SMALL_TEXTS, ["bad", "good"] * 4, strict=True))
-    (folder / "train.csv").write_text("text,label\n" + rows * 3)
+@pytest.fixture
+def files(tmp_path_factory, monkeypatch) -> Callable[[], None]:
+    """Makes a folder with these files, and goes there."""
+
+    def write() -> None:
+        folder = tmp_path_factory.mktemp("files")
+        monkeypatch.chdir(folder)
+        write_model(folder / "model", replace(SMALL_CONFIG, max_position_embeddings=128))
+        rows = [f"{text},{label}\n" for text, label in zip(SMALL_TEXTS, ["bad", "good"] * 4, strict=True)]
+        (folder / "train.csv").write_text("text,label\n" + "".join(rows) * 3)
+        texts = ["Cats land on their feet.", "Fish swim.", "Dogs bark."]
+        bert_jax.Index.build(list(zip("abc", texts, strict=True)), "index")
+
+    return write
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SHOWN_WITH_FILES))
-def test_examples_with_files_of(name, tmp_path, monkeypatch):
-    write_files(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(LastLines(), optionflags=doctest.ELLIPSIS)
-    for test in finder.find(importlib.import_module(name), extraglobs={"bert_jax": bert_jax}):
-        runner.run(test)
-    tried = runner.summarize()
-    assert tried.attempted and not tried.failed
+def test_examples_with_files_of(name, files):
+    shown = doctest.DocTestFinder().find(
+        importlib.import_module(name), extraglobs={"bert_jax": bert_jax, "Path": Path}
+    )
+    shown = [test for test in shown if test.examples]
+    runner = doctest.DocTestRunner(LastLines(), optionflags=doctest.ELLIPSIS)
+    for test in shown:
+        files()
+        assert not runner.run(test).failed
+    assert shown
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_fusion_is_that_of_the_ranks(tmp_path):
         ({"retrievers": ["words"]}, 'this index is searched by keywords and vectors, not by "words"'),
         ({"weights": {"vector": 1}}, 'not by "vector"'),
         ({"weights": {"vectors": -1}}, "the weight of vectors must be"),
-        ({"top": 0}, "top must be"),
+        ({"top_k": 0}, "top_k must be"),
         ({"rerank_top": -1}, "rerank_top must be"),
     ):
         with pytest.raises(BertJaxError, match=message):

@@ -1,0 +1,162 @@
+"""What the public functions say to arguments that they cannot take: one line, as tests/hostile/test_python.py asks."""
+
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bert_jax
+from bert_jax.core.errors import BertJaxError
+from tests.hostile.outcomes import LONGEST
+
+NO_PATHS = (None, 3, "", [], b"x", {}, np.zeros(2), io.StringIO(), "nowhere/at/all")
+NO_NUMBERS = ("x", float("nan"), float("inf"), -1, 2.5, [1], np.zeros(2), 10**30, True)
+NO_TEXTS = (
+    None,
+    3,
+    True,
+    b"w1",
+    {"w1": 1},
+    {"w1"},
+    [None],
+    [3],
+    [b"w1"],
+    [["w1"]],
+    np.zeros((2, 2)),
+    object(),
+    len,
+)
+NO_DOCUMENTS = (
+    *NO_TEXTS, [], iter([]), [" "], "", "nowhere.txt", Path("nowhere"), [Path("nowhere")],
+    pd.DataFrame({"text": ["a"]}),
+    [("a",)], [("a", 3)], [(None, "w1")], [("a", "w1"), ("a", "w2")], [{"text": "w1"}], [{"id": "a"}], [{1: "a"}],
+    [{"id": 2.5, "text": "w1"}], [{"id": "a", "text": ["w1"]}], [{"id": "a", "text": "w1", "title": 3}], ["w1", 3],
+)  # fmt: skip
+DOCUMENTS = [("a", "w1 w2"), ("b", "w2 w3")]
+Call = Callable[[Path, Path], Any]  # with the folder of tests/hostile/material.py and an empty one
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def calls() -> Iterator[tuple[str, Call]]:
+    yield from training_calls()
+    yield from index_calls()
+
+
+def training_calls() -> Iterator[tuple[str, Call]]:
+    for n, wrong in enumerate(
+        (3, 2.5, True, b"classify", [], object(), "no such config", Path("nowhere.py"), {"task": 3})
+    ):
+        yield f"train {n}", lambda _, to, wrong=wrong: bert_jax.train(wrong, workdir=to / "run")
+    for n, wrong in enumerate(NO_PATHS[1:-1]):
+        yield (
+            f"train into {n}",
+            lambda small, _, wrong=wrong: bert_jax.train(
+                "classify", workdir=wrong, init=small / "masked", data={"train": small / "labelled.jsonl"}
+            ),
+        )
+        yield (
+            f"finetune {n}",
+            lambda _, to, wrong=wrong: bert_jax.finetune(wrong, ["w1"], ["a"], workdir=to / "run"),
+        )
+        yield (
+            f"finetune into {n}",
+            lambda small, _, wrong=wrong: bert_jax.finetune(
+                small / "masked", ["w1", "w2"], ["a", "b"], workdir=wrong
+            ),
+        )
+    yield "train with a misspelt argument", lambda *_: bert_jax.train("classify", work_dir="run")
+    yield "train with a misspelt key", lambda *_: bert_jax.train("classify", epocs=3)
+    for n, wrong in enumerate((None, 3, "ab", b"a", {"a": 1}, [], [None], np.zeros((2, 2)))):
+        yield (
+            f"finetune on {n}",
+            lambda small, to, wrong=wrong: bert_jax.finetune(
+                small / "masked", wrong, ["a"], workdir=to / "run"
+            ),
+        )
+
+
+def index_calls() -> Iterator[tuple[str, Call]]:
+    def opened(to: Path) -> bert_jax.Index:
+        return bert_jax.Index.build(DOCUMENTS, to / "index")
+
+    for n, wrong in enumerate(NO_DOCUMENTS):
+        yield f"build of {n}", lambda _, to, wrong=wrong: bert_jax.Index.build(wrong, to / "new")
+        yield f"add {n}", lambda _, to, wrong=wrong: opened(to).add(wrong)
+    for n, wrong in enumerate(NO_PATHS):
+        yield f"open {n}", lambda *_, wrong=wrong: bert_jax.Index.open(wrong)
+        if wrong is not None:
+            yield (
+                f"model {n}",
+                lambda _, to, wrong=wrong: bert_jax.Index.build(DOCUMENTS, to / "new", model=wrong),
+            )
+            yield f"reranker {n}", lambda _, to, wrong=wrong: opened(to).search("w1", reranker=wrong)
+        yield f"build in {n}", lambda *_, wrong=wrong: bert_jax.Index.build(DOCUMENTS, wrong)
+    yield "build twice", lambda _, to: [opened(to), opened(to)]
+    for n, wrong in enumerate(NO_NUMBERS):
+        for name in ("passage_tokens", "overlap"):
+            yield (
+                f"{name} {n}",
+                lambda _, to, name=name, wrong=wrong: bert_jax.Index.build(
+                    DOCUMENTS, to / "new", **{name: wrong}
+                ),
+            )
+        for name in ("top_k", "rerank_top"):
+            yield (
+                f"{name} {n}",
+                lambda _, to, name=name, wrong=wrong: opened(to).search("w1", **{name: wrong}),
+            )
+    for n, wrong in enumerate((3, "fast", [], b"hnsw", True, "binary")):
+        for name in ("quantize", "approximate"):
+            yield (
+                f"{name} {n}",
+                lambda _, to, name=name, wrong=wrong: bert_jax.Index.build(
+                    DOCUMENTS, to / "new", **{name: wrong}
+                ),
+            )
+    for n, wrong in enumerate((3, None, [], b"text", "body")):
+        for name in ("text", "id", "title"):
+            yield (
+                f"column {name} {n}",
+                lambda small, to, name=name, wrong=wrong: bert_jax.Index.build(
+                    small / "labelled.jsonl", to / "new", **{name: wrong}
+                ),
+            )
+    for n, wrong in enumerate(NO_TEXTS):
+        yield f"search for {n}", lambda _, to, wrong=wrong: opened(to).search(wrong)
+        yield f"remove {n}", lambda _, to, wrong=wrong: opened(to).remove(wrong)
+    for n, wrong in enumerate((3, "keywords", ["vectors"], [3], ["x"], b"x", {}, len)):
+        yield f"retrievers {n}", lambda _, to, wrong=wrong: opened(to).search("w1", retrievers=wrong)
+    for n, wrong in enumerate(
+        (3, "keywords", ["keywords"], {"x": 1}, {"keywords": "x"}, {"keywords": -1}, {3: 3})
+    ):
+        yield f"weights {n}", lambda _, to, wrong=wrong: opened(to).search("w1", weights=wrong)
+    yield "remove what is not there", lambda _, to: opened(to).remove("c")
+
+
+CALLS = dict(calls())
+# What these calls can take: no documents to add, and a folder that is made.
+RIGHT = {"add 13", "add 14", "add 15", "build in 8"}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_argument_is_one_line(small, empty, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if name in RIGHT:
+            CALLS[name](small, empty)
+            return
+        with pytest.raises(BertJaxError) as raised:
+            CALLS[name](small, empty)
+    message = str(raised.value)
+    assert "\n" not in message and 0 < len(message) < LONGEST
+    assert not (empty / "new").exists(), "a build that was refused leaves nothing"
