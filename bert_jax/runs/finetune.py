@@ -33,7 +33,7 @@ def finetune(
     """Train a classifier or a tagger on texts and their labels, starting from a model directory or a loaded model.
 
     >>> texts = [f"{word} {n}" for n in range(8) for word in ("cat", "mat")]
-    >>> run = bert_jax.finetune("model", texts, ["pet", "thing"] * 8, data={"folds": 0}, epochs=1)
+    >>> run = bert_jax.finetune("model", texts, ["pet", "thing"] * 8, data={"folds": 0}, epochs=1, report=False)
     >>> run.model.labels
     ('pet', 'thing')
 

@@ -89,7 +89,7 @@ def train(config: Config | None = None, *, workdir: str | PathLike[str] | None =
     `config` is the name of a config, a config file ("configs/classify.py:mrpc"), a dict or a ConfigDict. `keys` change
     its keys, as nested dicts or as names with dots:
 
-    >>> run = bert_jax.train("classify", init="model", data={"train": "train.csv", "folds": 0}, epochs=1)
+    >>> run = bert_jax.train("classify", init="model", data={"train": "train.csv", "folds": 0}, epochs=1, report=False)
     >>> run.model.labels
     ('bad', 'good')
 

@@ -6,6 +6,7 @@ resume, and vectors of different texts are never mixed.
 """
 
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from bert_jax.core.errors import BertJaxError, explain_os_error
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import json_digest
 from bert_jax.core.output import locked_directory, refuse_unlisted
+from bert_jax.core.paths import require_path
 from bert_jax.data.growing_array import growing_array
 from bert_jax.search.quantization import TYPES, Quantizer, from_bits, from_bytes
 from bert_jax.text.truncation import TruncationCounter
@@ -297,10 +299,14 @@ class ShardedVectors:
         return rows
 
 
-def open_vectors(path, dequantize: bool = False) -> ShardedVectors:
+def open_vectors(path: str | os.PathLike[str], dequantize: bool = False) -> ShardedVectors:
     """Open the vectors that `bert-jax embed` wrote to a directory as one array, whose rows are read when selected.
 
     Rows have the stored dtype, or float32 with `dequantize`: int8 becomes the middle of the step that the number was
     in, binary becomes 1 and -1.
+
+    >>> vectors = bert_jax.open_vectors("vectors")
+    >>> len(vectors), vectors[:2].shape
+    (8, (2, 8))
     """
-    return ShardedVectors(Path(path), dequantize)
+    return ShardedVectors(require_path(path, "path"), dequantize)

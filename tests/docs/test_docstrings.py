@@ -3,7 +3,7 @@
 import doctest
 import importlib.util
 import pkgutil
-from collections.abc import Callable
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.command.main import main
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.load import CLASSES, load
@@ -50,7 +51,9 @@ OPEN_AS = {
     "bert_jax.inference.reranker": Reranker.load,
 }
 # Shown in a folder with `model`, an embedder, and the small files that the examples name.
-SHOWN_WITH_FILES = {"bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.search.index"}
+SHOWN_WITH_FILES = {
+    "bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.search.index", "bert_jax.search.vector_shards"
+}  # fmt: skip
 
 
 class LastLines(doctest.OutputChecker):
@@ -61,32 +64,30 @@ class LastLines(doctest.OutputChecker):
         return super().check_output(want, "".join(last), optionflags)
 
 
-@pytest.fixture
-def files(tmp_path_factory, monkeypatch) -> Callable[[], None]:
-    """Makes a folder with these files, and goes there."""
-
-    def write() -> None:
-        folder = tmp_path_factory.mktemp("files")
-        monkeypatch.chdir(folder)
-        write_model(folder / "model", replace(SMALL_CONFIG, max_position_embeddings=128))
-        rows = [f"{text},{label}\n" for text, label in zip(SMALL_TEXTS, ["bad", "good"] * 4, strict=True)]
-        (folder / "train.csv").write_text("text,label\n" + "".join(rows) * 3)
-        texts = ["Cats land on their feet.", "Fish swim.", "Dogs bark."]
-        bert_jax.Index.build(list(zip("abc", texts, strict=True)), "index")
-
-    return write
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
+    write_model(folder / "model", replace(SMALL_CONFIG, max_position_embeddings=128))
+    rows = [f"{text},{label}\n" for text, label in zip(SMALL_TEXTS, ["bad", "good"] * 4, strict=True)]
+    (folder / "train.csv").write_text("text,label\n" + "".join(rows) * 3)
+    (folder / "lines.txt").write_text("\n".join(SMALL_TEXTS) + "\n")
+    flags = ["--model", folder / "model", "--input", folder / "lines.txt", "--output", folder / "vectors"]
+    assert main(["embed", *map(str, flags)]) == 0
+    texts = ["Cats land on their feet.", "Fish swim.", "Dogs bark."]
+    bert_jax.Index.build(list(zip("abc", texts, strict=True)), folder / "index")
+    return folder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SHOWN_WITH_FILES))
-def test_examples_with_files_of(name, files):
+def test_examples_with_files_of(name, written, tmp_path, monkeypatch):
     shown = doctest.DocTestFinder().find(
         importlib.import_module(name), extraglobs={"bert_jax": bert_jax, "Path": Path}
     )
     shown = [test for test in shown if test.examples]
     runner = doctest.DocTestRunner(LastLines(), optionflags=doctest.ELLIPSIS)
-    for test in shown:
-        files()
+    for number, test in enumerate(shown):  # each finds the files as they were
+        monkeypatch.chdir(shutil.copytree(written, tmp_path / str(number)))
         assert not runner.run(test).failed
     assert shown
 

@@ -93,6 +93,7 @@ def index_calls() -> Iterator[tuple[str, Call]]:
         yield f"build of {n}", lambda _, to, wrong=wrong: bert_jax.Index.build(wrong, to / "new")
         yield f"add {n}", lambda _, to, wrong=wrong: opened(to).add(wrong)
     for n, wrong in enumerate(NO_PATHS):
+        yield f"open_vectors {n}", lambda *_, wrong=wrong: bert_jax.open_vectors(wrong)
         yield f"open {n}", lambda *_, wrong=wrong: bert_jax.Index.open(wrong)
         if wrong is not None:
             yield (
