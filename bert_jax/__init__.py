@@ -23,6 +23,8 @@ __all__ = [
     "Span",
     "Tagger",
     "UpdateCounts",
+    "compare",
+    "evaluate",
     "finetune",
     "load",
     "open_vectors",
@@ -48,6 +50,8 @@ DEFINED = {
     "Span": "bert_jax.inference.tagger",
     "Tagger": "bert_jax.inference.tagger",
     "UpdateCounts": "bert_jax.search.index_writer",
+    "compare": "bert_jax.runs.evaluate",
+    "evaluate": "bert_jax.runs.evaluate",
     "finetune": "bert_jax.runs.finetune",
     "load": "bert_jax.inference.load",
     "open_vectors": "bert_jax.search.vector_shards",
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.question_answerer import Answer, QuestionAnswerer
     from bert_jax.inference.reranker import Ranked, Reranker
     from bert_jax.inference.tagger import Span, Tagger
+    from bert_jax.runs.evaluate import compare, evaluate
     from bert_jax.runs.finetune import finetune
     from bert_jax.runs.train import Run, train
     from bert_jax.search.index import Hit, Index

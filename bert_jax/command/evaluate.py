@@ -25,6 +25,9 @@ DIMENSIONS = flag(
     metavar="N",
     help="for an embedder: use only the first N dimensions of its vectors",
 )
+TEXT_FLAGS = (
+    "data", "text", "text_pair", "label", "label_separator", "long_texts", "out_of_scope", "split", "report"
+)  # fmt: skip
 # Flags that do not apply if an index is measured.
 TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out_of_scope", "dimensions")
 
@@ -68,10 +71,6 @@ TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out
     ),
 )  # fmt: skip
 def evaluate(args):
-    from bert_jax.hub.model_directory import ModelDirectory
-    from bert_jax.report.embedders.bm25 import BM25
-    from bert_jax.report.embedders.evaluate_embedders import evaluates_vectors
-
     command = shlex.join(["bert-jax", *sys.argv[1:]])
     if not args.index and (args.rerank or args.embedder):
         name = "rerank" if args.rerank else "embedder"
@@ -79,13 +78,24 @@ def evaluate(args):
     if args.index:
         evaluate_index(args, command)
     else:
-        names = args.compare or [args.model]
-        models = [name if name == BM25.name else ModelDirectory.open(name) for name in names]
-        measure = evaluate_embedders if evaluates_vectors(models[0], args.data) else evaluate_predictions
-        measure(args, models, command)
+        evaluate_models(args, command)
     if args.report:
         file = sys.stderr if args.json else sys.stdout
         print_line(f"the report is {Path(args.report) / 'report.md'}", file)
+
+
+def evaluate_models(args, command: str) -> None:
+    from bert_jax.report.model_evaluation import EvaluationSettings, describe_models, open_evaluated
+
+    given = {name: getattr(args, name) or "" for name in TEXT_FLAGS}
+    settings = EvaluationSettings(
+        skip_bad=args.skip_bad, dimensions=args.dimensions, command=command, **given
+    )
+    models = [open_evaluated(name) for name in args.compare or [args.model]]
+    results, table = describe_models(models, settings, args.json)
+    if table:
+        print_line(table, sys.stderr)
+    print(results)
 
 
 def evaluate_index(args, command: str) -> None:
@@ -97,53 +107,3 @@ def evaluate_index(args, command: str) -> None:
         args.index, args.data, args.split, args.embedder or "", args.rerank or "", args.rerank_top
     )
     print(evaluate_index.describe_index_evaluation(trial, args.json, args.report, command))
-
-
-def evaluate_embedders(args, models: list, command: str) -> None:
-    from bert_jax.data.examples.group_columns import GroupColumns
-    from bert_jax.report.embedders import evaluate_embedders
-    from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
-
-    if args.out_of_scope:
-        raise BertJaxError("--out-of-scope is for predictions; leave it out to measure an embedder")
-    texts = tuple(name for name in (args.text, args.text_pair) if name)
-    groups = GroupColumns(texts, args.label, skip_bad=args.skip_bad)
-    trial = EmbedderEvalConfig(args.data, args.split, groups, args.dimensions, args.long_texts)
-    results = evaluate_embedders.describe_embedders(models, trial, args.json, args.report, command)
-    if table := evaluate_embedders.describe_table(models, trial):
-        print_line(table, sys.stderr)
-    print(results)
-
-
-def evaluate_predictions(args, models: list, command: str) -> None:
-    from bert_jax.data.examples.columns import ExampleColumns
-    from bert_jax.report.compare import compare_models
-    from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, describe_table
-    from bert_jax.report.prediction_page import evaluate_with_report
-
-    if args.split or args.dimensions:
-        raise BertJaxError(
-            "--split and --dimensions are not for predictions of labels, tags or answers; leave them out"
-        )
-    columns = ExampleColumns(
-        args.text,
-        args.text_pair,
-        args.label,
-        label_separator=args.label_separator or "",
-        skip_bad=args.skip_bad,
-    )
-    trial = PredictionEvalConfig(args.data, columns, args.long_texts, args.out_of_scope or "")
-    if args.compare:
-        if args.report:
-            raise BertJaxError("--report needs --model; a comparison is printed as lines, or with --json")
-        if args.out_of_scope:
-            raise BertJaxError("--out-of-scope needs --model; evaluate each of the two models with it")
-        first, second = models
-        results = compare_models(first, second, args.data, columns, args.long_texts, args.json)
-    elif args.report:
-        results = evaluate_with_report(args.report, models[0], trial, args.json, command)
-    else:
-        results = describe_evaluation(models[0], trial, args.json)
-    if table := describe_table(models[0], trial):
-        print_line(table, sys.stderr)
-    print(results)

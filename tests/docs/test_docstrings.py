@@ -52,7 +52,8 @@ OPEN_AS = {
 }
 # Shown in a folder with `model`, an embedder, and the small files that the examples name.
 SHOWN_WITH_FILES = {
-    "bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.search.index", "bert_jax.search.vector_shards"
+    "bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.runs.evaluate", "bert_jax.search.index",
+    "bert_jax.search.vector_shards",
 }  # fmt: skip
 
 
@@ -68,6 +69,7 @@ class LastLines(doctest.OutputChecker):
 def written(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("written")
     write_model(folder / "model", replace(SMALL_CONFIG, max_position_embeddings=128))
+    write_model(folder / "classifier", SMALL_CONFIG, ("classify",), ("bad", "good"))
     rows = [f"{text},{label}\n" for text, label in zip(SMALL_TEXTS, ["bad", "good"] * 4, strict=True)]
     (folder / "train.csv").write_text("text,label\n" + "".join(rows) * 3)
     (folder / "lines.txt").write_text("\n".join(SMALL_TEXTS) + "\n")

@@ -50,6 +50,7 @@ def empty(tmp_path, monkeypatch) -> Path:
 def calls() -> Iterator[tuple[str, Call]]:
     yield from training_calls()
     yield from index_calls()
+    yield from evaluation_calls()
 
 
 def training_calls() -> Iterator[tuple[str, Call]]:
@@ -144,9 +145,50 @@ def index_calls() -> Iterator[tuple[str, Call]]:
     yield "remove what is not there", lambda _, to: opened(to).remove("c")
 
 
+def evaluation_calls() -> Iterator[tuple[str, Call]]:
+    def evaluated(small: Path, **changes: Any) -> Any:
+        given = {"model": small / "classifier", "data": small / "labelled.jsonl"} | changes
+        return bert_jax.evaluate(given.pop("model"), given.pop("data"), **given)
+
+    for n, wrong in enumerate(NO_PATHS):
+        for name in ("model", "data", "out_of_scope", "report"):
+            if wrong is not None or name in ("model", "data"):
+                yield (
+                    f"{name} of evaluate {n}",
+                    lambda small, _, wrong={name: wrong}: evaluated(small, **wrong),
+                )
+        yield (
+            f"compare {n}",
+            lambda small, _, wrong=wrong: bert_jax.compare(
+                small / "classifier", wrong, small / "labelled.jsonl"
+            ),
+        )
+        yield (
+            f"compare on {n}",
+            lambda small, _, wrong=wrong: bert_jax.compare(small / "classifier", small / "classifier", wrong),
+        )
+    for n, wrong in enumerate((3, None, [], b"text", {}, "body")):
+        for name in ("text", "text_pair", "label", "label_separator", "split", "long_texts", "skip_bad"):
+            yield (
+                f"{name} of evaluate {n}",
+                lambda small, _, wrong={name: wrong}: evaluated(small, **wrong),
+            )
+    for n, wrong in enumerate(NO_NUMBERS):
+        yield (
+            f"dimensions of evaluate {n}",
+            lambda small, _, wrong=wrong: bert_jax.evaluate(
+                small / "masked", small / "labelled.jsonl", dimensions=wrong
+            ),
+        )
+    yield (
+        "bm25 without documents",
+        lambda small, _: bert_jax.compare("bm25", small / "masked", small / "labelled.jsonl"),
+    )
+
+
 CALLS = dict(calls())
-# What these calls can take: no documents to add, and a folder that is made.
-RIGHT = {"add 13", "add 14", "add 15", "build in 8"}
+# What these calls can take: no documents to add, a folder that is made, a separator.
+RIGHT = {"add 13", "add 14", "add 15", "build in 8", "report of evaluate 8", "label_separator of evaluate 5"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -51,7 +51,7 @@ def read_evaluation_data(trial: EmbedderEvalConfig) -> EvaluationData:
 
 
 def describe_embedders(
-    names: Sequence[str],
+    names: Sequence[str | ModelDirectory],
     trial: EmbedderEvalConfig,
     as_json: bool = False,
     report: str = "",
@@ -69,7 +69,7 @@ def describe_embedders(
     return "\n".join(format_embedder_results(data, measured))
 
 
-def describe_table(names: Sequence[str], trial: EmbedderEvalConfig) -> str:
+def describe_table(names: Sequence[str | ModelDirectory], trial: EmbedderEvalConfig) -> str:
     """Describe which column of the table is used for what; "" for a folder of documents and queries."""
     columns = complete_columns(names, trial).columns
     return (
@@ -77,7 +77,7 @@ def describe_table(names: Sequence[str], trial: EmbedderEvalConfig) -> str:
     )
 
 
-def complete_columns(names: Sequence[str], trial: EmbedderEvalConfig) -> EmbedderEvalConfig:
+def complete_columns(names: Sequence[str | ModelDirectory], trial: EmbedderEvalConfig) -> EmbedderEvalConfig:
     """Fill in the columns that the user named for training."""
     if names[0] == BM25.name or is_beir(trial.data):
         return trial
@@ -86,7 +86,7 @@ def complete_columns(names: Sequence[str], trial: EmbedderEvalConfig) -> Embedde
 
 
 def measure_embedders(
-    names: Sequence[str], trial: EmbedderEvalConfig
+    names: Sequence[str | ModelDirectory], trial: EmbedderEvalConfig
 ) -> tuple[EvaluationData, list[EmbedderResults]]:
     trial = complete_columns(names, trial)
     data = read_evaluation_data(trial)

@@ -1,0 +1,98 @@
+"""Measure one model, or compare two: the data and the models decide whether predictions or vectors are measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+from bert_jax.core.arguments import spell_setting
+from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.columns import ExampleColumns
+from bert_jax.data.examples.group_columns import GroupColumns
+from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.report.compare import compare_models
+from bert_jax.report.embedders import evaluate_embedders as embedders
+from bert_jax.report.embedders.bm25 import BM25
+from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
+from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, describe_table
+from bert_jax.report.prediction_page import evaluate_with_report
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """What to measure on, how to read it, and what to write."""
+
+    data: str | PathLike[str]
+    text: str = ""
+    text_pair: str = ""
+    label: str = ""
+    label_separator: str = ""
+    skip_bad: bool = False
+    long_texts: str = "truncate"
+    out_of_scope: str | PathLike[str] | None = None
+    split: str = ""
+    dimensions: int | None = None
+    report: str | PathLike[str] | None = None
+    command: str = ""  # what the report shows as its command
+
+
+def open_evaluated(name: str | PathLike[str]) -> ModelDirectory | str:
+    """Open what is evaluated: a model directory, or BM25 by its name."""
+    return BM25.name if name == BM25.name else ModelDirectory.open(name)
+
+
+def describe_models(
+    models: Sequence[ModelDirectory | str], settings: EvaluationSettings, as_json: bool
+) -> tuple[str, str]:
+    """Return the scores of a model or a comparison of two, as lines or as JSON, and what the columns of the data were
+    used for. Write a report if the settings name one."""
+    if embedders.evaluates_vectors(models[0], str(settings.data)):
+        return describe_vectors(models, settings, as_json)
+    return describe_predictions(models, settings, as_json)
+
+
+def describe_vectors(
+    models: Sequence[ModelDirectory | str], settings: EvaluationSettings, as_json: bool
+) -> tuple[str, str]:
+    if settings.out_of_scope:
+        raise BertJaxError("--out-of-scope is for predictions; leave it out to measure an embedder")
+    texts = tuple(name for name in (settings.text, settings.text_pair) if name)
+    data, report = str(settings.data), str(settings.report or "")
+    groups = GroupColumns(texts, settings.label, skip_bad=settings.skip_bad)
+    trial = EmbedderEvalConfig(data, settings.split, groups, settings.dimensions, settings.long_texts)
+    results = embedders.describe_embedders(models, trial, as_json, report, settings.command)
+    return results, embedders.describe_table(models, trial)
+
+
+def describe_predictions(
+    models: Sequence[ModelDirectory | str], settings: EvaluationSettings, as_json: bool
+) -> tuple[str, str]:
+    if settings.split or settings.dimensions:
+        raise BertJaxError(
+            "--split and --dimensions are not for predictions of labels, tags or answers; leave them out"
+        )
+    columns = ExampleColumns(
+        settings.text,
+        settings.text_pair,
+        settings.label,
+        label_separator=settings.label_separator,
+        skip_bad=settings.skip_bad,
+    )
+    data, out_of_scope = str(settings.data), str(settings.out_of_scope or "")
+    trial = PredictionEvalConfig(data, columns, settings.long_texts, out_of_scope)
+    if len(models) == 2:
+        if settings.report:
+            raise BertJaxError(
+                spell_setting(
+                    "--report needs --model; a comparison is printed as lines, or with --json",
+                    "a comparison of predictions has no report; leave report out, or evaluate each of the models",
+                )
+            )
+        if settings.out_of_scope:
+            raise BertJaxError("--out-of-scope needs --model; evaluate each of the two models with it")
+        first, second = models
+        results = compare_models(first, second, data, columns, settings.long_texts, as_json)
+    elif settings.report:
+        results = evaluate_with_report(settings.report, models[0], trial, as_json, settings.command)
+    else:
+        results = describe_evaluation(models[0], trial, as_json)
+    return results, describe_table(models[0], trial)
