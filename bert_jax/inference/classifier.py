@@ -1,7 +1,7 @@
 """Classifiers: one class, several labels or a number for a text or a pair of texts, with scikit-learn's names."""
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Classifier(Encoder):
         """The kind of what it predicts."""
         return cast(WholeTextKind, self.require_kind(WholeTextKind.heads, type(self).__name__))
 
-    def predict(self, texts, *, long_texts: str = "truncate"):
+    def predict(self, texts: Any, *, long_texts: str = "truncate") -> Any:
         """Return the class of each text. A model of several labels gives an array of 0 and 1 [N, labels], in the order
         of `labels`, and a regression model an array of numbers [N].
 
@@ -40,7 +40,7 @@ class Classifier(Encoder):
 
         return map_texts(texts, predict_chunk, kind.gather_values)
 
-    def predict_proba(self, texts, *, long_texts: str = "truncate"):
+    def predict_proba(self, texts: Any, *, long_texts: str = "truncate") -> Any:
         """Return the probability of each label [N, labels], in the order of `labels`; [labels] for one text.
 
         >>> dict(zip(model.labels, model.predict_proba("the cat").round().tolist()))
@@ -54,7 +54,9 @@ class Classifier(Encoder):
         empty = np.zeros((0, len(self.labels)), np.float32)
         return map_texts(texts, predict_chunk, lambda rows: np.stack(rows) if rows else empty)
 
-    def classify(self, texts, *, long_texts: str = "truncate", min_precision: float | None = None):
+    def classify(
+        self, texts: Any, *, long_texts: str = "truncate", min_precision: float | None = None
+    ) -> Any:
         """Return the best `Label` of each text, with its probability and its margin.
 
         A model of several labels returns the list of labels above their thresholds (0.5 if it was not calibrated). With
@@ -78,7 +80,7 @@ class Classifier(Encoder):
 
         return map_texts(texts, classify_chunk)
 
-    def in_distribution_p_value(self, texts):
+    def in_distribution_p_value(self, texts: Any) -> Any:
         """Return the share of known texts that are at most as similar to the training texts as this text.
 
         A share of 0.01 means that about one known text in a hundred is as dissimilar as this text, or more so. Return a

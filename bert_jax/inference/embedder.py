@@ -1,7 +1,7 @@
 """Embedders: a vector for each text, with the names and arguments of sentence-transformers."""
 
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -61,6 +61,22 @@ def find_vectors(side) -> np.ndarray | None:
     return np.atleast_2d(array.astype(np.float32))
 
 
+class EncodeSettings(TypedDict, total=False):
+    """The other arguments of `Embedder.encode`."""
+
+    batch_size: int | None
+    show_progress_bar: bool | None
+    output_value: str
+    precision: str
+    convert_to_numpy: bool
+    convert_to_tensor: bool
+    device: str | None
+    normalize_embeddings: bool
+    truncate_dim: int | None
+    pooling: str | None
+    long_texts: str
+
+
 class Embedder(Encoder):
     """Turns texts into vectors whose cosines say how similar the texts are."""
 
@@ -91,12 +107,12 @@ class Embedder(Encoder):
         return cls.from_directory(directory, tokenizer)
 
     def encode(
-        self, inputs, prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,
+        self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,
         show_progress_bar: bool | None = None, output_value: str = "sentence_embedding", precision: str = "float32",
         convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: str | None = None,
         normalize_embeddings: bool = False, truncate_dim: int | None = None, *, pooling: str | None = None,
         long_texts: str = "truncate",
-    ):  # fmt: skip
+    ) -> Any:  # fmt: skip
         """Return a vector [D] for a text, an array [N, D] for a list, or an iterator of vectors for any other iterable.
 
         `prompt_name` is one of the model's prompts, `prompt` the text to put before each text. `batch_size` limits the
@@ -133,7 +149,10 @@ class Embedder(Encoder):
             show_progress_bar,
         )
 
-    def encode_query(self, inputs, prompt_name: str | None = None, prompt: str | None = None, **settings):
+    def encode_query(
+        self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None,
+        **settings: Unpack[EncodeSettings],
+    ) -> Any:  # fmt: skip
         """Return vectors as `encode` does, by default with the model's prompt for queries, if it has one.
 
         >>> model.encode_query("the cat").shape
@@ -143,7 +162,10 @@ class Embedder(Encoder):
             inputs, self._choose_prompt(prompt_name, prompt, QUERY_PROMPTS), prompt, **settings
         )
 
-    def encode_document(self, inputs, prompt_name: str | None = None, prompt: str | None = None, **settings):
+    def encode_document(
+        self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None,
+        **settings: Unpack[EncodeSettings],
+    ) -> Any:  # fmt: skip
         """Return vectors as `encode` does, by default with the model's prompt for documents, if it has one.
 
         >>> model.encode_document(["the cat", "the mat"]).shape
@@ -156,7 +178,7 @@ class Embedder(Encoder):
     def _choose_prompt(self, name: str | None, prompt: str | None, usual: tuple[str, ...]) -> str | None:
         return find_prompt_name(self.embedder, usual) if name is None and prompt is None else name
 
-    def similarity(self, embeddings1, embeddings2) -> np.ndarray:
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Return the cosine of each vector or text on one side with each one on the other, [N1, N2].
 
         A side is a text, a list of texts, a vector [D], an array [N, D] or a list of vectors.

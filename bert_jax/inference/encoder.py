@@ -2,8 +2,9 @@
 
 import tempfile
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.compilation_cache import enable_compilation_cache
@@ -130,7 +131,7 @@ class Encoder(Runner):
         )
         return f"<{type(self).__name__} of {self.layout.family.model_type}: {shape}>"
 
-    def encode(self, inputs, *, pooling: str | None = None, normalize_embeddings: bool = False):
+    def encode(self, inputs: Any, *, pooling: str | None = None, normalize_embeddings: bool = False) -> Any:
         """Return a vector [D] for a text, or an array [N, D] for a list: by default the mean of the hidden states.
 
         `pooling="cls"` takes the [CLS] state, "pooler" the output of BERT's pooler.
@@ -147,7 +148,7 @@ class Encoder(Runner):
         gather = vector_stacker(self.config.hidden_size)
         return self.map_encodings(inputs, lambda encodings: self.run(encodings, program), gather)
 
-    def tokenize(self, texts):
+    def tokenize(self, texts: Any) -> Any:
         """Return the `Encoding` of each text or pair, truncated to the model's length with a warning.
 
         >>> model.tokenizer.tokens(model.tokenize("the cats").input_ids)
@@ -155,7 +156,7 @@ class Encoder(Runner):
         """
         return self.map_encodings(texts, iter)
 
-    def hidden_states(self, texts, layers: int | Sequence[int] | str | None = None):
+    def hidden_states(self, texts: Any, layers: int | Sequence[int] | str | None = None) -> Any:
         """Return the hidden states [length, D] of each text or pair, special tokens included.
 
         They are of the last layer, or of the one that `layers` names. For several `layers`, or "all", the shape is
@@ -166,7 +167,7 @@ class Encoder(Runner):
         """
         return layer_states.hidden_states(self, texts, layers)
 
-    def attentions(self, texts, layers: int | Sequence[int] | str = ALL):
+    def attentions(self, texts: Any, layers: int | Sequence[int] | str = ALL) -> Any:
         """Return the attention weights [layers, heads, length, length] of each text or pair.
 
         Rows are the tokens that attend, columns the tokens attended to. If `layers` is one number, the shape is
@@ -188,7 +189,7 @@ class Encoder(Runner):
         """
         warm_up.compile_programs(self, lengths, texts)
 
-    def with_params(self, params: dict) -> Self:
+    def with_params(self, params: dict[str, Any]) -> Self:
         """Return the model with other parameters, such as from your own training loop.
 
         It has no calibration, origin or scope, because those belong to the old parameters.
@@ -210,7 +211,7 @@ class Encoder(Runner):
         computed = {name: getattr(self.config, name) for name in ("dtype", "attention", "remat")}
         return restore_model, (type(self), files, computed, self.embedder, self._tokenizer is not None)
 
-    def save(self, path) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write a Hugging Face directory that `transformers` and `load` can open.
 
         The directory of an embedder can also be opened by `sentence-transformers`.

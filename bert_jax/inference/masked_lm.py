@@ -1,5 +1,7 @@
 """Masked language models: what fits at [MASK], and how probable a text is."""
 
+from typing import Any
+
 from bert_jax.core.config import Range, check_number
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.mask_filler import Filled, fill_masks
@@ -11,7 +13,7 @@ __all__ = ["Filled", "MaskedLM", "PseudoLogLikelihood"]
 class MaskedLM(Encoder):
     """Predicts masked words."""
 
-    def fill_mask(self, texts, *, top_k: int = 5, steps: int = 0):
+    def fill_mask(self, texts: Any, *, top_k: int = 5, steps: int = 0) -> Any:
         """Return the `top_k` fillings of a text with one [MASK], best first; for several masks, a list for each.
 
         With `steps`, all masks of a text are filled together in this number of passes: each pass keeps the fillings
@@ -30,7 +32,7 @@ class MaskedLM(Encoder):
         check_number(steps, "steps", is_whole=True, allowed=Range(0, self.config.max_position_embeddings))
         return fill_masks(self, texts, top_k, steps)
 
-    def pseudo_log_likelihood(self, texts):
+    def pseudo_log_likelihood(self, texts: Any) -> Any:
         """Return the `PseudoLogLikelihood` of each text: the higher its score, the more probable the text.
 
         Each token is masked in turn and predicted from all others. If a text is too long for the model, each token is

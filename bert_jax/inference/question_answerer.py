@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat, zip_longest
+from typing import Any
 
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
@@ -16,7 +17,14 @@ __all__ = ["Answer", "QuestionAnswerer"]
 class QuestionAnswerer(Encoder):
     """Finds the answer to a question in a text."""
 
-    def answer(self, question, text, *, may_be_missing: bool | None = None, longest: int = MAX_ANSWER_TOKENS):
+    def answer(
+        self,
+        question: Any,
+        text: Any,
+        *,
+        may_be_missing: bool | None = None,
+        longest: int = MAX_ANSWER_TOKENS,
+    ) -> Any:
         """Return the best `Answer` to a question in a text of any length, which is read in windows.
 
         Lists of questions and texts are paired by position; a single question is paired with every text, and a single

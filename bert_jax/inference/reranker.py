@@ -1,7 +1,7 @@
 """Cross-encoders: how relevant documents are to a query, with the names and arguments of CrossEncoder."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -29,8 +29,8 @@ class Reranker(Classifier):
     def accepts(cls, layout: Layout) -> bool:
         return not set(layout.heads).isdisjoint(WholeTextKind.heads) and len(layout.labels) == 1
 
-    def predict(self, texts, *, batch_size: int | None = None, show_progress_bar: bool | None = None,
-                long_texts: str = "truncate"):  # fmt: skip
+    def predict(self, texts: Any, *, batch_size: int | None = None, show_progress_bar: bool | None = None,
+                long_texts: str = "truncate") -> Any:  # fmt: skip
         """Return the score of each pair (query, document): the probability that the document is relevant.
 
         One pair gives a number, a list of pairs an array [N]. A list of two texts is a pair, too.

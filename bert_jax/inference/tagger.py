@@ -1,6 +1,7 @@
 """Taggers: labelled spans in texts, such as names or parts of speech, and tags for lists of words."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
@@ -14,7 +15,7 @@ __all__ = ["Span", "Tagger"]
 class Tagger(Encoder):
     """Labels words, in texts or in lists of words."""
 
-    def tag(self, texts):
+    def tag(self, texts: Any) -> Any:
         """Return the labelled `Span`s of a text, in order.
 
         A word gets the label of its first token, as in training. Labels such as B-PER and I-PER are joined to spans;
@@ -37,7 +38,7 @@ class Tagger(Encoder):
 
         return map_texts(texts, tag_chunk)
 
-    def tag_words(self, word_lists):
+    def tag_words(self, word_lists: Any) -> Any:
         """Return one label for each word of a list of words, or of each list in a list or a stream of such lists.
 
         A tuple is also taken as a list of words. Long lists are read in windows, as `tag` reads long texts.

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 import bert_jax
 from tests.support.processes import process_environment
-from tests.support.project import PACKAGE
+from tests.support.project import PACKAGE, ROOT
 
+USER_SCRIPT = ROOT / "tests/examples/user_script.py"
 # `load` is shown with a model, in README.md and by the methods of the model.
 FUNCTIONS = [
     name for name in bert_jax.__all__ if inspect.isfunction(getattr(bert_jax, name)) and name != "load"
@@ -67,6 +69,7 @@ def test_the_names_are_there_before_anything_large_is_imported(tmp_path: Path):
 
 @pytest.mark.ci
 def test_a_strict_type_checker_sees_types_and_misspelt_names(tmp_path: Path):
+    shutil.copy(USER_SCRIPT, tmp_path / "script.py")
     (tmp_path / "program.py").write_text(
         "import bert_jax\n"
         "hits = bert_jax.Index.open('index').search('a text')\n"
@@ -76,7 +79,7 @@ def test_a_strict_type_checker_sees_types_and_misspelt_names(tmp_path: Path):
     )
     ran = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", f"--cache-dir={tmp_path}/cache",
-         "program.py"],
+         "program.py", "script.py"],
         env=process_environment() | {"MYPYPATH": str(PACKAGE.parent)}, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     said = [line.partition(": ")[2] for line in ran.stdout.splitlines()]

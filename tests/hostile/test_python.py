@@ -215,8 +215,8 @@ def calls():
         for n, wrong in enumerate(values):
             yield f"{name} {n}", lambda m, name=name, wrong=wrong: m["embed"].encode("w1", **{name: wrong})
     for name in CLASSES:
-        for of_use in {*CLASSES.values()} - {CLASSES[name], bert_jax.Encoder}:
-            if (name, of_use) not in ALSO:
+        for of_use in dict.fromkeys(CLASSES.values()):
+            if of_use not in (CLASSES[name], bert_jax.Encoder) and (name, of_use) not in ALSO:
                 yield (
                     f"{of_use.__name__} opens {name}",
                     lambda m, name=name, of_use=of_use: of_use.load(m["paths"][name]),
