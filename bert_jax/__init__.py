@@ -27,8 +27,11 @@ __all__ = [
     "evaluate",
     "finetune",
     "load",
+    "mine_hard_negatives",
     "open_vectors",
+    "prepare",
     "train",
+    "train_tokenizer",
 ]
 # Where each name is defined. Lazy, so that `import bert_jax` and `bert-jax --help` do not wait for JAX.
 DEFINED = {
@@ -54,8 +57,11 @@ DEFINED = {
     "evaluate": "bert_jax.runs.evaluate",
     "finetune": "bert_jax.runs.finetune",
     "load": "bert_jax.inference.load",
+    "mine_hard_negatives": "bert_jax.runs.hard_negatives",
     "open_vectors": "bert_jax.search.vector_shards",
+    "prepare": "bert_jax.runs.corpus",
     "train": "bert_jax.runs.train",
+    "train_tokenizer": "bert_jax.runs.tokenizer",
 }
 
 if TYPE_CHECKING:
@@ -68,8 +74,11 @@ if TYPE_CHECKING:
     from bert_jax.inference.question_answerer import Answer, QuestionAnswerer
     from bert_jax.inference.reranker import Ranked, Reranker
     from bert_jax.inference.tagger import Span, Tagger
+    from bert_jax.runs.corpus import prepare
     from bert_jax.runs.evaluate import compare, evaluate
     from bert_jax.runs.finetune import finetune
+    from bert_jax.runs.hard_negatives import mine_hard_negatives
+    from bert_jax.runs.tokenizer import train_tokenizer
     from bert_jax.runs.train import Run, train
     from bert_jax.search.index import Hit, Index
     from bert_jax.search.index_writer import UpdateCounts

@@ -85,13 +85,16 @@ def evaluate(args):
 
 
 def evaluate_models(args, command: str) -> None:
-    from bert_jax.report.model_evaluation import EvaluationSettings, describe_models, open_evaluated
+    from bert_jax.hub.model_directory import ModelDirectory
+    from bert_jax.report.embedders.bm25 import BM25
+    from bert_jax.report.model_evaluation import EvaluationSettings, describe_models
 
     given = {name: getattr(args, name) or "" for name in TEXT_FLAGS}
     settings = EvaluationSettings(
         skip_bad=args.skip_bad, dimensions=args.dimensions, command=command, **given
     )
-    models = [open_evaluated(name) for name in args.compare or [args.model]]
+    names = args.compare or [args.model]
+    models = [name if name == BM25.name else ModelDirectory.open(name) for name in names]
     results, table = describe_models(models, settings, args.json)
     if table:
         print_line(table, sys.stderr)

@@ -19,12 +19,11 @@ def vocab(args):
 
     source = TextSource(args.input, args.layout, args.column, args.strict)
     if args.extend:
-        from bert_jax.hub.extend_vocabulary import extend
+        from bert_jax.hub.extend_vocabulary import DEFAULT_ADDED, extend
 
-        print(extend(args.extend, source, args.output, args.size or 1000))
+        print(extend(args.extend, source, args.output, args.size or DEFAULT_ADDED))
     else:
-        from bert_jax.text.vocabulary_training import train_vocabulary
+        from bert_jax.text.vocabulary_training import DEFAULT_SIZE, train_vocabulary
 
-        print(
-            train_vocabulary(source, args.output, kind=args.kind, size=args.size or 30522, cased=args.cased)
-        )
+        size = args.size or DEFAULT_SIZE
+        print(train_vocabulary(source, args.output, kind=args.kind, size=size, cased=args.cased))

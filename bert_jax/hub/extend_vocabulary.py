@@ -18,6 +18,7 @@ from bert_jax.text.text_source import TextSource
 from bert_jax.text.vocabulary_training import TrainingLines, measure_vocabulary
 from bert_jax.text.wordpiece import CASING, WordPiece
 
+DEFAULT_ADDED = 1000  # words
 LEAST = 5  # a word must occur at least this often to be added
 
 

@@ -11,7 +11,6 @@ from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.report.compare import compare_models
 from bert_jax.report.embedders import evaluate_embedders as embedders
-from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, describe_table
 from bert_jax.report.prediction_page import evaluate_with_report
@@ -33,11 +32,6 @@ class EvaluationSettings:
     dimensions: int | None = None
     report: str | PathLike[str] | None = None
     command: str = ""  # what the report shows as its command
-
-
-def open_evaluated(name: str | PathLike[str]) -> ModelDirectory | str:
-    """Open what is evaluated: a model directory, or BM25 by its name."""
-    return BM25.name if name == BM25.name else ModelDirectory.open(name)
 
 
 def describe_models(

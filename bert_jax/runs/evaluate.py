@@ -2,12 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from os import PathLike
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from bert_jax.core.arguments import use_python_spelling
@@ -15,14 +13,12 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.paths import require_path
 from bert_jax.core.terminal import print_line
-from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.encoder import Encoder
-from bert_jax.models.encoder_config import COMPUTATION_FIELDS
-from bert_jax.report.model_evaluation import EvaluationSettings, describe_models, open_evaluated
+from bert_jax.report.embedders.bm25 import BM25
+from bert_jax.report.model_evaluation import EvaluationSettings, describe_models
+from bert_jax.runs.model_argument import AnyModel, open_model
 from bert_jax.runs.train import format_call
 from bert_jax.text.truncation import LONG
-
-AnyModel = str | PathLike[str] | Encoder
 
 
 def evaluate(
@@ -109,11 +105,18 @@ def measure(function: str, models: Mapping[str, Any], settings: EvaluationSettin
     }
     command = format_call(function, [*names, repr(str(settings.data))], options)
     with use_python_spelling(), ExitStack() as stack:
-        opened = [stack.enter_context(open_model(name, model)) for name, model in models.items()]
+        opened = [
+            BM25.name if is_bm25(model) else stack.enter_context(open_model(name, model))
+            for name, model in models.items()
+        ]
         results, table = describe_models(opened, replace(settings, command=command), as_json=True)
         if table:
             print_line(table, sys.stderr)
     return json.loads(results)
+
+
+def is_bm25(model: AnyModel) -> bool:
+    return isinstance(model, str) and model == BM25.name
 
 
 def check_settings(settings: EvaluationSettings) -> None:
@@ -129,16 +132,3 @@ def check_settings(settings: EvaluationSettings) -> None:
     check_name(settings.long_texts, LONG, "way to read long texts")
     if settings.dimensions is not None:
         check_number(settings.dimensions, "dimensions", is_whole=True, allowed=Range(1))
-
-
-@contextmanager
-def open_model(name: str, model: Any) -> Iterator[ModelDirectory | str]:
-    """Open a model directory; write a loaded model to a temporary one, which the results call by the name of the
-    argument."""
-    if not isinstance(model, Encoder):
-        yield open_evaluated(model if isinstance(model, str) else require_path(model, name))
-        return
-    with TemporaryDirectory(prefix="bert-jax-") as folder:
-        model.save(Path(folder) / "model")
-        computed = {field: getattr(model.config, field) for field in COMPUTATION_FIELDS}
-        yield replace(ModelDirectory.open(Path(folder) / "model", **computed), name=name)

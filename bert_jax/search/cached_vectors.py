@@ -39,7 +39,7 @@ class CachedEncoder:
 
 def model_fingerprint(directory) -> str:
     """Return a hash of the files of a model directory, except hidden ones, which belong to git and other programs."""
-    source = hub.resolve_directory(directory)
+    source = directory.path if isinstance(directory, hub.ModelDirectory) else hub.resolve_directory(directory)
     return json_digest(
         collect_file_facts(
             source, sorted(name for name in list_file_names(source) if not HIDDEN.search(name))

@@ -26,6 +26,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
 
+DEFAULT_SIZE = 30522  # BERT's
 COVERAGE = 0.9999  # share of the characters in the text that the alphabet covers; rarer ones become [UNK]
 HELD_OUT = 200  # one line in this many is kept out of training, to measure the vocabulary
 MEASURED = 20_000  # at most this many lines are measured
@@ -57,7 +58,7 @@ class TrainingLines:
 
 
 def train_vocabulary(
-    source: TextSource, output, *, kind: str = "wordpiece", size: int = 30522, cased: bool = False
+    source: TextSource, output, *, kind: str = "wordpiece", size: int = DEFAULT_SIZE, cased: bool = False
 ) -> str:
     """Train a vocabulary, write its directory, and return a summary for users."""
     output = Path(output)

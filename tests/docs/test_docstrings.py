@@ -52,7 +52,8 @@ OPEN_AS = {
 }
 # Shown in a folder with `model`, an embedder, and the small files that the examples name.
 SHOWN_WITH_FILES = {
-    "bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.runs.evaluate", "bert_jax.search.index",
+    "bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.runs.evaluate", "bert_jax.runs.corpus",
+    "bert_jax.runs.hard_negatives", "bert_jax.runs.tokenizer", "bert_jax.search.index",
     "bert_jax.search.vector_shards",
 }  # fmt: skip
 
@@ -72,6 +73,7 @@ def written(tmp_path_factory) -> Path:
     write_model(folder / "classifier", SMALL_CONFIG, ("classify",), ("bad", "good"))
     rows = [f"{text},{label}\n" for text, label in zip(SMALL_TEXTS, ["bad", "good"] * 4, strict=True)]
     (folder / "train.csv").write_text("text,label\n" + "".join(rows) * 3)
+    (folder / "text.txt").write_text("\n\n".join(f"{text}\n{text} ." for text in SMALL_TEXTS) + "\n")
     (folder / "lines.txt").write_text("\n".join(SMALL_TEXTS) + "\n")
     flags = ["--model", folder / "model", "--input", folder / "lines.txt", "--output", folder / "vectors"]
     assert main(["embed", *map(str, flags)]) == 0

@@ -51,6 +51,8 @@ def calls() -> Iterator[tuple[str, Call]]:
     yield from training_calls()
     yield from index_calls()
     yield from evaluation_calls()
+    yield from text_calls()
+    yield from mining_calls()
 
 
 def training_calls() -> Iterator[tuple[str, Call]]:
@@ -186,9 +188,85 @@ def evaluation_calls() -> Iterator[tuple[str, Call]]:
     )
 
 
+def text_calls() -> Iterator[tuple[str, Call]]:
+    def prepared(small: Path, to: Path, **changes: Any) -> Any:
+        given = {
+            "input": small / "text.txt",
+            "tokenizer": small / "vocabulary",
+            "output": to / "new",
+        } | changes
+        return bert_jax.prepare(**{"processes": 1} | given)
+
+    def learnt(small: Path, to: Path, **changes: Any) -> Any:
+        return bert_jax.train_tokenizer(
+            **{"input": small / "text.txt", "output": to / "new", "size": 900} | changes
+        )
+
+    for n, wrong in enumerate(NO_PATHS):
+        for name in ("input", "tokenizer", "output"):
+            yield (
+                f"{name} of prepare {n}",
+                lambda small, to, wrong={name: wrong}: prepared(small, to, **wrong),
+            )
+        for name in ("input", "output", "extend"):
+            if wrong is not None or name != "extend":
+                yield (
+                    f"{name} of train_tokenizer {n}",
+                    lambda s, to, wrong={name: wrong}: learnt(s, to, **wrong),
+                )
+    for n, wrong in enumerate((3, None, [], b"text", {}, "")):
+        for name in ("layout", "column", "language"):
+            yield (
+                f"{name} of prepare {n}",
+                lambda small, to, wrong={name: wrong}: prepared(small, to, **wrong),
+            )
+        for name in ("layout", "column", "kind"):
+            yield (
+                f"{name} of train_tokenizer {n}",
+                lambda s, to, wrong={name: wrong}: learnt(s, to, **wrong),
+            )
+    for n, wrong in enumerate((*NO_NUMBERS, 0)):
+        for name in ("processes", "validation_ratio"):
+            yield (
+                f"{name} of prepare {n}",
+                lambda small, to, wrong={name: wrong}: prepared(small, to, **wrong),
+            )
+        yield f"size of train_tokenizer {n}", lambda small, to, wrong=wrong: learnt(small, to, size=wrong)
+    yield "too small a size of train_tokenizer", lambda small, to: learnt(small, to, size=3)
+
+
+def mining_calls() -> Iterator[tuple[str, Call]]:
+    def mined(small: Path, **changes: Any) -> Any:
+        given = {"model": small / "masked", "pairs": [("w1 w2", "w2 w1"), ("w3", "w3 w4")]} | changes
+        return bert_jax.mine_hard_negatives(
+            given.pop("model"), given.pop("pairs"), **{"negatives": 1} | given
+        )
+
+    for n, wrong in enumerate(NO_PATHS):
+        for name in ("model", "rescore", "output", "cache"):
+            if wrong is not None or name == "model":
+                yield f"{name} of mine {n}", lambda small, _, wrong={name: wrong}: mined(small, **wrong)
+    for n, wrong in enumerate(
+        (*NO_TEXTS, [], "", "nowhere", [("w1",)], [("w1", 3)], [("w1", "")], [{"anchor": "w1"}], [{}])
+    ):
+        yield f"pairs of mine {n}", lambda small, _, wrong=wrong: mined(small, pairs=wrong)
+    for n, wrong in enumerate((3, True, b"w1", {"w1": 1}, [None], [3], [], "", "nowhere", object())):
+        yield f"corpus of mine {n}", lambda small, _, wrong=wrong: mined(small, corpus=wrong)
+    for n, wrong in enumerate(NO_NUMBERS):
+        for name in ("negatives", "range_min", "range_max", "margin", "min_score", "max_score"):
+            yield f"{name} of mine {n}", lambda small, _, wrong={name: wrong}: mined(small, **wrong)
+    for n, wrong in enumerate((3, None, [], b"text", "body")):
+        for name in ("text", "text_pair"):
+            yield f"{name} of mine {n}", lambda small, _, wrong={name: wrong}: mined(small, **wrong)
+
+
 CALLS = dict(calls())
-# What these calls can take: no documents to add, a folder that is made, a separator.
-RIGHT = {"add 13", "add 14", "add 15", "build in 8", "report of evaluate 8", "label_separator of evaluate 5"}
+# What these calls can take: no documents to add, a folder that is made, a separator, a share, cosines.
+RIGHT = {
+    "add 13", "add 14", "add 15", "build in 8", "report of evaluate 8", "label_separator of evaluate 5",
+    "output of prepare 8", "output of train_tokenizer 8", "validation_ratio of prepare 9", "output of mine 8",
+    "cache of mine 8", "min_score of mine 3", "max_score of mine 3",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CALLS)
