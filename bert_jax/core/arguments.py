@@ -56,11 +56,13 @@ def spell_as_arguments(text: str) -> str:
     'which data={"columns": {"skip_bad": True}} skips'
     >>> spell_as_arguments("--quantize applies to vectors; add --model DIR, or see `info --ids`")
     'quantize applies to vectors; add model=DIR, or see `info --ids`'
+    >>> spell_as_arguments("a--b.csv row 3 is empty; --skip-bad skips it")
+    'a--b.csv row 3 is empty; skip_bad skips it'
     """
     text = re.sub(
         r"--config\.([\w.]*\w)(?:=(\d+(?:,\d+)+|[^\s,;)]+))?", lambda match: argument(*match.groups()), text
     )
-    return re.sub(r"`[^`]*`|--([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b))?", spell_flag, text)
+    return re.sub(r"`[^`]*`|(?<![\w/.-])--([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b))?", spell_flag, text)
 
 
 def spell_flag(match: re.Match) -> str:
