@@ -31,7 +31,7 @@ from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
 
 SHOWN = 5  # column names in a message
 
-EmbedSettings = dict[str, Any]  # prompt, dimensions and long of `Model.embed`
+EmbedSettings = dict[str, Any]  # prompt, dimensions and long_texts of `make_embed_function`
 
 
 def write_vectors(
