@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
@@ -66,7 +66,7 @@ class HFConfig(TypedDict, total=False):
 class ModelDirectory:
     """A model directory that is open. Its weights and its tokenizer are read when they are asked for.
 
-    What takes the name of a model directory also takes this, and does not open it again.
+    What takes the name of a model directory also takes this, as it is, and does not open it again.
     """
 
     name: str  # as the user wrote it
@@ -77,8 +77,7 @@ class ModelDirectory:
     @classmethod
     def open(cls, name, **computed) -> "ModelDirectory":
         if isinstance(name, cls):
-            layout = name.layout.computed_with(**computed)
-            return name if layout.config == name.layout.config else replace(name, layout=layout)
+            return name
         path = resolve_directory(name)
         published, where = read_hf_config(path)
         family = find_family(published, where)
