@@ -6,6 +6,7 @@ Each text is also given alone, and the percentiles are those of all texts; the s
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import numpy as np
@@ -15,6 +16,9 @@ from bert_jax.bench.profile import name_operations, profile
 from bert_jax.bench.timing import FEWEST, Figures, Machine, Measured, Turn, timed, timed_rounds
 from bert_jax.bench.trace import on_host
 from bert_jax.core.errors import BertJaxError
+from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_vectors import make_embed_function
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.line_reader import read_lines
 
@@ -40,7 +44,9 @@ class TextWorkload:
         return model, texts, np.array([len(encoding.input_ids) for encoding in encodings])
 
     def function(self, model) -> Callable[[Sequence[str]], object]:
-        return model.embed if self.verb == "embed" else model.classify
+        if self.verb == "embed":
+            return partial(map_texts, process_chunk=make_embed_function(model))
+        return partial(map_texts, process_chunk=make_outcome_function(model, model.kind))
 
 
 def measure_texts(workload: TextWorkload, dtypes: Sequence[str], as_json: bool = False) -> str:

@@ -9,12 +9,13 @@ from typing import Any
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.typed_json import type_name
 from bert_jax.data.examples.cells import read_name_cell
+from bert_jax.data.examples.column_names import DOCUMENT_TEXTS, ID, TITLES
 from bert_jax.search.documents import Document, DocumentColumns, DocumentSource
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.memory_tables import MEMORY_PREFIX
 from bert_jax.text.tables import get_optional_cell, get_text_cell
 
-ID, TEXT, TITLE = "id", "text", "title"
+TITLE, TEXT = TITLES[0], DOCUMENT_TEXTS[0]
 MemoryDocument = str | tuple[str | int, str] | Mapping[str, Any]
 Documents = str | PathLike[str] | Sequence[PathLike[str]] | Iterable[MemoryDocument]
 FORMS = "a path, or a list of paths, texts, pairs (id, text) or dicts with id and text"

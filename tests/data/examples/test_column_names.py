@@ -24,7 +24,7 @@ READERS = {
 }  # fmt: skip
 TABLES = {"column_names.py", "glue.py"}  # glue.py has the names of GLUE's own files
 NO_COLUMNS = {
-    "tasks/embed.py: anchor, positive, negative",  # what `inspect` calls the texts
+    "finetuning/inspect_groups.py: anchor, positive, negative",  # what `inspect` calls the texts
     "report/prediction_page.py: text, labels",  # the header of a table in the report
     "data/examples/questions.py: paragraphs",  # a key of SQuAD's nested JSON
 }
