@@ -22,11 +22,10 @@ from bert_jax.inference.text_vectors import (
 )
 from bert_jax.models.pooling import POOLINGS
 
-DENSE = "rounds vectors only in an index, `bert-jax index --quantize`"
 # Arguments of sentence-transformers that have one possible value here, and what to do instead.
 ONLY = {
     "output_value": ("sentence_embedding", "hidden_states gives a vector for each token"),
-    "precision": ("float32", DENSE),
+    "precision": ("float32", "`bert-jax index --quantize` rounds the vectors of an index"),
     "convert_to_numpy": (True, "all vectors are NumPy arrays"),
     "convert_to_tensor": (False, "torch.from_numpy makes a tensor of the NumPy array"),
     "device": (None, "JAX chooses the device; set the variable JAX_PLATFORMS, such as JAX_PLATFORMS=cpu"),

@@ -45,8 +45,8 @@ class Reranker(Classifier):
             texts = tuple(texts)
         score_chunk = make_score_function(self, long_texts)
 
-        def predict_chunk(chunk: Sequence) -> Iterator[float]:
-            return (score for score, _ in score_chunk([as_pair(item) for item in chunk]))
+        def predict_chunk(chunk: Sequence) -> Iterator[np.float32]:
+            return (np.float32(score) for score, _ in score_chunk([as_pair(item) for item in chunk]))
 
         return map_texts(
             texts,
