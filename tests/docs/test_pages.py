@@ -1,6 +1,7 @@
 """The pages for people: their commands and blocks are run as they stand, page by page, on small files and models."""
 
 import argparse
+import ast
 import importlib
 import json
 import os
@@ -36,7 +37,7 @@ from tests.support.seeded_arrays import seeded_tensors
 
 FRONT = "README.md"
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
-GUIDES = ("pretrain", "finetune", "trust", "embed", "search", "convert", "bench")
+GUIDES = ("pretrain", "finetune", "trust", "embed", "search", "migrate", "convert", "bench")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = (
     FRONT,
@@ -58,6 +59,23 @@ PROSE = {page: re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S) for page, te
 def fenced(page: str) -> list[tuple[str, str]]:
     """The blocks of a page, each with its language."""
     return re.findall(r"^```(\w+)\n(.*?)^```$", TEXT[page], re.M | re.S)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "bert_jax/README.md"])
+def test_pages_for_users_take_public_names_alone(page):
+    """bert_jax/README.md is also for those who change the package."""
+    private = []
+    for language, block in fenced(page):
+        for node in ast.walk(ast.parse(block)) if language == "python" else ():
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "bert_jax":
+                names = {alias.name for alias in node.names}
+                is_public = node.module == "bert_jax.sklearn" or names <= set(bert_jax.__all__)
+                private += [] if is_public else [ast.unparse(node)]
+            elif isinstance(node, ast.Import):
+                private += [alias.name for alias in node.names if alias.name.startswith("bert_jax.")]
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "bert_jax":
+                private += [] if node.attr in bert_jax.__all__ else [node.attr]
+    assert private == []
 
 
 WIDTH = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
