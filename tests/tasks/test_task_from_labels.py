@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+import bert_jax
 from bert_jax.command.main import main
+from bert_jax.predictions.kind import KINDS
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 
@@ -26,7 +28,8 @@ def run(encoder_path, tmp_path_factory):
         return workdir, capsys.readouterr()
 
     start.test = test
-    return start
+    yield start
+    KINDS.pop("focal", None)  # which its file registers
 
 
 @pytest.mark.ci
@@ -41,6 +44,10 @@ def test_folds_and_the_verbs_that_use_its_model(run, capsys):
         "focal_loss" in json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()
     )
     assert "60 examples" in (workdir / "report/report.md").read_text()
+    saved = json.loads((workdir / "model/calibration.json").read_text())
+    assert saved["kind"] == "focal" and len(saved["temperatures"]) == 1
+    opened = bert_jax.load(workdir / "model")
+    assert opened.kind.name == "focal" and opened.layout.heads == ("classify_mean",)
     model = f"--model={workdir / 'model'}"
     assert main(["evaluate", model, f"--data={run.test}", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"].keys() == {"accuracy", "f1", "f1_macro", "matthews"}

@@ -1,4 +1,7 @@
-"""Classification whose loss counts what the model already knows for less: a task that learns from labels, in a file."""
+"""Classification whose loss counts what the model already knows for less: a task that learns from labels, in a file.
+
+Its head, its facts and its calibration are its own, too.
+"""
 
 import dataclasses
 from collections.abc import Iterator
@@ -6,17 +9,56 @@ from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bert_jax.data.batch_source import Fact
 from bert_jax.finetuning.finetune_data import open_data
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss, weighted_loss
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
+from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_keys
+from bert_jax.predictions.kind import KINDS, Outcomes
+from bert_jax.predictions.kinds.classes import Classes
 from bert_jax.tasks import classify
 
 
 @dataclass(frozen=True)
+class Focal(Classes):
+    """Classes, read from the mean of the states, whose mean confidence is calibrated to their accuracy."""
+
+    name = "focal"
+    heads = ("classify_mean",)
+    problem_type = ""  # config.json names the kind
+
+    @classmethod
+    def matches_layout(cls, layout) -> bool:
+        return False
+
+    def calibrate(self, outcomes: Outcomes) -> Calibration:
+        logits, truth = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
+        right = logits.argmax(-1) == truth
+
+        def fitted(rows) -> Calibration:
+            tried = [Calibration(self.name, self.labels, (float(t),)) for t in np.geomspace(0.2, 5, 65)]
+            return min(tried, key=lambda c: abs(confidence(c, rows).mean() - right[rows].mean()))
+
+        def confidence(calibration: Calibration, rows) -> np.ndarray:
+            return calibration.probabilities(logits[rows]).max(-1)
+
+        def judge(calibration: Calibration, rows) -> CalibratedPredictions:
+            before, after = (confidence(c, rows) for c in (UNCALIBRATED, calibration))
+            return CalibratedPredictions(before, after, right[rows], after, right[rows], rows)
+
+        return cross_fitted((fitted,), judge, document_keys(outcomes.examples))
+
+
+KINDS["focal"] = Focal
+
+
+@dataclass(frozen=True)
 class Config(classify.Config):
+    problem_type: str = "focal"
     gamma: float = 2.0  # how much less what is known counts
 
 
