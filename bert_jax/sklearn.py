@@ -6,18 +6,37 @@
 An estimator is pickled with its model. scikit-learn is imported only here: `pip install bert-jax[sklearn]`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bert_jax.core.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.inference.classifier import Classifier
 from bert_jax.inference.embedder import Embedder
+from bert_jax.inference.streaming import ordered_texts
 from bert_jax.runs.finetune import finetune
 from bert_jax.runs.train import merge_keys
+from bert_jax.text.tables import type_name
+
+
+def list_texts(X) -> list:
+    """Return the texts of X as a list; refuse a single text, which would be read character by character."""
+    if isinstance(X, str) or not isinstance(texts := ordered_texts(X), Sequence):
+        raise BertJaxError(f"X must be a list, an array or a column of texts, not {type_name(X)}")
+    return list(texts)
+
+
+def read_targets(y, dimensions: tuple[int, ...]) -> np.ndarray:
+    """Return y as an array; refuse one of other dimensions."""
+    targets = np.asarray(y)
+    if targets.ndim not in dimensions:
+        allowed = " or ".join(map(str, dimensions))
+        raise BertJaxError(f"y has {targets.ndim} dimensions; give an array of {allowed}")
+    return targets
 
 
 class FineTuned(BaseEstimator):
@@ -42,7 +61,7 @@ class FineTuned(BaseEstimator):
 
     def _train(self, texts, y, **keys) -> Classifier:
         """Fine-tune on texts and their labels, and return the model."""
-        if not str(self.init):
+        if not isinstance(self.init, str | PathLike) or not str(self.init):
             raise BertJaxError(f'name a model directory to start from: {type(self).__name__}("path/to/bert")')
         chosen = {
             "method": self.method,
@@ -54,7 +73,9 @@ class FineTuned(BaseEstimator):
             "report": self.workdir is not None,
         }
         given = merge_keys({key: value for key, value in chosen.items() if value is not None}, keys)
-        run = finetune(self.init, texts, y, workdir=self.workdir, **merge_keys(given, self.config or {}))
+        run = finetune(
+            self.init, list_texts(texts), y, workdir=self.workdir, **merge_keys(given, self.config or {})
+        )
         assert isinstance(run.model, Classifier)
         return run.model
 
@@ -67,9 +88,12 @@ class BertClassifier(ClassifierMixin, FineTuned):
 
     def fit(self, X, y) -> Self:
         """Train on texts and their classes, `classes_`; `columns_` are their places among the labels of `model_`."""
-        labels = np.asarray(y)
+        labels = read_targets(y, (1, 2))
         self.multilabel_ = labels.ndim == 2
-        self.classes_ = np.arange(labels.shape[1]) if self.multilabel_ else np.unique(labels)
+        try:
+            self.classes_ = np.arange(labels.shape[1]) if self.multilabel_ else np.unique(labels)
+        except TypeError as error:  # classes that have no order, such as None beside text
+            raise BertJaxError(f"y must hold classes of one type: {first_line(error)}") from error
         names = [str(name) for name in self.classes_.tolist()]
         if self.multilabel_:
             named: list = [[names[i] for i in np.flatnonzero(row)] for row in labels]
@@ -83,14 +107,14 @@ class BertClassifier(ClassifierMixin, FineTuned):
     def predict(self, X) -> np.ndarray:
         check_is_fitted(self)
         if self.multilabel_:
-            predicted: np.ndarray = self.model_.predict(list(X))
+            predicted: np.ndarray = self.model_.predict(list_texts(X))
             return predicted[:, self.columns_]
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class [N, classes], in the order of `classes_`."""
         check_is_fitted(self)
-        probabilities: np.ndarray = self.model_.predict_proba(list(X))
+        probabilities: np.ndarray = self.model_.predict_proba(list_texts(X))
         return probabilities[:, self.columns_]
 
 
@@ -98,13 +122,16 @@ class BertRegressor(RegressorMixin, FineTuned):
     """Predicts a number for each text or pair."""
 
     def fit(self, X, y) -> Self:
-        numbers = [float(number) for number in np.asarray(y).tolist()]
+        try:
+            numbers = read_targets(y, (1,)).astype(float).tolist()
+        except (TypeError, ValueError) as error:
+            raise BertJaxError(f"y must hold a number for each text: {first_line(error)}") from error
         self.model_ = self._train(X, numbers, problem_type="regression")
         return self
 
     def predict(self, X) -> np.ndarray:
         check_is_fitted(self)
-        predicted: np.ndarray = self.model_.predict(list(X))
+        predicted: np.ndarray = self.model_.predict(list_texts(X))
         return predicted
 
 
@@ -128,7 +155,7 @@ class TextEmbedder(TransformerMixin, BaseEstimator):
     def transform(self, X) -> np.ndarray:
         check_is_fitted(self)
         vectors: np.ndarray = self.model_.encode(
-            list(X), self.prompt_name, truncate_dim=self.truncate_dim, show_progress_bar=None
+            list_texts(X), self.prompt_name, truncate_dim=self.truncate_dim, show_progress_bar=None
         )
         return vectors
 
