@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from bert_jax.core.terminal import RUN_PREFIX
 from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.processes import print_notice, print_once
@@ -26,8 +27,9 @@ def format_fact(fact: Fact) -> str:
 
 def print_description(run: OpenedRun, directory: Workdir) -> None:
     """Print the facts of a run, and what is unusual about its data."""
-    for fact in run_facts(run, directory):
-        print_once(format_fact(fact))
+    if not RUN_PREFIX.get():  # which the parts of a larger run would repeat
+        for fact in run_facts(run, directory):
+            print_once(format_fact(fact))
     for warning in run.task.warnings(run):
         print_notice(warning)
 
