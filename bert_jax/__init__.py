@@ -22,12 +22,14 @@ __all__ = [
     "Run",
     "Span",
     "Tagger",
+    "TrainingTask",
     "UpdateCounts",
     "compare",
     "evaluate",
     "finetune",
     "load",
     "mine_hard_negatives",
+    "open_task",
     "open_vectors",
     "prepare",
     "train",
@@ -52,12 +54,14 @@ DEFINED = {
     "Run": "bert_jax.runs.train",
     "Span": "bert_jax.inference.tagger",
     "Tagger": "bert_jax.inference.tagger",
+    "TrainingTask": "bert_jax.runs.training_task",
     "UpdateCounts": "bert_jax.search.index_writer",
     "compare": "bert_jax.runs.evaluate",
     "evaluate": "bert_jax.runs.evaluate",
     "finetune": "bert_jax.runs.finetune",
     "load": "bert_jax.inference.load",
     "mine_hard_negatives": "bert_jax.runs.hard_negatives",
+    "open_task": "bert_jax.runs.training_task",
     "open_vectors": "bert_jax.search.vector_shards",
     "prepare": "bert_jax.runs.corpus",
     "train": "bert_jax.runs.train",
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
     from bert_jax.runs.hard_negatives import mine_hard_negatives
     from bert_jax.runs.tokenizer import train_tokenizer
     from bert_jax.runs.train import Run, train
+    from bert_jax.runs.training_task import TrainingTask, open_task
     from bert_jax.search.index import Hit, Index
     from bert_jax.search.index_writer import UpdateCounts
     from bert_jax.search.vector_shards import open_vectors

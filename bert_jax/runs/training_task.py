@@ -1,0 +1,87 @@
+"""`bert_jax.open_task`: the batches and losses of a task, for a training loop of your own."""
+
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from typing import Any
+
+import jax
+import numpy as np
+
+from bert_jax import tasks
+from bert_jax.core.arguments import use_python_spelling
+from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.paths import require_path
+from bert_jax.hub.model_directory import atomic_model_directory
+from bert_jax.runs.train import Config, check_arguments, config_values, merge_keys
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.opened_run import OpenedRun, make_params_loader, open_run
+from bert_jax.training.state import init_random_params
+from bert_jax.training.workdir import save_models
+
+
+class TrainingTask:
+    """What a training loop needs of a task, as functions of the parameters.
+
+    `tokenizer`  the tokenizer of its data
+    `steps`      the number of steps of its config
+    """
+
+    def __init__(self, run: OpenedRun):
+        self._run = run
+        self.tokenizer: Tokenizer = run.data.tokenizer
+        self.steps: int = run.config.steps
+        self._constants = run.task.constants()
+
+    def initial_params(self) -> dict[str, Any]:
+        """Return the parameters to start from: those of the config's `init`, or random ones of its `seed`."""
+        read = make_params_loader(self._run)
+        return read() if read else jax.jit(lambda: init_random_params(self._run.task, self._run.config))()
+
+    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the batches of the steps from `start` to `stop`, by default to the last; batch N is always the same."""
+        check_number(start, "start", is_whole=True, allowed=Range(0, self.steps))
+        stop = self.steps if stop is None else stop
+        check_number(stop, "stop", is_whole=True, allowed=Range(0, self.steps))
+        return self._run.data.batches(start, stop, 0, 1)
+
+    def losses(
+        self, params: Mapping[str, Any], batch: Mapping[str, Any], key: jax.Array | None = None
+    ) -> dict[str, jax.Array]:
+        """Return the mean losses of a batch, whose sum is what training minimises. With a `key` there is dropout."""
+        task = self._run.task
+        check_names(batch, "batch", self._run.data.features(0))
+        check_names(params, "params", jax.eval_shape(task.init, jax.random.key(0)))
+        outputs = task.outputs(dict(params), dict(batch), self._constants, key)
+        return {name: loss.mean for name, loss in task.losses(outputs, dict(batch)).items()}
+
+    def save(self, path: str | PathLike[str], params: Mapping[str, Any]) -> None:
+        """Write the trained model as a directory that `bert_jax.load` and `transformers` open."""
+        task, data = self._run.task, self._run.data
+        check_names(params, "params", jax.eval_shape(task.init, jax.random.key(0)))
+        final = task.final_params(jax.device_get(dict(params)), data)
+        with atomic_model_directory(require_path(path, "path")) as new:
+            save_models(new, task, final, data.tokenizer)
+
+
+def open_task(config: Config | None = None, **keys: Any) -> TrainingTask:
+    """Open the task of a config with its data, for a training loop of your own. The arguments are those of `train`.
+
+    >>> task = bert_jax.open_task("classify", init="model", data={"train": "train.csv", "folds": 0}, epochs=1)
+    >>> losses = task.losses(task.initial_params(), next(task.batches()))
+    >>> list(losses)
+    ['classify_loss']
+    """
+    check_arguments("open_task", ("config",), keys)
+    with use_python_spelling():
+        module, run_config = tasks.read_config(merge_keys(config_values(config), keys), ())
+        return TrainingTask(open_run(module.open, run_config))
+
+
+def check_names(given: Any, argument: str, expected: Mapping[str, Any]) -> None:
+    """Refuse arrays that are not those of the task."""
+    names = set(given) if isinstance(given, Mapping) else set()
+    if missing := sorted(set(expected) - names):
+        raise BertJaxError(
+            f"{argument} must be a dict with {', '.join(sorted(expected))}; it lacks {missing[0]}"
+        )
