@@ -8,6 +8,7 @@ from typing import Any
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.output import open_output
+from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.group_columns import GroupColumns, describe_columns, positive_column
 from bert_jax.data.examples.groups import Group, read_groups, read_text_column
 from bert_jax.hub.model_directory import ModelDirectory
@@ -64,18 +65,25 @@ class MinedTable:
         """Say how many anchors have too few negatives; "" if there are none."""
         if not self.counts.too_few:
             return ""
+        anchors = pluralize(self.counts.too_few, "anchor")
         return (
-            f"{self.counts.too_few:,} anchors have fewer than {self.settings.limits.negatives} negatives within the "
-            "limits and are left out: a higher --range-max or a lower --margin keeps more"
+            f"{anchors} with fewer than {self.settings.limits.negatives} negatives within the limits left out: "
+            "a higher --range-max or a lower --margin keeps more"
         )
 
 
 def write_rows(output: Path, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Write the rows as lines of JSON, and yield each."""
+    """Write the rows as lines of JSON, and yield each; refuse to write none."""
+    row = None
     with open_output(output) as file:
         for row in rows:
             file.write(to_json(row) + "\n")
             yield row
+        if row is None:
+            raise BertJaxError(
+                f"{output} is not written, because no anchor has enough negatives within the limits; raise "
+                "--range-max, or lower --margin or --negatives"
+            )
 
 
 def score_bounds(given: dict[str, float | None], rescored: bool) -> dict[str, float]:

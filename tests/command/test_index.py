@@ -73,6 +73,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     lines = out.splitlines()
     assert said == "1 blank query of queries.txt left out\n"
     assert [[hit["id"] for hit in json.loads(line)["hits"]] for line in lines] == [["0\n.txt"], []]
+    (tmp_path / "blank.txt").write_text("\n \n")
     assert "files of an index of 4 documents; their hashes match" in run("check", "index")[0]
     for words, message in (
         (
@@ -85,6 +86,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
         (["index", "absent", "--output", "index"], "no file at absent"),
         (["search", "docs", "cat"], "docs is not an index: it has no index.json"),
         (["search", "index"], "give a query, or --queries FILE"),
+        (["search", "index", "--queries", "blank.txt"], "blank.txt holds no query"),
         (["search", "index", "x", "--weights", "a"], "--weights a is not NAME=WEIGHT"),
     ):
         assert message in run(*words, code=1)[1]

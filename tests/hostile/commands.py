@@ -54,13 +54,15 @@ LABELLED = {"classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked
 
 @dataclass(frozen=True)
 class Case:
-    """It `may` end well, and then `shows` something. `{root}` is the folder of material, `{out}` a new one."""
+    """It `may` end well, and then `shows` something. `{root}` is the folder of material, `{out}` a new one, with
+    `copies` of folders of the material."""
 
     name: str
     arguments: tuple[str, ...]
     stdin: str = "/dev/null"
     may: bool = False
     shows: str = ""
+    copies: tuple[str, ...] = ()
 
 
 def train(task: str, verb: str = "train") -> list[str]:
@@ -101,17 +103,17 @@ RIGHT = {
 
 def cases() -> list[Case]:
     """In an order in which any first part is a sample of them all."""
-    made = [*of_flags(), *of_keys(), *of_files(), *of_models()]
+    made = [*odd_flags(RIGHT, MAY_FLAGS), *of_keys(), *of_files(), *of_models()]
     assert len({case.name for case in made}) == len(made)
     return sorted(
         made, key=lambda case: hashlib.blake2b(case.name.encode("utf-8", "surrogateescape")).digest()
     )
 
 
-def actions_of(name: str) -> list[argparse.Action]:
-    verb, _, subject = name.partition(" ")
+def actions_of(name: str, right: list[str]) -> list[argparse.Action]:
+    verb, subject = right[0], name.partition(" ")[2]
     parser: argparse.ArgumentParser = cli.make_parser(verb)
-    if subject:
+    if verb == "bench":
         nested = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         parser = nested.choices[subject]
     return [
@@ -119,10 +121,12 @@ def actions_of(name: str) -> list[argparse.Action]:
     ]
 
 
-def of_flags() -> Iterator[Case]:
-    """Each flag of each verb with each value that is odd for one of its sort."""
-    for name, right in RIGHT.items():
-        for action in actions_of(name):
+def odd_flags(
+    commands: dict[str, list[str]], may: dict[str, tuple[str, ...]], copies: tuple[str, ...] = ()
+) -> Iterator[Case]:
+    """Each flag of each command with each value that is odd for one of its sort."""
+    for name, right in commands.items():
+        for action in actions_of(name, right):
             flag = action.option_strings[-1] if action.option_strings else action.dest
             if flag in OUTPUTS and name != "info":
                 values = PLACES
@@ -132,14 +136,15 @@ def of_flags() -> Iterator[Case]:
                 values = NUMBERS if action.type else TEXTS
             for value in values[:: 4 if name.startswith("bench") else 1]:
                 changed = with_flag(right, action, value)
-                yield Case(
-                    f"{name} {flag}={value:.40}", changed, may=value in MAY_FLAGS.get(f"{name} {flag}", ())
-                )
+                named = f"{name} {flag}"
+                yield Case(f"{named}={value:.40}", changed, may=value in may.get(named, ()), copies=copies)
 
 
 def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[str, ...]:
     if not action.option_strings:
-        place = {"source": 1, "workdir": 1, "documents": 1, "destination": 2}.get(action.dest, len(right) - 1)
+        place = {"source": 1, "workdir": 1, "documents": 1, "index": 1, "destination": 2}.get(
+            action.dest, len(right) - 1
+        )
         return (*right[:place], value, *right[place + 1 :])
     flag = action.option_strings[-1]
     kept = [word for n, word in enumerate(right) if flag not in (word, right[n - 1])]

@@ -30,10 +30,37 @@ def make(root: Path) -> Path:
     (root / "words.conll").write_text(WORD_TAGS * 30)
     asked = [{"question": f"{row['text']}?", "context": PASSAGE, "answer": "w3 w4"} for row in lines]
     (root / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    main(["index", str(root / "labelled.jsonl"), "--output", str(root / "index")])
+    main(
+        [
+            "index",
+            str(root / "labelled.jsonl"),
+            "--output",
+            str(root / "index"),
+            "--model",
+            str(root / "masked"),
+        ]
+    )
+    write_pairs(root, [row["text"] for row in lines])
     write_files(root / "odd")
     write_models(root)
     return root
+
+
+def write_pairs(root: Path, lines: list[str]) -> None:
+    """A reranker, and what embedders and rerankers learn from or are measured on."""
+    material.model(root / "ranker", root / "vocabulary", ("classify",), ("LABEL_0",))
+    halves = list(zip(lines[::2], lines[1::2], strict=True))
+    tables = {
+        "pairs.jsonl": [{"anchor": a, "positive": b} for a, b in halves],
+        "ranked.jsonl": [{"query": a, "document": b, "label": n % 2} for n, (a, b) in enumerate(halves)],
+        "judged/corpus.jsonl": [{"_id": f"d{n}", "text": b} for n, (_, b) in enumerate(halves)],
+        "judged/queries.jsonl": [{"_id": f"q{n}", "text": a} for n, (a, _) in enumerate(halves)],
+    }
+    (root / "judged").mkdir()
+    for name, rows in tables.items():
+        (root / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judgements = "".join(f"q{n}\td{n}\t1\n" for n in range(len(halves)))
+    (root / "judged/qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + judgements)
 
 
 def write_files(folder: Path) -> None:
@@ -98,7 +125,7 @@ def packed(table: pyarrow.Table) -> bytes:
 
 def write_models(root: Path) -> None:
     """Copies of models, each with something wrong: `NAME-nan` has a weight that is no number, and so on."""
-    for name in ("masked", "classifier", "tagger", "finder"):
+    for name in ("masked", "classifier", "tagger", "finder", "ranker"):
         tensors = load_file(root / name / "model.safetensors")
         first = next(key for key in sorted(tensors) if tensors[key].ndim == 2)
         for wrong, change in WEIGHTS.items():

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from bert_jax.command.main import main
-from tests.hostile import commands, oddities
+from tests.hostile import commands, oddities, search_commands
 from tests.hostile.outcomes import RIGHT, Outcome, table
 from tests.hostile.worker import Worker
 from tests.support.pretraining_runs import train_command
@@ -34,6 +34,10 @@ def made(folder: Path) -> Path:
 TAKEN, THEIRS = ("taken.txt", "taken/theirs.txt"), "not ours"
 
 
+def every_case() -> list[commands.Case]:
+    return [*commands.cases(), *search_commands.cases()]
+
+
 def tried(case: commands.Case, worker: Worker, root: Path) -> tuple[str, Outcome]:
     """What came of a command, and what it left."""
     shutil.rmtree(root.parent / "new", ignore_errors=True)
@@ -42,6 +46,8 @@ def tried(case: commands.Case, worker: Worker, root: Path) -> tuple[str, Outcome
     for path in TAKEN:
         (out / path).parent.mkdir(exist_ok=True)
         (out / path).write_text(THEIRS)
+    for name in case.copies:
+        shutil.copytree(root / name, out / name)
     arguments, stdin = commands.filled(case, root, out)
     outcome = worker.outcome(arguments, stdin, out)
     kind = outcome.kind
@@ -50,9 +56,19 @@ def tried(case: commands.Case, worker: Worker, root: Path) -> tuple[str, Outcome
         kind = wrong_in(out, outcome, arguments) or kind if known else "accepted"
     elif outcome.sound and any((out / path).read_text() != THEIRS for path in TAKEN):
         kind = "overwritten"
-    elif outcome.sound and (left := [path.name for path in out.iterdir() if not is_kept(path)]):
+    elif outcome.sound and (
+        left := [p.name for p in out.iterdir() if not (is_kept(p) or p.name in case.copies)]
+    ):
         kind = f"left {left[0]}"
+    elif outcome.sound and any(contents(out / name) != contents(root / name) for name in case.copies):
+        kind = "changed"
     return kind, outcome
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, except for locks."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def is_kept(path: Path) -> bool:
@@ -87,7 +103,7 @@ SLOW = ("bench", "pretrain", "preflight", "train", "classify", "tag", "answer", 
 
 @pytest.mark.ci
 def test_some_odd_commands(root):
-    chosen = [case for case in commands.cases() if not case.name.startswith(SLOW)]
+    chosen = [case for case in every_case() if not case.name.startswith(SLOW)]
     worker = Worker()
     try:
         outcomes = {case.name: tried(case, worker, root) for case in chosen[:: len(chosen) // FEW]}
@@ -106,7 +122,7 @@ def test_all_odd_commands(root):
     kinds = {entry["name"]: entry["kind"] for entry in done}
     worker = Worker()
     with open(log, "a") as file:
-        for case in commands.cases():
+        for case in every_case():
             if case.name not in kinds:
                 kind, outcome = tried(case, worker, root)
                 kinds[case.name] = kind

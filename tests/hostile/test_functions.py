@@ -264,7 +264,7 @@ CALLS = dict(calls())
 # What these calls can take: no documents to add, a folder that is made, a separator, a share, cosines.
 RIGHT = {
     "add 13", "add 14", "add 15", "build in 8", "report of evaluate 8", "label_separator of evaluate 5",
-    "output of prepare 8", "output of train_tokenizer 8", "validation_ratio of prepare 9", "output of mine 8",
+    "output of prepare 8", "output of train_tokenizer 8", "validation_ratio of prepare 9",
     "cache of mine 8", "min_score of mine 3", "max_score of mine 3",
 }  # fmt: skip
 
