@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from bert_jax.losses.loss import Loss, weighted_loss
 from bert_jax.models.pooling import l2_normalize
 
-BLOCK = 1024  # anchors whose scores are in memory at once, if it divides their number
+BLOCK = 1024  # anchors whose scores are in memory at once
 NEVER = -1e30  # the score of a text that is not a candidate
 
 
@@ -118,12 +118,12 @@ def false_negatives(batch: dict) -> Loss:
 
 
 def map_blocks(function: Callable, rows):
-    """Apply the function to BLOCK rows at a time to limit memory; the backward pass computes each block again.
-
-    Rows whose number is not a multiple of BLOCK are not divided."""
-    if len(rows) <= BLOCK or len(rows) % BLOCK:
+    """Apply the function to BLOCK rows at a time to limit memory; the backward pass computes each block again."""
+    if len(rows) <= BLOCK:
         return function(rows)
-    return jax.lax.map(jax.checkpoint(function), rows.reshape(-1, BLOCK)).reshape(-1)
+    function, whole = jax.checkpoint(function), len(rows) - len(rows) % BLOCK
+    blocks = jax.lax.map(function, rows[:whole].reshape(-1, BLOCK)).reshape(-1)
+    return jnp.append(blocks, function(rows[whole:])) if whole < len(rows) else blocks
 
 
 def cosent(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:

@@ -237,7 +237,15 @@ def test_scores_in_blocks_are_those_at_once(monkeypatch):
     settings, batch = EmbeddingLossSettings(20.0, 0.0, True), jax.tree.map(jnp.asarray, batch)
     of = jax.value_and_grad(lambda v: EMBEDDING_LOSSES["multiple_negatives"].compute(v, batch, settings).mean)
     at_once, slope = of(jnp.asarray(vectors))
-    monkeypatch.setattr(embedding, "BLOCK", 2)
-    in_blocks, its_slope = of(jnp.asarray(vectors))
-    assert float(in_blocks) == pytest.approx(float(at_once), rel=1e-6)
-    np.testing.assert_allclose(its_slope, slope, atol=1e-6)
+    for size in (2, 4):  # the second leaves a smaller block at the end
+        monkeypatch.setattr(embedding, "BLOCK", size)
+        in_blocks, its_slope = of(jnp.asarray(vectors))
+        assert float(in_blocks) == pytest.approx(float(at_once), rel=1e-6)
+        np.testing.assert_allclose(its_slope, slope, atol=1e-6)
+
+
+def test_no_block_has_more_rows_than_one(monkeypatch):
+    monkeypatch.setattr(embedding, "BLOCK", 4)
+    sizes = []
+    doubled = embedding.map_blocks(lambda rows: sizes.append(len(rows)) or 2 * rows, jnp.arange(6))
+    assert sizes == [4, 2] and doubled.tolist() == [0, 2, 4, 6, 8, 10]
