@@ -227,6 +227,7 @@ class EmbeddingLoss:
     reads: tuple[str, ...] = ()  # the settings that it uses
     in_batch: bool = False  # the texts of other groups are negatives; the scale may be learnt
     scored: bool = False  # uses scores
+    ordered: bool = False  # compares the scores of different groups
     teacher_texts: int = 0  # uses a teacher's vectors of this many leading texts; -1: of all texts
     full_vectors: bool = False  # compares whole vectors with the teacher's
     even: bool = False  # needs an even number of dimensions
@@ -244,8 +245,10 @@ EMBEDDING_LOSSES = {
     ),
     "guided": EmbeddingLoss(guided, reads=("scale", "margin"), in_batch=True, teacher_texts=-1, scale=100.0),
     "triplet": EmbeddingLoss(triplet, lambda texts, scores: texts >= 3, reads=("margin",), margin=5.0),
-    "cosent": EmbeddingLoss(cosent, pair_scores, reads=("scale",), scored=True, scale=20.0),
-    "angle": EmbeddingLoss(angle, pair_scores, reads=("scale",), scored=True, even=True, scale=20.0),
+    "cosent": EmbeddingLoss(cosent, pair_scores, reads=("scale",), scored=True, ordered=True, scale=20.0),
+    "angle": EmbeddingLoss(
+        angle, pair_scores, reads=("scale",), scored=True, ordered=True, even=True, scale=20.0
+    ),
     "cosine": EmbeddingLoss(cosine, pair_scores, scored=True),
     "contrastive": EmbeddingLoss(contrastive, pair_scores, reads=("margin",), scored=True, margin=0.5),
     # Scores of every text after the anchor, or the differences between the positive and each negative.

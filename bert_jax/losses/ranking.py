@@ -112,6 +112,7 @@ def margin_mse(logits, lists: dict, s: RankingLossSettings) -> Loss:
 class RankingLoss:
     compute: Callable[..., Loss]
     uses_teacher_scores: bool = False  # uses a teacher's scores
+    ordered: bool = False  # compares the labels of the documents of a query
     scale: float = 1.0  # the default
 
     @property
@@ -121,10 +122,10 @@ class RankingLoss:
 
 RANKING_LOSSES = {
     "binary": RankingLoss(binary),
-    "cross_entropy": RankingLoss(cross_entropy, scale=10.0),
-    "list_net": RankingLoss(list_net),
-    "rank_net": RankingLoss(rank_net),
-    "lambda_rank": RankingLoss(lambda_rank),
+    "cross_entropy": RankingLoss(cross_entropy, ordered=True, scale=10.0),
+    "list_net": RankingLoss(list_net, ordered=True),
+    "rank_net": RankingLoss(rank_net, ordered=True),
+    "lambda_rank": RankingLoss(lambda_rank, ordered=True),
     "margin_mse": RankingLoss(margin_mse, uses_teacher_scores=True),
     "teacher_ranking": RankingLoss(teacher_ranking, uses_teacher_scores=True),
 }

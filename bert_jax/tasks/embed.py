@@ -62,6 +62,7 @@ def open(
     tokenizer = directories[config.init].tokenizer
     task = make_embedding_task(config, directories, texts, len(train[0].scores))
     check_scores(config, task, [*train, *validation])
+    check_differences(config, task, train)
     if not task.scores_per_group:  # the loss does not read scores
         train, validation = (
             [dataclasses.replace(group, scores=()) for group in part] for part in (train, validation)
@@ -267,6 +268,22 @@ def check_scores(config: Config, task: EmbeddingTask, groups: Sequence[Group]) -
                     f"loss.name={task.loss.name} requires; divide the scores by their range, or set "
                     "--config.loss.name=cosent"
                 )
+
+
+def check_differences(config: Config, task: EmbeddingTask, train: Sequence[Group]) -> None:
+    """Refuse groups that cannot change the model, because the loss finds no other group to compare them with."""
+    loss = task.loss
+    needs_others = loss.ordered or (loss.in_batch and task.texts_per_group == 2)
+    if needs_others and config.data.batch_size == 1:
+        raise BertJaxError(
+            f"loss.name={loss.name} compares the groups of a step, so nothing is learnt with data.batch_size=1; set "
+            "--config.data.batch_size to 2 or more"
+        )
+    if loss.ordered and len({group.scores for group in train}) == 1:
+        raise BertJaxError(
+            f"all scores are {train[0].scores[0]:g}, and loss.name={loss.name} learns from their order; give pairs "
+            "with different scores, or remove the column of scores if all pairs belong together"
+        )
 
 
 @dataclass

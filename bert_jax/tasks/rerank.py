@@ -18,7 +18,7 @@ from bert_jax.finetuning.rerank_config import RerankConfig as Config
 from bert_jax.finetuning.retrieval_cards import cross_encoder_card, describe_queries
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
+from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss, RankingLossSettings
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.text.tokenizer import Encoding, Tokenizer
@@ -42,6 +42,7 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     for spec in filter(None, [config.data.train, config.data.validation]):
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     task = make_ranking_task(config, init.layout, train)
+    check_differences(task.loss, train)
     pairs = [list_pairs(part) for part in (train, validation, calibration)]
     results = FinishInputs(pairs[0], pairs[1], pairs[2], report=config.report)
     task = dataclasses.replace(task, finish_inputs=results)
@@ -169,6 +170,15 @@ def make_ranking_task(config: Config, source: Layout, lists: Sequence[Candidates
         settings=RankingLossSettings(config.loss.scale or loss.scale),
         max_documents=documents,
     )
+
+
+def check_differences(loss: RankingLoss, lists: Sequence[Candidates]) -> None:
+    """Refuse queries from which the loss learns nothing, because it finds no two documents to compare."""
+    if loss.ordered and all(len(set(candidates.grades)) == 1 for candidates in lists):
+        raise BertJaxError(
+            f"loss.name={loss.name} compares the documents of a query, but no query has documents with different "
+            "labels; give such documents, or let --config.data.num_random_negatives add some"
+        )
 
 
 class PairEncoder:

@@ -106,6 +106,20 @@ def test_a_batch_has_the_scores_of_its_loss(scores, loss, learnt_from, encoder_p
     assert not task.learns_similarity and task.best_metric == "ndcg@10"
 
 
+@pytest.mark.parametrize(
+    ("score", "changes", "message"),
+    [
+        (None, ["data.batch_size=1"], "multiple_negatives compares.*batch_size=1"),
+        (1, ["data.batch_size=1"], "cosent compares.*batch_size=1"),
+        (1, [], "all scores are 1.*cosent"),
+    ],
+)
+def test_groups_that_cannot_be_compared_are_refused(score, changes, message, encoder_path, tmp_path):
+    rows = [row if score is None else row | {"score": score} for row in random_pairs(12)]
+    with pytest.raises(BertJaxError, match=message):
+        open_embed_task(encoder_path, write_jsonl(tmp_path / "t.jsonl", rows), *changes)
+
+
 @pytest.mark.ci
 def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, tmp_path):
     rows = [

@@ -136,6 +136,7 @@ def test_a_cross_encoder_is_measured_and_predicts_on_the_same_columns(tmp_path, 
         (["loss.name=binary"], "labels.*2"),
         (["loss.name=list-net"], "list-net.*list_net"),
         (["data.max_length=5000"], "--config.data.max_length=64"),
+        (["loss.name=lambda_rank"], "no query has documents with different labels"),
     ],
 )
 def test_losses_that_do_not_fit_are_refused(changes, message, tmp_path, encoder_path):
