@@ -20,6 +20,9 @@ from bert_jax.search.string_array import StringArray, growing_strings
 
 K1, B = 1.5, 0.75
 WINDOW = 4096  # texts whose words are in memory at once
+FREQUENCY = (
+    np.uint16
+)  # a higher count, of which a passage of the greatest size has room, hardly changes a score
 WORDS, STARTS, PASSAGES, FREQUENCIES, LENGTHS = (
     "words", "postings.starts.npy", "postings.npy", "frequencies.npy", "lengths.npy",
 )  # fmt: skip
@@ -64,7 +67,8 @@ def build_postings(folder: Path, texts: Sequence[str]) -> None:
             )
             np.savez(
                 Path(scratch, str(len(counts))),
-                words=pairs >> 32, passages=(pairs & 0xFFFFFFFF) + start, frequencies=frequencies,
+                words=pairs >> 32, passages=(pairs & 0xFFFFFFFF) + start,
+                frequencies=np.minimum(frequencies, np.iinfo(FREQUENCY).max),
             )  # fmt: skip
             counts.append(np.bincount(pairs >> 32, minlength=len(numbers)))
             lengths.append(sizes)
@@ -86,8 +90,7 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
     with atomic_file(folder / PASSAGES) as new_passages, atomic_file(folder / FREQUENCIES) as new_frequencies:
         shape = (int(starts[-1]),)
         passages = np.lib.format.open_memmap(new_passages, "w+", np.int32, shape)
-        # uint16 is enough: a passage has at most 16 * 8,192 characters, and a word at least two and a separator.
-        frequencies = np.lib.format.open_memmap(new_frequencies, "w+", np.uint16, shape)
+        frequencies = np.lib.format.open_memmap(new_frequencies, "w+", FREQUENCY, shape)
         ends = starts[:-1].copy()
         for number, counts_of_window in enumerate(counts):
             window = np.load(scratch / f"{number}.npz")

@@ -58,6 +58,8 @@ class TokenizerCounter:
         ]
 
     def find_cuts(self, text: str, most: int) -> list[int]:
+        # The lower case of this letter alone has another length, and cuts are places in the text as given.
+        text = text.replace("\u0130", "i").lower() if self.lower_case else text
         (encoding,) = self.tokenizer.encode([text])
         (tokens,) = encoding.spans
         return [*(encoding.offsets[i][0] for i in tokens[most::most]), len(text)]
@@ -94,13 +96,17 @@ class PassageCutter:
                 for start, end in spans
             ]
             counts = iter(self.token_counter.count(texts))
-            titles = self.token_counter.count([document.title for document in window])
-            for document, spans, title in zip(window, spans_of_window, titles, strict=True):
+            # A title stands in each of its passages, so it gets half of their room at most.
+            titles = [document.title[: CHARACTERS * (self.room // 2)] for document in window]
+            tokens = self.token_counter.count(titles)
+            for document, spans, title, of_title in zip(window, spans_of_window, titles, tokens, strict=True):
                 sentences = [(start, end, next(counts)) for start, end in spans]
-                yield self.cut_document(document, sentences, title)
+                yield self.cut_document(document, sentences, title, of_title)
 
-    def cut_document(self, document: Document, sentences: list[TextUnit], title_tokens: int) -> CutDocument:
-        title, text = document.title, document.text
+    def cut_document(
+        self, document: Document, sentences: list[TextUnit], title: str, title_tokens: int
+    ) -> CutDocument:
+        text = document.text
         if title_tokens > self.room // 2:
             title = title[: self.token_counter.find_cuts(title, self.room // 2)[0]]
             title_tokens = self.room // 2
@@ -208,7 +214,7 @@ def group_documents(documents: Iterable[Document]) -> Iterator[list[Document]]:
     window, size = [], 0
     for document in documents:
         window.append(document)
-        size += len(document.text)
+        size += len(document.text) + len(document.title)
         if size >= WINDOW:
             yield window
             window, size = [], 0

@@ -38,6 +38,21 @@ def test_passages_cover_a_document_in_whole_sentences(room):
         PassageCutter(WordCounter(), 7, 0)
 
 
+def test_a_title_has_half_of_a_passage_in_tokens_and_in_characters():
+    def cut_title(title: str) -> str:
+        return next(PassageCutter(WordCounter(), 16, 4)([Document("a", title, "cat")])).title
+
+    assert cut_title("cat " * 100) == "cat " * 8
+    assert cut_title("x" * 10_000) == "x" * 128
+
+
+def test_a_text_is_cut_where_its_lower_case_has_its_tokens():
+    tokenizer = WordPiece.from_vocabulary(SMALL_VOCABULARY, do_lower_case=False)
+    counter = TokenizerCounter(tokenizer, lower_case=True)
+    for text in ("MATS CATS", "MATS \u0130"):
+        assert counter.find_cuts(text, 2) == [5, len(text)]
+
+
 @pytest.mark.slow
 def test_a_document_of_any_size_is_cut_in_linear_time():
     cutter = PassageCutter(WordCounter(), 200, 25)
