@@ -87,7 +87,7 @@ class DocumentSource:
 
     def read_all(self) -> Iterator[tuple[str, Document]]:
         for path, name in self.files.items():
-            if file_extension(path).lower() in TABLE_ENDINGS:
+            if file_extension(path) in TABLE_ENDINGS:
                 yield from self.read_rows(path, name)
             else:
                 yield from self.read_file(path, name)
@@ -99,7 +99,7 @@ class DocumentSource:
             yield str(folder / CORPUS), CORPUS
             return
         for path in expand_path(given):
-            kind = file_extension(path).lower()
+            kind = file_extension(path)
             if kind in ENDINGS or (not kind and begins_with(path, document_formats.WIKIEXTRACTOR_START)):
                 yield (
                     path,
@@ -148,7 +148,7 @@ class DocumentSource:
             )
 
     def read_table(self, path: str) -> Iterator[tuple[str, tables.Row]]:
-        if file_extension(path).lower() not in (".jsonl", ".ndjson"):
+        if file_extension(path) not in (".jsonl", ".ndjson"):
             yield from tables.read_file_rows(path)
             return
         reader, mended = LineReader(path, replace=True), list[str]()

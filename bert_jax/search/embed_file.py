@@ -43,7 +43,7 @@ def write_vectors(
     quantize: str | None,
 ) -> None:
     """Write vectors to standard output, to a .npy file, or to a directory of shards."""
-    is_file = output is not None and output.endswith(".npy")
+    is_file = output is not None and output.lower().endswith(".npy")
     check_output(output, is_file, quantize, directory)
     refuse_input(output, source)
     first, texts = peeked(read_unlabelled(source, column))
@@ -116,7 +116,9 @@ def count_texts(source: str) -> int | None:
     if kind == ".parquet":
         with tables.opened_parquet(source) as file:
             return file.metadata.num_rows
-    if kind in (".csv", ".tsv", ".json") or kind != Path(source).suffix:  # quoted lines, or compressed ones
+    if (
+        kind in (".csv", ".tsv", ".json") or kind != Path(source).suffix.lower()
+    ):  # quoted lines, or compressed ones
         return None
     with open(source, "rb") as file:
         return sum(1 for _ in file)

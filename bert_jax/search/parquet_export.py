@@ -29,7 +29,7 @@ def export_parquet(index: Index, path: Path) -> None:
     The id of a passage is the same in every export, so that loading it again replaces it. Without a model there are no
     vectors, and so no column `embedding`.
     """
-    if path.suffix != ".parquet":
+    if path.suffix.lower() != ".parquet":
         raise BertJaxError(f"{path} does not end with .parquet; name a file that does")
     if path.resolve().is_relative_to(index.path.resolve()):
         raise BertJaxError(f"{path} is in the index; name a file elsewhere")

@@ -37,7 +37,7 @@ def articles(name: str, lines: Iterable[str], plain: ArticleReader = whole_file)
 
     WikiExtractor's files have no ending; they are recognised by their first line.
     """
-    if reader := READERS.get(file_extension(name).lower()):
+    if reader := READERS.get(file_extension(name)):
         return reader(name, lines)
     lines = iter(lines)
     first = next(lines, "")

@@ -38,17 +38,17 @@ def expand_inputs(inputs: Sequence[str]) -> list[str]:
 
 
 def file_extension(name: str) -> str:
-    """Return the ending of a file's name, below the ending of a compression.
+    """Return the ending of a file's name in lower case, below the ending of a compression.
 
-    >>> file_extension("reviews.jsonl.gz")
+    >>> file_extension("Reviews.JSONL.GZ")
     '.jsonl'
     """
-    path = Path(name)
+    path = Path(name.lower())
     return (Path(path.stem) if path.suffix in DECOMPRESS else path).suffix
 
 
 def decompressed(name: str, raw: io.BufferedReader) -> io.BufferedIOBase:
-    return DECOMPRESS.get(Path(name).suffix, lambda raw: raw)(raw)
+    return DECOMPRESS.get(Path(name.lower()).suffix, lambda raw: raw)(raw)
 
 
 def zstd(raw: io.BufferedReader) -> io.BufferedIOBase:

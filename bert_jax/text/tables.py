@@ -66,7 +66,7 @@ def read_file_rows(name: str, numbered: bool = False, keep_broken: bool = False)
         return number_rows(name, read_tfds_rows(name))
     if name.startswith(memory_tables.MEMORY_PREFIX):
         return memory_tables.read_memory_table(name)
-    match file_extension(name).lower():
+    match file_extension(name):
         case ".parquet":
             return parquet_file_rows(name)
         case ".jsonl" | ".ndjson":
@@ -114,7 +114,7 @@ def table_place(where: str) -> str:
     ('a.csv', 'a.jsonl row 2')
     """
     name = where.rpartition(" row ")[0]
-    return name if file_extension(name).lower() in (".csv", ".tsv", ".parquet") else where
+    return name if file_extension(name) in (".csv", ".tsv", ".parquet") else where
 
 
 def from_row_on(where: str) -> str:
@@ -359,7 +359,7 @@ def source_class_names(spec: str) -> dict[str, tuple[str, ...]]:
         from bert_jax.text.tensorflow_datasets import tfds_class_names as tfds_names
 
         return tfds_names(name)
-    if file_extension(name).lower() != ".parquet":
+    if file_extension(name) != ".parquet":
         return {}
     with opened_parquet(name) as file:
         return names_of_classes(file)

@@ -76,9 +76,9 @@ class TextSource:
             rows = tables.number_rows(
                 name, ({self.column: text} for text in read_tfds_texts(name, self.column))
             )
-        elif file_extension(name).lower() == ".parquet":
+        elif file_extension(name) == ".parquet":
             rows = self._parquet(name)
-        elif file_extension(name).lower() in (".jsonl", ".ndjson"):
+        elif file_extension(name) in (".jsonl", ".ndjson"):
             rows = tables.json_rows(name, self._lines(name), None if self.strict else self._count_broken)
         else:
             for article in articles(name, self._lines(name), self._plain):
@@ -113,7 +113,7 @@ class TextSource:
 
     def _remedy(self, name: str) -> str:
         """Return the advice for a file that is not UTF-8 text."""
-        if ARCHIVES & set(Path(name).suffixes):
+        if ARCHIVES & set(Path(name.lower()).suffixes):
             return "unpack the archive, and name its files"
         return "convert it" + (", or have broken bytes replaced: leave --strict out" if self.strict else "")
 

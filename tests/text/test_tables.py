@@ -52,6 +52,7 @@ def test_one_table_in_many_forms(tmp_path, name, content):
 def test_compressed(tmp_path, ending, compress):
     content = compress("\n".join(map(json.dumps, TABLE)).encode())
     assert read(tmp_path, f"a.jsonl.{ending}", content)[1] == TABLE
+    assert read(tmp_path, f"A.JSONL.{ending.upper()}", content)[1] == TABLE
     altered = content[:10] + bytes(255 - byte for byte in content[10:20]) + content[20:]
     for broken in (content[:-9], altered):
         with pytest.raises(BertJaxError, match="cannot be read .* fetch it again"):
