@@ -134,6 +134,10 @@ class Parser(argparse.ArgumentParser):
             # Probably an unset shell variable; but if the default is empty, an empty value is allowed.
             if "" in (value, *(value if isinstance(value, list) else ())) and self.get_default(name) != "":
                 self.error(f"{name} is empty; give it a value")
+        if vars(args).get("output") == "-":
+            self.error(
+                "--output - names no file; /dev/stdout is standard output, and ./- a file of this name"
+            )
         if hasattr(args, "overrides"):
             args.overrides = [word.removeprefix("--config.") for word in overrides]
         elif overrides:

@@ -127,6 +127,8 @@ def rank_documents(
         raise BertJaxError(
             f"the query must be a text, not a {type(query).__name__}; rank one query at a time"
         )
+    if not query.strip():
+        raise BertJaxError("the query is blank; give a text to rank documents for")
     score_chunk, min_score = make_score_function(model, long_texts, truncated), -np.inf
     if min_precision is not None:
         kind = model.require_kind(WholeTextKind.heads, "rank")

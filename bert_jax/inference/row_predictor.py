@@ -39,6 +39,10 @@ class RowPredictor:
         self, model: Encoder, options: PredictionOptions = PredictionOptions(), in_table: bool = False
     ):
         self.model, self.options, self.in_table = model, options, in_table
+        if options.may_be_missing is not None and not hasattr(model.kind, "may_be_missing"):
+            raise BertJaxError(
+                "--allow-no-answer is for models that answer questions, and this is another; leave it out"
+            )
         self.kind = model.kind.with_options(may_be_missing=options.may_be_missing)
         self.min_confidence = None
         if options.precision is not None:

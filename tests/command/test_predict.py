@@ -108,6 +108,11 @@ def test_answers(headed_model, tmp_path, monkeypatch):
         list(predict_rows(model, "-"))
 
 
+def test_a_classifier_takes_no_option_of_answers(small_classifier):
+    with pytest.raises(BertJaxError, match="--allow-no-answer is for models that answer questions"):
+        list(predict_rows(small_classifier, "-", options=PredictionOptions(may_be_missing=True)))
+
+
 @pytest.mark.parametrize("name", ["answer", "Answers"])
 def test_answers_that_are_there_are_not_read(name, tmp_path):
     rows = [{"question": "Who?", "context": "Ann sleeps.", name: "Eve"}]

@@ -267,6 +267,13 @@ def test_judgements_that_cannot_be_are_refused(judged, message, folder):
         read_beir(folder / "qrels")
 
 
+def test_a_blank_query_is_refused(folder):
+    write_jsonl(folder / "queries.jsonl", [{"_id": "q0", "text": " "}])
+    write(folder / "qrels/test.tsv", [("q0", "d0", 1)])
+    with pytest.raises(BertJaxError, match='row 2: the query "q0" of queries.jsonl is blank'):
+        read_beir(folder)
+
+
 def test_the_split_is_chosen_and_ids_must_differ(folder):
     write(folder / "qrels/dev.tsv", [("q3", "d4", 1)])
     assert list(read_beir(folder, "dev").queries) == ["q3"]

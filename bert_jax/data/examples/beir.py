@@ -49,6 +49,8 @@ def read_beir(folder, split: str = "") -> BeirDataset:
         for name, texts, file in ((query, queries, QUERIES), (document, documents, CORPUS)):
             if name not in texts:
                 raise BertJaxError(f'{where}: "{name}" is not in {file}; correct one of them')
+        if not queries[query].strip():
+            raise BertJaxError(f'{where}: the query "{query}" of {QUERIES} is blank; remove its judgements')
         grade = parse_number_cell(f'{where}: column "{BEIR_GRADE}"', tables.get_cell(where, row, BEIR_GRADE))
         if not grade.is_integer():
             raise BertJaxError(
