@@ -36,6 +36,10 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
         "--remove", nargs="+", default=[], metavar="ID", help="ids of documents to remove; @FILE: a file with one id "
         "per line",
     ),
+    flag(
+        "--replace", action="store_true", help="replace documents of other sources that have the ids of documents of "
+        "DOCS (default: refuse them)",
+    ),
     flag("--remove-missing", action="store_true", help="remove documents of the index that are not among DOCS"),
     flag("--compact", action="store_true", help="merge all segments, and free the space of removed documents"),
     flag(
@@ -87,6 +91,8 @@ def update_index(args) -> None:
     start, path = time.monotonic(), Path(args.output)
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
+    if args.replace and not args.documents:
+        raise BertJaxError("--replace is for documents of DOCS; give DOCS, or leave it out")
     if args.remove_missing and not args.documents:
         raise BertJaxError("--remove-missing removes every document that is not among DOCS; give DOCS")
     if args.remove and args.documents:
@@ -99,7 +105,9 @@ def update_index(args) -> None:
     settings = IndexSettings(path, options, args.compact)
     if source and settings.is_new and settings.manifest.model is None:
         print_line("no --model, so documents are found by keywords alone", sys.stderr)
-    update = index_update.IndexUpdate(source, read_ids(args.remove), args.remove_missing, args.compact)
+    update = index_update.IndexUpdate(
+        source, read_ids(args.remove), args.remove_missing, args.compact, args.replace
+    )
     updated = index_update.update_index(
         settings, update, lambda line: print_line(line, sys.stderr), show_progress
     )

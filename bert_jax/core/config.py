@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from bert_jax.core.config_files import run_config_file
 from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.core.synonyms import hint_for
 from bert_jax.core.typed_json import EXPECTED_TYPE_NAMES
 
@@ -298,6 +299,10 @@ def _fit(value, kind: type, where: str):
         return float(value)
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e6 steps
+    if holds_surrogates(value):
+        raise BertJaxError(
+            f"config key {where} holds a lone surrogate, which is not a character: {value!r:.80}; remove it"
+        )
     if origin is None and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     wanted = "a list" if origin is tuple else EXPECTED_TYPE_NAMES.get(kind, str(kind))

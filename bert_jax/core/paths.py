@@ -1,6 +1,6 @@
 """Paths that a program gives as arguments."""
 
-from os import PathLike
+from os import PathLike, fsencode
 from pathlib import Path
 from typing import Any
 
@@ -15,4 +15,10 @@ def require_path(value: Any, name: str) -> Path:
     """
     if not isinstance(value, str | PathLike) or not str(value):
         raise BertJaxError(f"{name} must be a path, not {value!r:.60}")
+    try:
+        fsencode(value)
+    except UnicodeEncodeError:
+        raise BertJaxError(
+            f"{name} cannot be {value!r:.60}, which holds a lone surrogate; name another"
+        ) from None
     return Path(value)

@@ -11,6 +11,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import Family
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
@@ -109,6 +110,10 @@ class Layout:
                 f'labels must be a list of names, such as ["negative", "positive"], not {labels!r:.60}'
             )
         labels = tuple(labels)
+        if holds_surrogates(labels):
+            raise BertJaxError(
+                f"labels {labels!r:.60} hold a lone surrogate, which is not a character; remove it"
+            )
         if len(set(labels)) < len(labels):
             raise BertJaxError(f"labels must differ, but {labels!r:.60} has one of them twice")
         check_name(head, HEADS, "head")

@@ -2,12 +2,14 @@
 layout of BEIR. A file's id is its path in the given folder; a row or an article has its own id, or else FILE:NUMBER."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.hashes import json_digest
+from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.beir import CORPUS, is_beir
 from bert_jax.data.examples.cells import read_name_cell
@@ -15,7 +17,6 @@ from bert_jax.data.examples.column_names import DOCUMENT_IDS, DOCUMENT_TEXTS, TI
 from bert_jax.text import document_formats, tables
 from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError, begins_with
-from bert_jax.text.surrogates import replace_surrogates
 from bert_jax.text.tables import get_optional_cell, get_text_cell, match_columns, no_columns
 
 TABLE_ENDINGS = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
@@ -50,6 +51,7 @@ class NoTextColumn(BertJaxError):
 class DocumentSource:
     """The inputs to read, and counts of what was left out or repaired."""
 
+    noun: ClassVar[str] = "file"  # of what may hold invalid characters
     inputs: Sequence[str]
     columns: DocumentColumns = DocumentColumns()
     empty: int = 0  # documents without text
@@ -58,12 +60,16 @@ class DocumentSource:
     binary: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)  # files with invalid characters
     unknown: list[str] = field(default_factory=list)  # tables in folders and globs, text column unknown
+    taken: Container[str] = ()  # ids that the documents of other files than `known` may not have
+    known: Collection[str] = ()
 
     def __post_init__(self):
         self.files: dict[str, str] = {}  # path -> name; each file once
+        self.found_in: dict[str, str] = {}  # path -> the input
         for given in self.inputs:
             for path, name in self.list_files(given):
                 self.files.setdefault(path, name)
+                self.found_in.setdefault(path, given)
 
     @property
     def name(self) -> str:
@@ -73,6 +79,8 @@ class DocumentSource:
         """Yield the documents that have a text, or a title to use as the text. Raise if two have the same id."""
         places: dict[str, str] = {}
         for where, document in self.read_all():
+            if not document.id.strip():
+                raise BertJaxError(f"{where} has an empty id; give each document its own id")
             if (before := places.setdefault(document.id, where)) != where:
                 raise BertJaxError(
                     f'{where} has the id "{document.id}" of {before}; give each document its own id'
@@ -87,10 +95,14 @@ class DocumentSource:
 
     def read_all(self) -> Iterator[tuple[str, Document]]:
         for path, name in self.files.items():
-            if file_extension(path) in TABLE_ENDINGS:
-                yield from self.read_rows(path, name)
-            else:
-                yield from self.read_file(path, name)
+            is_table = file_extension(path) in TABLE_ENDINGS
+            for where, document in self.read_rows(path, name) if is_table else self.read_file(path, name):
+                if document.id in self.taken and path not in self.known:
+                    raise BertJaxError(
+                        f'{where} has the id "{document.id}" of a document from another source; name all sources of '
+                        "the index in one command, or replace such documents with --replace"
+                    )
+                yield where, document
 
     def list_files(self, given: str) -> Iterator[tuple[str, str]]:
         """Yield the path of each file, and its name: in a given folder, the path in that folder."""
@@ -196,7 +208,7 @@ class DocumentSource:
         if self.binary:
             yield f"{name_first(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
         if self.broken:
-            yield f"{name_first(self.broken)} not entirely UTF-8; invalid characters are read as U+FFFD"
+            yield f"{name_first(self.broken, self.noun)} not entirely UTF-8; invalid characters are read as U+FFFD"
 
 
 def expand_path(given: str) -> list[str]:

@@ -122,16 +122,25 @@ class Index:
         build_index(index.path, options, documents, DocumentColumns(text, id, title))
         return cls.open(path, model)
 
-    def add(self, documents: "Documents", *, text: str = "", id: str = "", title: str = "") -> "UpdateCounts":
+    def add(
+        self,
+        documents: "Documents",
+        *,
+        text: str = "",
+        id: str = "",
+        title: str = "",
+        replace: bool = False,
+    ) -> "UpdateCounts":
         """Add documents, as `build` takes them, to the index and to its directory; return how many were new, changed
-        or unchanged. A document with the id of another replaces it. Texts without ids are numbered on.
+        or unchanged. A document in memory with the id of another replaces it; one in a file that the index does not
+        know only with `replace`. Texts without ids are numbered on.
 
         >>> bert_jax.Index.open("index").add([("a", "The cat sat."), ("d", "Birds sing.")])
         UpdateCounts(new=1, changed=1, unchanged=0, removed=0, encoded=0)
         """
         from bert_jax.search.program_changes import add_documents
 
-        return add_documents(self, documents, DocumentColumns(text, id, title))
+        return add_documents(self, documents, DocumentColumns(text, id, title), replace)
 
     def remove(self, ids: str | Iterable[str]) -> "UpdateCounts":
         """Remove documents from the index and its directory.
@@ -211,7 +220,7 @@ class Index:
         >>> hits[0].id, hits[0].text
         ('a', 'Cats land on their feet.')
         """
-        queries = [query] if isinstance(query, str) else read_queries(query)
+        queries = read_queries(query)
         check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
         check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
         retrievers, weights = self.check_retrievers(retrievers, weights), weights or {}
@@ -342,10 +351,13 @@ class Index:
         )
 
 
-def read_queries(queries: Sequence[str]) -> list[str]:
-    listed = to_plain_list(queries)
+def read_queries(query: str | Sequence[str]) -> list[str]:
+    listed = [query] if isinstance(query, str) else to_plain_list(query)
     if not is_list_of_text(listed):
-        raise BertJaxError(f"query must be a text or a list of texts, not {queries!r:.60}")
+        raise BertJaxError(f"query must be a text or a list of texts, not {query!r:.60}")
+    if blank := [number for number, text in enumerate(listed) if not text.strip()]:
+        place = "query" if isinstance(query, str) else f"query[{blank[0]}]"
+        raise BertJaxError(f"{place} is blank; give words to search for")
     return list(listed)
 
 

@@ -8,7 +8,7 @@ INDEX/building/                  the segment that is being written; the next pro
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,17 @@ class IndexManifest:
 
     def lacks_all(self, given: Sequence[str]) -> bool:
         return not set(map(absolute_source, given)) & set(self.sources)
+
+    def known_files(self, found_in: Mapping[str, str]) -> set[str]:
+        """Return the files, of those found in the given sources, that were read before: by any name of theirs."""
+        matched = {path for source in self.sources for path in glob.iglob(source, recursive=True)}
+        known = {*self.sources, *matched}
+        return {
+            file
+            for file, given in found_in.items()
+            if absolute_source(given) in known
+            or not known.isdisjoint(map(str, (path := Path(os.path.abspath(file)), *path.parents)))
+        }
 
     def other_sources(self, given: Sequence[str]) -> list[str]:
         """Return the sources that are not given but still exist."""

@@ -20,6 +20,7 @@ class IndexUpdate:
     remove: Collection[str] = ()
     remove_missing: bool = False  # remove the documents of the index that are not among those of `source`
     compact: bool = False
+    replace: bool = False  # documents of a new source may replace those of another with their ids
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ def update_index(
                     f"--remove-missing would also remove the documents of {', '.join(other_sources)}; name all "
                     "sources of the index, or remove documents by their ids with --remove"
                 )
+            if other_sources and not update.replace:
+                source.taken = writer.document_places()
+                source.known = writer.manifest.known_files(source.found_in)
             add_documents(writer, settings, source, watch)
             if update.remove_missing and writer.missing:
                 writer.remove_documents(writer.missing)

@@ -120,7 +120,7 @@ class IndexWriter:
         encode: Encode | None,
         sources: Sequence[str] = (),
     ) -> None:
-        """Add the documents that are new or have changed. If there are any, add `sources` to those in the manifest."""
+        """Add the documents that are new or have changed, and add `sources` to those in the manifest."""
         places, replaced, seen = self.document_places(), set(), set()
 
         def changed_documents() -> Iterator[Document]:
@@ -141,9 +141,11 @@ class IndexWriter:
 
         built = self.build_segment(cutter(changed_documents()), encode)
         self.missing = sorted(places.keys() - seen)
+        known, self.manifest = self.manifest.sources, self.manifest.with_sources(sources)
         if built is not None:
-            self.manifest = self.manifest.with_sources(sources)
             self.commit([*self.mark_removed(replaced), built])
+        elif seen and self.manifest.sources != known:
+            self.commit(self.manifest.segments)
 
     def remove_documents(self, ids: Collection[str]) -> None:
         places = self.document_places()

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from os import PathLike, fspath
 from os.path import exists
-from typing import Any
+from typing import Any, ClassVar
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.typed_json import type_name
 from bert_jax.data.examples.cells import read_name_cell
 from bert_jax.data.examples.column_names import DOCUMENT_TEXTS, ID, TITLES
@@ -25,11 +26,12 @@ FORMS = "a path, or a list of paths, texts, pairs (id, text) or dicts with id an
 class MemoryDocuments(DocumentSource):
     """Documents that are not in files. A text without an id gets a number, counted from `first_number`."""
 
+    noun: ClassVar[str] = "document"
     given: Iterable[MemoryDocument] = ()
     first_number: int = 0
 
     def __post_init__(self):
-        self.inputs, self.files = [f"{MEMORY_PREFIX}documents"], {}
+        self.inputs, self.files, self.found_in = [f"{MEMORY_PREFIX}documents"], {}, {}
 
     @property
     def name(self) -> str:
@@ -38,7 +40,11 @@ class MemoryDocuments(DocumentSource):
     def read_all(self) -> Iterator[tuple[str, Document]]:
         for number, value in enumerate(self.given):
             where = f"documents[{number}]"
-            yield where, self.read_one(where, number, value)
+            read = self.read_one(where, number, value)
+            document = Document(*map(replace_surrogates, (read.id, read.title, read.text)))
+            if document != read:
+                self.broken.append(where)
+            yield where, document
 
     def read_one(self, where: str, number: int, value: Any) -> Document:
         if isinstance(value, str):

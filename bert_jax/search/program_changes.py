@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.caller_warning import warn_caller
+from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.documents import DocumentColumns
 from bert_jax.search.index_settings import IndexOptions, IndexSettings
@@ -35,13 +37,16 @@ def build_index(path: Path, options: IndexOptions, documents: Documents, columns
         update_index(IndexSettings(path, options), IndexUpdate(source), warn_caller)
 
 
-def add_documents(index: "Index", documents: Documents, columns: DocumentColumns) -> UpdateCounts:
+def add_documents(
+    index: "Index", documents: Documents, columns: DocumentColumns, replace: bool
+) -> UpdateCounts:
+    check_flag(replace, "replace")
     with use_python_spelling():
         index.refresh()
         source = open_documents(documents, columns, next_number(index))
         settings = open_settings(index)
         settings.encoder = index.encoder if settings.manifest.model else None  # loaded once for many changes
-        counts = update_index(settings, IndexUpdate(source), warn_caller).counts
+        counts = update_index(settings, IndexUpdate(source, replace=replace), warn_caller).counts
         index.refresh()
     return counts
 
@@ -54,10 +59,9 @@ def remove_documents(index: "Index", ids: str | Iterable[str]) -> UpdateCounts:
     for number, name in enumerate(listed):
         if not isinstance(name, str):
             raise BertJaxError(f"ids[{number}] must be the id of a document, a string, not {name!r:.60}")
+    names = list(dict.fromkeys(map(replace_surrogates, listed)))
     with use_python_spelling():
-        counts = update_index(
-            open_settings(index), IndexUpdate(remove=list(dict.fromkeys(listed))), warn_caller
-        ).counts
+        counts = update_index(open_settings(index), IndexUpdate(remove=names), warn_caller).counts
         index.refresh()
     return counts
 

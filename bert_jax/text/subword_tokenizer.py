@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import pluralize
 from bert_jax.text import collate
-from bert_jax.text.surrogates import replace_surrogates
 from bert_jax.text.tokenizer import Encoding, Special, Text, longest_first
 
 EncodedSubwords = tuple[list[int], list[tuple[int, int]]]  # ids and their character spans

@@ -8,15 +8,16 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any, TypedDict
 
 from bert_jax.core.errors import BertJaxError, first_line, suggest_name
+from bert_jax.core.surrogates import holds_surrogates, replace_surrogates
 from bert_jax.core.typed_json import JsonTypeError, coerce_json, type_name
 from bert_jax.text import memory_tables
 from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader
-from bert_jax.text.surrogates import SURROGATE, replace_surrogates
 
 Row = dict[str, object]
 
@@ -65,7 +66,8 @@ def read_file_rows(name: str, numbered: bool = False, keep_broken: bool = False)
 
         return number_rows(name, read_tfds_rows(name))
     if name.startswith(memory_tables.MEMORY_PREFIX):
-        return memory_tables.read_memory_table(name)
+        rows = memory_tables.read_memory_table(name)
+        return ((where, keep_row(partial(refuse_surrogates, where, row), keep_broken)) for where, row in rows)
     match file_extension(name):
         case ".parquet":
             return parquet_file_rows(name)
@@ -223,28 +225,40 @@ def json_rows(
         if not line.strip():
             continue
         where = f"{name} row {number}"
-        try:
-            yield where, json_row(where, line, mended)
-        except BadRowError as error:
-            if not keep_broken:
-                raise
-            yield where, BrokenRow(error)
+        yield where, keep_row(partial(json_row, where, line, mended), keep_broken)
+
+
+def keep_row(read: Callable[[], Row], keep_broken: bool) -> Row:
+    try:
+        return read()
+    except BadRowError as error:
+        if not keep_broken:
+            raise
+        return BrokenRow(error)
 
 
 def json_row(where: str, line: str, mended: Callable[[], None] | None) -> Row:
     try:
         row = json.loads(line.rstrip("\r\n"))
+        broken = "\\u" in line and holds_surrogates(row)
     except (ValueError, RecursionError) as error:
         raise BadRowError(f"{where} is not JSON ({json_fault(error)}); write one object per line") from error
     if not isinstance(row, dict):
         raise BadRowError(f'{where} is not a JSON object such as {{"text": "..."}}')
-    if "\\u" in line and SURROGATE.search(spelled := json.dumps(row, ensure_ascii=False)):
-        if mended is None:
-            raise BadRowError(
-                f"{where} has a lone surrogate (\\ud800 to \\udfff), which is not a character; remove it"
-            )
-        row = json.loads(replace_surrogates(spelled))
+    if broken and mended:
+        row = json.loads(replace_surrogates(json.dumps(row, ensure_ascii=False)))
         mended()
+    elif broken:
+        refuse_surrogates(where, row)
+    return row
+
+
+def refuse_surrogates(where: str, row: Any) -> Any:
+    """Return a row without lone surrogates; refuse one with some, because it could not be written again."""
+    if holds_surrogates(row):
+        raise BadRowError(
+            f"{where} has a lone surrogate (\\ud800 to \\udfff), which is not a character; remove it"
+        )
     return row
 
 
@@ -272,9 +286,7 @@ def read_json_value(name: str):
     try:
         text = "".join(LineReader(name, longest=0))
         value = json.loads(text)
-        if "\\ud" in text.lower():
-            json.dumps(value, ensure_ascii=False).encode("utf-8")  # refuses lone surrogates
-        return value
+        return refuse_surrogates(name, value) if "\\ud" in text.lower() else value
     except (ValueError, RecursionError) as error:
         remedy = "; if it holds one object per line, call it .jsonl" if "Extra data" in str(error) else ""
         raise BertJaxError(f"{name} is not JSON ({first_line(error)}){remedy}") from error

@@ -131,6 +131,7 @@ WRONG = {
     "data.mask_replace_prob=0.95": "more than 1",
     "data.weights=1": "1 data.weights for 0 corpora",
     "data.mlm_probability=1.5": "data.mlm_probability must be between 0 and 1",
+    "data.corpora=a\ud800": "config key data.corpora holds a lone surrogate",
     "data.dupe_factor=0": "data.dupe_factor must be between 1 and 10,000",
 }
 

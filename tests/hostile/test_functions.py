@@ -105,6 +105,8 @@ def index_calls() -> Iterator[tuple[str, Call]]:
             )
             yield f"reranker {n}", lambda _, to, wrong=wrong: opened(to).search("w1", reranker=wrong)
         yield f"build in {n}", lambda *_, wrong=wrong: bert_jax.Index.build(DOCUMENTS, wrong)
+    for n, wrong in enumerate((3, None, "yes", [True])):
+        yield f"replace {n}", lambda _, to, wrong=wrong: opened(to).add(DOCUMENTS, replace=wrong)
     yield "build twice", lambda _, to: [opened(to), opened(to)]
     for n, wrong in enumerate(NO_NUMBERS):
         for name in ("passage_tokens", "overlap"):

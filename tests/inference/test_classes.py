@@ -107,6 +107,11 @@ def test_an_embedder_takes_the_arguments_of_sentence_transformers(directories):
             model.encode(SMALL_TEXTS, **{argument: "odd"})
 
 
+def test_a_label_that_could_not_be_saved_is_refused(encoder_path):
+    with pytest.raises(BertJaxError, match="hold a lone surrogate"):
+        bert_jax.load(encoder_path, head="classify", labels=["a\ud800", "b"])
+
+
 @pytest.mark.slow
 def test_a_reranker_takes_the_arguments_of_cross_encoders(directories):
     model = bert_jax.load(directories["Reranker"])
@@ -119,6 +124,8 @@ def test_a_reranker_takes_the_arguments_of_cross_encoders(directories):
     assert [hit["corpus_id"] for hit in ranked] == np.argsort(-scores, kind="stable")[:2].tolist()
     assert [hit["text"] for hit in ranked] == [documents[hit["corpus_id"]] for hit in ranked]
     assert "text" not in model.rank("the cat", documents)[0] and model.rank("the cat", []) == []
+    with pytest.raises(BertJaxError, match="the query is blank"):
+        model.rank(" ", documents)
     with pytest.raises(BertJaxError, match="classify is for labels"):
         model.classify("the cat")
 

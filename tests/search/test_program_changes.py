@@ -83,6 +83,10 @@ def test_what_cannot_be_done_is_told_in_words_of_python(tmp_path):
         (lambda: bert_jax.Index.build(TEXTS, tmp_path / "new", text="body"), "with paths alone"),
         (lambda: index.add([("a", "x"), ("a", "y")]), r'documents\[1\] has the id "a" of documents\[0\]'),
         (lambda: index.add([("a", "x"), 3]), r"documents\[1\] is a number"),
+        (lambda: index.add([("a", "x"), (" ", "y")]), r"documents\[1\] has an empty id"),
+        (lambda: index.search(" "), "query is blank"),
+        (lambda: bert_jax.Index.open("\ud800"), "path cannot be .* lone surrogate"),
+        (lambda: index.search(["cat", ""]), r"query\[1\] is blank"),
         (lambda: index.remove("x"), 'no document "x"'),
     ):
         with pytest.raises(BertJaxError, match=message):
@@ -99,6 +103,15 @@ def test_documents_of_a_program_are_not_taken_for_files_that_are_gone(tmp_path, 
     assert main(["index", "docs", "--output", "index", "--remove-missing"]) == 1
     assert "would also remove the documents of memory:documents" in capsys.readouterr().err
     assert len(bert_jax.Index.open("index")) == 4
+
+
+def test_lone_surrogates_are_replaced_with_a_warning(tmp_path):
+    row = {"id": "a\ud800", "title": "\udfff", "text": "a cat \ud800"}
+    with pytest.warns(UserWarning, match=r"1 document \(documents\[1\]\) not entirely UTF-8"):
+        index = bert_jax.Index.build(["a dog", row], tmp_path / "index")
+    (hit,) = index.search("cat \ud800")
+    assert (hit.id, hit.title, hit.text) == ("a\ufffd", "\ufffd", "a cat \ufffd")
+    assert index.remove("a\ud800").removed == 1
 
 
 def test_blank_documents_are_left_out_with_a_warning(tmp_path):

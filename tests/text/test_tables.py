@@ -14,7 +14,14 @@ from pyarrow import parquet
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.line_reader import explain_read_errors, read_lines
-from bert_jax.text.tables import get_optional_cell, match_columns, read_table_rows, source_class_names
+from bert_jax.text.memory_tables import register_tables
+from bert_jax.text.tables import (
+    BrokenRow,
+    get_optional_cell,
+    match_columns,
+    read_table_rows,
+    source_class_names,
+)
 
 TABLE = [{"text": 'Zoë said "no", twice', "label": "1"}, {"text": "a; b\tc", "label": "0"}]
 
@@ -86,6 +93,18 @@ def test_lines_of_any_file(tmp_path, monkeypatch):
         list(read_lines(str(tmp_path / "empty.txt")))
     with pytest.raises(BertJaxError, match="a.txt"):
         list(read_lines(str(tmp_path / "a.txt")))
+
+
+def test_rows_in_memory_are_refused_as_those_of_files_are(tmp_path):
+    rows = [{"text": "\ud800"}, {"a\udfff": [1]}, {"tags": ["B", "\udc00"]}, {"text": "\U0001f600"}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with register_tables({"rows": [(f"rows[{n}]", row) for n, row in enumerate(rows)]}):
+        for name, place in (("memory:rows", r"rows\[0\]"), (str(tmp_path / "a.jsonl"), "row 1")):
+            with pytest.raises(BertJaxError, match=f"{place} has a lone surrogate"):
+                list(read_table_rows(name))
+            kept = [row for _, row in read_table_rows(name, keep_broken=True)]
+            assert [isinstance(row, BrokenRow) for row in kept] == [True, True, True, False]
+            assert kept[3] == rows[3]
 
 
 @pytest.mark.parametrize(
