@@ -1,12 +1,13 @@
 """Classifiers: one class, several labels or a number for a text or a pair of texts, with scikit-learn's names."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.streaming import AText, Texts, TextStream, Vectors, map_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
@@ -26,6 +27,12 @@ class Classifier(Encoder):
         """The kind of what it predicts."""
         return cast(WholeTextKind, self.require_kind(WholeTextKind.heads, type(self).__name__))
 
+    @overload
+    def predict(self, texts: AText | Texts, *, long_texts: str = ...) -> Any: ...
+
+    @overload
+    def predict(self, texts: TextStream, *, long_texts: str = ...) -> Iterator[Any]: ...
+
     def predict(self, texts: Any, *, long_texts: str = "truncate") -> Any:
         """Return the class of each text. A model of several labels gives an array of 0 and 1 [N, labels], in the order
         of `labels`, and a regression model an array of numbers [N].
@@ -40,6 +47,12 @@ class Classifier(Encoder):
 
         return map_texts(texts, predict_chunk, kind.gather_values)
 
+    @overload
+    def predict_proba(self, texts: AText | Texts, *, long_texts: str = ...) -> Vectors: ...
+
+    @overload
+    def predict_proba(self, texts: TextStream, *, long_texts: str = ...) -> Iterator[Vectors]: ...
+
     def predict_proba(self, texts: Any, *, long_texts: str = "truncate") -> Any:
         """Return the probability of each label [N, labels], in the order of `labels`; [labels] for one text.
 
@@ -53,6 +66,18 @@ class Classifier(Encoder):
 
         empty = np.zeros((0, len(self.labels)), np.float32)
         return map_texts(texts, predict_chunk, lambda rows: np.stack(rows) if rows else empty)
+
+    @overload
+    def classify(self, texts: AText, *, long_texts: str = ...) -> Label: ...
+
+    @overload
+    def classify(self, texts: Texts, *, long_texts: str = ...) -> list[Label]: ...
+
+    @overload
+    def classify(self, texts: TextStream, *, long_texts: str = ...) -> Iterator[Label]: ...
+
+    @overload
+    def classify(self, texts: Any, *, long_texts: str = ..., min_precision: float | None) -> Any: ...
 
     def classify(
         self, texts: Any, *, long_texts: str = "truncate", min_precision: float | None = None
@@ -79,6 +104,15 @@ class Classifier(Encoder):
                 yield result if min_confidence is None or confidence >= min_confidence else None
 
         return map_texts(texts, classify_chunk)
+
+    @overload
+    def in_distribution_p_value(self, texts: AText) -> float: ...
+
+    @overload
+    def in_distribution_p_value(self, texts: Texts) -> NDArray[np.float64]: ...
+
+    @overload
+    def in_distribution_p_value(self, texts: TextStream) -> Iterator[float]: ...
 
     def in_distribution_p_value(self, texts: Any) -> Any:
         """Return the share of known texts that are at most as similar to the training texts as this text.

@@ -1,7 +1,8 @@
 """Embedders: a vector for each text, with the names and arguments of sentence-transformers."""
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -11,7 +12,16 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.streaming import check_progress_bar, map_texts, ordered_texts, vector_stacker
+from bert_jax.inference.streaming import (
+    AText,
+    Texts,
+    TextStream,
+    Vectors,
+    check_progress_bar,
+    map_texts,
+    ordered_texts,
+    vector_stacker,
+)
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
@@ -105,6 +115,18 @@ class Embedder(Encoder):
             directory = replace(directory, layout=replace(directory.layout, embedder=embedder))
         return cls.from_directory(directory, tokenizer)
 
+    @overload
+    def encode(
+        self, inputs: AText | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
+        **settings: Unpack[EncodeSettings],
+    ) -> Vectors: ...  # fmt: skip
+
+    @overload
+    def encode(
+        self, inputs: TextStream, prompt_name: str | None = ..., prompt: str | None = ...,
+        **settings: Unpack[EncodeSettings],
+    ) -> Iterator[Vectors]: ...  # fmt: skip
+
     def encode(
         self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None, batch_size: int | None = None,
         show_progress_bar: bool | None = None, output_value: str = "sentence_embedding", precision: str = "float32",
@@ -148,6 +170,18 @@ class Embedder(Encoder):
             show_progress_bar,
         )
 
+    @overload
+    def encode_query(
+        self, inputs: AText | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
+        **settings: Unpack[EncodeSettings],
+    ) -> Vectors: ...  # fmt: skip
+
+    @overload
+    def encode_query(
+        self, inputs: TextStream, prompt_name: str | None = ..., prompt: str | None = ...,
+        **settings: Unpack[EncodeSettings],
+    ) -> Iterator[Vectors]: ...  # fmt: skip
+
     def encode_query(
         self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None,
         **settings: Unpack[EncodeSettings],
@@ -160,6 +194,18 @@ class Embedder(Encoder):
         return self.encode(
             inputs, self._choose_prompt(prompt_name, prompt, QUERY_PROMPTS), prompt, **settings
         )
+
+    @overload
+    def encode_document(
+        self, inputs: AText | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
+        **settings: Unpack[EncodeSettings],
+    ) -> Vectors: ...  # fmt: skip
+
+    @overload
+    def encode_document(
+        self, inputs: TextStream, prompt_name: str | None = ..., prompt: str | None = ...,
+        **settings: Unpack[EncodeSettings],
+    ) -> Iterator[Vectors]: ...  # fmt: skip
 
     def encode_document(
         self, inputs: Any, prompt_name: str | None = None, prompt: str | None = None,

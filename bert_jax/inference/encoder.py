@@ -1,10 +1,10 @@
 """The base of the models that `bert_jax.load` returns: an encoder with its parameters and tokenizer."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.compilation_cache import enable_compilation_cache
@@ -15,9 +15,9 @@ from bert_jax.hub.layout_warnings import layout_warnings
 from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory, check_path, save_model
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference import layer_states, programs, warm_up
-from bert_jax.inference.layer_states import ALL
+from bert_jax.inference.layer_states import ALL, Layers
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import vector_stacker
+from bert_jax.inference.streaming import AText, Texts, TextStream, Vectors, vector_stacker
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
@@ -25,6 +25,7 @@ from bert_jax.predictions import training_origin
 from bert_jax.predictions.kinds.answers import Answers
 from bert_jax.predictions.kinds.tags import Tags
 from bert_jax.predictions.whole_text_kind import WholeTextKind
+from bert_jax.text.tokenizer import Encoding
 
 # The class that opens a model with one of these heads, unless it is an embedder or a cross-encoder.
 CLASS_HEADS: dict[str, tuple[str, ...]] = {
@@ -131,6 +132,16 @@ class Encoder(Runner):
         )
         return f"<{type(self).__name__} of {self.layout.family.model_type}: {shape}>"
 
+    @overload
+    def encode(
+        self, inputs: AText | Texts, *, pooling: str | None = ..., normalize_embeddings: bool = ...
+    ) -> Vectors: ...
+
+    @overload
+    def encode(
+        self, inputs: TextStream, *, pooling: str | None = ..., normalize_embeddings: bool = ...
+    ) -> Iterator[Vectors]: ...
+
     def encode(self, inputs: Any, *, pooling: str | None = None, normalize_embeddings: bool = False) -> Any:
         """Return a vector [D] for a text, or an array [N, D] for a list: by default the mean of the hidden states.
 
@@ -148,6 +159,15 @@ class Encoder(Runner):
         gather = vector_stacker(self.config.hidden_size)
         return self.map_encodings(inputs, lambda encodings: self.run(encodings, program), gather)
 
+    @overload
+    def tokenize(self, texts: AText) -> Encoding: ...
+
+    @overload
+    def tokenize(self, texts: Texts) -> list[Encoding]: ...
+
+    @overload
+    def tokenize(self, texts: TextStream) -> Iterator[Encoding]: ...
+
     def tokenize(self, texts: Any) -> Any:
         """Return the `Encoding` of each text or pair, truncated to the model's length with a warning.
 
@@ -156,7 +176,16 @@ class Encoder(Runner):
         """
         return self.map_encodings(texts, iter)
 
-    def hidden_states(self, texts: Any, layers: int | Sequence[int] | str | None = None) -> Any:
+    @overload
+    def hidden_states(self, texts: AText, layers: Layers | None = ...) -> Vectors: ...
+
+    @overload
+    def hidden_states(self, texts: Texts, layers: Layers | None = ...) -> list[Vectors]: ...
+
+    @overload
+    def hidden_states(self, texts: TextStream, layers: Layers | None = ...) -> Iterator[Vectors]: ...
+
+    def hidden_states(self, texts: Any, layers: Layers | None = None) -> Any:
         """Return the hidden states [length, D] of each text or pair, special tokens included.
 
         They are of the last layer, or of the one that `layers` names. For several `layers`, or "all", the shape is
@@ -167,7 +196,16 @@ class Encoder(Runner):
         """
         return layer_states.hidden_states(self, texts, layers)
 
-    def attentions(self, texts: Any, layers: int | Sequence[int] | str = ALL) -> Any:
+    @overload
+    def attentions(self, texts: AText, layers: Layers = ...) -> Vectors: ...
+
+    @overload
+    def attentions(self, texts: Texts, layers: Layers = ...) -> list[Vectors]: ...
+
+    @overload
+    def attentions(self, texts: TextStream, layers: Layers = ...) -> Iterator[Vectors]: ...
+
+    def attentions(self, texts: Any, layers: Layers = ALL) -> Any:
         """Return the attention weights [layers, heads, length, length] of each text or pair.
 
         Rows are the tokens that attend, columns the tokens attended to. If `layers` is one number, the shape is

@@ -10,10 +10,11 @@ from bert_jax.inference import programs
 from bert_jax.inference.runner import Runner
 
 ALL = "all"
+Layers = int | Sequence[int] | str  # the number of a layer, several, or ALL
 TEXTS_AT_ONCE = 16  # texts computed at a time: the outputs of several layers take much memory
 
 
-def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None = None):
+def hidden_states(model: Runner, texts, layers: Layers | None = None):
     if layers is None:
         program, place = programs.last_hidden_states(model.config), None
     else:
@@ -28,7 +29,7 @@ def hidden_states(model: Runner, texts, layers: int | Sequence[int] | str | None
     return model.map_encodings(texts, read, at_once=0 if layers is None else TEXTS_AT_ONCE)
 
 
-def attentions(model: Runner, texts, layers: int | Sequence[int] | str = ALL):
+def attentions(model: Runner, texts, layers: Layers = ALL):
     chosen, place = parse_layers(layers, model.config.num_hidden_layers)
     program = programs.attention_weights(model.config, chosen)
 

@@ -1,13 +1,13 @@
 """The span of a text that answers a question."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat, zip_longest
-from typing import Any
+from typing import Any, overload
 
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.streaming import map_texts, ordered_texts
+from bert_jax.inference.streaming import Texts, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kinds.answers import MAX_ANSWER_TOKENS, Answer, Answers
 
@@ -16,6 +16,31 @@ __all__ = ["Answer", "QuestionAnswerer"]
 
 class QuestionAnswerer(Encoder):
     """Finds the answer to a question in a text."""
+
+    @overload
+    def answer(
+        self, question: str, text: str, *, may_be_missing: bool | None = ..., longest: int = ...
+    ) -> Answer | None: ...
+
+    @overload
+    def answer(
+        self,
+        question: str | Texts,
+        text: str | Texts,
+        *,
+        may_be_missing: bool | None = ...,
+        longest: int = ...,
+    ) -> list[Answer | None]: ...
+
+    @overload
+    def answer(
+        self,
+        question: Iterable[str],
+        text: Iterable[str],
+        *,
+        may_be_missing: bool | None = ...,
+        longest: int = ...,
+    ) -> Iterator[Answer | None]: ...
 
     def answer(
         self,

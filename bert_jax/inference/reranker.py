@@ -1,16 +1,16 @@
 """Cross-encoders: how relevant documents are to a query, with the names and arguments of CrossEncoder."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NotRequired, TypedDict, Unpack, overload
 
 import numpy as np
 
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
-from bert_jax.inference.classifier import Classifier
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import check_progress_bar, map_texts, ordered_texts
+from bert_jax.inference.streaming import Column, Vectors, check_progress_bar, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
@@ -22,12 +22,36 @@ class Ranked(TypedDict):
     text: NotRequired[str]  # the document, if it is asked for
 
 
-class Reranker(Classifier):
+QueryAndDocument = tuple[str, str] | list[str]
+
+
+class PredictSettings(TypedDict, total=False):
+    """The other arguments of `Reranker.predict`."""
+
+    batch_size: int | None
+    show_progress_bar: bool | None
+    long_texts: str
+
+
+class Reranker(Encoder):
     """Scores how relevant a document is to a query, reading both together; it has one output."""
 
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
         return not set(layout.heads).isdisjoint(WholeTextKind.heads) and len(layout.labels) == 1
+
+    @overload
+    def predict(self, texts: QueryAndDocument, **settings: Unpack[PredictSettings]) -> np.float32: ...
+
+    @overload
+    def predict(
+        self, texts: Sequence[QueryAndDocument] | np.ndarray | Column, **settings: Unpack[PredictSettings]
+    ) -> Vectors: ...
+
+    @overload
+    def predict(
+        self, texts: Iterable[QueryAndDocument], **settings: Unpack[PredictSettings]
+    ) -> Iterator[np.float32]: ...
 
     def predict(self, texts: Any, *, batch_size: int | None = None, show_progress_bar: bool | None = None,
                 long_texts: str = "truncate") -> Any:  # fmt: skip

@@ -5,9 +5,10 @@ All methods of a model read their texts here.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError
@@ -16,7 +17,21 @@ from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.text.array_likes import to_plain_list, to_plain_value
 
 CHARACTERS = 256  # of a window, per token of a batch: some 64 batches of English
+Vectors = NDArray[np.float32]  # one or several
 LEAST = 16  # characters that any text counts as at least, so that empty texts fill a window, too
+
+
+class Column(Protocol):
+    """A column of a data frame."""
+
+    def to_list(self) -> list[Any]: ...
+
+
+# What the methods of a model read, and the type checker's choice of their results: one result, all of them, or an
+# iterator of them. The first of these that fits counts.
+AText = str | tuple[str, str]  # or a pair
+Texts = Sequence[AText] | np.ndarray | Column
+TextStream = Iterable[AText]
 
 
 def map_texts(

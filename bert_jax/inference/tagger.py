@@ -1,11 +1,13 @@
 """Taggers: labelled spans in texts, such as names or parts of speech, and tags for lists of words."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.streaming import map_texts, ordered_texts
+from bert_jax.inference.streaming import Column, Texts, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.kinds.tags import Span, Tags, TokenLogits
 
@@ -14,6 +16,15 @@ __all__ = ["Span", "Tagger"]
 
 class Tagger(Encoder):
     """Labels words, in texts or in lists of words."""
+
+    @overload
+    def tag(self, texts: str) -> list[Span]: ...
+
+    @overload
+    def tag(self, texts: Texts) -> list[list[Span]]: ...
+
+    @overload
+    def tag(self, texts: Iterable[str]) -> Iterator[list[Span]]: ...
 
     def tag(self, texts: Any) -> Any:
         """Return the labelled `Span`s of a text, in order.
@@ -37,6 +48,18 @@ class Tagger(Encoder):
                 yield kind.result_and_confidence(raw, self.calibration)[0]
 
         return map_texts(texts, tag_chunk)
+
+    @overload
+    def tag_words(self, word_lists: list[str] | tuple[str, ...]) -> list[str]: ...
+
+    @overload
+    def tag_words(self, word_lists: Sequence[Sequence[str]]) -> list[list[str]]: ...
+
+    @overload
+    def tag_words(self, word_lists: np.ndarray | Column) -> list[Any]: ...  # of words, or of lists of words
+
+    @overload
+    def tag_words(self, word_lists: Iterable[Sequence[str]]) -> Iterator[list[str]]: ...
 
     def tag_words(self, word_lists: Any) -> Any:
         """Return one label for each word of a list of words, or of each list in a list or a stream of such lists.

@@ -179,7 +179,7 @@ class Index:
         return load_encoder(self.path, self.manifest.model, self.model)
 
     @overload
-    def search(  # type: ignore[overload-overlap]  # a str is a sequence of str, too
+    def search(
         self,
         query: str,
         top_k: int = 10,

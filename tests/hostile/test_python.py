@@ -79,7 +79,7 @@ OF_TEXTS = (
     ("pseudo_log_likelihood", "mlm"), ("encode", "plain"), ("encode", "mlm"), ("encode", "embed"),
     ("encode_query", "embed"), ("encode_document", "embed"), ("predict", "classify"), ("predict_proba", "classify"),
     ("classify", "classify"), ("predict", "labels"), ("classify", "labels"), ("predict", "number"), ("tag", "tag"),
-    ("predict", "rank"), ("predict_proba", "rank"),
+    ("predict", "rank"),
 )  # fmt: skip
 
 
@@ -230,7 +230,10 @@ def calls():
     yield "no prompts", lambda m: bert_jax.Embedder.load(m["path"], pooling="mean").encode("w1", "query")
     yield "no scope", lambda m: m["classify"].in_distribution_p_value("w1")
     yield "no labels", lambda m: m["number"].classify("w1")
-    yield "no labels of pairs", lambda m: m["rank"].classify(("w1", "w2"))
+    yield (
+        "no labels of pairs",
+        lambda m: bert_jax.Classifier.load(m["paths"]["rank"]).classify(("w1", "w2")),
+    )
     yield "no probability", lambda m: m["number"].predict_proba("w1")
     yield "no list of documents", lambda m: m["rank"].rank("w1", "w2")
     yield "no pair", lambda m: m["rank"].predict("w1")
