@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.streaming import AText, Texts, TextStream, Vectors, map_texts
+from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
@@ -28,7 +28,7 @@ class Classifier(Encoder):
         return cast(WholeTextKind, self.require_kind(WholeTextKind.heads, type(self).__name__))
 
     @overload
-    def predict(self, texts: AText | Texts, *, long_texts: str = ...) -> Any: ...
+    def predict(self, texts: TextOrPair | Texts, *, long_texts: str = ...) -> Any: ...
 
     @overload
     def predict(self, texts: TextStream, *, long_texts: str = ...) -> Iterator[Any]: ...
@@ -48,7 +48,7 @@ class Classifier(Encoder):
         return map_texts(texts, predict_chunk, kind.gather_values)
 
     @overload
-    def predict_proba(self, texts: AText | Texts, *, long_texts: str = ...) -> Vectors: ...
+    def predict_proba(self, texts: TextOrPair | Texts, *, long_texts: str = ...) -> Vectors: ...
 
     @overload
     def predict_proba(self, texts: TextStream, *, long_texts: str = ...) -> Iterator[Vectors]: ...
@@ -68,7 +68,7 @@ class Classifier(Encoder):
         return map_texts(texts, predict_chunk, lambda rows: np.stack(rows) if rows else empty)
 
     @overload
-    def classify(self, texts: AText, *, long_texts: str = ...) -> Label: ...
+    def classify(self, texts: TextOrPair, *, long_texts: str = ...) -> Label: ...
 
     @overload
     def classify(self, texts: Texts, *, long_texts: str = ...) -> list[Label]: ...
@@ -106,7 +106,7 @@ class Classifier(Encoder):
         return map_texts(texts, classify_chunk)
 
     @overload
-    def in_distribution_p_value(self, texts: AText) -> float: ...
+    def in_distribution_p_value(self, texts: TextOrPair) -> float: ...
 
     @overload
     def in_distribution_p_value(self, texts: Texts) -> NDArray[np.float64]: ...

@@ -13,7 +13,7 @@ from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import (
-    AText,
+    TextOrPair,
     Texts,
     TextStream,
     Vectors,
@@ -110,14 +110,18 @@ class Embedder(Encoder):
             raise BertJaxError(
                 f'{path} is not an embedder; Embedder.load(DIR, pooling="mean") takes the mean of its hidden states'
             )
+        usual = directory.layout.embedder or EmbedderSettings()
         if pooling is not None:  # in the layout, so that `save` writes an embedder with this pooling
-            embedder = replace(directory.layout.embedder or EmbedderSettings(), pooling=pooling)
-            directory = replace(directory, layout=replace(directory.layout, embedder=embedder))
-        return cls.from_directory(directory, tokenizer)
+            layout = replace(directory.layout, embedder=replace(usual, pooling=pooling))
+            directory = replace(directory, layout=layout)
+        model = cls.from_directory(directory, tokenizer)
+        if model.embedder != usual:
+            model.directory = None
+        return model
 
     @overload
     def encode(
-        self, inputs: AText | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
+        self, inputs: TextOrPair | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
         **settings: Unpack[EncodeSettings],
     ) -> Vectors: ...  # fmt: skip
 
@@ -172,7 +176,7 @@ class Embedder(Encoder):
 
     @overload
     def encode_query(
-        self, inputs: AText | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
+        self, inputs: TextOrPair | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
         **settings: Unpack[EncodeSettings],
     ) -> Vectors: ...  # fmt: skip
 
@@ -197,7 +201,7 @@ class Embedder(Encoder):
 
     @overload
     def encode_document(
-        self, inputs: AText | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
+        self, inputs: TextOrPair | Texts, prompt_name: str | None = ..., prompt: str | None = ...,
         **settings: Unpack[EncodeSettings],
     ) -> Vectors: ...  # fmt: skip
 

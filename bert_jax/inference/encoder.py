@@ -17,7 +17,7 @@ from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference import layer_states, programs, warm_up
 from bert_jax.inference.layer_states import ALL, Layers
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import AText, Texts, TextStream, Vectors, vector_stacker
+from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, vector_stacker
 from bert_jax.models.pooling import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
@@ -53,6 +53,7 @@ def restore_model(
     computed: dict,
     embedder: EmbedderSettings,
     tokenizer: bool,
+    directory: Path | None,
 ) -> "Encoder":
     """Return a model from the files of its directory."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -60,9 +61,8 @@ def restore_model(
             path = Path(scratch) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        directory = ModelDirectory.open(f"{scratch}/model", **computed)
-        model = of_use.from_directory(directory, tokenizer)
-    model.embedder = embedder
+        model = of_use.from_directory(ModelDirectory.open(f"{scratch}/model", **computed), tokenizer)
+    model.embedder, model.directory = embedder, directory
     return model
 
 
@@ -73,6 +73,10 @@ class Encoder(Runner):
     other iterable, and return one result, a list or an array, or an iterator. They read an iterable only as far as they
     need.
     """
+
+    directory: Path | None = (
+        None  # that it was loaded from; None if it is not what that holds, or was never saved
+    )
 
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
@@ -116,7 +120,7 @@ class Encoder(Runner):
             for note in layout_warnings(directory):
                 warn_caller(note)
         layout, path = directory.layout, directory.path
-        return cls(
+        model = cls(
             layout,
             directory.read_params(),
             directory.tokenizer if tokenizer else None,
@@ -124,6 +128,8 @@ class Encoder(Runner):
             training_origin.read_origin(path),
             scopes.read_detector(path, layout.config.hidden_size),
         )
+        model.directory = path.resolve()
+        return model
 
     def __repr__(self) -> str:
         c, heads = self.config, ", ".join(self.layout.heads) or "none"
@@ -134,7 +140,7 @@ class Encoder(Runner):
 
     @overload
     def encode(
-        self, inputs: AText | Texts, *, pooling: str | None = ..., normalize_embeddings: bool = ...
+        self, inputs: TextOrPair | Texts, *, pooling: str | None = ..., normalize_embeddings: bool = ...
     ) -> Vectors: ...
 
     @overload
@@ -160,7 +166,7 @@ class Encoder(Runner):
         return self.map_encodings(inputs, lambda encodings: self.run(encodings, program), gather)
 
     @overload
-    def tokenize(self, texts: AText) -> Encoding: ...
+    def tokenize(self, texts: TextOrPair) -> Encoding: ...
 
     @overload
     def tokenize(self, texts: Texts) -> list[Encoding]: ...
@@ -177,7 +183,7 @@ class Encoder(Runner):
         return self.map_encodings(texts, iter)
 
     @overload
-    def hidden_states(self, texts: AText, layers: Layers | None = ...) -> Vectors: ...
+    def hidden_states(self, texts: TextOrPair, layers: Layers | None = ...) -> Vectors: ...
 
     @overload
     def hidden_states(self, texts: Texts, layers: Layers | None = ...) -> list[Vectors]: ...
@@ -197,7 +203,7 @@ class Encoder(Runner):
         return layer_states.hidden_states(self, texts, layers)
 
     @overload
-    def attentions(self, texts: AText, layers: Layers = ...) -> Vectors: ...
+    def attentions(self, texts: TextOrPair, layers: Layers = ...) -> Vectors: ...
 
     @overload
     def attentions(self, texts: Texts, layers: Layers = ...) -> list[Vectors]: ...
@@ -247,7 +253,8 @@ class Encoder(Runner):
                 if path.is_file()
             }
         computed = {name: getattr(self.config, name) for name in ("dtype", "attention", "remat")}
-        return restore_model, (type(self), files, computed, self.embedder, self._tokenizer is not None)
+        kept = self.embedder, self._tokenizer is not None, self.directory
+        return restore_model, (type(self), files, computed, *kept)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a Hugging Face directory that `transformers` and `load` can open.

@@ -27,11 +27,11 @@ class Column(Protocol):
     def to_list(self) -> list[Any]: ...
 
 
-# What the methods of a model read, and the type checker's choice of their results: one result, all of them, or an
-# iterator of them. The first of these that fits counts.
-AText = str | tuple[str, str]  # or a pair
-Texts = Sequence[AText] | np.ndarray | Column
-TextStream = Iterable[AText]
+# What the methods of a model read. For a type checker the first of these that fits counts: a text is a sequence of
+# texts, too, and a list is iterable.
+TextOrPair = str | tuple[str, str]
+Texts = Sequence[TextOrPair] | np.ndarray | Column
+TextStream = Iterable[TextOrPair]
 
 
 def map_texts(

@@ -30,7 +30,7 @@ if (
     TYPE_CHECKING
 ):  # imported only where they are used: everything that builds models, and what imports this file
     from bert_jax.inference.encoder import Encoder
-    from bert_jax.search.index_encoder import IndexEncoder
+    from bert_jax.search.index_encoder import IndexEncoder, IndexModel
     from bert_jax.search.index_writer import UpdateCounts
     from bert_jax.search.memory_documents import Documents
 
@@ -68,16 +68,18 @@ class Index:
     manifest: IndexManifest
     segments: list[Segment]
 
-    def __init__(self, path: AnyPath, model: AnyPath | None = None):
+    def __init__(self, path: AnyPath, model: "IndexModel | None" = None):
         self.path, self.model = require_path(path, "path"), model
         if model is not None:
-            require_path(model, "model")
+            from bert_jax.search.index_encoder import require_model
+
+            require_model(model)
         self.rerankers: dict[str, Encoder] = {}
 
     @classmethod
-    def open(cls, path: AnyPath, model: AnyPath | None = None, verify: bool = False) -> "Index":
-        """Open an index. `model` is the model's directory if it has moved since the index was built. The hashes of the
-        small files are checked, or those of all files with `verify`.
+    def open(cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False) -> "Index":
+        """Open an index. `model` is the model's directory if it has moved since the index was built, or the model if it
+        is loaded already. The hashes of the small files are checked, or those of all files with `verify`.
 
         >>> len(bert_jax.Index.open("index"))
         3
@@ -92,7 +94,7 @@ class Index:
         documents: "Documents",
         path: AnyPath,
         *,
-        model: AnyPath | None = None,
+        model: "IndexModel | None" = None,
         passage_tokens: int | None = None,
         overlap: int | None = None,
         quantize: Literal["binary"] | None = None,
@@ -105,8 +107,8 @@ class Index:
 
         `documents` are a path or a list of `Path`s, which are read like the command's DOCS, or documents in memory: a
         list or an iterator of texts, which get the ids "0", "1", ..., of pairs (id, text), or of dicts with `id`,
-        `text` and perhaps `title`. Without the directory of an embedder, `model`, they are found by keywords alone.
-        `text`, `id` and `title` name columns of tables.
+        `text` and perhaps `title`. Without a `model`, an embedder's directory or an embedder loaded from one, they are
+        found by keywords alone. `text`, `id` and `title` name columns of tables.
 
         >>> index = bert_jax.Index.build(["Cats land on their feet.", "Fish swim."], "animals")
         >>> index.search("fish")[0].text
@@ -116,9 +118,7 @@ class Index:
         from bert_jax.search.program_changes import build_index
 
         index = cls(path, model)
-        options = IndexOptions(
-            None if model is None else str(model), passage_tokens, overlap, quantize, approximate
-        )
+        options = IndexOptions(index.model, passage_tokens, overlap, quantize, approximate)
         build_index(index.path, options, documents, DocumentColumns(text, id, title))
         return cls.open(path, model)
 
@@ -180,25 +180,15 @@ class Index:
 
     @overload
     def search(
-        self,
-        query: str,
-        top_k: int = 10,
-        retrievers: Sequence[str] | None = None,
-        weights: Mapping[str, float] | None = None,
-        reranker: AnyPath | None = None,
-        rerank_top: int = 50,
-    ) -> list[Hit]: ...
+        self, query: str, top_k: int = ..., retrievers: Sequence[str] | None = ...,
+        weights: Mapping[str, float] | None = ..., reranker: "AnyPath | Encoder | None" = ..., rerank_top: int = ...,
+    ) -> list[Hit]: ...  # fmt: skip
 
     @overload
     def search(
-        self,
-        query: Sequence[str],
-        top_k: int = 10,
-        retrievers: Sequence[str] | None = None,
-        weights: Mapping[str, float] | None = None,
-        reranker: AnyPath | None = None,
-        rerank_top: int = 50,
-    ) -> list[list[Hit]]: ...
+        self, query: Sequence[str], top_k: int = ..., retrievers: Sequence[str] | None = ...,
+        weights: Mapping[str, float] | None = ..., reranker: "AnyPath | Encoder | None" = ..., rerank_top: int = ...,
+    ) -> list[list[Hit]]: ...  # fmt: skip
 
     def search(
         self,
@@ -206,15 +196,15 @@ class Index:
         top_k: int = 10,
         retrievers: Sequence[str] | None = None,
         weights: Mapping[str, float] | None = None,
-        reranker: AnyPath | None = None,
+        reranker: "AnyPath | Encoder | None" = None,
         rerank_top: int = 50,
     ) -> list[Hit] | list[list[Hit]]:
         """Return the `top_k` best passages for a query, or a list of them for each of several queries.
 
         `retrievers` are "keywords" (BM25), "vectors" (cosine) or both; by default, all that the index has. The
-        rankings of two retrievers are fused with `weights`, 1 by default. A `reranker`, the directory of a
-        cross-encoder, rescores the first `rerank_top` passages; the other passages follow them with their previous
-        order and scores.
+        rankings of two retrievers are fused with `weights`, 1 by default. A `reranker`, a cross-encoder or its
+        directory, rescores the first `rerank_top` passages; the other passages follow them with their previous order
+        and scores.
 
         >>> hits = bert_jax.Index.open("index").search("where do cats land?", top_k=2)
         >>> hits[0].id, hits[0].text
@@ -224,7 +214,7 @@ class Index:
         check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
         check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
         retrievers, weights = self.check_retrievers(retrievers, weights), weights or {}
-        cross_encoder = None if reranker is None else self.load_reranker(require_path(reranker, "reranker"))
+        cross_encoder = None if reranker is None else self.load_reranker(reranker)
         depth = max(top_k, DEPTH if len(retrievers) > 1 else 0, rerank_top if cross_encoder else 0)
         vectors = self.encoder.encode_queries(queries) if VECTORS in retrievers and queries else None
         vector_rankings = [] if vectors is None else self.rank_vectors(vectors, depth)
@@ -312,13 +302,17 @@ class Index:
 
         return {place: scores[place] for place in sorted(scores, key=rank)}
 
-    def load_reranker(self, directory: AnyPath) -> "Encoder":
+    def load_reranker(self, reranker: "AnyPath | Encoder") -> "Encoder":
+        from bert_jax.inference.encoder import Encoder
         from bert_jax.inference.load import load
         from bert_jax.inference.reranker import check_cross_encoder
 
-        name = str(directory)
+        if isinstance(reranker, Encoder):
+            check_cross_encoder(reranker, "reranker")
+            return reranker
+        name = str(require_path(reranker, "reranker"))
         if name not in self.rerankers:
-            model = load(directory)
+            model = load(name)
             check_cross_encoder(model, name)
             self.rerankers[name] = model
         return self.rerankers[name]

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.core.paths import require_path
+from bert_jax.hub.model_directory import resolve_directory
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
@@ -23,18 +26,22 @@ from bert_jax.search.index_manifest import IndexedModel
 from bert_jax.search.passages import TokenizerCounter
 from bert_jax.text.truncation import TruncationCounter
 
+IndexModel = (
+    str | PathLike[str] | Encoder
+)  # the directory of a model, or one that was loaded from a directory
+
 
 class IndexEncoder:
-    def __init__(self, directory):
-        opened = ModelDirectory.open(directory)
-        self.directory, self.model = opened.path, load(opened)
+    def __init__(self, model: IndexModel):
+        self.model = model if isinstance(model, Encoder) else load(model)
+        self.directory = directory_of(self.model)
         self.truncated = TruncationCounter(embedder_reading(self.model).max_length)
 
     @cached_property
     def facts(self) -> IndexedModel:
         embedder = self.model.embedder
         return IndexedModel(
-            path=str(self.directory.resolve()),
+            path=str(self.directory),
             fingerprint=model_fingerprint(self.directory),
             tokenizer=self.model.tokenizer.fingerprint,
             pooling=embedder.pooling,
@@ -63,14 +70,30 @@ class IndexEncoder:
         return make_embed_function(self.model, prompt=name, normalize=True)(texts)
 
 
-def load_encoder(index: Path, facts: IndexedModel, directory) -> IndexEncoder:
+def require_model(model: object) -> None:
+    """Refuse an argument `model` of an index with which the index could not be opened later."""
+    if not isinstance(model, Encoder):
+        require_path(model, "model")
+    elif model.directory is None:
+        raise BertJaxError(
+            "model is not in a directory from which the index can load it later; save it, and give the directory"
+        )
+
+
+def directory_of(model: IndexModel) -> Path:
+    return resolve_directory(model.directory if isinstance(model, Encoder) else model).resolve()
+
+
+def load_encoder(index: Path, facts: IndexedModel, model: IndexModel | None) -> IndexEncoder:
     """Load the model that an index was built with, from where it was then or from another directory."""
-    path = directory or facts.path
-    if not directory and not Path(path).exists():
-        raise BertJaxError(f"the model of {index} is no longer at {path}; name its directory with --model")
-    encoder = IndexEncoder(path)
+    if model is None and not Path(facts.path).exists():
+        raise BertJaxError(
+            f"the model of {index} is no longer at {facts.path}; name its directory with --model"
+        )
+    encoder = IndexEncoder(facts.path if model is None else model)
     if replace(encoder.facts, path=facts.path) != facts:
         raise BertJaxError(
-            f"{path} is not the model that {index} was built with; name that model, or build a new index"
+            f"{encoder.directory} is not the model that {index} was built with; name that model, or build a new "
+            "index"
         )
     return encoder

@@ -7,10 +7,9 @@ from typing import Any
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import model_directory as hub
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.hnsw import import_faiss
-from bert_jax.search.index_encoder import IndexEncoder, load_encoder
+from bert_jax.search.index_encoder import IndexEncoder, IndexModel, directory_of, load_encoder
 from bert_jax.search.index_manifest import INDEX_FILE, IndexManifest
 from bert_jax.search.passages import PassageCutter, WordCounter
 
@@ -24,7 +23,7 @@ CHANGEABLE = ("quantization", "approximate")  # by --compact
 class IndexOptions:
     """The settings that the user gave; None if not given."""
 
-    model: str | None = None
+    model: IndexModel | None = None
     passage_tokens: int | None = None
     overlap: int | None = None
     quantization: str | None = None
@@ -36,7 +35,7 @@ class IndexSettings:
 
     def __init__(self, path: Path, options: IndexOptions, merging: bool = False):
         self.path, self.options = path, options
-        if options.model and path.resolve().is_relative_to(hub.resolve_directory(options.model).resolve()):
+        if options.model and path.resolve().is_relative_to(directory_of(options.model)):
             raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
         existing = manifests.read_index_manifest(path) if (path / INDEX_FILE).exists() else None
         if existing is not None and not existing.changes:  # nothing was built with its settings

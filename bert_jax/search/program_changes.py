@@ -67,7 +67,7 @@ def remove_documents(index: "Index", ids: str | Iterable[str]) -> UpdateCounts:
 
 
 def open_settings(index: "Index") -> IndexSettings:
-    return IndexSettings(index.path, IndexOptions(None if index.model is None else str(index.model)))
+    return IndexSettings(index.path, IndexOptions(index.model))
 
 
 def next_number(index: "Index") -> int:

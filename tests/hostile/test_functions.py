@@ -103,6 +103,7 @@ def index_calls() -> Iterator[tuple[str, Call]]:
                 f"model {n}",
                 lambda _, to, wrong=wrong: bert_jax.Index.build(DOCUMENTS, to / "new", model=wrong),
             )
+            yield f"open with {n}", lambda _, to, wrong=wrong: bert_jax.Index.open(opened(to).path, wrong)
             yield f"reranker {n}", lambda _, to, wrong=wrong: opened(to).search("w1", reranker=wrong)
         yield f"build in {n}", lambda *_, wrong=wrong: bert_jax.Index.build(DOCUMENTS, wrong)
     for n, wrong in enumerate((3, None, "yes", [True])):
@@ -263,9 +264,9 @@ def mining_calls() -> Iterator[tuple[str, Call]]:
 
 
 CALLS = dict(calls())
-# What these calls can take: no documents to add, a folder that is made, a separator, a share, cosines.
+# What these calls can take: a model of an index that needs none, no documents to add, a folder that is made, a separator, a share, cosines.
 RIGHT = {
-    "add 13", "add 14", "add 15", "build in 8", "report of evaluate 8", "label_separator of evaluate 5",
+    "open with 8", "add 13", "add 14", "add 15", "build in 8", "report of evaluate 8", "label_separator of evaluate 5",
     "output of prepare 8", "output of train_tokenizer 8", "validation_ratio of prepare 9",
     "cache of mine 8", "min_score of mine 3", "max_score of mine 3",
 }  # fmt: skip

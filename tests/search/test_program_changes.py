@@ -1,5 +1,6 @@
 """An index that a program builds and changes, against the one that the command makes."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -30,13 +31,44 @@ def test_an_index_of_rows_is_that_of_a_table_with_them(tmp_path, monkeypatch, mo
     assert main(["index", "rows.jsonl", "--output", "command", *flags]) == 0
     how = {"passage_tokens": 10, "overlap": 2, "model": model}
     from_file = bert_jax.Index.build("rows.jsonl", "file", **how)
+    how["model"] = model and bert_jax.load(model)
     from_memory = bert_jax.Index.build(iter(ROWS), tmp_path / "memory", **how)
+    assert from_memory.manifest.model == from_file.manifest.model
     written = [file_contents(tmp_path / name) for name in ("command", "file", "memory")]
     assert written[0] == written[1]
     for contents in written:
         del contents["index.json"]
     assert written[0] == written[2]
     assert from_file.search("the cat sat") == from_memory.search("the cat sat") != []
+
+
+@pytest.mark.slow
+def test_loaded_models_serve_an_index_that_can_be_opened_without_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_model(tmp_path / "model")
+    write_model(tmp_path / "judge", heads=("classify",), labels=("LABEL_0",))
+    embedder, judge = bert_jax.Embedder.load("model", pooling="mean"), bert_jax.Reranker.load("judge")
+    monkeypatch.chdir("/")  # its directory is known by its whole path
+    index = bert_jax.Index.build(TEXTS, tmp_path / "index", model=copy.deepcopy(embedder))
+    assert index.add(["a cat"]).encoded == 1 and index.encoder.model is index.model
+    again = bert_jax.Index.open(tmp_path / "index", embedder)
+    hits = bert_jax.Index.open(tmp_path / "index").search("a cat", reranker=tmp_path / "judge")
+    assert hits == again.search("a cat", reranker=judge.with_params(judge.params))
+    changed = (
+        embedder.with_params(embedder.params),
+        bert_jax.Embedder.load(tmp_path / "model", pooling="cls"),
+    )
+    for other in changed:
+        for call in (
+            lambda other=other: bert_jax.Index.build(TEXTS, tmp_path / "new", model=other),
+            lambda other=other: bert_jax.Index.open(tmp_path / "index", other),
+        ):
+            with pytest.raises(BertJaxError, match="model is not in a directory .* save it"):
+                call()
+    with pytest.raises(BertJaxError, match="judge is not the model that"):
+        bert_jax.Index.open(tmp_path / "index", judge).search("a cat")
+    with pytest.raises(BertJaxError, match="reranker is not a cross-encoder"):
+        index.search("a cat", reranker=embedder)
 
 
 def test_what_forms_documents_may_have(tmp_path):
