@@ -264,7 +264,8 @@ def mining_calls() -> Iterator[tuple[str, Call]]:
 
 
 CALLS = dict(calls())
-# What these calls can take: a model of an index that needs none, no documents to add, a folder that is made, a separator, a share, cosines.
+# What these calls can take: a model of an index that needs none, no documents to add, a folder that is made, a
+# separator, a share, cosines.
 RIGHT = {
     "open with 8", "add 13", "add 14", "add 15", "build in 8", "report of evaluate 8", "label_separator of evaluate 5",
     "output of prepare 8", "output of train_tokenizer 8", "validation_ratio of prepare 9",
