@@ -152,21 +152,22 @@ def locked_directory(directory: Path) -> Iterator[None]:
         directory.mkdir(parents=True, exist_ok=True)
         handle = os.open(directory, os.O_RDONLY)
     try:
-        if not lock(handle):
+        if lock(handle) is False:
             raise output_busy_error(directory)
         yield
     finally:
         os.close(handle)
 
 
-def lock(handle: int) -> bool:
-    """Lock an open file or directory until it is closed; False if another process has locked it."""
+def lock(handle: int) -> bool | None:
+    """Lock an open file or directory until it is closed. Return False if another process has locked it, and None if
+    the file system has no locks, so that there is no way to know."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: there is no way to know
-        pass
+    except OSError:
+        return None
     return True
 
 
@@ -240,10 +241,8 @@ def create_locked(path: Path, is_directory: bool) -> tuple[Path, int]:
         new = folder / Path(name).name  # relative where `path` is
         with suppress(FileNotFoundError):
             handle = os.open(new, os.O_RDONLY)
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            # Before it was locked, another process may have removed it as a leftover.
-            if new.exists():
+            # Before it was locked, another process may have taken it for a leftover, and removed it.
+            if lock(handle) is not False and new.exists():
                 return new, handle
             os.close(handle)
 
@@ -258,13 +257,12 @@ def remove_leftovers(path: Path, own: Path, shared: bool) -> None:
         except OSError:  # it was finished just now, or belongs to another user
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_path(other)
-        except BlockingIOError:
-            if not shared:
-                raise output_busy_error(path) from None
-        except OSError:  # a file system without locks: there is no way to know
-            continue
+            is_ours = lock(handle)
+            if is_ours is False and not shared:
+                raise output_busy_error(path)
+            if is_ours:
+                with suppress(OSError):  # it belongs to another user
+                    remove_path(other)
         finally:
             os.close(handle)
 
@@ -275,7 +273,8 @@ def temporaries(path: Path, suffix: str) -> list[Path]:
 
 
 def remove_path(path: Path) -> None:
-    if path.is_dir():
+    """Remove a file, a directory with all that it holds, or a symbolic link, but never what a link points to."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

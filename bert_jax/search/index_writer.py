@@ -2,6 +2,7 @@
 new index.json is written, or not at all. Only one process at a time can change an index."""
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -35,7 +36,10 @@ from bert_jax.search.passages import CutDocument, PassageCutter
 from bert_jax.search.recall import measure_recall
 from bert_jax.search.segment import KEYS, SearchTexts, Segment, map_array, open_segment, write_documents
 
-STAGE = "segment"  # the folder in BUILDING of a segment that is not complete yet
+# What may stand in SEGMENTS and REMOVED: a segment, removed documents, and these while they are being written.
+OWN_NAMES = re.compile(r"\d{6,}(-\d{6,}\.npy)?|\.\d{6,}-\d{6,}\.npy\.[a-z0-9_]{8}\.partial")
+# The folders in BUILDING: a segment that is not complete yet, and the vectors of its passages.
+STAGE, CACHED = "segment", "passages"
 ROWS = 4096  # vectors copied at once
 
 Encode = Callable[[list[str]], np.ndarray]  # texts -> their vectors [N, D]
@@ -59,6 +63,7 @@ def open_writer(directory: Path, new: IndexManifest | None = None) -> "Iterator[
     if new is None:
         manifests.read_index_manifest(directory)
     refuse_unlisted(directory, INDEX_FILE)
+    refuse_links(directory)
     with locked_directory(directory):
         if new is not None and (
             not (directory / INDEX_FILE).exists() or not manifests.read_index_manifest(directory).changes
@@ -73,7 +78,25 @@ def open_writer(directory: Path, new: IndexManifest | None = None) -> "Iterator[
                 remove_if_empty(directory)
             raise
         writer.remove_unlisted_files()
-        remove_path(directory / BUILDING)
+        remove_building(directory)
+
+
+def refuse_links(directory: Path) -> None:
+    """Raise if a folder of the index is a symbolic link: what is replaced by a change is removed, and behind a link
+    that may be the files of another index."""
+    for name in (SEGMENTS, REMOVED, BUILDING):
+        if (directory / name).is_symlink():
+            raise BertJaxError(
+                f"{directory / name} is a symbolic link, so the index is not changed; put the folder itself there"
+            )
+
+
+def remove_building(directory: Path) -> None:
+    building = directory / BUILDING
+    for path in (building / STAGE, *building.glob(f"{CACHED}-*")):
+        remove_path(path)
+    with suppress(OSError):  # it also holds files that are not ours
+        building.rmdir()
 
 
 def remove_if_empty(directory: Path) -> None:
@@ -81,7 +104,7 @@ def remove_if_empty(directory: Path) -> None:
     remove_path(directory / BUILDING / STAGE)
     building = directory / BUILDING
     if not any(path.is_file() for path in building.rglob("*")):
-        remove_path(building)
+        remove_building(directory)
         (directory / INDEX_FILE).unlink(missing_ok=True)
         with suppress(OSError):  # the directory holds other files
             directory.rmdir()
@@ -97,11 +120,12 @@ class IndexWriter:
         self.missing: list[str] = []  # ids of the documents that were in the index but not in the last `add`
 
     def remove_unlisted_files(self) -> None:
-        """Remove the files that index.json does not name: left by a killed process, or replaced by a change."""
+        """Remove the files of an index that index.json does not name: left by a killed process, or replaced by a
+        change."""
         named = {Path(name).parts[:2] for name, _ in self.manifest.files()}
         for folder in (SEGMENTS, REMOVED):
             for path in (self.directory / folder).glob("*"):
-                if (folder, path.name) not in named:
+                if OWN_NAMES.fullmatch(path.name) and (folder, path.name) not in named:
                     remove_path(path)
         remove_path(self.directory / BUILDING / STAGE)
 
@@ -229,7 +253,7 @@ class IndexWriter:
         unknown = np.flatnonzero(places < 0)
         rows = None
         if encode and len(unknown):
-            cache = RowCache(self.directory / BUILDING, "passages", asdict(model))
+            cache = RowCache(self.directory / BUILDING, CACHED, asdict(model))
             rows = cache.get_or_compute(SelectedTexts(texts, unknown), self.count_encoded(encode))
         with growing_array(stage / nearest.VECTORS, np.float32) as file:
             for start in range(0, len(places), ROWS):

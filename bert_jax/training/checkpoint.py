@@ -19,6 +19,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from bert_jax.core.errors import BertJaxError, first_line, suggest_name
+from bert_jax.core.output import remove_path
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.best_evaluation import best_step, rank_key
 from bert_jax.training.run_config import CheckpointConfig
@@ -119,14 +120,14 @@ class Checkpoints:
 
     def _newest_good(self) -> int | None:
         if self.directory.is_dir():
-            for partial in self.directory.glob(f"*{ORBAX_PARTIAL}*"):
-                shutil.rmtree(partial)
+            for partial in self.directory.glob(f"[0-9]*{ORBAX_PARTIAL}*"):
+                remove_path(partial)
         for step in reversed(self._directories()):
             wrong = checkpoint_manifest.find_damage(self._path(step))
             if wrong is None:
                 return step
             aside = self._path(step).with_name(f"{step}.damaged")
-            shutil.rmtree(aside, ignore_errors=True)
+            remove_path(aside)
             self._path(step).rename(aside)
             self.print_line(
                 f"the checkpoint of step {step} cannot be used: {wrong}; it is set aside as {aside.name}"
@@ -161,10 +162,11 @@ class Checkpoints:
             kept |= {step for step in steps if step % self.config.keep_every == 0}
         if self.config.best_metric:
             kept |= {self.best_step()}
-        for step in set(steps) - kept:
-            # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
-            (self._path(step) / checkpoint_manifest.MANIFEST_FILE).unlink()
-            shutil.rmtree(self._path(step))
+        for path in map(self._path, set(steps) - kept):
+            if not path.is_symlink():
+                # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
+                (path / checkpoint_manifest.MANIFEST_FILE).unlink()
+            remove_path(path)
 
     def best_step(self) -> int | None:
         """The best step by the config's metric, among checkpoints that have it; the last of equally good ones."""

@@ -76,12 +76,12 @@ class Workdir:
         """Create the directory, and lock it against a second run on this machine."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.path / ".lock", "w")  # noqa: SIM115 - held until close()
+            self._lock = open(self.path / ".lock", "a")  # noqa: SIM115 - held until close()
         except OSError as error:
             raise BertJaxError(
                 f"--workdir {self.path} cannot be written to ({error.strerror}); name one that can"
             ) from error
-        if not lock(self._lock.fileno()):
+        if lock(self._lock.fileno()) is False:
             raise BertJaxError(f"another run is writing to {self.path}; stop it or name another --workdir")
         refuse_unknown_files(self.model, hub.WRITTEN_FILES)  # now, not after days
 

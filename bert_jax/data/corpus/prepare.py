@@ -6,15 +6,14 @@ into a corpus, which is renamed to OUTPUT at the very end.
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.core.output import locked_directory
+from bert_jax.core.output import locked_directory, remove_path
 from bert_jax.data.corpus.chunks import ChunkSettings, cores, make_chunks
 from bert_jax.data.corpus.corpus_directory import ARRAYS, CORPUS_VERSION, SPLITS
 from bert_jax.data.corpus.join_chunks import join_chunks
@@ -22,6 +21,7 @@ from bert_jax.text.sentences import check_language
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
 
+CHUNKS = "chunks"  # the folder of the chunks, beside the corpus that is made of them
 FEW = 4  # documents with fewer sentences than this on average are too short for pairs
 
 
@@ -48,10 +48,10 @@ def prepare_corpus(
     work = output.with_name(output.name + ".partial")
     made = work / "corpus"
     with locked_directory(work), resumable(work):
-        chunks = list(make_chunks(source, recipe, work / "chunks", processes or cores()))
+        chunks = list(make_chunks(source, recipe, work / CHUNKS, processes or cores()))
         if not chunks:
             raise BertJaxError(f"no text in {', '.join(map(str, source.inputs))}; every input is empty")
-        shutil.rmtree(made, ignore_errors=True)
+        remove_path(made)
         counts = join_chunks(chunks, made, recipe.dtype, validation_ratio)
         opened.save(made / "tokenizer")
         files = sorted(path.relative_to(made).as_posix() for path in made.rglob("*") if path.is_file())
@@ -74,7 +74,9 @@ def prepare_corpus(
         }
         write_atomically(made / "manifest.json", json.dumps(hashes.sealed(manifest), indent=1) + "\n")
         os.replace(made, output)
-        shutil.rmtree(work)
+        remove_path(work / CHUNKS)
+        with suppress(OSError):  # it also holds files that are not ours
+            work.rmdir()
     return manifest
 
 
