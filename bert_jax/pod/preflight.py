@@ -56,7 +56,7 @@ def compile_in_subprocess(spec: str, overrides: Sequence[str], where: Slice) -> 
     if ran.returncode:
         last = (ran.stderr.strip().splitlines() or ["without a message"])[-1]
         if re.search("TPU support not installed|libtpu.*install|install.*libtpu", ran.stderr, re.I | re.S):
-            last = "the TPU compiler is not installed; pip install 'jax[tpu]'"
+            last = "the TPU compiler is not installed; pip install 'bert-jax[preflight]'"
         raise BertJaxError(f"the step could not be compiled for {where} ({last[:300]})")
     *notes, last = ran.stdout.splitlines()
     result = json.loads(last)
@@ -84,7 +84,7 @@ def add_phase_speeds(phase: dict, rows: int, where: Slice) -> dict:
         tokens = rows * phase["length"]
         phase["mfu"] = {bound: peak_share * speed for bound, speed in speeds.items()}
         phase["tokens_per_second"] = {bound: tokens * speed for bound, speed in speeds.items()}
-        phase["rows_per_second"] = rows / roofline.overlapped
+        phase["rows_per_second"] = rows / roofline.least
     return phase
 
 
@@ -145,7 +145,7 @@ def describe_preflight(facts: dict, where: Slice) -> str:
         lines += [
             "",
             f"{facts['steps']:,} steps: {hours['serial']:,.1f} h serial, {hours['by_operation']:,.1f} h by "
-            f"operation, {hours['overlapped']:,.1f} h at least",
+            f"operation, {hours['least']:,.1f} h at least",
         ]
     if cost := facts.get("cost"):
         lines.append(f"cost: {cost['serial']:,.0f} serial, {cost['by_operation']:,.0f} by operation")

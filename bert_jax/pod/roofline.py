@@ -2,7 +2,7 @@
 
 There are three bounds. `serial` is the sum of the parts, as if nothing overlapped. `by_operation` goes through the
 compiled schedule: within an operation, memory and matrix units work at the same time, as on a TPU, and operations run
-one after another. `overlapped` is the longest part; no program is faster.
+one after another. `least` is the longest part; no program is faster.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bert_jax.pod.topology import Slice
 BOUNDS = {
     "serial": "serial (no overlap)",
     "by_operation": "by operation",
-    "overlapped": "least (all overlaps)",
+    "least": "least (all overlaps)",
 }
 
 
@@ -32,7 +32,7 @@ class Roofline:
         return self.compute + self.memory + self.links
 
     @property
-    def overlapped(self) -> float:
+    def least(self) -> float:
         return max(self.compute, self.memory, self.links)
 
     @property

@@ -58,6 +58,13 @@ class Calibration:
         """Whether probabilities stay as the model computes them."""
         return not self.offset and all(temperature == 1 for temperature in self.temperatures)
 
+    def describe_errors(self) -> str:
+        """Say how far probabilities were from what was observed, on examples that the calibration was not fitted to."""
+        return (
+            f"log loss {self.loss_before:.4f} before, {self.loss_after:.4f} after; expected calibration error "
+            f"{self.error_before:.4f} before, {self.error_after:.4f} after"
+        )
+
     def probabilities(self, logits: np.ndarray, multi_label: bool = False) -> np.ndarray:
         """Return the probabilities for logits [..., labels]: of classes or, if `multi_label`, of independent labels."""
         if self.temperatures:

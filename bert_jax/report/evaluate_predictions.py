@@ -59,12 +59,6 @@ def format_prediction_scores(scored: PredictionScores, directory, data: str, as_
     return "\n".join(lines)
 
 
-def evaluate_model(
-    model: Encoder, data: str, columns: ExampleColumns = AUTODETECT, long_texts: str = "truncate"
-) -> PredictionScores:
-    return score_outcomes(predict_outcomes(model, *read_examples(model, data, columns), long_texts))
-
-
 def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None) -> PredictionScores:
     parts = given.kind.score_breakdown(given.predictions, given.truth)
     out_of_scope = compared.scores if compared else None

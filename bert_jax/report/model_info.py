@@ -128,11 +128,8 @@ def describe_model(directory, as_json: bool = False) -> str:
         case = "lower-cases" if tokenizer["lower_cases"] else "keeps case"
         lines["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['size']:,} entries, {case}"
     if known := facts["calibration"]:
-        lines["calibration"] = (
-            f"on {known['examples']:,} examples; log loss {known['loss_before']:.3f} before, "
-            f"{known['loss_after']:.3f} after; expected calibration error {known['error_before']:.3f} before, "
-            f"{known['error_after']:.3f} after"
-        )
+        errors = calibrations.Calibration(**known).describe_errors()
+        lines["calibration"] = f"on {known['examples']:,} examples; {errors}"
     elif facts["labels"]:
         lines["calibration"] = "none; probabilities are uncalibrated"
     if known := facts["scope"]:

@@ -221,11 +221,7 @@ def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
         elif temperature := kind.describe_temperature(calibration):
             lines += [f"{temperature.capitalize()}, fitted on {count}."]
         if not calibration.keeps_probabilities:
-            lines += [
-                "On examples that the temperature was not fitted on: log loss "
-                f"{calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after; expected calibration error "
-                f"{calibration.error_before:.4f} before, {calibration.error_after:.4f} after."
-            ]
+            lines += [f"On examples that the temperature was not fitted on: {calibration.describe_errors()}."]
     else:
         lines = [
             f"This model was not calibrated. Expected calibration error of the {kind.units}: {before:.4f}."
@@ -321,14 +317,19 @@ def error_lines(shown: Sequence[ReportExample], one_label: bool) -> list[str]:
     wrong = sorted((example for example in shown if not example.right), key=lambda e: -e.probability)
     doubtful = different(sorted(shown, key=lambda example: example.probability))
     lines = [
-        f"{len(wrong):,} of {len(shown):,} predictions are {'wrong' if one_label else 'not entirely right'}."
+        f"{len(wrong):,} of {len(shown):,} predictions {are(len(wrong))} "
+        f"{'wrong' if one_label else 'not entirely right'}."
     ]
     if wrong:
         lines += ["", "### Most confident errors", "", *markdown_table(header, rows(different(wrong)))]
     num_wrong = sum(not example.right for example, *_ in doubtful)
     lines += ["", "### Least confident predictions", ""]
-    lines += [f"{num_wrong} of these {len(doubtful)} are wrong.", ""]
+    lines += [f"{num_wrong} of these {len(doubtful)} {are(num_wrong)} wrong.", ""]
     return [*lines, *markdown_table(header, rows(doubtful))]
+
+
+def are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def label_error_lines(errors: Sequence[LabelError], kind: Kind, unseen: str = "") -> list[str]:

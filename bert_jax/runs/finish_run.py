@@ -146,9 +146,7 @@ def describe_calibration(kind: Kind, calibration: Calibration) -> str:
         fit = f"probabilities stay as they are, because rescaling did not improve them; {error}"
     else:
         temperature = kind.describe_temperature(calibration)
-        loss = f"log loss {calibration.loss_before:.4f} before, {calibration.loss_after:.4f} after"
-        error = f"expected calibration error {calibration.error_before:.4f}, {calibration.error_after:.4f}"
-        fit = f"{temperature}{', ' * bool(temperature)}{loss} ({error})"
+        fit = f"{temperature}{', ' * bool(temperature)}{calibration.describe_errors()}"
     best = highest_precision(calibration.levels)
     promise = f"--min-precision can be {best:g} at most" if best else "no precision can be guaranteed"
     return f"calibrated on {calibration.examples:,} examples: {fit}; {promise}"

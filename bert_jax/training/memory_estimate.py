@@ -135,13 +135,11 @@ class MemoryEstimate:
 
     def require_fit(self) -> None:
         """Refuse a step that needs more memory than is free, and name settings that need less."""
-        free, needed = memory.free_bytes(self.device), self.total_bytes
-        if (
-            free is None
-            or REFUSE_RATIO * needed <= free
-            or memory.is_check_disabled()
-            or not self.config.steps
-        ):
+        free = memory.free_bytes(self.device)
+        if memory.is_check_disabled() or free is None or not self.config.steps:
+            return  # before anything is traced
+        needed = self.total_bytes
+        if REFUSE_RATIO * needed <= free:
             return
         setting = next(
             (

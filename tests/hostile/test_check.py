@@ -13,6 +13,7 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.inference.load import load
+from bert_jax.predictions.calibration import Calibration
 from bert_jax.report import model_info
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.workdir import Workdir
@@ -124,7 +125,8 @@ def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, t
         model_info.describe_model(folder).split()
     )
     subjects.with_calibration(folder)
-    assert "calibration on 200 examples; log loss 0.000 before, " in model_info.describe_model(folder)
+    errors = Calibration().describe_errors()
+    assert f"calibration on 200 examples; {errors}" in model_info.describe_model(folder)
     path = folder / "calibration.json"
     path.write_text(path.read_text().replace("1.5", "-1.5"))
     facts = model_info.collect_model_facts(folder)

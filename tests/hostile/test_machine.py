@@ -108,6 +108,15 @@ def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch
     check()
 
 
+def test_with_the_check_off_no_step_is_traced(monkeypatch):
+    task, config = tiny_pretraining(steps=2)
+    step = step_of(task, config, Batches(256))
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    monkeypatch.setenv(memory.CHECK, "0")
+    monkeypatch.setattr(MemoryEstimate, "activations", property(lambda step: pytest.fail("traced")))
+    step.require_fit()
+
+
 def test_what_a_library_says_of_memory_and_devices_is_one_line():
     with pytest.raises(Exception) as raised:  # noqa: PT011 - of whatever type JAX has for it
         jax.numpy.zeros((1 << 45,)).block_until_ready()

@@ -98,7 +98,7 @@ def test_bounds_by_hand():
     # 2 x 7/8 of the bytes over one link: 8 of the 16 chips.
     assert bounds.links == pytest.approx(2 * 7 / 8 * 100 * 64 * 4 / 50e9)
     assert bounds.serial == pytest.approx(bounds.compute + bounds.memory + bounds.links)
-    assert bounds.overlapped == bounds.compute
+    assert bounds.least == bounds.compute
     assert bounds.bottleneck == "compute"
     assert bounds.links < bounds.by_operation < bounds.serial
 

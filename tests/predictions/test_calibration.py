@@ -124,10 +124,7 @@ def test_an_overconfident_model_gets_better_and_its_classes_stay():
     found = fitted(logits, truth)
     assert found.error_before > 0.2 and found.error_after < 0.04
     assert found.loss_after < found.loss_before
-    line = (
-        f"log loss {found.loss_before:.4f} before, {found.loss_after:.4f} after (expected calibration error"
-    )
-    assert line in describe_calibration(single_label.Classes(("a", "b", "c")), found)
+    assert found.describe_errors() in describe_calibration(single_label.Classes(("a", "b", "c")), found)
     fresh, truth = texts_of(4000, heat=4, seed=1)
     likely = found.probabilities(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()
@@ -379,7 +376,8 @@ def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     line = describe_calibration(single_label.Classes(("no", "yes")), scaled)
     best = float(line.split("--min-precision can be ")[1].split(" ")[0])
     assert (
-        "temperature 2, log loss 0.6000 before, 0.5000 after (expected calibration" in line
+        "temperature 2, log loss 0.6000 before, 0.5000 after; expected calibration error 0.0000 before"
+        in line
         and scaled.confidence_threshold(best) == 0.5
     )
     with pytest.raises(BertJaxError):

@@ -17,10 +17,10 @@ from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS, Kind, require_kind
 from bert_jax.report.compare import compare_models
-from bert_jax.report.evaluate_predictions import evaluate_model
 from bert_jax.text.truncation import EncodingOptions
 from tests.support.prediction_rows import predict_rows
 from tests.support.project import PACKAGE
+from tests.support.scoring import evaluate_model
 from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_jsonl
 
@@ -110,7 +110,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     given = ["problem_type=stars", f"init={tmp_path / 'm'}", f"data.train={data}", "data.max_length=16", "epochs=1",
              "data.calibration_ratio=0.25"]  # fmt: skip
     for n, rate in enumerate((0.5, 1e-9)):
-        assert run.start_training(
+        run.start_training(
             "configs/classify.py", [*given, f"optimizer.learning_rate={rate}"], str(tmp_path / f"run{n}")
         )
     directories = [tmp_path / f"run{n}" / "model" for n in (0, 1)]

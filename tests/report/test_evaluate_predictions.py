@@ -12,8 +12,9 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.predictions.kind import require_kind
 from bert_jax.predictions.label_matching import match_label_names
-from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, evaluate_model
+from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation
 from bert_jax.text.wordpiece import WordPiece
+from tests.support.scoring import evaluate_model
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, edit_config, write_model
 from tests.support.tables import write_jsonl, write_squad
 
@@ -165,7 +166,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
     names, f1, cut = found["notes"]
     assert names.endswith("NO = no, YES = yes") and f1 == 'f1 is that of "yes"'
     assert cut.startswith("1 of 9 texts (number 9) is longer than 16 tokens and was truncated by 21 tokens")
-    windows = evaluate_model(model, str(data), columns, long_texts="windows")
+    windows = evaluate_model(model, str(data), columns=columns, long_texts="windows")
     assert len(windows.notes) == 2
 
 

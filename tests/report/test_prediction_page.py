@@ -15,13 +15,15 @@ from bert_jax.data.examples.example import Example
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration, CoverageLevel
 from bert_jax.predictions.kind import KINDS, Outcomes
+from bert_jax.predictions.report_data import ReportExample
 from bert_jax.report.compare import compare_models
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import collect_data_facts, find_contradictions
-from bert_jax.report.evaluate_predictions import PredictionEvalConfig, evaluate_model
+from bert_jax.report.evaluate_predictions import PredictionEvalConfig
 from bert_jax.report.prediction_page import (
     ReportContext,
     contradiction_lines,
+    error_lines,
     evaluate_with_report,
     write_report,
 )
@@ -29,6 +31,7 @@ from bert_jax.runs.finish_run import FinishedRun
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.task import FinishInputs
 from tests.support.made_up_outcomes import make_outcomes, many_class_outcomes
+from tests.support.scoring import evaluate_model
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, write_model
 from tests.support.tables import write_jsonl
 
@@ -46,6 +49,13 @@ def test_what_stands_twice_is_counted():
     assert found["held out"].shared == {"training": 2} and found["training"].shared == {"held out": 2}
     assert found["training"].labels == {"x": 3, "y": 1}
     assert found["held out"].longer == pytest.approx(1 / 3)
+
+
+def test_one_wrong_prediction_is_wrong():
+    shown = [ReportExample("row", "a", "x", "x", 0.9, right) for right in (False, True, True)]
+    assert error_lines(shown, True)[0] == "1 of 3 predictions is wrong."
+    assert "1 of these 2 is wrong." in error_lines([*shown[:1], replace(shown[1], text="b")], True)
+    assert error_lines(shown[:1] * 2, False)[0] == "2 of 2 predictions are not entirely right."
 
 
 def test_duplicates_with_different_labels_are_listed():
