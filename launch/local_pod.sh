@@ -5,7 +5,8 @@
 #
 #   launch/local_pod.sh N [--dry-run] train --config configs/pretrain.py:tiny ... --workdir runs/tiny
 #
-# On Ctrl-C or SIGTERM the processes save and stop. LOCAL_POD names a folder to use instead of runs/local_pod.
+# On Ctrl-C or SIGTERM the processes save and stop, and the exit code is 130 or 143. LOCAL_POD names a folder to use
+# instead of runs/local_pod.
 set -euo pipefail
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=launch/hosts.sh
@@ -46,7 +47,9 @@ if [ -n "$dry_run" ]; then
   exit
 fi
 say "starting $hosts processes of bert-jax $1; importing and compiling take a minute or more; output in $logs"
-trap 'ask_all stop "$traces"; look_all; say "stopped; $(last_line "$logs/0.log")"; exit 130' INT TERM
+end() { ask_all stop "$traces"; look_all; say "stopped; $(last_line "$logs/0.log")"; exit "$1"; }
+trap 'end 130' INT
+trap 'end 143' TERM
 again
 follow || die "$reason (output of the processes: $logs)"
 say "the run has ended: $(last_line "$logs/0.log")"

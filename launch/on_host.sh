@@ -109,7 +109,7 @@ state() {
   fi
   if [ ! -f "$1/exit" ]; then
     echo none
-  elif [ "$(cat "$1/exit")" = 0 ] && grep -q "^stopped at step " "$1/log"; then
+  elif [ "$(cat "$1/exit")" = 143 ]; then # it got SIGTERM
     echo stopped
   else
     echo "ended $(cat "$1/exit")"

@@ -27,15 +27,18 @@ if [ $# = 0 ] || [ "$1" = --help ] || [ "${SLURM_JOB_ID:-$dry_run}" = "" ]; then
   exit
 fi
 PATH=$PATH:$PWD/.venv/bin
-workdir=$(workdir_of "$@")
+# If a process fails, the others end by themselves: told to end by Slurm, they would look like those of a run that saved.
+ends=(--kill-on-bad-exit=0 --wait=600)
 if [ -n "$dry_run" ]; then
-  shown srun --kill-on-bad-exit=1 bert-jax "$@"
-  echo "# and if $workdir has no model then:"
+  shown srun "${ends[@]}" bert-jax "$@"
+  echo "# and if it was told to stop then:"
   shown scontrol requeue JOB
   exit
 fi
-srun --kill-on-bad-exit=1 bert-jax "$@"
-if [ "$1" = train ] && [ ! -d "$workdir/model" ]; then
-  say "not finished; requeued"
+code=0
+srun "${ends[@]}" bert-jax "$@" || code=$?
+if [ "$code" = 143 ]; then
+  say "told to stop; requeued"
   scontrol requeue "$SLURM_JOB_ID"
 fi
+exit "$code"

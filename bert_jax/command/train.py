@@ -39,13 +39,13 @@ def train(args):
         start_training(args.config, args.overrides, args.workdir)
 
 
-def start_training(spec: str, overrides: Sequence[str], workdir: str) -> bool:
-    """`bert-jax train`: return whether the run, or every run of a sweep, finished."""
+def start_training(spec: str, overrides: Sequence[str], workdir: str) -> None:
+    """`bert-jax train`."""
     from bert_jax.core import config as configs
     from bert_jax.runs.run import run_from_config
 
     command = format_command(spec, overrides, workdir)
-    return run_from_config(configs.run_config_file(spec), overrides, workdir, command) is not None
+    run_from_config(configs.run_config_file(spec), overrides, workdir, command)
 
 
 def format_command(spec: str, overrides: Sequence[str], workdir: str) -> str:

@@ -38,9 +38,8 @@ METHOD_NAMES: dict[Method, str] = {
 }
 
 
-def prepare_method(run: OpenedRun, directory: Workdir) -> OpenedRun | None:
-    """Return the run with the method that its folds choose, or with the one that they chose before; None if told to
-    stop."""
+def prepare_method(run: OpenedRun, directory: Workdir) -> OpenedRun:
+    """Return the run with the method that its folds choose, or with the one that they chose before."""
     if jax.process_count() > 1:
         return run
     resumed = resume_method(run, directory)  # before the folds, in case it refuses
@@ -49,8 +48,6 @@ def prepare_method(run: OpenedRun, directory: Workdir) -> OpenedRun | None:
     if folds is None:
         return resumed
     chosen = choose_method(folds, directory.path)
-    if chosen is None:
-        return None
     return replace(with_method(run, chosen.method), out_of_fold=chosen if folds.covers_all else None)
 
 
@@ -87,8 +84,8 @@ def folds_to_predict(run: OpenedRun, directory: Workdir) -> Folds | None:
     return None
 
 
-def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions | None:
-    """Return the method of the final run, with its predictions out of fold; None if told to stop."""
+def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions:
+    """Return the method of the final run, with its predictions out of fold."""
     config, kind = parts.config, parts.task.kind
     results: dict[Method, Outcomes] = {}
     tried = candidate_methods(config, parts.task, len(parts.evaluator.examples), parts.covers_all)
@@ -99,13 +96,10 @@ def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions | None:
         predicted, models = f"one of {count} folds", f"training the model of one of {count} folds with"
     for method in tried:
         if method == "linear_probe":
-            outcomes: Outcomes | None = parts.predict_with_probes()
+            results[method] = parts.predict_with_probes()
         else:
             print_once(f"{models} {METHOD_NAMES[method]}; --config.data.folds=0 trains only the final model")
-            outcomes = parts.predict_with_runs(method, workdir)
-        if outcomes is None:
-            return None
-        results[method] = outcomes
+            results[method] = parts.predict_with_runs(method, workdir)
         scores = outcome_scores(results[method])
         print_once(f"{predicted}, {METHOD_NAMES[method]}: {describe_scores(scores)}")
         if method == "linear_probe" and parts.curve:

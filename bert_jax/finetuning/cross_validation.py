@@ -161,8 +161,8 @@ class Folds:
                 logits[i] = probe(features.states[i]) + shift
         return self.make_outcomes(logits), most
 
-    def predict_with_runs(self, method: Method, workdir: Path) -> Outcomes | None:
-        """Predict each fold by a model trained on the other folds; None if told to stop before the end."""
+    def predict_with_runs(self, method: Method, workdir: Path) -> Outcomes:
+        """Predict each fold by a model trained on the other folds."""
         given, count = cast(FinetuneConfig, self.run.given), self.config.data.folds
         # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
         width = self.task.layout.config.hidden_size
@@ -183,13 +183,11 @@ class Folds:
                     directory.record_or_check(
                         run.config, run.data, run.task
                     )  # refuses another config's directory
-                elif not run.train(directory.path):
-                    return None
                 else:
+                    run.train(directory.path)
                     self.save_predictions(directory, fold, path)
                     print_line(f"trained in {format_duration(time.monotonic() - begun)}")
-                    if StopSignal.last_signal:
-                        return None
+                    StopSignal.end_runs()
             for done in (directory.checkpoints, directory.model):
                 shutil.rmtree(done, ignore_errors=True)
             shift = self.prior_shift(self.fold_of_piece != fold)

@@ -26,5 +26,5 @@ class FinetuneTask(HeadTask):
     def resume(self, run: OpenedRun, directory: Workdir) -> OpenedRun:
         return resume_method(run, directory)
 
-    def prepare(self, run: OpenedRun, directory: Workdir) -> OpenedRun | None:
+    def prepare(self, run: OpenedRun, directory: Workdir) -> OpenedRun:
         return prepare_method(run, directory)

@@ -21,16 +21,15 @@ from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.log import read_metrics, validation_lines
 from bert_jax.training.opened_run import OpenedRun, open_run
 from bert_jax.training.run_facts import print_description
+from bert_jax.training.stop_signal import RunStopped
 from bert_jax.training.workdir import Workdir
 
 LABEL_MORE = "label more examples, look for wrong labels, or start from another --config.init"
 TRAIN_OTHERWISE = "try another --config.optimizer.learning_rate, more --config.epochs, another --config.seed"
 
 
-def run_from_config(
-    values: dict, overrides: Sequence[str], workdir: str, command: str
-) -> dict[str, float] | None:
-    """Run a config. Return the scores of its model, {} if none were measured, or None if told to stop before the end.
+def run_from_config(values: dict, overrides: Sequence[str], workdir: str, command: str) -> dict[str, float]:
+    """Run a config. Return the scores of its model, {} if none were measured.
 
     `overrides` change the `values` of the config; `command` is the command that the model's files and report show.
     """
@@ -43,13 +42,12 @@ def run_from_config(
     opened = open_run(module.open, config)
     print_description(opened, directory)
     run = opened.task.prepare(opened, directory)
-    if run is None:
-        return None
-    ended = run.train(directory.path)
-    if jax.process_index() == 0:
+    try:
+        run.train(directory.path)
+    except RunStopped:
         draw_training(directory)
-    if not ended:
-        return None
+        raise
+    draw_training(directory)
     if jax.process_index() > 0:
         return {}
     scores = finish(run, directory, directory.metrics, command)
@@ -58,10 +56,9 @@ def run_from_config(
     return scores
 
 
-def run_sweep(runs: Sequence[SweepRun], directory: Workdir, command: str) -> dict[str, float] | None:
+def run_sweep(runs: Sequence[SweepRun], directory: Workdir, command: str) -> dict[str, float]:
     directories = ModelDirectories()
-    if not train_all(runs, directories):
-        return None
+    train_all(runs, directories)
     if jax.process_index() > 0:
         return {}
     chosen = write_results(directory.path, runs)
@@ -91,7 +88,7 @@ def finish(run: OpenedRun, directory: Workdir, metrics: Path, command: str) -> d
 
 def draw_training(directory: Workdir) -> None:
     """Draw the training curves, unless the run took no steps."""
-    if any(line["step"] > 0 for line in read_metrics(directory.metrics)):
+    if jax.process_index() == 0 and any(line["step"] > 0 for line in read_metrics(directory.metrics)):
         draw_training_curves(directory.metrics, directory.curves)
 
 

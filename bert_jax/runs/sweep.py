@@ -126,8 +126,8 @@ def split_values(text: str) -> list[str]:
     return values
 
 
-def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> bool:
-    """Train the runs in sequence; return False if told to stop before the end."""
+def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> None:
+    """Train the runs in sequence."""
     cache = StepCache()
     for number, run in enumerate(runs, 1):
         begun, name = time.monotonic(), f"run {number} of {len(runs)}, {run.setting}, seed {run.seed}"
@@ -138,8 +138,7 @@ def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> bool:
         run.metric = best_metric or opened.task.best_metric
         try:
             with part_of_run(name):
-                if not opened.train(run.path):
-                    return False
+                opened.train(run.path)
         except NonFiniteError as error:
             run.degenerate_reason = f"stopped, {str(error).partition(';')[0]}"
         metrics = run.path / "metrics.jsonl"
@@ -149,10 +148,9 @@ def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> bool:
         if jax.process_index() == 0:
             result = run.degenerate_reason or f"{run.metric} {run.value:.4f}"
             print_line(f"{name}: {result}, {format_duration(time.monotonic() - begun)}")
-        if StopSignal.last_signal and number < len(runs):
-            return False
+        if number < len(runs):
+            StopSignal.end_runs()
     mark_degenerate(runs)
-    return True
 
 
 def metric_values(line: dict) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """`bert_jax.train`: a whole run from Python, and its results."""
 
 import shutil
+import signal
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from bert_jax.inference.load import load
 from bert_jax.runs.run import run_from_config
 from bert_jax.tasks import TASKS
 from bert_jax.training.log import format_metrics, read_metrics
+from bert_jax.training.stop_signal import RunStopped
 from bert_jax.training.workdir import Workdir
 
 Config: TypeAlias = str | PathLike[str] | Mapping[str, Any] | ConfigDict
@@ -94,7 +96,8 @@ def train(config: Config | None = None, *, workdir: str | PathLike[str] | None =
     ('bad', 'good')
 
     Without a `workdir` the run has a temporary directory, which lives as long as the `Run`; an existing run in
-    `workdir` is resumed. Ctrl-C stops the run after the current step, with a checkpoint.
+    `workdir` is resumed. Ctrl-C stops the run after the current step, with a checkpoint. SIGTERM and SIGHUP do so, too,
+    and end the program, with the exit codes 143 and 129.
     """
     given = [] if config is None else [repr(config) if isinstance(config, str) else "config"]
     check_arguments("train", ("config", "workdir"), keys)
@@ -117,21 +120,27 @@ def start_run(values: dict, workdir: str | PathLike[str] | None, command: str) -
     if workdir is None and jax.process_count() > 1:
         raise BertJaxError("a run of several processes needs a workdir that all of them can access")
     path = Path(tempfile.mkdtemp(prefix="bert-jax-")) if workdir is None else require_path(workdir, "workdir")
+    told: signal.Signals | None = None
     try:
         if isinstance(model := values.get("init"), Encoder):
             values = values | {"init": str(save_init_model(model, path))}
         with use_python_spelling():
-            done = Run(path, run_from_config(values, [], str(path), command))
+            scores = run_from_config(values, [], str(path), command)
+    except RunStopped as stopped:
+        scores, told = None, stopped.signal
     except BaseException:
         if workdir is None:
             shutil.rmtree(path, ignore_errors=True)
         raise
+    done = Run(path, scores)
     if workdir is None:
         if done.finished:
             print_line(
                 f"{path} is temporary; run.model.save(DIR) keeps the model, and workdir=DIR the whole run"
             )
         weakref.finalize(done, shutil.rmtree, path, ignore_errors=True)
+    if told not in (None, signal.SIGINT):
+        raise SystemExit(128 + told)
     return done
 
 

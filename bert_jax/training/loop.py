@@ -5,6 +5,7 @@ A run resumes from the newest good checkpoint in its directory. If there is none
 """
 
 import math
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -33,7 +34,7 @@ from bert_jax.training.state import (
 )
 from bert_jax.training.step import StepCache
 from bert_jax.training.step_timer import StepTimer
-from bert_jax.training.stop_signal import StopSignal
+from bert_jax.training.stop_signal import RunStopped, StopSignal
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir, save_models
 
@@ -48,8 +49,8 @@ def train(
     params: Callable[[], dict] | None = None,
     peak_flops: float | None = None,
     cache: StepCache | None = None,
-) -> bool:
-    """Train in the run directory `path`; return True if the run finished, False if it was told to stop early.
+) -> None:
+    """Train in the run directory `path`; raise RunStopped if the run was told to stop before its end, and has saved.
 
     `params` returns the parameters to start from; None: random ones. `peak` is the peak speed of a device in FLOP/s.
     `cache` holds compiled steps, which the run may share with other runs.
@@ -67,7 +68,9 @@ def train(
         run.start_or_resume(params)
         finished = run.run_steps(stop)
         run.save_final_model(finished)
-    return finished
+    if not finished:
+        # With several processes, JAX does not say which signal one of them got.
+        raise RunStopped(stop.signal or signal.SIGTERM)
 
 
 class TrainingLoop:

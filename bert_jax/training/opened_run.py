@@ -40,10 +40,10 @@ class OpenedRun:
         """Open another config of the same task."""
         return open_run(self.opener, given, self.cache, self.directories)
 
-    def train(self, workdir: Path) -> bool:
-        """Train in the directory of the run; return False if told to stop before the end."""
+    def train(self, workdir: Path) -> None:
+        """Train in the directory of the run."""
         peak = peak_flops(jax.devices()[0].device_kind)
-        return train(self.task, self.data, self.config, workdir, make_params_loader(self), peak, self.cache)
+        train(self.task, self.data, self.config, workdir, make_params_loader(self), peak, self.cache)
 
 
 def open_run(

@@ -10,6 +10,7 @@ import jax
 from bert_jax.core.errors import PEER_LOST_EXIT_CODE, BertJaxError, first_line
 from bert_jax.core.files import compilation_cache_home
 from bert_jax.core.terminal import RUN_PREFIX, print_detail, print_line
+from bert_jax.training.stop_signal import RunStopped
 
 # Environment variable -> whether its value says that there are several processes.
 MULTIPROCESS_VARIABLES = {
@@ -65,6 +66,9 @@ def join_processes(
         ) from error
     try:
         yield
+    except RunStopped:
+        jax.distributed.shutdown()  # waits until all have saved
+        raise
     except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
         if not any(sign in str(error) for sign in LOST_PROCESS_WORDS):
             raise

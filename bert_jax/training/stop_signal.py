@@ -9,10 +9,18 @@ import jax
 from jax.experimental import multihost_utils
 
 
+class RunStopped(KeyboardInterrupt):
+    """A run was told to stop, and has saved; the argument is the signal, as in an interrupt of `bert-jax`."""
+
+    @property
+    def signal(self) -> signal.Signals:
+        return self.args[0]
+
+
 class StopSignal:
     """While open, SIGTERM, SIGHUP and Ctrl-C ask the loop to save and end; a second Ctrl-C ends at once."""
 
-    # The signal that the last run got, if any. Even if that run finished, no other should start.
+    # The signal that the last run got, if any.
     last_signal: ClassVar[signal.Signals | None] = None
 
     def __init__(self) -> None:
@@ -49,6 +57,12 @@ class StopSignal:
             # Now, as the step may take a minute; not by print(), which the signal may have interrupted.
             os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
         self.signal = signal.Signals(number)
+
+    @classmethod
+    def end_runs(cls) -> None:
+        """Raise if the last run, which has finished, got a signal: no other run starts."""
+        if cls.last_signal:
+            raise RunStopped(cls.last_signal)
 
     def should_stop(self, step: int) -> bool:
         """Whether to stop before `step`; every process gets the same answer for the same step."""

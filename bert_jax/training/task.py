@@ -103,8 +103,8 @@ class Task:
             directory.record_or_check(run.config, run.data, run.task)
         return run
 
-    def prepare(self, run: "OpenedRun", directory: "Workdir") -> "OpenedRun | None":
-        """Return the run to train, after what has to be known before it, such as its method; None if told to stop."""
+    def prepare(self, run: "OpenedRun", directory: "Workdir") -> "OpenedRun":
+        """Return the run to train, after what has to be known before it, such as its method."""
         return run
 
     def describe_new_params(self, names: Sequence[str]) -> str:

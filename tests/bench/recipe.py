@@ -7,7 +7,6 @@ from types import ModuleType
 
 from bert_jax import tasks
 from bert_jax.core import config_files
-from bert_jax.core.errors import BertJaxError
 from bert_jax.runs.run import run_from_config
 from bert_jax.training.run_config import RunConfig
 
@@ -41,5 +40,4 @@ class Recipe:
         return tasks.read_config(self.values, [*self.settings, *settings])[1]
 
     def train(self, directory: Path, command: str, *settings: str) -> None:
-        if run_from_config(self.values, [*self.settings, *settings], str(directory), command) is None:
-            raise BertJaxError(f"the run in {directory} was stopped; the same command resumes it")
+        run_from_config(self.values, [*self.settings, *settings], str(directory), command)

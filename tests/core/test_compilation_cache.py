@@ -56,7 +56,7 @@ from bert_jax.command.train import start_training
 model = bert_jax.load(sys.argv[1])
 counts.clear()
 model.encode(["the cat", "the cat sat on the mat . the cat"], normalize_embeddings=True)
-assert start_training("configs/classify.py", sys.argv[3:], sys.argv[2])
+start_training("configs/classify.py", sys.argv[3:], sys.argv[2])
 print("asked", counts["compile_requests_use_cache"], "found", counts["cache_hits"])
 """
 OURS = re.compile("compiling the step|step |the model is in ")  # lines of the log

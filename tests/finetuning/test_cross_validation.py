@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import signal
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -23,6 +24,7 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
 from bert_jax.tasks import load_config
 from bert_jax.training.opened_run import OpenedRun, open_run
+from bert_jax.training.stop_signal import RunStopped
 from tests.support.finetuning_runs import finetune
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
@@ -183,13 +185,16 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
 
     def until_the_second(run, path):
         begun.append(path.name)
-        return len(begun) != 2 and train(run, path)
+        if len(begun) == 2:
+            raise RunStopped(signal.SIGTERM)
+        train(run, path)
 
     monkeypatch.setattr(OpenedRun, "train", until_the_second)
 
     # The first fold's run has ended before.
     shutil.copytree(fitted.workdir / "folds/finetune/0", tmp_path / "folds/finetune/0")
-    assert parts.predict_with_runs("finetune", tmp_path) is None
+    with pytest.raises(RunStopped):
+        parts.predict_with_runs("finetune", tmp_path)
     again = parts.predict_with_runs("finetune", tmp_path)
     assert begun == ["1", "2", "2"], "what was predicted is not trained again"
     assert all(
@@ -209,11 +214,12 @@ def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeyp
 
     def refused(run, path):
         rates.append(run.config.optimizer.learning_rate)
-        return False
+        raise RunStopped(signal.SIGTERM)
 
     monkeypatch.setattr(OpenedRun, "train", refused)
     for method in ("finetune", "contrastive"):
-        assert Folds(whole).predict_with_runs(method, tmp_path) is None
+        with pytest.raises(RunStopped):
+            Folds(whole).predict_with_runs(method, tmp_path)
         rates.append(with_method(whole, method).config.optimizer.learning_rate)
     usual = rates[0]
     assert rates == pytest.approx([usual] * 2 + [usual * 40 / 32] * 2)
@@ -222,10 +228,11 @@ def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeyp
 def test_lines_of_a_fold_name_it(opened, tmp_path, monkeypatch, capsys):
     def stopped(run, path):
         print_line("stopped at step 5")
-        return False
+        raise RunStopped(signal.SIGTERM)
 
     monkeypatch.setattr(OpenedRun, "train", stopped)
-    assert Folds(opened).predict_with_runs("finetune", tmp_path) is None
+    with pytest.raises(RunStopped):
+        Folds(opened).predict_with_runs("finetune", tmp_path)
     print_line("end")
     assert capsys.readouterr().out.splitlines() == ["fold 1 of 3, fine-tuning: stopped at step 5", "end"]
 
@@ -259,7 +266,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
         [*overrides, f"data.out_of_scope={tmp_path / 'out_of_scope.txt'}"],
         str(tmp_path / "run"),
     )
-    assert run.start_training(*given)
+    run.start_training(*given)
     printed, lines = capsys.readouterr()
     of_folds = [
         line.partition(" in ")[0] for line in (printed + lines).splitlines() if line.startswith("fold ")
@@ -276,7 +283,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that was not trained on it" in page and "60 examples" in page
     assert "Out-of-scope texts: 1. In-distribution texts: 60, those that are scored above." in page
-    assert run.start_training(*given), "a finished run is found finished"
+    run.start_training(*given)
     assert "step 12 train" not in capsys.readouterr().out
     with pytest.raises(BertJaxError, match="method.*finetune"):
         run.start_training(given[0], [*given[1], "method=finetune"], given[2])

@@ -13,7 +13,7 @@ from tests.support.processes import kill_pod
 from tests.support.project import LAUNCH, ROOT
 
 BERT_JAX = """#!/bin/sh
-trap 'echo "stopped at step 7; run the same command to resume"; exit 0' TERM
+trap 'echo "stopped at step 7; run the same command to resume"; exit 143' TERM
 echo "$@"
 [ "$1" != info ] || exit 0
 [ "$1" = train ] || { echo "bert-jax: no verb $1"; exit 2; }
@@ -59,7 +59,7 @@ def test_a_local_pod_gives_its_processes_what_they_need_and_lets_them_save(local
     )
     pod.terminate()
     output = pod.communicate(timeout=60)[0]
-    assert pod.returncode == 130 and "stopped at step 7; run the same command to resume" in output
+    assert pod.returncode == 143 and "stopped at step 7; run the same command to resume" in output
     printed = [(tmp_path / f"pod/logs/{index}.log").read_text() for index in range(2)]
     coordinator = re.search(r"--coordinator=localhost:\d+", printed[0])[0]
     assert printed == [
@@ -96,43 +96,43 @@ def test_a_local_pod_ends_with_its_processes(local_pod, tmp_path):
     assert "local_pod.sh: host 0 failed (ended 2): bert-jax: no verb trian" in output
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_a_slurm_job_queues_again_until_there_is_a_model(tmp_path, ends):
+@pytest.mark.parametrize("code", [0, 1, 143])
+def test_a_slurm_job_queues_again_if_it_was_told_to_stop(tmp_path, code):
     path = programs(
         tmp_path / "bin",
-        srun=f"#!/bin/sh\necho srun $@\n{'mkdir -p $WORKDIR/model' if ends else ''}\n",
+        srun=f"#!/bin/sh\necho srun $@\nexit {code}\n",
         scontrol="#!/bin/sh\necho scontrol $@\n",
     )
-    workdir = tmp_path / "run"
-    environment = {
-        "PATH": path,
-        "SLURM_JOB_ID": "7",
-        "SLURM_SUBMIT_DIR": str(ROOT),
-        "WORKDIR": str(workdir),
-    }
+    environment = {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(ROOT)}
     copy = shutil.copy(LAUNCH / "slurm.sh", tmp_path)  # as Slurm does
-    ran = subprocess.run(
-        [copy, "train", f"--workdir={workdir}"], env=environment, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert f"srun --kill-on-bad-exit=1 bert-jax train --workdir={workdir}" in ran.stdout
-    assert ("scontrol requeue 7" in ran.stdout) is not ends
+    ran = subprocess.run([copy, "train", "--workdir=run"], env=environment, capture_output=True, text=True)
+    assert ran.returncode == code, ran.stderr
+    assert "srun --kill-on-bad-exit=0 --wait=600 bert-jax train --workdir=run\n" in ran.stdout
+    assert ("scontrol requeue 7" in ran.stdout) is (code == 143)
 
 
 @pytest.mark.parametrize(
-    "index, told_to_stop, code", [(0, False, 0), (0, True, 1), (1, True, 0), (1, False, 0)]
+    "code, state", [(None, "none"), (0, "ended 0"), (143, "stopped"), (130, "ended 130"), (4, "ended 4")]
 )
-def test_a_job_set_starts_again_until_there_is_a_model(tmp_path, index, told_to_stop, code):
+def test_a_host_says_how_its_process_ended(tmp_path, code, state):
+    (tmp_path / "log").write_text("stopped at step 7; run the same command to resume\n")
+    if code is not None:
+        (tmp_path / "exit").write_text(f"{code}\n")
+    shown = subprocess.run([LAUNCH / "on_host.sh", "look", tmp_path, "0"], capture_output=True, text=True)
+    assert shown.stdout.splitlines()[0] == state
+
+
+@pytest.mark.parametrize("ends, code", [(None, 143), (0, 0), (1, 1)])
+def test_a_pod_of_a_job_set_ends_as_its_process_does(tmp_path, ends, code):
     job_set = yaml.safe_load((LAUNCH / "jobset.yaml").read_text())
     job = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
     pod = job["template"]["spec"]
     assert job["parallelism"] == job["completions"] == 4, "the hosts of 4x4 chips"
     assert pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "4x4"
-    path = programs(tmp_path / "bin", bert_jax=BERT_JAX if told_to_stop else "#!/bin/sh\nmkdir -p $6/model\n")
-    environment = {"PATH": path, "JOB_COMPLETION_INDEX": str(index)}
+    path = programs(tmp_path / "bin", bert_jax=BERT_JAX if ends is None else f"#!/bin/sh\nexit {ends}\n")
     command = pod["containers"][0]["command"]
-    process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    if told_to_stop:
+    process = subprocess.Popen(command, env={"PATH": path}, stdout=subprocess.PIPE, text=True)
+    if ends is None:
         assert process.stdout.readline().startswith("train --config configs/pretrain.py:base")
         process.terminate()
     process.communicate(timeout=60)

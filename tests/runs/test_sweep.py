@@ -20,6 +20,7 @@ from bert_jax.training import loop
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
 from bert_jax.training.step import StepCache
+from bert_jax.training.stop_signal import RunStopped
 from bert_jax.training.task import Task
 from tests.support.made_up_language import ENTRIES
 from tests.support.tables import write_csv
@@ -67,7 +68,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     shared = []
     monkeypatch.setattr("bert_jax.runs.sweep.StepCache", lambda: shared.append(StepCache()) or shared[0])
     asked = overrides(begun, num_seeds=2, sweep="lr=[5e-3,3.0]")
-    assert run.start_training("configs/classify.py", asked, str(tmp_path / "all"))
+    run.start_training("configs/classify.py", asked, str(tmp_path / "all"))
     ((_, step, _),) = shared[0].kept
     assert step._cache_size() == 1, "four runs, one shape, one program"
     said = (tmp_path / "all" / "sweep.md").read_text()
@@ -102,14 +103,16 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
 
     monkeypatch.setattr(loop.TrainingLoop, "save_final_model", signalled)
     changes = {"epochs": 0, "steps": 1, "num_seeds": 2}
-    assert not run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
+    with pytest.raises(RunStopped) as stopped:
+        run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
+    assert stopped.value.args == (signal.SIGTERM,)
     said = capsys.readouterr().out
     assert "run 1 of 2" in said and "run 2 of 2" not in said
     first = tmp_path / "as_given/seed=0"
     assert (first / "model").exists(), "the first came to its end"
     finished = (first / "checkpoints").stat().st_mtime_ns
     monkeypatch.undo()
-    assert run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
+    run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     of_runs = [
         line.partition(": ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("run ")
     ]
@@ -122,7 +125,7 @@ def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys):
     given = overrides(
         begun, report=False, head_init="pretrained", epochs=5, **{"optimizer.learning_rate": 0.0}
     )
-    assert run.start_training("configs/classify.py", given, str(tmp_path / "run"))
+    run.start_training("configs/classify.py", given, str(tmp_path / "run"))
     assert CONSTANT in capsys.readouterr().out
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import runpy
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from bert_jax.text.tables import read_table_rows
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
-from bert_jax.training.stop_signal import StopSignal
+from bert_jax.training.stop_signal import RunStopped, StopSignal
 from bert_jax.training.task import Task
 from tests.support.finetuning_runs import finetune
 from tests.support.project import ROOT
@@ -228,6 +229,24 @@ def test_a_loop_of_your_own_learns(tmp_path, monkeypatch):
     loop = runpy.run_path(str(tmp_path / "loop.py"))
     trained = bert_jax.load("trained")
     assert [label.label for label in trained.classify(loop["texts"][:4])] == ["good", "bad", "good", "bad"]
+
+
+def test_ctrl_c_leaves_a_run_without_a_model_and_sigterm_ends_the_program(tmp_path, monkeypatch):
+    def told(number):
+        def stopped(*_):
+            raise RunStopped(number)
+
+        monkeypatch.setattr("bert_jax.runs.train.run_from_config", stopped)
+        return bert_jax.train("pretrain", workdir=tmp_path)
+
+    unfinished = told(signal.SIGINT)
+    assert "stopped before its end" in repr(unfinished) and unfinished.scores == {}
+    with pytest.raises(BertJaxError, match="repeat the call with the same workdir"):
+        unfinished.model  # noqa: B018
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+        with pytest.raises(SystemExit) as ended:
+            told(number)
+        assert ended.value.code == code
 
 
 def test_a_run_in_a_thread_catches_no_signals():

@@ -107,7 +107,7 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
     task, config = tiny_pretraining(
         log_evaluate_every=5, checkpoint_keep=9, checkpoint_best_metric="accuracy"
     )
-    assert train(task, Batches(), config, tmp_path)
+    train(task, Batches(), config, tmp_path)
     said = "".join(capsys.readouterr())
     assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
     assert read_kept_metrics(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15

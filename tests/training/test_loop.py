@@ -5,6 +5,7 @@ import errno
 import fcntl
 import io
 import json
+import signal
 import sys
 import threading
 import time
@@ -25,6 +26,7 @@ from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 from bert_jax.training.step_timer import StepTimer
+from bert_jax.training.stop_signal import RunStopped
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import VALIDATION, Batches, tiny_pretraining
@@ -52,6 +54,20 @@ def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, c
     assert found[-2]["discarded"] == 1
     assert np.isfinite([line["loss"] for line in found if line["kind"] == "train"]).all()
     assert all(np.isfinite(value).all() for value in checkpoint_arrays(tmp_path / "checkpoints/20").values())
+
+
+def test_a_run_that_is_told_to_stop_saves_and_raises(tmp_path):
+    def plant(step, batch):
+        if step == 3:
+            signal.raise_signal(signal.SIGTERM)
+        return batch
+
+    task, config = tiny_pretraining()
+    with pytest.raises(RunStopped) as stopped:
+        train(task, Batches(plant=plant), config, tmp_path)
+    assert stopped.value.args == (signal.SIGTERM,)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal()]
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_discarded_update_leaves_the_state_as_it_was():

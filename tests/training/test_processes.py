@@ -91,7 +91,7 @@ def test_two_processes_give_what_one_gives_also_when_stopped_and_when_one_was_lo
     step = max(int(path.name) for path in (two / "checkpoints").iterdir())
     assert f"stopped at step {step};" in said
     assert 12 <= step < 90 and (two / f"checkpoints/{step}/manifest.json").exists()
-    assert [(pod.folder / f"{index}/exit").read_text() for index in range(2)] == ["0\n", "0\n"]
+    assert [(pod.folder / f"{index}/exit").read_text() for index in range(2)] == ["143\n", "143\n"]
 
     pod.send(signal.SIGKILL, 1, step=max(step, 40) + 3)
     lost_at = time.monotonic()

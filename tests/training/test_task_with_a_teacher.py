@@ -71,7 +71,7 @@ def losses_on(devices: int, **changes):
 @pytest.mark.ci
 def test_the_teacher_is_in_no_checkpoint_and_the_student_comes_nearer(tmp_path):
     task, config = distilling(seed=5)
-    assert train(task, Batches(), config, tmp_path)
+    train(task, Batches(), config, tmp_path)
     lines = [line["loss"] for line in logged_metrics(tmp_path) if line["kind"] == "train"]
     assert lines[-1] < 0.9 * lines[0]
     saved = checkpoint_arrays(tmp_path / f"checkpoints/{STEPS}")
