@@ -4,10 +4,9 @@
     stream.batch(777)                          # the arrays of one step
     for batch in stream.batches(start=777): ... # the batches from step 777 on, made ahead by tf.data
 
-Step N of a phase (the steps of one length) holds its examples N x batch up to (N + 1) x batch. A mixture decides which
-corpus an example comes from. Within a corpus, passes over its plans follow one another, each in its own order. All of
-this is arithmetic on indices, so nothing has to be replayed to get to step N, and a host makes only its own rows of a
-batch.
+Step N of a length holds its examples N x batch up to (N + 1) x batch. A mixture decides which corpus an example comes
+from. Within a corpus, passes over its plans follow one another, each in its own order. All of this is arithmetic on
+indices, so nothing has to be replayed to get to step N, and a host makes only its own rows of a batch.
 """
 
 import atexit
@@ -39,10 +38,14 @@ atexit.register(RUNNING.clear)
 
 @dataclass(frozen=True)
 class LengthPhase:
-    """The steps from `first` up to, but not including, `stop`. Their rows have `length` tokens."""
+    """The steps up to, but not including, `stop`. Their rows have `length` tokens.
+
+    `origin` is the step from which their examples are counted: the first step or, if earlier phases have the same
+    length, so much before it that the examples of those phases are not taken again.
+    """
 
     length: int
-    first: int
+    origin: int
     stop: int
 
 
@@ -195,8 +198,8 @@ class Stream:
         return Masking(self.config, length, self.tokenizer.special, self.continues)
 
     def _examples(self, step: int, rows: slice) -> np.ndarray:
-        """Return the indices of a step's examples within its phase."""
-        first = (step - self.phase(step).first) * self.config.batch_size
+        """Return the indices of a step's examples among those of its length."""
+        first = (step - self.phase(step).origin) * self.config.batch_size
         return np.arange(first, first + self.config.batch_size)[rows]
 
     def _unmasked(self, step: int, length: int, rows: slice) -> tuple[Batch, np.ndarray]:
@@ -224,7 +227,7 @@ class Stream:
         return batch
 
     def _locate(self, length: int, examples: np.ndarray):
-        """Return the corpus, plan, pass and index in the plan of examples, given their indices within the phase."""
+        """Return the corpus, plan, pass and index in the plan of examples, given their indices within the length."""
         mixture = Mixture(self.weights, random_key("mixture", self.seed, length))
         owner, place = mixture(examples)
         plan, turn, example = (np.empty_like(owner) for _ in range(3))
@@ -273,4 +276,9 @@ def phases(config: DataConfig, steps: int) -> list[LengthPhase]:
     """Divide the steps into one phase for each length. Steps after the last phase belong to it."""
     shares = np.cumsum(config.length_ratios) / np.sum(config.length_ratios)
     edges = [0, *np.round(shares * steps).astype(int).tolist()]
-    return [LengthPhase(*phase) for phase in zip(config.lengths, edges[:-1], edges[1:], strict=True)]
+    made: list[LengthPhase] = []
+    taken = dict.fromkeys(config.lengths, 0)  # steps of each length so far
+    for length, first, stop in zip(config.lengths, edges[:-1], edges[1:], strict=True):
+        made.append(LengthPhase(length, first - taken[length], stop))
+        taken[length] += stop - first
+    return made

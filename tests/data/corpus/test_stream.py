@@ -15,7 +15,7 @@ from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.masking import Masking
 from bert_jax.data.corpus.mixture import BLOCK, Mixture
 from bert_jax.data.corpus.prepare import prepare_corpus
-from bert_jax.data.corpus.stream import Stream
+from bert_jax.data.corpus.stream import Stream, phases
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer import Special
 from tests.support.cases import long_except
@@ -145,6 +145,16 @@ def test_lengths_follow_the_schedule_and_shapes_are_known(corpus):
         shapes = stream.config.features(BATCH, stream.length(step))
         assert {name: (value.shape, value.dtype) for name, value in batch.items()} == shapes
         assert digest(batch) == digest(stream.batch(step))
+
+
+def test_a_phase_goes_on_with_the_examples_of_an_earlier_one_of_its_length():
+    def origins(lengths, steps=10):
+        made = phases(DataConfig(lengths=lengths, length_ratios=(1.0,) * len(lengths)), steps)
+        return [(phase.origin, phase.stop) for phase in made]
+
+    assert origins((64, 64)) == [(0, 5), (0, 10)], "as one phase of ten steps"
+    assert origins((64, 128, 64, 128), 8) == [(0, 2), (2, 4), (2, 6), (4, 8)]
+    assert origins((64, 128, 256), 9) == [(0, 3), (3, 6), (6, 9)]
 
 
 @pytest.mark.slow
