@@ -148,7 +148,7 @@ class Parser(argparse.ArgumentParser):
         known = sorted(list_flags(self) - {"--help"})
         wrong = ""
         if "unrecognized arguments: " in message:
-            wrong = message.split("unrecognized arguments: ")[1].split()[0].split("=")[0]
+            wrong = next(iter(message.split("unrecognized arguments: ")[1].split()), '""').split("=")[0]
         elif "arguments are required" in message:  # a misspelt flag is also a missing one
             flags = (word.split("=")[0] for word in self.argv if word.startswith("--"))
             wrong = next((flag for flag in flags if not any(name.startswith(flag) for name in known)), "")

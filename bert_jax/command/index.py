@@ -142,8 +142,10 @@ def read_ids(names: list[str]) -> list[str]:
         name
         for given in names
         for name in (read_lines(given[1:]) if given.startswith("@") else [given])
-        if name
+        if name.strip()
     ]
+    if names and not ids:
+        raise BertJaxError(f"--remove {names[0]:.60} names no id; write one in each line")
     return list(dict.fromkeys(ids))
 
 

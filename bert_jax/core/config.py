@@ -11,6 +11,7 @@ import ast
 import copy
 import csv
 import dataclasses
+import io
 import math
 import typing
 from collections.abc import Callable, Collection, Sequence
@@ -274,7 +275,7 @@ def split_names(text: str) -> list[str]:
     quoted = parse_literal(f"[{text}]")
     if isinstance(quoted, list) and all(isinstance(name, str) for name in quoted):
         return quoted
-    return [name.strip() for line in csv.reader([text], skipinitialspace=True) for name in line]
+    return [name.strip() for line in csv.reader(io.StringIO(text), skipinitialspace=True) for name in line]
 
 
 def parse_literal(text: str) -> Any:

@@ -58,13 +58,13 @@ def update_index(
                 source.taken = writer.document_places()
                 source.known = writer.manifest.known_files(source.found_in)
             add_documents(writer, settings, source, watch)
-            if update.remove_missing and writer.missing:
-                writer.remove_documents(writer.missing)
             warn_of_truncation(settings)
             for line in source.notes():
                 notify(line)
-            if not writer.manifest.changes:
+            if not writer.counts.read and (source.files or not writer.manifest.changes):
                 raise BertJaxError(f"{source.name}: no documents that can be read; name others")
+            if update.remove_missing and writer.missing:
+                writer.remove_documents(writer.missing)
         if update.compact:
             writer.compact(settings.manifest)
     return UpdatedIndex(writer.manifest, writer.counts, writer.missing, other_sources, only_adds)

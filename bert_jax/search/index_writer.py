@@ -55,6 +55,10 @@ class UpdateCounts:
     removed: int = 0
     encoded: int = 0
 
+    @property
+    def read(self) -> int:
+        return self.new + self.changed + self.unchanged
+
 
 @contextmanager
 def open_writer(directory: Path, new: IndexManifest | None = None) -> "Iterator[IndexWriter]":

@@ -27,10 +27,10 @@ def run(tmp_path, monkeypatch, capsys):
     """Runs a verb in a folder; what it printed, and what it said on standard error."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*words, code: int = 0) -> tuple[str, str]:
+    def call(*words, code: int = 0, notices: int = 0) -> tuple[str, str]:
         assert main([str(word) for word in words]) == code
         shown = capsys.readouterr()
-        assert code == 0 or shown.err.count("\n") == 1
+        assert code == 0 or shown.err.count("\n") == 1 + notices
         return shown.out, shown.err
 
     return call
@@ -87,9 +87,13 @@ def test_an_index_of_keywords_alone(run, tmp_path):
         (["search", "docs", "cat"], "docs is not an index: it has no index.json"),
         (["search", "index"], "give a query, or --queries FILE"),
         (["search", "index", "--queries", "blank.txt"], "blank.txt holds no query"),
+        (["index", "--output", "index", "--remove", "@blank.txt"], "--remove @blank.txt names no id"),
         (["search", "index", "x", "--weights", "a"], "--weights a is not NAME=WEIGHT"),
     ):
         assert message in run(*words, code=1)[1]
+    for flags in ([], ["--replace"]):
+        said = run("index", "blank.txt", "--output", "index", *flags, code=1, notices=1)[1]
+        assert "blank.txt: no documents that can be read" in said
     assert not (tmp_path / "other").exists()
 
 

@@ -106,6 +106,7 @@ def test_nothing_is_said_but_our_own_lines_and_programs_are_found_again(tmp_path
          "--config.steps needs a value: --config.steps=VALUE, without a space"),
         (["bench", "embed", "--model", "x", "--input", "y", "--txets", "3"], 'did you mean "--texts"?'),
         (["fill-mask", "--model", "x", "--top-k", "0"], "argument --top-k: must be a whole number between 1 and"),
+        (["search", "x", "a query", ""], 'unknown argument ""; known: --'),
         (["vocab", "--input", "x", "--output", "-"], "--output - names no file; /dev/stdout"),
         (["bench", "embed", "--model", "x", "--texts=-1"], 'between 1 and 2,147,483,647, not "-1"'),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bert_jax.command.main import main
-from bert_jax.core.config import load_config_file
+from bert_jax.core.config import load_config_file, split_names
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.examples import glue
@@ -60,6 +60,7 @@ def test_overrides_are_read_as_the_type_of_their_field():
         3,
     )
     assert data.length_ratios == (0.9, 0.1)
+    assert split_names("a\nb,c") == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("size", BERT_SIZES)

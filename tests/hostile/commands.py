@@ -142,7 +142,7 @@ def odd_flags(
 
 def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[str, ...]:
     if not action.option_strings:
-        place = {"source": 1, "workdir": 1, "documents": 1, "index": 1, "destination": 2}.get(
+        place = {"source": 1, "workdir": 1, "documents": 1, "index": 1, "query": 2, "destination": 2}.get(
             action.dest, len(right) - 1
         )
         return (*right[:place], value, *right[place + 1 :])

@@ -21,12 +21,23 @@ INDEX = "{out}/index"  # a copy of the material's, which has vectors
 
 def train(task: str) -> list[str]:
     settings = {**GENTLE, "init": "{root}/masked", "data.train": "{root}/" + TRAINED_ON[task]}
-    del settings["data.batching"], settings["data.folds"]
+    for key in ("data.batching", "data.folds", *(["report"] if task == "embed" else [])):
+        del settings[key]
     flags = [f"--config.{key}={value}" for key, value in settings.items()]
     return ["train", "--config", f"{ROOT}/configs/{task}.py", "--workdir", "{out}/run", *flags]
 
 
-MINE = ["mine", "--model", "{root}/masked", "--data", "{root}/pairs.jsonl", "--output", "{out}/made.jsonl"]
+MINE = [
+    "mine",
+    "--model",
+    "{root}/masked",
+    "--data",
+    "{root}/pairs.jsonl",
+    "--margin",
+    "0",
+    "--output",
+    "{out}/made.jsonl",
+]
 RIGHT = {
     "index": ["index", "{root}/labelled.jsonl", "--output", "{out}/made", "--model", "{root}/masked"],
     "index again": ["index", "{root}/labelled.jsonl", "--output", INDEX],

@@ -129,6 +129,11 @@ def parse_groups(
         return made(parse_group(where, row))
 
     def parse_group(where: str, row: Row) -> Group:
+        first, *others = columns.texts
+        if others and isinstance(row.get(first), list | tuple):
+            raise BadRowError(
+                f'{where}: column "{first}" holds a list, and the {columns.roles[0]} is one text'
+            )
         texts = tuple(text for column in columns.texts for text in read_cell_texts(where, row, column))
         if texts[1:2] and texts[1] in texts[2:]:
             raise BadRowError(f"{where}: the positive is also one of the negatives; remove it from them")

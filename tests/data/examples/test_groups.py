@@ -37,6 +37,7 @@ def test_the_columns_are_taken_in_their_order(tmp_path):
         ({"negatives": None}, 'row 1.*"negatives"'),
         ({"negatives": []}, "row 2.*3.*row 1"),
         ({}, 'row 1.*"negatives"'),
+        ({"q": ["a", "A"]}, 'row 1: column "q" holds a list, and the anchor is one text'),
     ],
 )
 def test_a_first_row_without_negatives_does_not_drop_those_of_others(first, message, tmp_path):
