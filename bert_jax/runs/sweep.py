@@ -1,7 +1,7 @@
 """Run a config with several seeds and settings in one process, to see how much they change its scores.
 
 sweep.md, sweep.png     the results
-SETTING/seed=N/         the directory of each run
+SETTING/seed=N/         the directory of each run, with %2F for / and %20 for a space
 model/                  the model of the best run of the setting that is best on average
 """
 
@@ -10,8 +10,9 @@ import math
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
@@ -29,7 +30,7 @@ from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.tasks import read_config
 from bert_jax.training.best_evaluation import lower_is_better, rank_key, read_kept_metrics
 from bert_jax.training.log import format_duration, validation_lines
-from bert_jax.training.opened_run import open_run
+from bert_jax.training.opened_run import open_run, preview_run
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.run_facts import print_description
 from bert_jax.training.step import StepCache
@@ -45,6 +46,7 @@ OWN_KEYS = {
     "data.folds": "its runs are compared on a validation set; leave data.folds out of it",
 }
 MOST_RUNS = 10_000
+AS_GIVEN = "as given"  # the setting of runs that differ in their seeds alone
 # Differences of scores up to DEGENERATE_GAP never mark a run as degenerate, nor do distances from the median up to
 # DEVIATIONS robust standard deviations.
 DEGENERATE_GAP, DEVIATIONS = 0.05, 5
@@ -82,16 +84,28 @@ def plan_runs(values: dict, overrides: Sequence[str], config: RunConfig, workdir
     kept = [
         override for override in overrides if override.split("=")[0] not in ("num_seeds", "sweep", "seed")
     ]
-    runs = []
+    runs: dict[str, SweepRun] = {}  # by their configs: 1e-3 and 0.001 are one setting
     for chosen in itertools.product(*choices):
-        name = ",".join(f"{key}={value}" for key, value in zip(keys, chosen, strict=True)) or "as given"
+        name = ",".join(f"{key}={value}" for key, value in zip(keys, chosen, strict=True)) or AS_GIVEN
         changed = [f"{key}={value}" for key, value in zip(full_names, chosen, strict=True)]
         for seed in range(config.seed, config.seed + config.num_seeds):
-            path = workdir / name.replace("/", "_").replace(" ", "_") / f"seed={seed}"
             # A config file may set num_seeds and sweep, too; each run here is a single one.
             single = [*kept, *changed, f"seed={seed}", "num_seeds=1", "sweep=", *config.single_run_overrides]
-            runs.append(SweepRun(name, seed, path, *read_config(values, single)))
-    return runs
+            module, single_config = read_config(values, single)
+            path = workdir / setting_folder(name) / f"seed={seed}"
+            runs.setdefault(repr(single_config), SweepRun(name, seed, path, module, single_config))
+    return list(runs.values())
+
+
+def setting_folder(setting: str) -> str:
+    """Return the name of a setting's folder, which no other setting has.
+
+    >>> setting_folder("init=a/b c"), setting_folder("as given")
+    ('init=a%2Fb%20c', 'as_given')
+    """
+    if setting == AS_GIVEN:
+        return "as_given"
+    return setting.replace("%", "%25").replace("/", "%2F").replace(" ", "%20")
 
 
 def parse_sweep(text: str) -> list[tuple[str, list]]:
@@ -126,8 +140,18 @@ def split_values(text: str) -> list[str]:
     return values
 
 
+def open_settings(runs: Sequence[SweepRun], directories: ModelDirectories) -> None:
+    """Open a run of each setting but the first, so that one that cannot begin is refused before any trains. What they
+    print they print again as they begin."""
+    firsts = {run.setting: run for run in reversed(runs) if run.setting != runs[0].setting}
+    for run in firsts.values():
+        with redirect_stdout(StringIO()):
+            preview_run(run.module, run.config, directories)
+
+
 def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> None:
     """Train the runs in sequence."""
+    open_settings(runs, directories)
     cache = StepCache()
     for number, run in enumerate(runs, 1):
         begun, name = time.monotonic(), f"run {number} of {len(runs)}, {run.setting}, seed {run.seed}"

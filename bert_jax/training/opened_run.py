@@ -62,9 +62,11 @@ def open_run(
     return OpenedRun(opener, given, task, data, config, directories, cache)
 
 
-def preview_run(module: ModuleType, given: RunConfig) -> OpenedRun:
+def preview_run(
+    module: ModuleType, given: RunConfig, directories: ModelDirectories | None = None
+) -> OpenedRun:
     """Open a run of the task's module to look at it, without what takes long."""
-    return open_run(module.preview if given.slow_to_open else module.open, given)
+    return open_run(module.preview if given.slow_to_open else module.open, given, directories=directories)
 
 
 def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:

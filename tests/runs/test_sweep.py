@@ -182,6 +182,30 @@ def test_what_a_sweep_sets_itself_cannot_be_varied(swept, remedy, tmp_path):
         sweep.plan_runs(values, overrides, config, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("swept", "folders"),
+    [
+        ("init=[run/model,run_model,run model]", ["init=run%2Fmodel", "init=run_model", "init=run%20model"]),
+        ("lr=[1e-3,0.001,1e-4]", ["lr=0.001", "lr=0.0001"]),
+        ("batch_size=[8,8.0]", ["batch_size=8"]),
+    ],
+)
+def test_each_setting_has_a_folder_of_its_own_and_equal_ones_are_one(swept, folders, tmp_path):
+    values = run_config_file("configs/classify.py")
+    given = ["init=m", "data.train=t.csv", f"sweep={swept}"]
+    _, config = tasks.read_config(values, given)
+    runs = sweep.plan_runs(values, given, config, tmp_path)
+    assert [str(one.path.relative_to(tmp_path)) for one in runs] == [f"{name}/seed=0" for name in folders]
+
+
+@pytest.mark.slow
+def test_all_settings_are_opened_before_any_trains(begun, tmp_path, capsys):
+    asked = overrides(begun, steps=1, epochs=0, sweep=f"init=[{begun[0]},{tmp_path}/gone]")
+    with pytest.raises(BertJaxError, match=f"{tmp_path}/gone is not a directory"):
+        run.start_training("configs/classify.py", asked, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists() and capsys.readouterr().out == ""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
