@@ -3,6 +3,7 @@
 import importlib
 import os
 import pkgutil
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,7 @@ from bert_jax.core.errors import BertJaxError, suggest_name
 
 
 class Registry(dict[str, Any]):
-    """Name -> the `attribute` of the module of that name, or the module itself if there is no `attribute`.
+    """Name -> the `attribute` of the module of that name, or the module itself, which has the `members`.
 
     Modules are imported on first use. A dash in a name stands for an underscore in the file name. Code outside the
     package is registered, or is named by the dotted path of its module:
@@ -21,9 +22,10 @@ class Registry(dict[str, Any]):
         BLOCKS["mypackage.blocks.mine"]   # Block of that module
     """
 
-    def __init__(self, package: str, noun: str, attribute: str | None = None):
+    def __init__(self, package: str, noun: str, attribute: str | None = None, members: Sequence[str] = ()):
         super().__init__()
         self.package, self.noun, self.attribute = package, noun, attribute
+        self.members = [attribute] if attribute else members
 
     def names(self) -> list[str]:
         """Return all known names, the registered ones last."""
@@ -52,11 +54,9 @@ class Registry(dict[str, Any]):
             if error.name is None or not f"{path}.".startswith(f"{error.name}."):
                 raise  # the module itself exists, but something that it imports does not
             raise BertJaxError(f'no {self.noun} "{name}": Python finds no module {error.name}') from None
-        if self.attribute is None:
-            return module
-        if not hasattr(module, self.attribute):
-            raise BertJaxError(f'no {self.noun} "{name}": {path} has no "{self.attribute}"')
-        return getattr(module, self.attribute)
+        if lacking := [member for member in self.members if not hasattr(module, member)]:
+            raise BertJaxError(f'no {self.noun} "{name}": {path} has no "{lacking[0]}"')
+        return getattr(module, self.attribute) if self.attribute else module
 
 
 @cache

@@ -23,7 +23,7 @@ from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Task
 
 # Values of the config key `task`: a file in this folder, a registered name, or a module's path such as mypackage.spot.
-TASKS = Registry("bert_jax.tasks", "task")
+TASKS = Registry("bert_jax.tasks", "task", members=("Config", "open"))
 
 
 @dataclass(frozen=True)

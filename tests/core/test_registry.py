@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
+from bert_jax.tasks import TASKS
 
 
 @pytest.fixture
@@ -42,6 +43,11 @@ def test_an_unknown_name(shapes, name, message):
     with pytest.raises(BertJaxError) as error:
         shapes[name]
     assert str(error.value) == message
+
+
+def test_a_module_that_is_no_task_is_refused():
+    with pytest.raises(BertJaxError, match='no task "os.path": os.path has no "Config"'):
+        TASKS["os.path"]
 
 
 def test_a_file_names_nothing_by_a_path(shapes):
