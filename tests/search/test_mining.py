@@ -26,6 +26,7 @@ from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import cached_vectors, mining
 from bert_jax.search.cache import RowCache
 from bert_jax.search.cached_vectors import CachedEncoder
+from bert_jax.search.mined_table import MinedTable, MiningSettings, write_rows
 from bert_jax.search.mining import MiningCounts, MiningLimits, mine_hard_negatives
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
@@ -381,3 +382,12 @@ def test_what_cannot_be_mined_is_said_in_a_line(case, encoder_path, classifiers,
     said = capsys.readouterr().err
     assert re.search(message, said) and said.count("\n") == 1
     assert not (tmp_path / "mined.jsonl").exists()
+
+
+def test_a_file_without_a_group_is_not_written(encoder_path, tmp_path):
+    data, output = write_jsonl(tmp_path / "rows.jsonl", random_pairs(4)), tmp_path / "mined.jsonl"
+    limits = MiningLimits(negatives=1, max_score=-1)
+    table = MinedTable(MiningSettings(data, str(encoder_path), tmp_path / "kept", limits))
+    with pytest.raises(BertJaxError, match="mined.jsonl is not written, because no anchor has enough"):
+        list(write_rows(output, table.rows()))
+    assert not output.exists()
