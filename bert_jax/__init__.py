@@ -26,6 +26,7 @@ __all__ = [
     "UpdateCounts",
     "compare",
     "evaluate",
+    "evaluate_index",
     "finetune",
     "load",
     "mine_hard_negatives",
@@ -58,6 +59,7 @@ DEFINED = {
     "UpdateCounts": "bert_jax.search.index_writer",
     "compare": "bert_jax.runs.evaluate",
     "evaluate": "bert_jax.runs.evaluate",
+    "evaluate_index": "bert_jax.runs.evaluate",
     "finetune": "bert_jax.runs.finetune",
     "load": "bert_jax.inference.load",
     "mine_hard_negatives": "bert_jax.runs.hard_negatives",
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.reranker import Ranked, Reranker
     from bert_jax.inference.tagger import Span, Tagger
     from bert_jax.runs.corpus import prepare
-    from bert_jax.runs.evaluate import compare, evaluate
+    from bert_jax.runs.evaluate import compare, evaluate, evaluate_index
     from bert_jax.runs.finetune import finetune
     from bert_jax.runs.hard_negatives import mine_hard_negatives
     from bert_jax.runs.tokenizer import train_tokenizer

@@ -28,8 +28,9 @@ DIMENSIONS = flag(
 TEXT_FLAGS = (
     "data", "text", "text_pair", "label", "label_separator", "long_texts", "out_of_scope", "split", "report"
 )  # fmt: skip
-# Flags that do not apply if an index is measured.
+# Flags that do not apply if an index is measured, and those that apply to nothing else.
 TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out_of_scope", "dimensions")
+INDEX_FLAGS = ("rerank", "rerank_top", "embedder")
 
 
 @verb(
@@ -66,15 +67,15 @@ TABLE_FLAGS = ("text", "text_pair", "label", "label_separator", "skip_bad", "out
     flag("--embedder", metavar="DIR", help="for an index: directory of its model, if it was moved"),
     flag("--rerank", metavar="DIR", help="for an index: cross-encoder that reranks the top passages"),
     flag(
-        "--rerank-top", type=positive_integer, default=50, metavar="N", help="passages that --rerank scores "
+        "--rerank-top", type=positive_integer, metavar="N", help="passages that --rerank scores "
         "(default 50)",
     ),
 )  # fmt: skip
 def evaluate(args):
     command = shlex.join(["bert-jax", *sys.argv[1:]])
-    if not args.index and (args.rerank or args.embedder):
-        name = "rerank" if args.rerank else "embedder"
-        raise BertJaxError(f"--{name} is for an index; leave it out, or give --index")
+    for name in () if args.index else INDEX_FLAGS:
+        if getattr(args, name):
+            raise BertJaxError(f"--{name.replace('_', '-')} is for an index; leave it out, or give --index")
     if args.index:
         evaluate_index(args, command)
     else:
@@ -102,11 +103,14 @@ def evaluate_models(args, command: str) -> None:
 
 
 def evaluate_index(args, command: str) -> None:
-    from bert_jax.report import evaluate_index
+    from bert_jax.report.evaluate_index import IndexEvalConfig, describe_index_evaluation
+    from bert_jax.search.index import Index
 
-    if unused := [name for name in TABLE_FLAGS if getattr(args, name)]:
+    unused = [name for name in TABLE_FLAGS if getattr(args, name)]
+    if args.long_texts != "truncate":
+        unused.append("long_texts")
+    if unused:
         raise BertJaxError(f"--{unused[0].replace('_', '-')} is not for an index; leave it out")
-    trial = evaluate_index.IndexEvalConfig(
-        args.index, args.data, args.split, args.embedder or "", args.rerank or "", args.rerank_top
-    )
-    print(evaluate_index.describe_index_evaluation(trial, args.json, args.report, command))
+    trial = IndexEvalConfig(args.data, args.split, args.rerank, args.rerank_top)
+    index = Index.open(args.index, args.embedder)
+    print(describe_index_evaluation(index, trial, args.json, args.report, command))

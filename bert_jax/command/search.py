@@ -36,7 +36,7 @@ TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
     flag("--weights", metavar="NAME=W,...", help="weights of the retrievers, as keywords=1,vectors=2 (default 1)"),
     flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
     flag(
-        "--rerank-top", type=positive_integer, default=50, metavar="N", help="passages that --rerank scores "
+        "--rerank-top", type=positive_integer, metavar="N", help="passages that --rerank scores "
         "(default 50)",
     ),
     flag("--model", metavar="DIR", help="directory of the index's model, if it was moved"),
@@ -54,11 +54,13 @@ def search(args):
         raise BertJaxError("give a query, or --queries FILE")
     if args.query is not None and args.queries is not None:
         raise BertJaxError("give a query or --queries FILE, not both")
+    if args.rerank_top and not args.rerank:
+        raise BertJaxError("--rerank-top is for --rerank; add --rerank DIR, or leave it out")
     print_hits(args)
 
 
 def print_hits(args) -> None:
-    from bert_jax.search.index import Index
+    from bert_jax.search.index import RERANK_TOP, Index
 
     index = Index.open(args.index, args.model, args.verify)
     if not len(index):
@@ -67,13 +69,11 @@ def print_hits(args) -> None:
         )
     retrievers = None if args.retrievers is None else args.retrievers.split(",")
     weights = parse_weights(args.weights)
+    rerank_top = args.rerank_top or RERANK_TOP
     queries = iter([args.query]) if args.query is not None else read_queries(args.queries)
     while some := list(islice(queries, QUERIES_AT_ONCE)):
-        for query, hits in zip(
-            some,
-            index.search(some, args.top_k, retrievers, weights, args.rerank, args.rerank_top),
-            strict=True,
-        ):
+        by_query = index.search(some, args.top_k, retrievers, weights, args.rerank, rerank_top)
+        for query, hits in zip(some, by_query, strict=True):
             if args.json:
                 print(to_json({"query": query, "hits": [hit_to_json(hit, args.explain) for hit in hits]}))
             else:

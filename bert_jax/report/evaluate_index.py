@@ -5,16 +5,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from bert_jax.core.arguments import spell_setting
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json, write_atomically
 from bert_jax.core.output import atomic_directory
 from bert_jax.data.examples.beir import BeirDataset, read_beir
+from bert_jax.inference.encoder import Encoder
 from bert_jax.metrics import retrieval
 from bert_jax.metrics.intervals import RESAMPLES, Interval, bootstrap_intervals, difference_intervals
 from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
@@ -23,7 +26,7 @@ from bert_jax.report.embedders import embedder_plots
 from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, ReportPicture
 from bert_jax.report.embedders.search_results import SearchResults
 from bert_jax.report.prediction_page import REPORT_FILES, markdown_table
-from bert_jax.search.index import FUSION, KEYWORDS, VECTORS, Hit, Index
+from bert_jax.search.index import FUSION, KEYWORDS, RERANK_TOP, VECTORS, Hit, Index
 
 SHOWN_MEASURES = (MAIN_METRIC, "mrr@10", "recall@100")
 RERANKED = "reranked"
@@ -32,12 +35,19 @@ UNKNOWN = "(not in the folder)"  # in place of a document's text
 
 @dataclass(frozen=True)
 class IndexEvalConfig:
-    index: str
-    data: str  # a folder in BEIR's layout
+    data: str | PathLike[str]  # a folder in BEIR's layout
     split: str = ""
-    model: str = ""  # the directory of the index's model, if it was moved
-    reranker: str = ""
-    rerank_top: int = 50
+    reranker: str | PathLike[str] | Encoder | None = None
+    rerank_top: int | None = None  # None: RERANK_TOP
+
+    def __post_init__(self):
+        if self.rerank_top is not None and self.reranker is None:
+            raise BertJaxError(
+                spell_setting(
+                    "--rerank-top is for --rerank; add --rerank DIR, or leave it out",
+                    "rerank_top is for a reranker; give one, or leave it out",
+                )
+            )
 
     def search_methods(self, index: Index) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the name of each way to search the index, with its arguments for `Index.search`."""
@@ -45,8 +55,8 @@ class IndexEvalConfig:
         if index.manifest.model:
             yield VECTORS, {"retrievers": [VECTORS]}
             yield FUSION, {}
-        if self.reranker:
-            yield RERANKED, {"reranker": self.reranker, "rerank_top": self.rerank_top}
+        if self.reranker is not None:
+            yield RERANKED, {"reranker": self.reranker, "rerank_top": self.rerank_top or RERANK_TOP}
 
 
 @dataclass(frozen=True)
@@ -85,24 +95,27 @@ class IndexComparison:
 
 
 def describe_index_evaluation(
-    trial: IndexEvalConfig, as_json: bool = False, report: str = "", command: str = ""
+    index: Index, trial: IndexEvalConfig, as_json: bool, report: str | PathLike[str] | None, command: str
 ) -> str:
     with atomic_directory(Path(report), REPORT_FILES) if report else nullcontext() as folder:
-        compared = measure_index(trial)
+        compared = measure_index(index, trial)
         if folder:
             write_index_report(folder, compared, command)
-    return to_json(comparison_to_json(trial, compared)) if as_json else "\n".join(format_comparison(compared))
+    if as_json:
+        return to_json(comparison_to_json(index, trial, compared))
+    return "\n".join(format_comparison(compared))
 
 
-def measure_index(trial: IndexEvalConfig) -> IndexComparison:
+def measure_index(index: Index, trial: IndexEvalConfig) -> IndexComparison:
     judged = read_beir(trial.data, trial.split)
     relevant = {
         name: grades
         for name, grades in judged.relevant.items()
         if any(grade > 0 for grade in grades.values())
     }
-    index = Index.open(trial.index, trial.model or None)
     notes = note_missing_documents(index, trial, relevant)
+    if trial.reranker is not None:  # refuse it before the other searches are timed
+        index.load_reranker(trial.reranker)
     by_method = {
         name: time_searches(index, judged, relevant, name, settings)
         for name, settings in trial.search_methods(index)
@@ -123,7 +136,7 @@ def note_missing_documents(index: Index, trial: IndexEvalConfig, relevant: dict[
     if missing := sorted(wanted - indexed):
         if len(missing) == len(wanted):
             raise BertJaxError(
-                f'{trial.index} has none of the relevant documents of {trial.data}, such as "{missing[0]}"; build it '
+                f'{index.path} has none of the relevant documents of {trial.data}, such as "{missing[0]}"; build it '
                 f"from this folder: bert-jax index {trial.data} --output INDEX"
             )
         return [
@@ -194,9 +207,14 @@ def format_comparison(compared: IndexComparison) -> list[str]:
     return lines
 
 
-def comparison_to_json(trial: IndexEvalConfig, compared: IndexComparison) -> dict[str, Any]:
+def comparison_to_json(index: Index, trial: IndexEvalConfig, compared: IndexComparison) -> dict[str, Any]:
     return {
-        **asdict(trial),
+        "index": str(index.path),
+        "data": str(trial.data),
+        "split": trial.split,
+        "model": "model" if isinstance(index.model, Encoder) else str(index.model or ""),
+        "reranker": "reranker" if isinstance(trial.reranker, Encoder) else str(trial.reranker or ""),
+        "rerank_top": trial.rerank_top or RERANK_TOP,
         "what": compared.what,
         "notes": compared.notes,
         "ways": {

@@ -1,4 +1,4 @@
-"""`bert_jax.evaluate` and `bert_jax.compare`: what `bert-jax evaluate` measures, from Python."""
+"""`bert_jax.evaluate`, `evaluate_index` and `compare`: what `bert-jax evaluate` measures, from Python."""
 
 import json
 import sys
@@ -15,9 +15,11 @@ from bert_jax.core.paths import require_path
 from bert_jax.core.terminal import print_line
 from bert_jax.inference.encoder import Encoder
 from bert_jax.report.embedders.bm25 import BM25
+from bert_jax.report.evaluate_index import IndexEvalConfig, describe_index_evaluation
 from bert_jax.report.model_evaluation import EvaluationSettings, describe_models
 from bert_jax.runs.model_argument import AnyModel, open_model
 from bert_jax.runs.train import format_call
+from bert_jax.search.index import Index
 from bert_jax.text.truncation import LONG
 
 
@@ -64,6 +66,41 @@ def evaluate(
     return measure("evaluate", {"model": model}, settings)
 
 
+def evaluate_index(
+    index: str | PathLike[str] | Index,
+    data: str | PathLike[str],
+    *,
+    split: str = "",
+    reranker: AnyModel | None = None,
+    rerank_top: int | None = None,
+    report: str | PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Measure the searches of an index on a folder of documents, queries and judgements as `bert-jax evaluate --index`
+    does, and return the object that its `--json` prints: the scores and times of keywords, vectors and both, and with a
+    `reranker`, the differences with intervals.
+
+    `split` names judgements of the folder. The reranker scores the first `rerank_top` passages, 50 by default. `report`
+    is a directory for a report with pictures.
+
+    >>> measured = bert_jax.evaluate_index("index", "collection")
+    >>> measured["ways"]["keywords"]["metrics"]["ndcg@10"]["value"]
+    1.0
+    """
+    settings = EvaluationSettings(data, split=split, report=report)
+    check_settings(settings)
+    if rerank_top is not None:
+        check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
+    with use_python_spelling():
+        opened = index if isinstance(index, Index) else Index.open(require_path(index, "index"))
+        trial = IndexEvalConfig(data, split, reranker, rerank_top)
+        given = [repr(str(opened.path)), repr(str(data))]
+        if reranker is not None:
+            given.append(f"reranker={write_argument('reranker', reranker)}")
+        options = given_options(settings) | ({} if rerank_top is None else {"rerank_top": rerank_top})
+        command = format_call("evaluate_index", given, options)
+        return json.loads(describe_index_evaluation(opened, trial, True, report, command))
+
+
 def compare(
     a: AnyModel,
     b: AnyModel,
@@ -97,13 +134,8 @@ def compare(
 
 def measure(function: str, models: Mapping[str, Any], settings: EvaluationSettings) -> dict[str, Any]:
     check_settings(settings)
-    names = [name if isinstance(model, Encoder) else repr(str(model)) for name, model in models.items()]
-    options = {
-        field.name: value
-        for field in fields(settings)
-        if field.name != "data" and (value := getattr(settings, field.name)) != field.default
-    }
-    command = format_call(function, [*names, repr(str(settings.data))], options)
+    given = [write_argument(name, model) for name, model in models.items()]
+    command = format_call(function, [*given, repr(str(settings.data))], given_options(settings))
     with use_python_spelling(), ExitStack() as stack:
         opened = [
             BM25.name if is_bm25(model) else stack.enter_context(open_model(name, model))
@@ -113,6 +145,19 @@ def measure(function: str, models: Mapping[str, Any], settings: EvaluationSettin
         if table:
             print_line(table, sys.stderr)
     return json.loads(results)
+
+
+def write_argument(name: str, model: AnyModel) -> str:
+    """Return a model as an argument in a report: its directory, or the name of the argument if it was loaded."""
+    return name if isinstance(model, Encoder) else repr(str(model))
+
+
+def given_options(settings: EvaluationSettings) -> dict[str, Any]:
+    return {
+        field.name: value
+        for field in fields(settings)
+        if field.name != "data" and (value := getattr(settings, field.name)) != field.default
+    }
 
 
 def is_bm25(model: AnyModel) -> bool:

@@ -35,6 +35,7 @@ if (
     from bert_jax.search.memory_documents import Documents
 
 KEYWORDS, VECTORS, FUSION, RERANKER = "keywords", "vectors", "fusion", "reranker"
+RERANK_TOP = 50  # passages that a reranker scores
 AnyPath = str | PathLike[str]
 PassagePlace = tuple[int, int]  # the index of a segment, and of a passage in it
 Ranking = dict[PassagePlace, float]  # passages and their scores, best first
@@ -197,7 +198,7 @@ class Index:
         retrievers: Sequence[str] | None = None,
         weights: Mapping[str, float] | None = None,
         reranker: "AnyPath | Encoder | None" = None,
-        rerank_top: int = 50,
+        rerank_top: int = RERANK_TOP,
     ) -> list[Hit] | list[list[Hit]]:
         """Return the `top_k` best passages for a query, or a list of them for each of several queries.
 

@@ -88,6 +88,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
         (["search", "index"], "give a query, or --queries FILE"),
         (["search", "index", "--queries", "blank.txt"], "blank.txt holds no query"),
         (["index", "--output", "index", "--remove", "@blank.txt"], "--remove @blank.txt names no id"),
+        (["search", "index", "cat", "--rerank-top", 5], "--rerank-top is for --rerank"),
         (["search", "index", "x", "--weights", "a"], "--weights a is not NAME=WEIGHT"),
     ):
         assert message in run(*words, code=1)[1]

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib.util
+import json
 import pkgutil
 import shutil
 from dataclasses import replace
@@ -80,6 +81,14 @@ def written(tmp_path_factory) -> Path:
     assert main(["embed", *map(str, flags)]) == 0
     texts = ["Cats land on their feet.", "Fish swim.", "Dogs bark."]
     bert_jax.Index.build(list(zip("abc", texts, strict=True)), folder / "index")
+    (folder / "collection").mkdir()
+    for name, rows in (
+        ("corpus", zip("abc", texts, strict=True)),
+        ("queries", [("q", "where do cats land?")]),
+    ):
+        lines = [json.dumps({"_id": key, "text": text}) + "\n" for key, text in rows]
+        (folder / f"collection/{name}.jsonl").write_text("".join(lines))
+    (folder / "collection/qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
     return folder
 
 

@@ -1,6 +1,7 @@
 """What the public functions say to arguments that they cannot take: one line, as tests/hostile/test_python.py asks."""
 
 import io
+import json
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -185,10 +186,39 @@ def evaluation_calls() -> Iterator[tuple[str, Call]]:
                 small / "masked", small / "labelled.jsonl", dimensions=wrong
             ),
         )
+
+    def searched(to: Path, **changes: Any) -> Any:
+        given = {"index": bert_jax.Index.build(DOCUMENTS, to / "index"), "data": to} | changes
+        return bert_jax.evaluate_index(given.pop("index"), given.pop("data"), **given)
+
+    for n, wrong in enumerate(NO_PATHS):
+        for name in ("index", "data", "reranker", "report"):
+            if wrong is not None or name in ("index", "data"):
+                yield (
+                    f"{name} of evaluate_index {n}",
+                    lambda _, to, wrong={name: wrong}: searched(judged(to), **wrong),
+                )
+    for n, wrong in enumerate((3, None, [], b"text", {}, "dev")):
+        yield f"split of evaluate_index {n}", lambda _, to, wrong=wrong: searched(judged(to), split=wrong)
+    for n, wrong in enumerate((*NO_NUMBERS, 3)):
+        yield (
+            f"rerank_top of evaluate_index {n}",
+            lambda small, to, wrong=wrong: searched(judged(to), rerank_top=wrong),
+        )
     yield (
         "bm25 without documents",
         lambda small, _: bert_jax.compare("bm25", small / "masked", small / "labelled.jsonl"),
     )
+
+
+def judged(folder: Path) -> Path:
+    """Write the DOCUMENTS with a query and its judgement into the folder."""
+    for name, rows in (("corpus", DOCUMENTS), ("queries", [("q", "w1")])):
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps({"_id": key, "text": text}) + "\n" for key, text in rows)
+        )
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
+    return folder
 
 
 def text_calls() -> Iterator[tuple[str, Call]]:
@@ -267,7 +297,8 @@ CALLS = dict(calls())
 # What these calls can take: a model of an index that needs none, no documents to add, a folder that is made, a
 # separator, a share, cosines.
 RIGHT = {
-    "open with 8", "add 13", "add 14", "add 15", "build in 8", "report of evaluate 8", "label_separator of evaluate 5",
+    "open with 8", "add 13", "add 14", "add 15", "build in 8", "report of evaluate 8",
+    "report of evaluate_index 8", "label_separator of evaluate 5",
     "output of prepare 8", "output of train_tokenizer 8", "validation_ratio of prepare 9",
     "cache of mine 8", "min_score of mine 3", "max_score of mine 3",
 }  # fmt: skip

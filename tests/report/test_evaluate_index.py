@@ -6,14 +6,17 @@ import random
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.beir import read_beir
+from bert_jax.inference import reranker
 from bert_jax.metrics import retrieval
-from bert_jax.report import evaluate_index
+from bert_jax.report.evaluate_index import IndexEvalConfig, measure_index
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from tests.support.indexes import QueryEncoder, change_index, random_document
+from tests.support.small_models import write_model
 
 
 @pytest.fixture
@@ -33,18 +36,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
-    main(
-        [
-            "evaluate",
-            "--index",
-            str(folder / "index"),
-            "--data",
-            str(folder),
-            "--report",
-            str(folder / "r"),
-            "--json",
-        ]
-    )
+    flags = ["--index", folder / "index", "--data", folder, "--report", folder / "r", "--json"]
+    assert main(["evaluate", *map(str, flags)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [*found["ways"]] == ["keywords", "vectors", "fusion"] and len(found["differences"]) == 3
     judged, index = read_beir(folder), Index.open(folder / "index")
@@ -60,6 +53,34 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     page = (folder / "r/report.md").read_text()
     assert "## Better with keywords than with vectors" in page and "## Queries that all miss" in page
     assert (folder / "r/recall.png").is_file()
+    from_python = bert_jax.evaluate_index(index, folder, report=folder / "python")
+    for of_way in (*found["ways"].values(), *from_python["ways"].values()):
+        assert of_way.pop("milliseconds")["median"] > 0
+    assert from_python == found
+    call = f"bert_jax.evaluate_index('{folder / 'index'}', '{folder}', report="
+    assert call in (folder / "python/report.md").read_text()
+
+
+def test_a_loaded_reranker_is_measured_as_its_directory(folder, monkeypatch):
+    write_model(folder / "judge", heads=("classify",), labels=("LABEL_0",))
+    lengths = set()
+
+    def rank_by_length(model, query, documents, **_):
+        lengths.add(len(documents))
+        order = sorted(range(len(documents)), key=lambda n: len(documents[n]))
+        return [(n, 1 / (1 + len(documents[n]))) for n in order]
+
+    monkeypatch.setattr(reranker, "rank_documents", rank_by_length)
+    measured = []
+    for judge in (folder / "judge", reranker.Reranker.load(folder / "judge")):
+        measured.append(bert_jax.evaluate_index(folder / "index", folder, reranker=judge, rerank_top=7))
+        assert measured[-1]["rerank_top"] == 7 and [*measured[-1]["ways"]][-1] == "reranked"
+    assert lengths == {7} and [of_one["reranker"] for of_one in measured] == [
+        str(folder / "judge"),
+        "reranker",
+    ]
+    first, second = (of_one["ways"]["reranked"]["metrics"] for of_one in measured)
+    assert first == second != measured[0]["ways"]["fusion"]["metrics"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +88,10 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     [
         (["--index", "i", "--skip-bad"], "--skip-bad"),
         (["--index", "i", "--text", "a"], "--text"),
+        (["--index", "i", "--long-texts", "windows"], "--long-texts"),
+        (["--index", "i", "--rerank-top", "5"], "--rerank-top is for --rerank"),
         (["--model", "m", "--embedder", "e"], "--embedder"),
+        (["--model", "m", "--rerank-top", "5"], "--rerank-top"),
     ],
 )
 def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
@@ -78,9 +102,7 @@ def test_a_flag_that_would_be_ignored_is_refused(flags, message, capsys):
 def test_documents_beyond_the_folder_keep_their_places(folder):
     queries = read_beir(folder).queries
     change_index(folder / "index", [Document(f"x{name}", "", text) for name, text in queries.items()])
-    for way in evaluate_index.measure_index(
-        evaluate_index.IndexEvalConfig(str(folder / "index"), str(folder))
-    ).methods:
+    for way in measure_index(Index.open(folder / "index"), IndexEvalConfig(folder)).methods:
         scores, places = way.sums.scores, way.search.first_ranks
         assert [way.search.recall.scores[str(cut)] for cut in (1, 10, 100)] == pytest.approx(
             [scores[f"recall@{cut}"] for cut in (1, 10, 100)]
@@ -92,9 +114,8 @@ def test_documents_beyond_the_folder_keep_their_places(folder):
 
 def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
     change_index(folder / "index", remove=["d20"])
-    assert evaluate_index.measure_index(
-        evaluate_index.IndexEvalConfig(str(folder / "index"), str(folder))
-    ).notes == ['1 of 13 relevant documents are not in the index (the first: "d20")']
+    measured = measure_index(Index.open(folder / "index"), IndexEvalConfig(folder))
+    assert measured.notes == ['1 of 13 relevant documents are not in the index (the first: "d20")']
     change_index(tmp_path / "other", [random_document("x", random.Random(0))])
     with pytest.raises(BertJaxError, match='"d0"'):
-        evaluate_index.measure_index(evaluate_index.IndexEvalConfig(str(tmp_path / "other"), str(folder)))
+        measure_index(Index.open(tmp_path / "other"), IndexEvalConfig(folder))
