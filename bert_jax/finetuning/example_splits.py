@@ -7,7 +7,7 @@ import jax
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, ExampleSplits
-from bert_jax.data.examples.split import assign_folds, document_key, train_validation_split
+from bert_jax.data.examples.split import assign_folds, document_keys, train_validation_split
 from bert_jax.finetuning.example_counts import DEFAULT_FOLDS, FOLDS_BELOW, MIN_CALIBRATION_EXAMPLES
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.predictions.kind import Kind
@@ -48,7 +48,7 @@ def split_examples(config: FinetuneConfig, read: Reader | None = None) -> Exampl
 
 def set_aside_calibration(train: list[E], share: float) -> tuple[list[E], list[E]]:
     """Return the examples to train on and those for calibration; if these would be too few, keep none, and say so."""
-    documents = len({document_key(example) for example in train})
+    documents = len(set(document_keys(train)))
     if suffices_for_calibration(share, documents, len(train)):
         return train_validation_split(train, share)
     wanted = next(

@@ -10,7 +10,7 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.split import document_key
+from bert_jax.data.examples.split import document_keys
 from bert_jax.finetuning.example_counts import MAX_PROBE_EXAMPLES
 from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.finetuning.linear_probe import fit_head_as_probe
@@ -91,6 +91,6 @@ def count_documents(examples: Sequence[Example]) -> Fact:
     >>> count_documents([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")])
     ('texts', '2 different ones among 3 examples')
     """
-    documents = len({document_key(example) for example in examples})
+    documents = len(set(document_keys(examples)))
     name = "documents" if any(example.document for example in examples) else "texts"
     return name, f"{documents:,} different ones among {pluralize(len(examples), 'example')}"

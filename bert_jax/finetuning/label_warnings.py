@@ -4,6 +4,7 @@ texts."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.split import text_key
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.predictions.kind import Kind
 
@@ -59,10 +60,10 @@ def rare_label_warnings(counts: Mapping[str, int], folds: int) -> Iterator[str]:
 
 def duplicate_warnings(examples: Sequence[Example]) -> Iterator[str]:
     """
-    >>> next(duplicate_warnings([Example("a", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]))
+    >>> next(duplicate_warnings([Example("A", "x", "row 1"), Example("b", "x", "row 2"), Example("a", "x", "row 3")]))
     '1 of 3 training texts is a duplicate; identical texts stay together when the data are split'
     """
-    count = len(examples) - len({example.text for example in examples})
+    count = len(examples) - len({text_key(example.text) for example in examples})
     if count:
         together = "" if any(example.document for example in examples) else (
             "; identical texts stay together when the data are split"

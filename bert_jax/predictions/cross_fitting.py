@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples import split
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.split import document_key
 from bert_jax.data.randomness import random_key
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.calibration_fitting import expected_calibration_error
@@ -107,4 +107,4 @@ def document_folds(documents: Sequence[str]) -> list[ExampleIndices]:
 
 def document_keys(examples: Sequence[Example]) -> list[str]:
     """Return the document of each example, or its text if it has none."""
-    return [str(document_key(example)) for example in examples]
+    return [str(key) for key in split.document_keys(examples)]

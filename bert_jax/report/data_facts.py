@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.split import text_key
 from bert_jax.predictions.kind import Kind
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -61,12 +62,6 @@ def format_label(example: Example, kind: Kind) -> str:
     """Return the label of an example as a reader sees it."""
     words = kind.prediction_text(kind.truth(example), example)
     return f"{words:g}" if isinstance(words, float) else str(words)
-
-
-def text_key(text) -> str:
-    """Return a key that is equal for texts that differ only in case and spaces."""
-    parts = (text,) if isinstance(text, str) else text
-    return "\n".join(" ".join(part.casefold().split()) for part in parts)
 
 
 def join_words(text):

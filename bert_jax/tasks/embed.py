@@ -12,7 +12,7 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.group_columns import describe_columns
 from bert_jax.data.examples.groups import Group, check_shapes, read_groups
 from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.data.examples.split import document_key, train_validation_split
+from bert_jax.data.examples.split import train_validation_split
 from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.embed_config import EmbedConfig as Config
 from bert_jax.finetuning.embedding_task import (
@@ -148,8 +148,8 @@ def split_by_document(
     _, validation = train_validation_split(
         [group for groups in sets for group in groups], config.data.validation_ratio
     )
-    held = {document_key(group) for group in validation}
-    kept = [[group for group in groups if document_key(group) not in held] for groups in sets]
+    held = set(map(id, validation))
+    kept = [[group for group in groups if id(group) not in held] for groups in sets]
     for spec, groups in zip(config.data.train, kept, strict=True):
         if not groups:
             raise BertJaxError(

@@ -3,11 +3,17 @@
 import hashlib
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, check_labels, label_names
-from bert_jax.data.examples.split import train_validation_split
+from bert_jax.data.examples.split import assign_folds, text_key, train_validation_split
+from bert_jax.finetuning.label_warnings import duplicate_warnings
+from bert_jax.predictions.kind import KINDS
+from bert_jax.report.data_facts import collect_data_facts
+from bert_jax.text.wordpiece import WordPiece
+from tests.support.small_models import SMALL_VOCABULARY
 
 
 def examples(labels, document=lambda i: ""):
@@ -60,3 +66,16 @@ def test_a_split_keeps_documents_and_labels_apart():
     for few, share in ((examples(labels, document=lambda i: "one"), 0.2), (examples(labels)[:3], 0.1)):
         with pytest.raises(BertJaxError, match="cannot be split"):
             train_validation_split(few, share)
+
+
+def test_texts_that_differ_only_in_case_and_spaces_stay_together_and_count_as_the_report_counts_them():
+    texts = [f"Text {i}" for i in range(20)]
+    several = [Example(text, "x", "") for text in [*texts, *(f"  {text.upper()}" for text in texts[:5])]]
+    train, held = train_validation_split(several, 0.3)
+    assert not {text_key(e.text) for e in train} & {text_key(e.text) for e in held}
+    folds = assign_folds(several, 5)
+    assert np.array_equal(folds[:5], folds[20:])
+    (warning,) = duplicate_warnings(several)
+    kind = KINDS["classes"](("x",))
+    facts = collect_data_facts({"all": several}, WordPiece.from_vocabulary(SMALL_VOCABULARY), 6, kind)
+    assert warning.startswith(f"{facts['all'].repeated} of 25 training texts are duplicates")
