@@ -70,6 +70,12 @@ def find_damaged_files(directory: Path, files: Mapping[str, FileFacts]) -> Itera
             yield f"{name} is damaged: its hash differs"
 
 
+def is_whole(directory: Path) -> bool:
+    """Whether a model directory has a list of its files, and they are as they were written."""
+    files = read_hashes(directory)
+    return files is not None and not any(find_damaged_files(directory, files))
+
+
 def describe_mismatch(directory: Path, name: str, size: int) -> str | None:
     """Say what is wrong with the name, presence or size of a listed file; None if nothing is."""
     if not is_inside_directory(name):

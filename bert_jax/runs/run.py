@@ -15,11 +15,14 @@ from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_card
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.report.training_curves import draw_training_curves
+from bert_jax.runs.completion import find_completion, record_completion
 from bert_jax.runs.finish_run import FinishedRun
 from bert_jax.runs.sweep import SweepRun, metric_values, plan_runs, train_all, write_results
 from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.log import read_metrics, validation_lines
+from bert_jax.training.loop import already_finished
 from bert_jax.training.opened_run import OpenedRun, open_run
+from bert_jax.training.processes import print_once
 from bert_jax.training.run_facts import print_description
 from bert_jax.training.stop_signal import RunStopped
 from bert_jax.training.workdir import Workdir
@@ -41,6 +44,9 @@ def run_from_config(values: dict, overrides: Sequence[str], workdir: str, comman
         return run_sweep(plan_runs(values, overrides, config, directory.path), directory, command)
     opened = open_run(module.open, config)
     print_description(opened, directory)
+    if completion := find_completion(opened, directory):
+        print_once(already_finished(completion["step"]))
+        return completion["scores"]
     run = opened.task.prepare(opened, directory)
     try:
         run.train(directory.path)
@@ -51,6 +57,7 @@ def run_from_config(values: dict, overrides: Sequence[str], workdir: str, comman
     if jax.process_index() > 0:
         return {}
     scores = finish(run, directory, directory.metrics, command)
+    record_completion(opened, directory, scores)
     measured = validation_lines(directory.metrics) or [scores]
     warn_nothing_learnt(measured, LABEL_MORE if run.out_of_fold else TRAIN_OTHERWISE)
     return scores

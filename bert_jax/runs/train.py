@@ -47,7 +47,7 @@ class Run:
 
     def __init__(self, workdir: Path, scores: dict[str, float] | None):
         self.workdir, self.scores, self.finished = workdir, scores or {}, scores is not None
-        page = Workdir(workdir).report / "report.md"
+        page = Workdir(workdir).page
         self.report = page if page.exists() else None
 
     def __repr__(self) -> str:

@@ -73,6 +73,10 @@ def train(
         raise RunStopped(stop.signal or signal.SIGTERM)
 
 
+def already_finished(step: int) -> str:
+    return f"this run has already finished, at step {step:,}; name another --workdir for a new one"
+
+
 class TrainingLoop:
     def __init__(
         self, task: Task, data: BatchSource, config: RunConfig, workdir: Workdir, peak: float | None,
@@ -119,9 +123,7 @@ class TrainingLoop:
             self.step, self.window = newest, MetricSums(position["window"])
             self.history = [(step, tuple(value)) for step, value in position["standings"]]
             if self.step == self.config.steps or self.is_out_of_patience():
-                self.print_detail(
-                    f"this run has already finished, at step {newest:,}; name another --workdir for a new one"
-                )
+                self.print_detail(already_finished(newest))
             else:
                 self.print_line(f"resuming at step {newest:,}")
         self.constants = make_constants(self.task, self.config, self.mesh)

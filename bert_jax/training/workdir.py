@@ -5,6 +5,8 @@ tokenizer/      the tokenizer of its data
 checkpoints/    the state of the run, see checkpoint.py
 metrics.jsonl   the metrics; events.* holds the same for TensorBoard; curves.png is a plot of them
 model/          the result, a Hugging Face directory; further models of the task are in model/NAME/
+report/         the report, of tasks that write one
+finished.json   what the result was made from, once it is complete
 """
 
 import dataclasses
@@ -67,9 +69,10 @@ class Workdir:
         self.path = Path(path)
         self.run, self.tokenizer = self.path / "run.json", self.path / "tokenizer"
         self.checkpoints, self.metrics = self.path / "checkpoints", self.path / "metrics.jsonl"
-        self.curves, self.model, self.profile, self.report = (
-            self.path / name for name in ("curves.png", "model", "profile", "report")
+        self.curves, self.model, self.profile, self.report, self.finished = (
+            self.path / name for name in ("curves.png", "model", "profile", "report", "finished.json")
         )
+        self.page = self.report / "report.md"
         self._lock = None
 
     def claim(self) -> None:

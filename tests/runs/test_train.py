@@ -148,7 +148,9 @@ def test_incomplete_examples_are_skipped_if_asked(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, encoder_path, tmp_path, capsys):
+def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(
+    frames, encoder_path, tmp_path, capsys, monkeypatch
+):
     frames[0].to_csv(tmp_path / "train.csv", index=False)
     keys = KEYS | {
         "head_init": "linear_probe",
@@ -158,11 +160,16 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, encoder_
     }
     begun = bert_jax.load(encoder_path)
     first = bert_jax.train(ConfigDict({"task": "classify"}), workdir=tmp_path / "run", init=begun, **keys)
-    again = bert_jax.train(task="classify", workdir=tmp_path / "run", init=begun, **keys)
+    with monkeypatch.context() as repeated:
+        repeated.setattr("bert_jax.runs.run.finish", lambda *_: pytest.fail("it was finished before"))
+        again = bert_jax.train(task="classify", workdir=tmp_path / "run", init=begun, **keys)
     assert "this run has already finished, at step 0" in capsys.readouterr().out
     assert first.scores == again.scores != {} and first.metrics == again.metrics != []
     gc.collect()
     assert first.workdir.exists(), "it is the user's"
+    (tmp_path / "run/model/config.json").write_text("{}")
+    mended = bert_jax.train(task="classify", workdir=tmp_path / "run", init=begun, **keys)
+    assert mended.model.labels == first.model.labels and mended.scores == first.scores
 
 
 def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(encoder_path, tmp_path):
