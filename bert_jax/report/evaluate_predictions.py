@@ -11,6 +11,7 @@ from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
+from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import Outcomes, find_kind
 from bert_jax.report import out_of_scope_detection
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, OutOfScopeScores
@@ -84,8 +85,9 @@ def run_evaluation(
 
 def describe_table(directory, trial: PredictionEvalConfig) -> str:
     """Describe which column of the table is used for what, if the model's kind says so; otherwise return ""."""
-    kind = find_kind(ModelDirectory.open(directory).layout)
-    return kind.describe_columns(trial.data, trial.columns) if kind else ""
+    model = ModelDirectory.open(directory)
+    kind, origin = find_kind(model.layout), training_origin.read_origin(model.path)
+    return kind.describe_columns(trial.data, origin.complete_columns(trial.columns)) if kind else ""
 
 
 def describe_evaluation(directory, trial: PredictionEvalConfig, as_json: bool = False) -> str:

@@ -14,6 +14,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns, source_labels
 from bert_jax.inference.outcomes import read_examples
 from bert_jax.predictions import training_origin
+from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_info
 from tests.support.prediction_rows import predict_rows
@@ -296,3 +297,18 @@ def test_a_model_of_the_command_remembers(encoder_path, tmp_path, capsys):
         "trained on  60 examples" in told
         and "trained by  bert-jax train --config configs/classify.py" in told
     )
+
+
+def test_a_cross_encoder_reads_the_columns_that_it_learnt_from(tmp_path):
+    origin = TrainingOrigin(columns=ExampleColumns("asked", "found", "fits"))
+    rows = [{"found": f"a text {n}", "asked": "what ?", "note": "w", "fits": n % 2} for n in range(4)]
+    data = write_jsonl(tmp_path / "a.jsonl", rows)
+    columns = origin.complete_columns(AUTODETECT)
+    pairs = [(example.text, example.label) for example in Relevance.read_examples(data, columns)]
+    assert pairs == [(("what ?", f"a text {n}"), float(n % 2)) for n in range(4)]
+    described = Relevance.describe_columns(data, columns)
+    assert 'query "asked", document "found"' in described and 'score "fits"' in described
+    named = origin.complete_columns(ExampleColumns("found", "note", "fits"))
+    assert {e.text[1] for e in Relevance.read_examples(data, named)} == {"w"}, "what is named goes first"
+    other = write_jsonl(tmp_path / "b.jsonl", [{"query": "what ?", "document": "a text", "label": 1}])
+    assert Relevance.read_examples(other, columns)[0].text == ("what ?", "a text")

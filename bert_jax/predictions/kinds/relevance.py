@@ -13,7 +13,12 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import RELEVANT, CandidateColumns, read_candidates
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.group_columns import describe_columns, find_query_and_passage
+from bert_jax.data.examples.group_columns import (
+    describe_columns,
+    find_query_and_passage,
+    first_rows,
+    resolve_columns,
+)
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER
@@ -32,6 +37,7 @@ from bert_jax.predictions.kind import Outcomes, TextWindows
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import WholeTextKind
+from bert_jax.text import tables
 
 LABELS = ("LABEL_0",)  # the name of the only output in transformers
 WORDS = ("not relevant", "relevant")
@@ -83,17 +89,12 @@ class Relevance(WholeTextKind):
 
     @classmethod
     def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
-        lists = read_candidates(spec, cls.candidate_columns(columns), most)
+        lists = read_candidates(spec, candidate_columns(spec, columns), most)
         return [pair for candidates in lists for pair in candidates.pairs()]
 
     @classmethod
     def describe_columns(cls, spec: str, columns: ExampleColumns) -> str:
-        return describe_columns(spec, cls.candidate_columns(columns), "--text, --text-pair or --label")
-
-    @staticmethod
-    def candidate_columns(columns: ExampleColumns) -> CandidateColumns:
-        names = tuple(name for name in (columns.text, columns.text_pair) if name)
-        return CandidateColumns(names, columns.label, columns.group, columns.skip_bad)
+        return describe_columns(spec, candidate_columns(spec, columns), "--text, --text-pair or --label")
 
     @classmethod
     def complete_columns(cls, where: str, row: Mapping, columns: ExampleColumns) -> ExampleColumns:
@@ -211,6 +212,21 @@ class Relevance(WholeTextKind):
 
 def true_relevance(outcomes: Outcomes) -> np.ndarray:
     return np.array([judgement.relevant for judgement in outcomes.truth])
+
+
+def candidate_columns(spec: str, columns: ExampleColumns) -> CandidateColumns:
+    """Return the columns that are named or, if the table has all three, those of the training data."""
+
+    def named(columns: ExampleColumns) -> CandidateColumns:
+        names = tuple(name for name in (columns.text, columns.text_pair) if name)
+        return CandidateColumns(names, columns.label, columns.group, columns.skip_bad)
+
+    some, _ = first_rows(tables.read_table_rows(spec, columns.numbered, keep_broken=True))
+    if some:
+        found = named(columns.resolve(*some[0]))
+        if len(found.texts) == 2 and resolve_columns(some, found).score:
+            return found
+    return named(columns)
 
 
 def relevance_probability(logits: np.ndarray, calibration: Calibration) -> np.ndarray:
