@@ -6,6 +6,7 @@ from os import PathLike
 
 from bert_jax.core.arguments import spell_setting
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.beir import is_beir
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.hub.model_directory import ModelDirectory
@@ -47,10 +48,16 @@ def describe_models(
 def describe_vectors(
     models: Sequence[ModelDirectory | str], settings: EvaluationSettings, as_json: bool
 ) -> tuple[str, str]:
-    if settings.out_of_scope:
-        raise BertJaxError("--out-of-scope is for predictions; leave it out to measure an embedder")
+    data = str(settings.data)
+    refused = ["out_of_scope", "label_separator"]
+    if is_beir(data):
+        refused += ["text", "text_pair", "label", "skip_bad"]
+    if unused := [name for name in refused if getattr(settings, name)]:
+        raise BertJaxError(
+            f"--{unused[0].replace('_', '-')} does not apply where vectors are measured on {data}; leave it out"
+        )
     texts = tuple(name for name in (settings.text, settings.text_pair) if name)
-    data, report = str(settings.data), str(settings.report or "")
+    report = str(settings.report or "")
     groups = GroupColumns(texts, settings.label, skip_bad=settings.skip_bad)
     trial = EmbedderEvalConfig(data, settings.split, groups, settings.dimensions, settings.long_texts)
     results = embedders.describe_embedders(models, trial, as_json, report, settings.command)

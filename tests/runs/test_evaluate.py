@@ -43,6 +43,8 @@ def folder(tmp_path, monkeypatch):
     }  # fmt: skip
     for name, rows in tables.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "judged").mkdir()
+    (tmp_path / "judged/corpus.jsonl").touch()
     (tmp_path / "others.txt").write_text("mat mat mat\n. . .\n")
     return tmp_path
 
@@ -80,8 +82,10 @@ def test_a_report_names_the_call(folder):
         (lambda: bert_jax.evaluate("a", "labels.jsonl", dimensions=3), "^split and dimensions are not for"),
         (
             lambda: bert_jax.evaluate("embedder", "pairs.jsonl", out_of_scope="others.txt"),
-            "^out_of_scope is for",
+            "^out_of_scope does not apply where vectors are measured on pairs.jsonl",
         ),
+        (lambda: bert_jax.evaluate("embedder", "judged", text="a"), "^text does not apply"),
+        (lambda: bert_jax.evaluate("embedder", "judged", skip_bad=True), "^skip_bad does not apply"),
     ):
         with pytest.raises(BertJaxError, match=message):
             call()
