@@ -13,7 +13,11 @@ from tests.support.processes import process_environment
 LONGEST = 400  # characters of a message
 SECONDS = 20  # that a command on small material may take, whatever it is given
 RIGHT, LINE = "right", "one clear line"
-PROGRESS = re.compile(r"compiling the step;|step [\d,]+ |the update of step [\d,]+ ")  # what a run says
+# What a command says before it fails: of its steps, and how it reads its files.
+NOTES = re.compile(
+    r"compiling the step;|step [\d,]+ |the update of step [\d,]+ |no --model, so |"
+    r'(?!bert-jax )\S.*: (anchor|query|text) ".*"|[\d,]+ (documents?|files?|tables?) .*left out'
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Outcome:
             return RIGHT
         if self.code < 0:
             return "crash"
-        lines = [line for line in self.stderr.splitlines() if not PROGRESS.match(line)]
+        lines = [line for line in self.stderr.splitlines() if not NOTES.match(line)]
         if len(lines) != 1:
             return "no line" if not lines else "many lines"
         return LINE if len(lines[0]) < LONGEST else "long line"
