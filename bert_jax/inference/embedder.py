@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from numbers import Number
 from typing import Any, Self, TypedDict, Unpack, overload
 
+import jax
 import numpy as np
 
 from bert_jax.core.config import Range, check_flag, check_number
-from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.core.errors import BertJaxError, check_name, first_line
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings
@@ -50,22 +52,38 @@ def check_only(**given) -> None:
             raise BertJaxError(f"{name}={value!r:.40} is not supported, only {only!r}: {advice}")
 
 
-def find_vectors(side) -> np.ndarray | None:
-    """Return a vector, an array or a list of vectors as one array [N, D], or None for anything that is no vector."""
-    if isinstance(side, list) and side and all(hasattr(vector, "__array__") for vector in side):
-        arrays = [np.asarray(vector) for vector in side]
-        if len({array.shape for array in arrays}) > 1:
-            raise BertJaxError("the vectors of a list must have the same size")
-        array = np.stack(arrays)
-    elif hasattr(side, "__array__"):
-        array = np.asarray(side)
-    else:
+def holds_numbers(value: object) -> bool:
+    """Whether a value is a number, an array or a list of these."""
+    if isinstance(value, list | tuple):
+        return not value or holds_numbers(value[0])
+    return isinstance(value, Number) or (hasattr(value, "__array__") and not isinstance(value, str))
+
+
+def find_vectors(side: Any, name: str) -> np.ndarray | None:
+    """Return a vector, an array or a list of vectors as one array [N, D], or None for anything that may be texts."""
+    if not holds_numbers(side) or (isinstance(side, list | tuple) and not side):
         return None
-    if array.dtype.kind not in "iuf":  # texts, for example
+    try:
+        array = (
+            np.stack([np.asarray(row) for row in side])
+            if isinstance(side, list | tuple)
+            else np.asarray(side)
+        )
+    except (
+        ValueError,
+        TypeError,
+        RuntimeError,
+    ) as error:  # of different sizes, or a tensor of torch on a GPU
+        raise BertJaxError(
+            f"{name} is no array or list of vectors of one size: {first_line(error)}"
+        ) from error
+    if array.dtype.kind in "OSTU":  # texts
         return None
+    if not any(jax.dtypes.issubdtype(array.dtype, kind) for kind in (np.integer, np.floating)):
+        raise BertJaxError(f"{name} must hold texts or real numbers, not {array.dtype}")
     if array.ndim not in (1, 2):
         raise BertJaxError(
-            f"expected a vector or an array of vectors, got an array of {array.ndim} dimensions"
+            f"{name} must be a vector or an array of vectors, not an array of {array.ndim} dimensions"
         )
     return np.atleast_2d(array.astype(np.float32))
 
@@ -230,12 +248,13 @@ class Embedder(Encoder):
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Return the cosine of each vector or text on one side with each one on the other, [N1, N2].
 
-        A side is a text, a list of texts, a vector [D], an array [N, D] or a list of vectors.
+        A side is a text, a list of texts, a vector [D], an array [N, D] or a list of vectors, or an iterator of either.
 
         >>> model.similarity(["the cat", "the mat"], model.encode(["the cat"])).round(3).tolist()[0]
         [1.0]
         """
-        first, second = (self._unit_vectors(side) for side in (embeddings1, embeddings2))
+        first = self._unit_vectors(embeddings1, "embeddings1")
+        second = self._unit_vectors(embeddings2, "embeddings2")
         if first.shape[1] != second.shape[1]:
             raise BertJaxError(
                 f"embeddings1 has {first.shape[1]} dimensions and embeddings2 has {second.shape[1]}; compare vectors "
@@ -243,11 +262,18 @@ class Embedder(Encoder):
             )
         return first @ second.T
 
-    def _unit_vectors(self, side) -> np.ndarray:
-        vectors = find_vectors(side)
-        if vectors is None:
-            vectors = self.encode([side] if isinstance(side, str) else list(ordered_texts(side)))
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    def _unit_vectors(self, side: Any, name: str) -> np.ndarray:
+        side = list(side) if isinstance(side, Iterator) else side
+        with np.errstate(over="ignore"):
+            vectors = find_vectors(side, name)
+            if vectors is None:
+                vectors = self.encode([side] if isinstance(side, str) else list(ordered_texts(side)))
+            lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        if not np.isfinite(lengths).all():
+            raise BertJaxError(
+                f"{name} has a vector that is not finite in float32; leave it out, or scale it"
+            )
+        return vectors / np.maximum(lengths, 1e-12)
 
     @property
     def prompts(self) -> dict[str, str]:

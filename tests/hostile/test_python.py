@@ -63,6 +63,7 @@ NO_FLAGS = ("no", 1, 0.0, [], np.zeros(2), object(), None)  # None leaves some o
 # Vectors that cannot be compared with those of 32 numbers; the last is compared with texts.
 NO_VECTORS = (
     np.zeros(3), np.zeros((2, 2)), np.zeros((1, 1, 32)), np.array(1.0), np.zeros((2, 0)), np.ones(32, complex),
+    np.full(32, np.nan), np.full((1, 32), 1e30), [[float("inf")] * 32], [[1j] * 32],
     np.ones(32, bool), [[0.5] * 32, [0.5]], [np.zeros(3)], [np.zeros(32), "w1"], [[["w1"]]], jnp.zeros(3),
 )  # fmt: skip
 # Arguments of sentence-transformers' encode that have one possible value here.
@@ -348,8 +349,15 @@ def test_vectors_of_every_shape_are_compared(models):
     cosines = embed.similarity(texts, texts)
     np.testing.assert_allclose(np.diag(cosines), 1, atol=1e-6)
     for side in (vectors, [*vectors], [*embed.encode(iter(texts))], 7 * vectors, jnp.array(vectors), iter(texts),
-                 tuple(texts), np.array(texts)):  # fmt: skip
+                 tuple(texts), np.array(texts), vectors.tolist(), tuple(vectors), iter(vectors)):  # fmt: skip
         np.testing.assert_allclose(embed.similarity(side, vectors), cosines, atol=1e-5)
+    rounded = jnp.array(vectors, jnp.bfloat16)
+    for side in (rounded, np.asarray(rounded), [*rounded]):
+        np.testing.assert_allclose(embed.similarity(vectors, side), cosines, atol=2e-2)
+    with pytest.raises(BertJaxError, match="embeddings2 must hold texts or real numbers, not complex64"):
+        embed.similarity(vectors, vectors.astype(np.complex64))
+    with pytest.raises(BertJaxError, match="embeddings1 is no array or list of vectors of one size"):
+        embed.similarity([[0.5], [0.5, 1.0]], vectors)
     np.testing.assert_allclose(embed.similarity(vectors[0], "w3"), cosines[:1, 1:2], atol=1e-5)
     short = embed.encode(texts, truncate_dim=8)
     assert embed.similarity(short, short[:2]).shape == (3, 2)
