@@ -5,7 +5,7 @@ from os import PathLike
 from typing import Any, get_args
 
 from bert_jax.core.arguments import use_python_spelling
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.paths import require_path
 from bert_jax.core.terminal import print_line
@@ -66,6 +66,7 @@ def open_source(input: Any, layout: Any, column: Any, strict: Any) -> TextSource
     if not isinstance(paths, list | tuple) or not paths:
         raise BertJaxError(f"input must be a path or a list of paths, not {input!r:.60}")
     check_name(layout, get_args(Layout), "layout")
+    check_flag(strict, "strict")
     if not isinstance(column, str) or not column:
         raise BertJaxError(f"column must be the name of a column, not {column!r:.60}")
-    return TextSource([str(require_path(path, "input")) for path in paths], layout, column, bool(strict))
+    return TextSource([str(require_path(path, "input")) for path in paths], layout, column, strict)

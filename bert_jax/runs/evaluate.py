@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from bert_jax.core.arguments import use_python_spelling
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.paths import require_path
 from bert_jax.core.terminal import print_line
@@ -172,8 +172,7 @@ def check_settings(settings: EvaluationSettings) -> None:
     for name in ("text", "text_pair", "label", "label_separator", "split"):
         if not isinstance(value := getattr(settings, name), str):
             raise BertJaxError(f"{name} must be a string, not {value!r:.60}")
-    if not isinstance(settings.skip_bad, bool):
-        raise BertJaxError(f"skip_bad must be True or False, not {settings.skip_bad!r:.60}")
+    check_flag(settings.skip_bad, "skip_bad")
     check_name(settings.long_texts, LONG, "way to read long texts")
     if settings.dimensions is not None:
         check_number(settings.dimensions, "dimensions", is_whole=True, allowed=Range(1))

@@ -9,7 +9,7 @@ from typing import Any
 
 from bert_jax.core.arguments import spell_as_arguments, use_python_spelling
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import refuse_input
 from bert_jax.core.paths import require_path
@@ -70,6 +70,8 @@ def mine_hard_negatives(
     for name, bound in given.items():
         if bound is not None:
             check_number(bound, name, allowed=Range(0) if name == "margin" else None)
+    check_flag(scores, "scores")
+    check_flag(skip_bad, "skip_bad")
     for name, column in (("text", text), ("text_pair", text_pair)):
         if not isinstance(column, str):
             raise BertJaxError(f"{name} must be the name of a column, not {column!r:.60}")
@@ -82,11 +84,9 @@ def mine_hard_negatives(
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="bert-jax-")))
         else:
             folder = require_path(f"{output}.cache" if cache is None else cache, "cache")
-        columns = GroupColumns(tuple(name for name in (text, text_pair) if name), skip_bad=bool(skip_bad))
+        columns = GroupColumns(tuple(name for name in (text, text_pair) if name), skip_bad=skip_bad)
         file = None if output is None else check_output(output, data, further)
-        table = MinedTable(
-            MiningSettings(data, directory, folder, limits, columns, further, judge, bool(scores))
-        )
+        table = MinedTable(MiningSettings(data, directory, folder, limits, columns, further, judge, scores))
         rows = list(table.rows() if file is None else write_rows(file, table.rows()))
     if left := table.describe_anchors_left_out():
         warn_caller(spell_as_arguments(left))

@@ -5,7 +5,7 @@ from os import PathLike
 from typing import Literal
 
 from bert_jax.core.arguments import use_python_spelling
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import check_name
 from bert_jax.core.paths import require_path
 from bert_jax.core.terminal import print_line
@@ -46,6 +46,7 @@ def train_tokenizer(
     """
     require_path(output, "output")
     check_name(kind, KINDS, "kind of vocabulary")
+    check_flag(cased, "cased")
     if size is not None:
         check_number(size, "size", is_whole=True, allowed=Range(1, MAX_SIZE))
     with use_python_spelling():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, overload
 import numpy as np
 
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.config import Range, check_number
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import describe_mismatch, find_damaged_files
 from bert_jax.core.paths import require_path
@@ -85,6 +85,7 @@ class Index:
         >>> len(bert_jax.Index.open("index"))
         3
         """
+        check_flag(verify, "verify")
         index = cls(path, model)
         index.manifest, index.segments = read_current(index.path, verify)
         return index

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError, explain_os_error
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import json_digest
@@ -309,4 +310,5 @@ def open_vectors(path: str | os.PathLike[str], dequantize: bool = False) -> Shar
     >>> len(vectors), vectors[:2].shape
     (8, (2, 8))
     """
+    check_flag(dequantize, "dequantize")
     return ShardedVectors(require_path(path, "path"), dequantize)

@@ -1,5 +1,6 @@
 """What the public functions say to arguments that they cannot take: one line, as tests/hostile/test_python.py asks."""
 
+import inspect
 import io
 import json
 import warnings
@@ -302,6 +303,38 @@ RIGHT = {
     "output of prepare 8", "output of train_tokenizer 8", "validation_ratio of prepare 9",
     "cache of mine 8", "min_score of mine 3", "max_score of mine 3",
 }  # fmt: skip
+
+
+# Each flag of a function, with a call that takes it; those of models stand in tests/hostile/test_python.py.
+FLAGS: dict[str, Callable[..., Any]] = {
+    "verify": lambda small, to, **flag: bert_jax.Index.open(to, **flag),
+    "dequantize": lambda small, to, **flag: bert_jax.open_vectors(to, **flag),
+    "strict": lambda small, to, **flag: bert_jax.prepare(
+        small / "text.txt", small / "vocabulary", to, **flag
+    ),
+    "cased": lambda small, to, **flag: bert_jax.train_tokenizer(small / "text.txt", to, **flag),
+    "skip_bad": lambda small, to, **flag: bert_jax.mine_hard_negatives(to, [("w1", "w2")], **flag),
+    "scores": lambda small, to, **flag: bert_jax.mine_hard_negatives(to, [("w1", "w2")], **flag),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_is_true_or_false(small, empty, name):
+    for wrong in ("no", 1, None, np.zeros(2)):
+        with pytest.raises(BertJaxError, match=f"^{name} must be True or False, not "):
+            FLAGS[name](small, empty, **{name: wrong})
+
+
+def test_every_flag_is_tried():
+    functions = [value for name in bert_jax.__all__ if inspect.isfunction(value := getattr(bert_jax, name))]
+    of_index = [bert_jax.Index.open, bert_jax.Index.build, bert_jax.Index.search]
+    flags = {
+        parameter.name
+        for function in (*functions, *of_index)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.annotation is bool
+    }
+    assert flags - {"tokenizer"} == {*FLAGS}, "tokenizer is of load"
 
 
 @pytest.mark.parametrize("name", CALLS)
