@@ -15,6 +15,7 @@ from bert_jax.data.examples.beir import CORPUS, is_beir
 from bert_jax.data.examples.cells import read_name_cell
 from bert_jax.data.examples.column_names import DOCUMENT_IDS, DOCUMENT_TEXTS, TITLES
 from bert_jax.text import document_formats, tables
+from bert_jax.text.article import check_length
 from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError, begins_with
 from bert_jax.text.tables import get_optional_cell, get_text_cell, match_columns, no_columns
@@ -91,6 +92,7 @@ class DocumentSource:
                     self.first_empty = self.first_empty or where
                     continue
                 document = replace(document, title="", text=document.title)
+            check_length(where, document.text)
             yield document
 
     def read_all(self) -> Iterator[tuple[str, Document]]:
@@ -123,7 +125,7 @@ class DocumentSource:
                 raise BertJaxError(f"{path} is of an unknown kind; known: {', '.join(ENDINGS)}")
 
     def read_file(self, path: str, name: str) -> Iterator[tuple[str, Document]]:
-        reader, number = LineReader(path, replace=True, longest=0), 0
+        reader, number = LineReader(path, replace=True, longest=document_formats.LONGEST_FILE), 0
         try:
             for number, article in enumerate(document_formats.articles(path, reader), 1):
                 is_whole = article.where == path

@@ -127,7 +127,8 @@ class PassageCutter:
                 most = min(self.overlap, room - tokens)
                 while back - 1 > first:
                     start, _, more = units[back - 1]
-                    if total + more > most or end - start > CHARACTERS * room:
+                    repeated = units[place - 1][1] - start
+                    if total + more > most or repeated > CHARACTERS * most or end - start > CHARACTERS * room:
                         break
                     back, total = back - 1, total + more
                 first = back

@@ -3,24 +3,39 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.text import html, markdown, wikipedia
-from bert_jax.text.article import Article
+from bert_jax.text.article import LONGEST_DOCUMENT, Article
 from bert_jax.text.input_files import file_extension
 
 WIKIEXTRACTOR_START = wikipedia.BEGIN.encode()  # the first bytes of WikiExtractor's files
+LONGEST_FILE = 4 * LONGEST_DOCUMENT  # characters of a file that is one document, with its markup
 ArticleReader = Callable[[str, Iterable[str]], Iterator[Article]]  # (a file's name, its lines) -> articles
 
 
 def html_page(name: str, lines: Iterable[str]) -> Iterator[Article]:
-    yield Article(name, "", *html.extract_html("".join(lines)))
+    yield Article(name, "", *html.extract_html(join_lines(name, lines)))
 
 
 def markdown_page(name: str, lines: Iterable[str]) -> Iterator[Article]:
-    yield Article(name, "", *markdown.extract_markdown("".join(lines)))
+    yield Article(name, "", *markdown.extract_markdown(join_lines(name, lines)))
 
 
 def whole_file(name: str, lines: Iterable[str]) -> Iterator[Article]:
-    yield Article(name, "", "", "".join(lines))
+    yield Article(name, "", "", join_lines(name, lines))
+
+
+def join_lines(name: str, lines: Iterable[str]) -> str:
+    """Return the content of a file that is one document; stop reading one that is too long."""
+    kept, size = list[str](), 0
+    for line in lines:
+        kept.append(line)
+        size += len(line)
+        if size > LONGEST_FILE:
+            raise BertJaxError(
+                f"{name}: a file of more than {LONGEST_FILE >> 20} MB is too long for a document; split it"
+            )
+    return "".join(kept)
 
 
 READERS: dict[str, ArticleReader] = {

@@ -11,14 +11,13 @@ from typing import Literal
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import tables
-from bert_jax.text.article import Article
+from bert_jax.text.article import LONGEST_DOCUMENT, Article, check_length
 from bert_jax.text.document_formats import articles
 from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError
 
 Layout = Literal["blank", "file", "sentences"]
 LONGEST_LINE = 4 << 20  # bytes; prose has no longer lines
-LONGEST_DOCUMENT = 16 << 20  # characters
 ARCHIVES = {".tar", ".tgz", ".zip"}
 
 
@@ -125,10 +124,3 @@ class TextSource:
             self.broken_lines += reader.broken - broken
             broken = reader.broken
             yield line.removeprefix("\ufeff")
-
-
-def check_length(where: str, text: str) -> str:
-    """Return the text; refuse one that is too long for a document."""
-    if len(text) > LONGEST_DOCUMENT:
-        raise BertJaxError(f"{where}: a text of {len(text) >> 20} MB is too long; split it into documents")
-    return text

@@ -5,6 +5,7 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.documents import DocumentSource
+from bert_jax.text import article, document_formats
 from tests.support.document_files import read_documents
 
 
@@ -52,6 +53,28 @@ def test_documents_of_every_kind(tmp_path):
     (folder / "corpus.jsonl").write_text('{"_id": "d", "title": "T", "text": "t"}\n')
     assert read_documents(folder)[0] == {"d": ("T", "t")}  # BEIR's layout
     assert read_documents(folder / "rows.csv", text="TEXT", id="stars")[0].keys() == {"1", "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "The cat sat.\n" * 10, "a.txt: a text of .* is too long; split it"),
+        ("a.txt", "The cat sat.\n" * 100, "a.txt: a file of more than .* split it"),
+        ("a.md", "The cat sat.\n" * 100, "a.md: a file of more than .* split it"),
+        ("a.txt", "x" * 500, "a.txt line 1 is longer than"),
+        (
+            "a.jsonl",
+            '{"text": "The cat"}\n{"text": "' + "x" * 120 + '"}\n',
+            "a.jsonl row 2: a text of .* is too long",
+        ),
+    ],
+)
+def test_a_document_has_a_longest_length(name, content, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(article, "LONGEST_DOCUMENT", 100)
+    monkeypatch.setattr(document_formats, "LONGEST_FILE", 400)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(BertJaxError, match=message):
+        read_documents(tmp_path / name)
 
 
 def test_a_file_that_is_named_twice_is_read_once(tmp_path):

@@ -1,6 +1,7 @@
 """Passages cover a document in whole sentences."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -44,6 +45,12 @@ def test_a_title_has_half_of_a_passage_in_tokens_and_in_characters():
 
     assert cut_title("cat " * 100) == "cat " * 8
     assert cut_title("x" * 10_000) == "x" * 128
+
+
+def test_neighbours_share_no_more_characters_than_their_tokens_may_have():
+    (cut,) = PassageCutter(WordCounter(), 64, 8)([Document("a", "", "x" * 10_000)])
+    shared = [before - start for (_, before), (start, _) in pairwise(cut.spans)]
+    assert max(shared) <= 8 * 16 and len(cut.spans) > 5
 
 
 def test_a_text_is_cut_where_its_lower_case_has_its_tokens():
