@@ -58,7 +58,10 @@ def spell_as_arguments(text: str) -> str:
     'quantize applies to vectors; add model=DIR, or see `info --ids`'
     >>> spell_as_arguments("a--b.csv row 3 is empty; --skip-bad skips it")
     'a--b.csv row 3 is empty; skip_bad skips it'
+    >>> spell_as_arguments("memory:texts holds no example")
+    'texts holds no example'
     """
+    text = re.sub(r"\bmemory:(?=\w)", "", text)  # before the names of tables that the call was given
     text = re.sub(
         r"--config\.([\w.]*\w)(?:=(\d+(?:,\d+)+|[^\s,;)]+))?", lambda match: argument(*match.groups()), text
     )

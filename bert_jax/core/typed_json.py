@@ -21,7 +21,13 @@ class JsonTypeError(BertJaxError):
 
 
 def type_name(value) -> str:
-    return NAMES.get(type(value), type(value).__name__)
+    """Return the type of a value with its article, by the names of JSON where it has one.
+
+    >>> type_name(5), type_name(enumerate("")), type_name(b"")
+    ('a number', 'an enumerate', 'a bytes object')
+    """
+    name = "bytes object" if isinstance(value, bytes) else type(value).__name__
+    return NAMES.get(type(value), f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}")
 
 
 def coerce_json(value, kind, key: str = "") -> Any:

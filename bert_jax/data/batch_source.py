@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.typed_json import type_name
 from bert_jax.text.tokenizer import Tokenizer
 
 Features = dict[str, tuple[tuple[int, ...], np.dtype]]
@@ -57,9 +58,7 @@ class BatchSource(Protocol):
 
     def show_step(self, step: int, rows: int) -> str:
         """Show the first `rows` rows of a step as text."""
-        raise BertJaxError(
-            f"the data, a {type(self).__name__}, do not define `show_step`; see batch_source.py"
-        )
+        raise BertJaxError(f"the data, {type_name(self)}, do not define `show_step`; see batch_source.py")
 
     def padding(self) -> float | None:
         """Return the share of padding among the tokens of all steps; None if it is unknown."""

@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError, explain_os_error, first_line
+from bert_jax.core.typed_json import type_name
 
 # What the readers raise on unexpected bytes; zipfile raises NotImplementedError if the header asks for a later version
 # of the format.
@@ -120,7 +121,7 @@ def described_tensors(path: Path):
     if isinstance(described, dict) and isinstance(described.get("state_dict"), dict):
         described = described["state_dict"]
     if not isinstance(described, dict):
-        raise BertJaxError(f"it holds a {type(described).__name__}, not a dict of tensors")
+        raise BertJaxError(f"it holds {type_name(described)}, not a dict of tensors")
     shapes, read = {}, {}
     for name, tensor in described.items():
         if isinstance(tensor, Strided):
@@ -140,7 +141,7 @@ def printable(name) -> str:
 
 def describe_pickled(value) -> str:
     """Describe a value of the pickle briefly; the value may be of any size."""
-    return ascii(value[:60]) if isinstance(value, str) else f"a {type(value).__name__}"
+    return ascii(value[:60]) if isinstance(value, str) else type_name(value)
 
 
 def check_view(tensor: Strided, size: int, name: str) -> None:

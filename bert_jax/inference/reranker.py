@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.typed_json import type_name
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.runner import Runner
@@ -148,9 +149,7 @@ def rank_documents(
     Truncated pairs are counted in `truncated`; without it there is a warning.
     """
     if not isinstance(query, str):
-        raise BertJaxError(
-            f"the query must be a text, not a {type(query).__name__}; rank one query at a time"
-        )
+        raise BertJaxError(f"the query must be a text, not {type_name(query)}; rank one query at a time")
     if not query.strip():
         raise BertJaxError("the query is blank; give a text to rank documents for")
     score_chunk, min_score = make_score_function(model, long_texts, truncated), -np.inf

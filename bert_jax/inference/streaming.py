@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import progress_bar_disabled
+from bert_jax.core.typed_json import type_name
 from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.text.array_likes import to_plain_list, to_plain_value
 
@@ -69,7 +70,7 @@ def ordered_texts(texts):
     """
     unordered = isinstance(texts, bytes | bytearray | Mapping | Set)
     if unordered or not isinstance(texts, Iterable):
-        raise BertJaxError(f"expected a text, a list of texts or an iterator, got a {type(texts).__name__}")
+        raise BertJaxError(f"expected a text, a list of texts or an iterator, got {type_name(texts)}")
     texts = to_plain_list(texts)
     return texts if isinstance(texts, Sequence) else map(to_plain_value, texts)
 

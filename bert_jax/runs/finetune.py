@@ -130,7 +130,7 @@ def check_series(texts, labels) -> tuple[list, list]:
     for name, values in (("texts", texts), ("labels", labels)):
         values = to_plain_list(values)
         if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
-            raise BertJaxError(f"{name} must be a list, an array or a column, not a {type(values).__name__}")
+            raise BertJaxError(f"{name} must be a list, an array or a column, not {type_name(values)}")
         both.append(list(values))
     if len(both[0]) != len(both[1]):
         raise BertJaxError(

@@ -77,7 +77,7 @@ def open_documents(documents: Any, columns: DocumentColumns, first_number: int =
             raise BertJaxError(f'documents is ""; give {FORMS}')
         return DocumentSource([str(fspath(path)) for path in documents], columns)
     if hasattr(documents, "columns"):
-        raise BertJaxError(f"documents is a {type(documents).__name__}; give its rows, as a list of dicts")
+        raise BertJaxError(f"documents is {type_name(documents)}; give its rows, as a list of dicts")
     documents = to_plain_list(documents)
     if isinstance(documents, bytes | Mapping | Set) or not isinstance(documents, Iterable):
         raise BertJaxError(f"documents must be {FORMS}, not {documents!r:.60}")

@@ -62,6 +62,13 @@ class Config(CorporaConfig):
                 "config key teacher is missing; name a pre-trained model's directory, --config.teacher=DIR"
             )
         super().__post_init__()
+        usual, reads = DistillationLossConfig(), OBJECTIVES[self.objective].reads
+        for name, value in vars(self.loss).items():
+            if value != getattr(usual, name) and name not in reads:
+                raise BertJaxError(
+                    f"objective={self.objective} does not use loss.{name}; leave it out, or set another "
+                    "--config.objective"
+                )
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class DistillTask(PretrainTask):
     """A student that learns from its teacher's outputs; each subclass is an objective."""
 
     heads: ClassVar[tuple[str, ...]] = ()  # that both models need
+    reads: ClassVar[tuple[str, ...]] = ()  # the settings of the losses that it uses
 
     teacher: Layout = field(kw_only=True)
     teacher_params: dict = field(kw_only=True, compare=False, repr=False)
@@ -105,6 +113,7 @@ class DistilBertTask(DistillTask):
     """
 
     heads: ClassVar[tuple[str, ...]] = ("mlm",)
+    reads: ClassVar[tuple[str, ...]] = ("temperature", "soft", "mlm", "cosine")
 
     def check_teacher(self) -> None:
         student_size, teacher_size = self.layout.config.hidden_size, self.teacher.config.hidden_size
@@ -155,6 +164,7 @@ class MiniLMTask(LayerDistillTask):
     """
 
     best_metric = "relation_loss"
+    reads: ClassVar[tuple[str, ...]] = ("relation_heads", "teacher_layer")
     relation_names: ClassVar[tuple[str, ...]] = ("query", "key", "value")
 
     @property
@@ -215,6 +225,7 @@ class TinyBertTask(LayerDistillTask):
     """
 
     best_metric = "states_loss"
+    reads: ClassVar[tuple[str, ...]] = ("scores",)
     projections: ClassVar[tuple[str, ...]] = ("to_embeddings", "to_states")
 
     def check_teacher(self) -> None:

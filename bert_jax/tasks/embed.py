@@ -179,9 +179,10 @@ def make_embedding_task(
     settings = EmbeddingLossSettings(
         wanted.scale or loss.scale, wanted.margin or loss.margin, wanted.symmetric
     )
-    if wanted.symmetric and "symmetric" not in loss.reads:
-        able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if "symmetric" in loss.reads)
-        raise BertJaxError(f"loss.name={name} does not use loss.symmetric; losses that do: {able}")
+    for setting in ("scale", "margin", "symmetric"):
+        if getattr(wanted, setting) and setting not in loss.reads:
+            able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if setting in loss.reads)
+            raise BertJaxError(f"loss.name={name} does not use loss.{setting}; losses that do: {able}")
     if wanted.learn_scale and not loss.in_batch:
         able = ", ".join(name for name, loss in EMBEDDING_LOSSES.items() if loss.in_batch)
         raise BertJaxError(f"loss.name={name} does not learn its scale; losses that do: {able}")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.typed_json import type_name
 
 METHODS = ("to_pylist", "to_list", "tolist")  # of pyarrow, of pandas and polars, of arrays
 
@@ -18,7 +19,7 @@ def to_plain_list(values: Any) -> Any:
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise BertJaxError(f"expected a list, got an array of {values.ndim} dimensions")
     if hasattr(values, "columns"):
-        raise BertJaxError(f"expected a list, got a {type(values).__name__}; give one of its columns")
+        raise BertJaxError(f"expected a list, got {type_name(values)}; give one of its columns")
     for name in METHODS:
         if hasattr(values, name):
             return list(map(to_plain_value, getattr(values, name)()))

@@ -8,6 +8,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import pluralize
+from bert_jax.core.typed_json import type_name
 from bert_jax.text import collate
 from bert_jax.text.tokenizer import Encoding, Special, Text, longest_first
 
@@ -128,8 +129,7 @@ class SubwordTokenizer(ABC):
         check_listed(texts)
         for place, text in enumerate(texts):
             if not isinstance(text, str) and not (isinstance(text, tuple | list) and len(text) == 2):
-                kind = type(text).__name__
-                raise BertJaxError(f"text {place} is a {kind}, not a text or a pair: {text!r:.60}")
+                raise BertJaxError(f"text {place} is {type_name(text)}, not a text or a pair: {text!r:.60}")
         flat = [side for text in texts for side in ((text,) if isinstance(text, str) else text)]
         pieces = iter(self._pieces(sanitize_texts(flat)))
         return [(next(pieces), None if isinstance(text, str) else next(pieces)) for text in texts]
@@ -139,7 +139,7 @@ def check_listed(texts) -> None:
     if isinstance(texts, str):
         raise BertJaxError("expected a list of texts, got one string; write [text]")
     if not isinstance(texts, Sequence) or isinstance(texts, bytes | bytearray):
-        raise BertJaxError(f"expected a list of texts, got a {type(texts).__name__}")
+        raise BertJaxError(f"expected a list of texts, got {type_name(texts)}")
 
 
 def sanitize_texts(texts: Sequence[str]) -> list[str]:
@@ -147,5 +147,5 @@ def sanitize_texts(texts: Sequence[str]) -> list[str]:
     check_listed(texts)
     for place, text in enumerate(texts):
         if not isinstance(text, str):
-            raise BertJaxError(f"text {place} is a {type(text).__name__}, not a string: {text!r:.60}")
+            raise BertJaxError(f"text {place} is {type_name(text)}, not a string: {text!r:.60}")
     return [replace_surrogates(text) for text in texts]

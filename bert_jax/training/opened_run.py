@@ -9,6 +9,7 @@ import jax
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_detail
+from bert_jax.core.typed_json import type_name
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
@@ -56,7 +57,7 @@ def open_run(
     task, data, config = opener(given, directories)
     if BatchSource not in type(data).__mro__:
         raise BertJaxError(
-            f"the data of the task {given.task}, a {type(data).__name__}, must inherit from BatchSource of "
+            f"the data of the task {given.task}, {type_name(data)}, must inherit from BatchSource of "
             "bert_jax/data/batch_source.py"
         )
     return OpenedRun(opener, given, task, data, config, directories, cache)

@@ -349,9 +349,9 @@ def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
 
 
 def test_not_texts(model):
-    with pytest.raises(BertJaxError, match="expected a text, a list of texts or an iterator, got a int"):
+    with pytest.raises(BertJaxError, match="expected a text, a list of texts or an iterator, got a number"):
         model("embed").encode(3)
-    with pytest.raises(BertJaxError, match="text 1 is a int"):
+    with pytest.raises(BertJaxError, match="text 1 is a number"):
         model("embed").encode(["cat", 3])
 
 

@@ -258,6 +258,11 @@ def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
         opened(teacher, "tinybert", **{"model.num_attention_heads": 2})
     with pytest.raises(BertJaxError, match="--config.loss.teacher_layer=4"):
         opened(teacher, "minilm", **{"loss.teacher_layer": 9})
+    for objective, name in (("distilbert", "teacher_layer"), ("tinybert", "cosine"), ("minilm", "scores")):
+        with pytest.raises(
+            BertJaxError, match=f"objective={objective} does not use loss.{name}; leave it out"
+        ):
+            opened(teacher, objective, **{f"loss.{name}": 9})
     with pytest.raises(BertJaxError, match="--config.model.num_hidden_layers=4"):
         opened(teacher, init=directory, **{"model.num_hidden_layers": 6})
     with pytest.raises(BertJaxError, match="data.lengths"):

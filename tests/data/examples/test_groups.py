@@ -272,6 +272,10 @@ BAD = {
         ["loss.symmetric=True", "data.validation_ratio=0.5"],
         "loss.name=cosent does not use loss.symmetric; losses that do: multiple_negatives",
     ),
+    "a margin of a loss that has none": (
+        [{"a": "a", "b": f"b{n}"} for n in range(4)], ["loss.margin=0.3", "data.validation_ratio=0.5"],
+        "loss.name=multiple_negatives does not use loss.margin; losses that do: guided, triplet, contrastive",
+    ),
     "a loss without its teacher": (
         [{"a": "a", "b": "b"}], ["loss.name=guided"], "needs a teacher; name the directory of an embedder",
     ),
