@@ -6,12 +6,14 @@
 An estimator is pickled with its model. scikit-learn is imported only here: `pip install bert-jax[sklearn]`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from bert_jax.core.errors import BertJaxError, first_line
@@ -23,23 +25,51 @@ from bert_jax.runs.train import merge_keys
 from bert_jax.text.tables import type_name
 
 
+class InvalidDataError(BertJaxError, ValueError):
+    """Texts or targets that an estimator refuses; scikit-learn expects a ValueError."""
+
+
 def list_texts(X) -> list:
     """Return the texts of X as a list; refuse a single text, which would be read character by character."""
     if isinstance(X, str) or not isinstance(texts := ordered_texts(X), Sequence):
-        raise BertJaxError(f"X must be a list, an array or a column of texts, not {type_name(X)}")
+        raise InvalidDataError(f"X must be a list, an array or a column of texts, not {type_name(X)}")
     return list(texts)
 
 
-def read_targets(y, dimensions: tuple[int, ...]) -> np.ndarray:
-    """Return y as an array; refuse one of other dimensions."""
-    targets = np.asarray(y)
-    if targets.ndim not in dimensions:
-        allowed = " or ".join(map(str, dimensions))
-        raise BertJaxError(f"y has {targets.ndim} dimensions; give an array of {allowed}")
-    return targets
+def check_targets(y, read: Callable[[Any], Any]) -> Any:
+    """Return what `read`, which checks as scikit-learn does, makes of y."""
+    try:
+        return read(y)
+    except (TypeError, ValueError) as error:
+        raise InvalidDataError(f"y cannot be learnt: {first_line(error)}") from error
 
 
-class FineTuned(BaseEstimator):
+def read_classes(y) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels, one class for each text or an indicator array, and the classes."""
+    labels = np.asarray(y)
+    if labels.ndim == 2 and type_of_target(labels) == "multilabel-indicator":
+        return labels, np.arange(labels.shape[1])
+    labels = column_or_1d(labels, warn=True)
+    check_classification_targets(labels)
+    return labels, np.unique(labels)
+
+
+def read_numbers(y) -> np.ndarray:
+    numbers: np.ndarray = column_or_1d(y, dtype=float, warn=True)
+    assert_all_finite(numbers, input_name="y")
+    return numbers
+
+
+class TextEstimator(BaseEstimator):
+    """What scikit-learn knows of all estimators here: X holds texts."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        return tags
+
+
+class FineTuned(TextEstimator):
     """What the estimators that fine-tune share. `config` holds further keys of configs/classify.py, as a dict."""
 
     def __init__(
@@ -73,9 +103,12 @@ class FineTuned(BaseEstimator):
             "report": self.workdir is not None,
         }
         given = merge_keys({key: value for key, value in chosen.items() if value is not None}, keys)
-        run = finetune(
-            self.init, list_texts(texts), y, workdir=self.workdir, **merge_keys(given, self.config or {})
-        )
+        try:
+            run = finetune(
+                self.init, list_texts(texts), y, workdir=self.workdir, **merge_keys(given, self.config or {})
+            )
+        except BertJaxError as error:
+            raise InvalidDataError(error) from error
         assert isinstance(run.model, Classifier)
         return run.model
 
@@ -86,14 +119,15 @@ class FineTuned(BaseEstimator):
 class BertClassifier(ClassifierMixin, FineTuned):
     """A classifier of texts or of pairs; `y` holds a class for each text, or an indicator array of several labels."""
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(self, X, y) -> Self:
         """Train on texts and their classes, `classes_`; `columns_` are their places among the labels of `model_`."""
-        labels = read_targets(y, (1, 2))
+        labels, self.classes_ = check_targets(y, read_classes)
         self.multilabel_ = labels.ndim == 2
-        try:
-            self.classes_ = np.arange(labels.shape[1]) if self.multilabel_ else np.unique(labels)
-        except TypeError as error:  # classes that have no order, such as None beside text
-            raise BertJaxError(f"y must hold classes of one type: {first_line(error)}") from error
         names = [str(name) for name in self.classes_.tolist()]
         if self.multilabel_:
             named: list = [[names[i] for i in np.flatnonzero(row)] for row in labels]
@@ -122,10 +156,7 @@ class BertRegressor(RegressorMixin, FineTuned):
     """Predicts a number for each text or pair."""
 
     def fit(self, X, y) -> Self:
-        try:
-            numbers = read_targets(y, (1,)).astype(float).tolist()
-        except (TypeError, ValueError) as error:
-            raise BertJaxError(f"y must hold a number for each text: {first_line(error)}") from error
+        numbers = check_targets(y, read_numbers).tolist()
         self.model_ = self._train(X, numbers, problem_type="regression")
         return self
 
@@ -135,7 +166,7 @@ class BertRegressor(RegressorMixin, FineTuned):
         return predicted
 
 
-class TextEmbedder(TransformerMixin, BaseEstimator):
+class TextEmbedder(TransformerMixin, TextEstimator):
     """Turns texts into vectors, with an embedder or, with `pooling`, any encoder. There is nothing to train."""
 
     def __init__(self, init: str = "", *, pooling: str | None = None, prompt_name: str | None = None,
@@ -146,6 +177,11 @@ class TextEmbedder(TransformerMixin, BaseEstimator):
             prompt_name,
             truncate_dim,
         )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # vectors are float32
+        return tags
 
     def fit(self, X=None, y=None) -> Self:
         """Open the model."""

@@ -11,8 +11,18 @@ from tests.support.small_models import write_model
 
 TEXTS, CLASSES = ["the cat", "the mat"] * 4, ["a", "b"] * 4
 NO_TEXTS = [None, 3, "the cat", b"cat", {"a": 1}, [3], [None], iter(["the cat"])]
-NO_CLASSES = [None, 3, "a", CLASSES[:3], np.zeros((8, 2, 2)), [None] * 8]
-NO_NUMBERS = [None, 3, CLASSES, [1.0], np.zeros((8, 2)), [None] * 8]
+NO_CLASSES = [
+    None,
+    3,
+    "a",
+    CLASSES[:3],
+    np.zeros((8, 2, 2)),
+    [None] * 8,
+    ["a"] * 8,
+    [0.5, 1.5] * 4,
+    [[1, 3]] * 8,
+]
+NO_NUMBERS = [None, 3, CLASSES, [1.0], np.zeros((8, 2)), [None] * 8, [np.inf] * 8]
 NO_MODELS = [None, 3, "", "nowhere", b"x"]
 
 
@@ -23,10 +33,11 @@ def encoder(tmp_path_factory):
     return str(path)
 
 
-def refused(call, *given) -> None:
+def refused(call, *given) -> BertJaxError:
     with pytest.raises(BertJaxError) as error:
         call(*given)
     assert "\n" not in str(error.value)
+    return error.value
 
 
 @pytest.mark.slow
@@ -37,7 +48,8 @@ def test_what_cannot_be_learnt_from(estimator, encoder):
     for texts in NO_TEXTS:
         refused(estimator(encoder, **settings).fit, texts, y)
     for targets in NO_CLASSES if estimator is BertClassifier else NO_NUMBERS:
-        refused(estimator(encoder, **settings).fit, TEXTS, targets)
+        error = refused(estimator(encoder, **settings).fit, TEXTS, targets)
+        assert isinstance(error, ValueError), "what scikit-learn's own estimators raise"
     for init in NO_MODELS:
         refused(estimator(init, **settings).fit, TEXTS, y)
     for wrong in ({"method": "probe"}, {"epochs": "x"}, {"max_length": 0}, {"config": {"lr": "x"}}):

@@ -8,14 +8,14 @@ import pytest
 pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.embedder import Embedder
-from bert_jax.sklearn import BertClassifier, BertRegressor, TextEmbedder
+from bert_jax.sklearn import BertClassifier, BertRegressor, TextEmbedder, read_classes, read_numbers
 from tests.support.texts import marked_texts
 
 PROBE = {"method": "linear_probe", "max_length": 32, "config": {"data": {"folds": 0}}}
@@ -78,3 +78,11 @@ def test_an_estimator_without_a_model_is_refused(labelled):
         BertJaxError, match=r'name a model directory to start from: BertClassifier\("path/to/'
     ):
         BertClassifier().fit(*labelled)
+
+
+def test_targets_in_one_column_are_read_as_one_for_each_text():
+    with pytest.warns(DataConversionWarning):
+        labels, classes = read_classes([["b"], ["a"], ["b"]])
+    assert labels.tolist() == ["b", "a", "b"] and classes.tolist() == ["a", "b"]
+    with pytest.warns(DataConversionWarning):
+        assert read_numbers([[1], [2.5]]).tolist() == [1, 2.5]
