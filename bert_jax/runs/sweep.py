@@ -38,8 +38,9 @@ from bert_jax.training.stop_signal import StopSignal
 from bert_jax.training.workdir import Workdir
 
 KEY_ALIASES = {"lr": "optimizer.learning_rate", "batch_size": "data.batch_size"}
-# Keys that a sweep sets itself -> what to do instead of varying the key.
+# Keys that a sweep does not vary -> why, or what to do instead.
 OWN_KEYS = {
+    "task": "scores of different tasks cannot be compared; run each on its own",
     "seed": "for several seeds set --config.num_seeds=N",
     "num_seeds": "for several seeds set --config.num_seeds=N",
     "sweep": "write one sweep of all keys, KEY=[VALUE,VALUE];KEY=[VALUE,VALUE]",

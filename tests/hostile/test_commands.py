@@ -72,8 +72,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def is_kept(path: Path) -> bool:
-    """What a failure may leave: a run, from which it goes on."""
-    return path.name in ("run", "taken", "taken.txt") or path.name.endswith(".partial")
+    """What a failure may leave: a run or vectors, from which it goes on."""
+    return path.name in ("run", "taken", "taken.txt") or path.name.endswith((".partial", ".cache"))
 
 
 def wrong_in(out: Path, outcome: Outcome, arguments: list[str]) -> str:

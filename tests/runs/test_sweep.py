@@ -169,6 +169,7 @@ def test_the_table_says_that_a_degenerate_run_is_left_out():
         ("seed=[1,2,3]", "seed; for several seeds set --config.num_seeds=N"),
         ("num_seeds=[1,2]", "num_seeds; for several seeds set --config.num_seeds=N"),
         ("lr=[1e-5];sweep=[1]", "sweep; write one sweep of all keys, KEY="),
+        ("task=[classify,tag]", "task; scores of different tasks cannot be compared"),
         ("data.folds=[0,5]", "data.folds; its runs are compared on a validation set"),
     ],
 )
