@@ -89,14 +89,14 @@ def read_queries(source: str) -> Iterator[str]:
     """Yield the queries of a file; skip and count blank ones."""
     from bert_jax.data.examples.unlabelled_texts import read_unlabelled
 
-    found = blank = 0
+    count = blank = 0
     for query in read_unlabelled(source):
         if query.strip():
-            found += 1
+            count += 1
             yield query
         else:
             blank += 1
-    if not found:
+    if not count:
         raise BertJaxError(f"{source} holds no query; write one in each line")
     if blank:
         print_line(f"{blank:,} blank {'query' if blank == 1 else 'queries'} of {source} left out", sys.stderr)

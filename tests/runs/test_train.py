@@ -112,7 +112,7 @@ def test_what_labels_ask_for():
         (["a"], ["x"], {"data": {"batchsize": 3}}, "data.batch_size"),
         (["a"], ["x"], {"task": "tags"}, 'did you mean "tag"'),
         (["a"], ["x"], {"validation": ["b"]}, "validation"),
-        ("abc", ["x"], {}, "a str"),
+        ("abc", ["x"], {}, "a text"),
         (pd.DataFrame({"text": ["a"]}), ["x"], {}, "DataFrame"),
         ([("a", "b", "c")], ["x"], {}, r"texts\[0\]"),
         ([["a", "b", "c"], ["d"]], [["O", "O"], ["O"]], {}, r"texts\[0\].*3"),

@@ -37,7 +37,7 @@ def opened(path, **how) -> Index:
 
 
 def asked(index: Index, top: int = 10) -> list:
-    queries = ["w1 w2", "w3 w50 w3 and more", "w59", "nothing here", ""]
+    queries = ["w1 w2", "w3 w50 w3 and more", "w59", "nothing here", "?"]
     return [index.search(queries, top, legs) for legs in (["keywords"], ["vectors"], None)]
 
 

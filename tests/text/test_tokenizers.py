@@ -117,7 +117,7 @@ def test_save_and_open_again(tokenizer, directory, tmp_path):
 def test_not_texts(tokenizer):
     with pytest.raises(BertJaxError, match="list"):
         tokenizer.encode("the fox")
-    with pytest.raises(BertJaxError, match="text 1 is a float"):
+    with pytest.raises(BertJaxError, match="text 1 is a number"):
         tokenizer.ids(["the", 1.5])
 
 
