@@ -11,6 +11,7 @@ import bert_jax
 from bert_jax.command import train as run
 from bert_jax.command.inspect import show_examples
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.example import Example
 from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.inference.text_outcomes import make_outcome_function
@@ -192,3 +193,8 @@ def test_windows_of_a_text_are_one_outcome():
     (windows,) = kind.encode_windows(tokenizer, ["a"], EncodingOptions(7))
     assert windows.encodings == ["a:7"]
     assert kind.combine_windows("a", windows, [np.array([1.0]), np.array([3.0])]).tolist() == [2.0]
+
+
+def test_numbers_that_are_all_equal_teach_nothing():
+    with pytest.raises(BertJaxError, match="row 1 and all after it: only the number 0.5; there is nothing"):
+        KINDS["number"].from_examples([Example(text, 0.5, f"row {n}") for n, text in enumerate("ab", 1)])

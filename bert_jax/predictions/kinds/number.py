@@ -48,6 +48,11 @@ class Number(WholeTextKind):
 
     @classmethod
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+        if len({example.label for example in train}) == 1:
+            raise BertJaxError(
+                f"{train[0].where} and all after it: only the number {train[0].label:g}; there is nothing to learn "
+                "from it"
+            )
         return cls(("LABEL_0",))
 
     def check_examples(self, examples: Sequence[Example]) -> None:
