@@ -12,7 +12,7 @@ import numpy as np
 import tokenizers
 from tokenizers import models, processors
 
-from bert_jax.core.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.files import write_atomically
 from bert_jax.text.subword_tokenizer import EncodedSubwords, SubwordTokenizer, Template, sanitize_texts
 from bert_jax.text.tokenizer import Special
@@ -23,6 +23,7 @@ ROBERTA_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "m
 # Templates of a text and of a pair, with special tokens, and with segments if these differ.
 BERT_FORM = ("{cls}:0 $A:0 {sep}:0", "{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1")
 ROBERTA_FORM = ("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
+RARE = "\U00010600"  # a letter of Linear A, which vocabularies lack
 BATCH = 4096  # texts whose Rust encodings are in memory at once
 
 
@@ -49,6 +50,13 @@ class RustTokenizer(SubwordTokenizer):
                 "add them to it, or name the entries to use instead in special_tokens_map.json"
             )
         self.special = Special(**ids)
+        try:
+            rust.encode(RARE)
+        except Exception as error:  # the Rust library raises bare Exception
+            raise BertJaxError(
+                f"the vocabulary has no entry for unknown characters ({first_line(error)}); set the model's unk_token "
+                "or unk_id in tokenizer.json to an entry"
+            ) from error
         if rust.post_processor is None:
             rust.post_processor = template_processor(names, ids)
         self.template = template_of(rust)

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import tokenizers
+from tokenizers import models
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.rust_tokenizer import BERT_NAMES
@@ -183,7 +185,20 @@ BROKEN = {
     "without merges.txt": lambda d: (d / "vocab.json").write_text("{}"),
     "not a SentencePiece model": lambda d: (d / "spiece.model").write_bytes(b"\x00garbage"),
     "no pieces": lambda d: (d / "spiece.model").write_bytes(b""),
+    "no entry for unknown characters .WordPiece error": lambda d: save_with_special_tokens(
+        d, models.WordPiece({"a": 0}, unk_token="[UNK]")
+    ),
+    "no entry for unknown characters .Encountered": lambda d: save_with_special_tokens(
+        d, models.Unigram([("a", -1.0)], unk_id=None)
+    ),
 }
+
+
+def save_with_special_tokens(directory, model) -> None:
+    """Write a tokenizer whose special tokens stand beside the vocabulary of the model."""
+    rust = tokenizers.Tokenizer(model)
+    rust.add_special_tokens([*BERT_NAMES.values()])
+    rust.save(str(directory / "tokenizer.json"))
 
 
 @pytest.mark.parametrize("message", BROKEN)
