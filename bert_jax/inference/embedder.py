@@ -33,6 +33,7 @@ from bert_jax.inference.text_vectors import (
     make_embed_function,
 )
 from bert_jax.models.pooling import POOLINGS
+from bert_jax.text.truncation import TruncationWarner
 
 # Arguments of sentence-transformers that have one possible value here, and what to do instead.
 ONLY = {
@@ -267,7 +268,9 @@ class Embedder(Encoder):
         with np.errstate(over="ignore"):
             vectors = find_vectors(side, name)
             if vectors is None:
-                vectors = self.encode([side] if isinstance(side, str) else list(ordered_texts(side)))
+                texts = [side] if isinstance(side, str) else list(ordered_texts(side))
+                embed = make_embed_function(self, truncated=TruncationWarner(self.max_seq_length))
+                vectors = map_texts(texts, embed, vector_stacker(self.layout.vector_size))
             lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
         if not np.isfinite(lengths).all():
             raise BertJaxError(

@@ -8,9 +8,9 @@ from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_la
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import advice_for, make_outcome_function
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
+from bert_jax.text.truncation import TruncationCounter
 
 
 def read_examples(
@@ -33,7 +33,7 @@ def predict_outcomes(
     truncated = TruncationCounter(model.config.max_position_embeddings)
     compute_outcomes = make_outcome_function(model, kind, long_texts, truncated, compares)
     outcomes = map_texts([example.text for example in examples], compute_outcomes)
-    if notice := truncated.notice(WINDOWS_ADVICE):
+    if notice := truncated.notice(advice_for(model, kind)):
         notes = [*notes, notice]
     near = np.array([outcome.similarity for outcome in outcomes], np.float32) if compares else None
     return Outcomes(kind, examples, [outcome.raw for outcome in outcomes], model.calibration, notes, near)

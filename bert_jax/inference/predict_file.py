@@ -15,8 +15,9 @@ from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.inference.live_input import group_arrivals
 from bert_jax.inference.row_predictor import RowPredictor
 from bert_jax.inference.streaming import stream_results
+from bert_jax.inference.text_outcomes import advice_for
 from bert_jax.text.csv_lines import csv_lines
-from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter, TruncationWarner
+from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 
 def predict_rows(
@@ -26,7 +27,8 @@ def predict_rows(
     given, examples = predictor.read_input(source, columns)
     max_length = predictor.model.config.max_position_embeddings
     # On a pipe, warn of truncated texts at once, because the end may be hours away.
-    truncated = TruncationWarner(max_length, WINDOWS_ADVICE) if given.live else TruncationCounter(max_length)
+    advice = advice_for(predictor.model, predictor.kind)
+    truncated = TruncationWarner(max_length, advice) if given.live else TruncationCounter(max_length)
     compute_outcomes = predictor.make_outcome_function(truncated)
 
     def predict_chunk(chunk: list[Example]) -> Iterator[dict]:
@@ -39,7 +41,7 @@ def predict_rows(
             yield from predict_chunk(arrived)
         return
     yield from stream_results(examples, predict_chunk, None)
-    if notice := truncated.notice(WINDOWS_ADVICE):
+    if notice := truncated.notice(advice):
         warn_caller(notice)
 
 

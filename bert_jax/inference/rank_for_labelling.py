@@ -15,8 +15,9 @@ from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.row_predictor import RowPredictor, add_columns
 from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.text_outcomes import advice_for
 from bert_jax.predictions.active_learning import rank_by_usefulness
-from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
+from bert_jax.text.truncation import TruncationCounter
 
 MAX_TEXTS = 100_000  # texts, which with their vectors take some hundred MB
 
@@ -40,7 +41,7 @@ def rank_rows(predictor: RowPredictor, source: str, columns: ExampleColumns = AU
             yield predictor.make_prediction(outcome), kind.uncertainty(outcome.raw, model.calibration)
 
     predictions, uncertainties = zip(*map_texts(texts, judge_chunk), strict=True)
-    if notice := truncated.notice(WINDOWS_ADVICE):
+    if notice := truncated.notice(advice_for(model, kind)):
         warn_caller(notice)
     size = tokens_per_batch()
     vectors = [mean_state_vectors(model, texts[first : first + size]) for first in range(0, len(texts), size)]

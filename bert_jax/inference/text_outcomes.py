@@ -9,12 +9,17 @@ import numpy as np
 from bert_jax.inference.programs import head_logits, head_logits_and_vectors
 from bert_jax.inference.runner import Runner
 from bert_jax.predictions.kind import Kind
-from bert_jax.text.truncation import TruncationCounter, TruncationWarner
+from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter, TruncationWarner, windows_advice
 
 
 class TextOutcome(NamedTuple):
     raw: Any  # the kind's raw output, see `Kind`
     similarity: float | None = None  # of the text's first window to the training texts; None if not compared
+
+
+def advice_for(model: Runner, kind: Kind) -> str:
+    """Return how a command or a function reads long texts whole; "" if the model cannot."""
+    return "" if model.reading(kind).separate_texts else windows_advice()
 
 
 def make_outcome_function(
@@ -31,7 +36,9 @@ def make_outcome_function(
     reading = model.reading(kind, long_texts)
     program_of = head_logits_and_vectors if compares else head_logits
     program = program_of(model.config, model.require_head(kind.heads, kind.name), len(model.labels))
-    counter = truncated or TruncationWarner(reading.max_length, 'long_texts="windows" reads all of them')
+    counter = truncated or TruncationWarner(
+        reading.max_length, "" if reading.separate_texts else WINDOWS_ADVICE
+    )
 
     def compute_outcomes(texts: Sequence) -> Iterator[TextOutcome]:
         windows = kind.encode_windows(model.tokenizer, texts, reading)

@@ -11,7 +11,7 @@ from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.programs import pooled_states
 from bert_jax.inference.runner import Runner
 from bert_jax.models.pooling import POOLINGS
-from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
+from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
 
 # The usual names of the prompts for queries and for documents.
 QUERY_PROMPTS, DOCUMENT_PROMPTS = ("query",), ("document", "passage", "corpus")
@@ -46,7 +46,7 @@ def make_embed_function(
     before = prompt_text(embedder, prompt)
     program = pooled_states(model.config, pooling, False, embedder.projection)
     reading = embedder_reading(model, long_texts)
-    counter = truncated or TruncationWarner(reading.max_length, 'long_texts="windows" reads all of them')
+    counter = truncated or TruncationWarner(reading.max_length, WINDOWS_ADVICE)
 
     def embed_chunk(chunk):
         windows = reading.encode(model.tokenizer, prepare_texts(embedder, chunk, before))

@@ -27,7 +27,7 @@ from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
-from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
+from bert_jax.text.truncation import TruncationCounter, windows_advice
 
 SHOWN = 5  # column names in a message
 
@@ -78,7 +78,7 @@ def write_vectors(
     if output is not None:
         print_summary(output, truncated.texts, clipped, describe_column(source, column), is_new)
     if truncated.truncated:
-        warn_caller(truncated.notice(WINDOWS_ADVICE))
+        warn_caller(truncated.notice(windows_advice()))
 
 
 class CountedTexts:

@@ -24,7 +24,7 @@ from bert_jax.inference.text_vectors import (
 from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.index_manifest import IndexedModel
 from bert_jax.search.passages import TokenizerCounter
-from bert_jax.text.truncation import TruncationCounter
+from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 IndexModel = (
     str | PathLike[str] | Encoder
@@ -67,7 +67,8 @@ class IndexEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
         name = find_prompt_name(self.model.embedder, QUERY_PROMPTS)
-        return make_embed_function(self.model, prompt=name, normalize=True)(texts)
+        truncated = TruncationWarner(self.facts.max_length)
+        return make_embed_function(self.model, prompt=name, normalize=True, truncated=truncated)(texts)
 
 
 def require_model(model: object) -> None:

@@ -102,13 +102,11 @@ class SubwordTokenizer(ABC):
             ids, offsets = first if second is None else second
             room = self._room(max_length, pair) - (len(first[0]) if pair else 0)
             if room <= overlap:
-                before, shorter = (
-                    (f' after "{text[0][:40]}"', " or shorten the first text") if pair else ("", "")
-                )
+                before = f' after "{text[0][:40]}"' if pair else ""
                 raise BertJaxError(
                     f"a window of {max_length} tokens has room for only "
                     f"{pluralize(max(room, 0), 'token')}{before}, but neighbouring windows must share {overlap}; "
-                    f"lower the overlap{shorter}"
+                    f"{'shorten the first text' if pair else 'lower the overlap'}"
                 )
             starts = range(0, max(len(ids) - overlap, 1), room - overlap)
             cuts = [(ids[s : s + room], offsets[s : s + room]) for s in starts]

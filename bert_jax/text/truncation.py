@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bert_jax.core.arguments import spell_setting
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
@@ -10,7 +11,12 @@ from bert_jax.text.bi_encoder_pairs import encode_separately
 from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
 LONG = ("truncate", "windows")
-WINDOWS_ADVICE = "--long-texts windows reads all of them"  # how a command reads long texts whole
+WINDOWS_ADVICE = 'long_texts="windows" reads all of them'  # how a method of a model reads long texts whole
+
+
+def windows_advice() -> str:
+    """Return how the command or the function that runs reads long texts whole."""
+    return spell_setting("--long-texts windows reads all of them", WINDOWS_ADVICE)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from bert_jax.hub import model_directory as hub
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
 from bert_jax.inference.encoder import CLASS_HEADS
 from bert_jax.inference.load import CLASSES
+from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from tests.support.small_models import SMALL_TEXTS, write_model
 
@@ -128,6 +129,31 @@ def test_a_reranker_takes_the_arguments_of_cross_encoders(directories):
         model.rank(" ", documents)
     of_labels = {name for name in vars(bert_jax.Classifier) if name[0] != "_"} - {"predict"}
     assert not [name for name in of_labels if hasattr(model, name)]
+
+
+@pytest.mark.slow
+def test_advice_on_long_texts_names_what_the_caller_has(directories, tmp_path, monkeypatch):
+    def run(self, encodings, *_):  # computes nothing
+        return [np.ones(len(self.labels) or self.config.hidden_size, np.float32) for _ in encodings]
+
+    monkeypatch.setattr(Runner, "run", run)
+    embedder, reranker = bert_jax.load(directories["Embedder"]), bert_jax.load(directories["Reranker"])
+    index = bert_jax.Index.build(["the cat", "a mat"], tmp_path / "index", model=embedder)
+    write_model(tmp_path / "apart", heads=("compare_mean",), labels=("bad", "good"))
+    apart, long = bert_jax.load(tmp_path / "apart"), "the cat sat on the mat " * 10
+    advice = '; long_texts="windows" reads all of them'
+    for call, expected in (
+        (lambda: embedder.encode(long), advice),
+        (lambda: reranker.rank("the cat", [long]), advice),
+        (lambda: embedder.similarity(long, ["the cat"]), ""),
+        (lambda: index.search(long), ""),
+        (lambda: apart.predict((long, "the cat")), ""),
+    ):
+        with pytest.warns(UserWarning, match=rf"was truncated by \d+ tokens{expected}$"):
+            call()
+    (tmp_path / "test.csv").write_text(f"text,label\n{long},bad\nthe cat,good\n")
+    (note,) = bert_jax.evaluate(directories["Classifier"], tmp_path / "test.csv")["notes"][1:]
+    assert note.endswith(advice)
 
 
 @pytest.mark.slow

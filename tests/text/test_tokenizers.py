@@ -100,9 +100,7 @@ def test_windows_cover_the_text(tokenizer):
         assert together == ids
     (only,) = tokenizer.windows(["the fox"], max_length=40, overlap=8)
     assert only == tokenizer.encode(["the fox"])
-    with pytest.raises(
-        BertJaxError, match="neighbouring windows must share 8; lower the overlap or shorten the first text$"
-    ):
+    with pytest.raises(BertJaxError, match="neighbouring windows must share 8; shorten the first text$"):
         tokenizer.windows([(text, "the fox")], max_length=40, overlap=8)
 
 

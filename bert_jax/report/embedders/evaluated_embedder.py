@@ -8,7 +8,7 @@ from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_vectors import embedder_reading, find_prompt_name, make_embed_function
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
-from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter
+from bert_jax.text.truncation import TruncationCounter, windows_advice
 
 
 class EvaluatedEmbedder:
@@ -30,5 +30,5 @@ class EvaluatedEmbedder:
             truncated=truncated,
         )
         vectors = np.stack(map_texts(list(texts), of_chunk))
-        notice = truncated.notice(WINDOWS_ADVICE, noun)
+        notice = truncated.notice(windows_advice(), noun)
         return vectors, [notice] if notice else []
