@@ -38,6 +38,10 @@ class KeyIndex:
         near = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[near] == keys, self.places[near], -1)
 
+    def tables(self, places: np.ndarray) -> list[int]:
+        """Return the numbers of the tables that hold the rows at these indices."""
+        return np.unique(np.searchsorted(self.starts, places, side="right") - 1).tolist()
+
     def rows(self, places: np.ndarray, table: Callable[[int], np.ndarray]) -> np.ndarray:
         """Return the rows at these indices, [N, ...]; `table(i)` returns all rows of table `i`."""
         numbers = np.searchsorted(self.starts, places, side="right") - 1

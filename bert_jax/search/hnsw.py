@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.output import atomic_file
+from bert_jax.search.mapped_array import damage_error
 
 HNSW_FILE = "hnsw.faiss"
 LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # M, efConstruction and minimum efSearch
@@ -39,14 +40,17 @@ def write_hnsw(folder: Path, vectors: np.ndarray) -> None:
         faiss.write_index(index, str(new))
 
 
-def open_hnsw(path: Path):
+def open_hnsw(path: Path, passages: int, dimensions: int):
     faiss = import_faiss()
     try:
-        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
         if not path.exists():  # a writer may have removed it
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
-        raise BertJaxError(f"{path} is damaged; copy the index again, or build it again") from error
+        raise damage_error(path) from error
+    if (index.ntotal, index.d) != (passages, dimensions):
+        raise damage_error(path)
+    return index
 
 
 def find_hnsw_candidates(index, queries: np.ndarray, live: np.ndarray | None, count: int) -> list[np.ndarray]:

@@ -19,10 +19,11 @@ from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.documents import DocumentColumns
 from bert_jax.search.fusion import fuse_rankings
-from bert_jax.search.index_manifest import REBUILD_REMEDY, REMOVED, IndexManifest
+from bert_jax.search.index_manifest import IndexManifest
 from bert_jax.search.keywords import KeywordSearch, WeightedQuery
+from bert_jax.search.mapped_array import REBUILD_REMEDY
 from bert_jax.search.nearest import find_nearest
-from bert_jax.search.segment import CHECKED_FILES, Segment, open_segment
+from bert_jax.search.segment import Segment, is_always_hashed, open_segment, search_text
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
 
@@ -80,7 +81,8 @@ class Index:
     @classmethod
     def open(cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False) -> "Index":
         """Open an index. `model` is the model's directory if it has moved since the index was built, or the model if it
-        is loaded already. The hashes of the small files are checked, or those of all files with `verify`.
+        is loaded already. The hashes of all files are checked with `verify`; without it, texts, postings and vectors
+        above 4 MiB are not hashed.
 
         >>> len(bert_jax.Index.open("index"))
         3
@@ -322,7 +324,7 @@ class Index:
     def rerank(
         self, query: str, places: Sequence[PassagePlace], judge: "Encoder", truncated: TruncationCounter
     ) -> Ranking:
-        texts = [self.segments[segment].search_texts[passage] for segment, passage in places]
+        texts = [search_text(*self.segments[segment].read_passage(passage)) for segment, passage in places]
         from bert_jax.inference.reranker import rank_documents
 
         ranked = rank_documents(judge, query, texts, truncated=truncated)
@@ -340,11 +342,10 @@ class Index:
             for name, ranking in rankings.items()
             if place in ranking
         }
-        document = segment.documents[passage]
+        name, _ = segment.document_place(passage)
+        title, text = segment.read_passage(passage)
         start, end = segment.spans[passage].tolist()
-        return Hit(
-            segment.ids[document], score, segment.texts[passage], start, end, segment.titles[document], parts
-        )
+        return Hit(name, score, text, start, end, title, parts)
 
 
 def read_queries(query: str | Sequence[str]) -> list[str]:
@@ -366,22 +367,14 @@ def read_current(path: Path, verify: bool = False) -> tuple[IndexManifest, list[
     files meanwhile, start again with the new index.json."""
     manifest = manifests.read_index_manifest(path)
     files = dict(manifest.files())
-    checked = (
-        files
-        if verify
-        else {
-            name: facts
-            for name, facts in files.items()
-            if name.startswith(REMOVED) or Path(name).name in CHECKED_FILES
-        }
-    )
+    checked = {name: facts for name, facts in files.items() if verify or is_always_hashed(name, facts)}
     try:
         damage = next(find_damaged_files(path, checked), None) or next(
             filter(None, (describe_mismatch(path, name, facts["bytes"]) for name, facts in files.items())),
             None,
         )
         if damage is None:
-            return manifest, [open_segment(path, facts) for facts in manifest.segments]
+            return manifest, [open_segment(path, facts, manifest.dimensions) for facts in manifest.segments]
     except FileNotFoundError as error:
         damage = f"it lacks its file {error.filename}"
     if manifests.read_index_manifest(path).changes != manifest.changes:

@@ -8,6 +8,7 @@ INDEX/building/                  the segment that is being written; the next pro
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,11 +18,12 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, sealed
 from bert_jax.core.typed_json import coerce_json
+from bert_jax.search.mapped_array import REBUILD_REMEDY
 from bert_jax.text.memory_tables import MEMORY_PREFIX
 
 INDEX_FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
 VERSION = 2
-REBUILD_REMEDY = "copy the index again, or build it again"
+MAX_PASSAGE_TOKENS = 8192  # the most tokens of a passage
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class IndexManifest:
     version: int = VERSION
 
     @property
+    def dimensions(self) -> int:
+        """Of the vectors; 0 if there are none."""
+        return self.model.dimensions if self.model else 0
+
+    @property
     def documents(self) -> int:
         return sum(
             segment.documents - (segment.removed.documents if segment.removed else 0)
@@ -130,6 +137,35 @@ class IndexManifest:
         return [source for source in self.sources if source not in named and source_exists(source)]
 
 
+def find_contradiction(manifest: IndexManifest) -> str | None:
+    """Say what cannot be so in an index.json, whoever sealed it; None if nothing."""
+    names = [segment.name for segment in manifest.segments]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        return f"it lists segment {repeated[0]} twice"
+    for segment in manifest.segments:
+        name, removed = segment.name, segment.removed
+        if not re.fullmatch(r"\d{6,12}", name) or int(name) > manifest.changes:
+            return f"it lists a segment {name!r:.60}, which none of its {manifest.changes:,} changes wrote"
+        if removed and not re.fullmatch(rf"{name}-\d{{6,12}}\.npy", removed.name):
+            return f"it lists {removed.name!r:.60} as documents that were removed from segment {name}"
+        if segment.documents < 1 or segment.passages < 1:
+            return f"segment {name} has {segment.documents} documents and {segment.passages} passages"
+        if removed and not (
+            0 < removed.documents < segment.documents and 0 <= removed.passages <= segment.passages
+        ):
+            return (
+                f"{removed.documents} documents were removed from the {segment.documents} of segment {name}"
+            )
+    tokens, model = manifest.passage_tokens, manifest.model
+    if not (1 <= tokens <= MAX_PASSAGE_TOKENS and 0 <= manifest.overlap <= tokens // 2):
+        return f"its passages have {tokens} tokens, of which neighbours share {manifest.overlap}"
+    if model and not (model.dimensions > 0 and model.max_length > 0):
+        return f"its model reads {model.max_length} tokens and makes vectors of {model.dimensions} dimensions"
+    if (manifest.quantization, manifest.approximate) not in ((None, None), ("binary", None), (None, "hnsw")):
+        return f'it is searched by "{manifest.quantization!s:.60}" and "{manifest.approximate!s:.60}"'
+    return None
+
+
 def source_exists(source: str) -> bool:
     """Whether a path exists or a glob matches a file; a source on the hub or in a program is taken to exist."""
     return (
@@ -157,9 +193,12 @@ def read_index_manifest(directory: Path) -> IndexManifest:
         raise BertJaxError(f"{path} is damaged: its hash differs; {REBUILD_REMEDY}")
     del content[SELF]
     try:
-        return coerce_json(content, IndexManifest)
+        manifest = coerce_json(content, IndexManifest)
     except BertJaxError as error:
         raise BertJaxError(f"{path}: {error}; {REBUILD_REMEDY}") from None
+    if wrong := find_contradiction(manifest):
+        raise BertJaxError(f"{path} is damaged: {wrong}; {REBUILD_REMEDY}")
+    return manifest
 
 
 def write_index_manifest(directory: Path, manifest: IndexManifest) -> None:

@@ -10,11 +10,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.hnsw import import_faiss
 from bert_jax.search.index_encoder import IndexEncoder, IndexModel, directory_of, load_encoder
-from bert_jax.search.index_manifest import INDEX_FILE, IndexManifest
+from bert_jax.search.index_manifest import INDEX_FILE, MAX_PASSAGE_TOKENS, IndexManifest
 from bert_jax.search.passages import PassageCutter, WordCounter
 
 DEFAULT_PASSAGE_TOKENS = 256  # of a passage by default, or fewer if the model reads fewer
-MAX_PASSAGE_TOKENS = 8192  # the most tokens of a passage
 OVERLAP_DIVISOR = 8  # by default, one in OVERLAP_DIVISOR of a passage's tokens may be repeated in the next
 CHANGEABLE = ("quantization", "approximate")  # by --compact
 

@@ -3,7 +3,7 @@ new index.json is written, or not at all. Only one process at a time can change 
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,13 +12,13 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.errors import suggest_name as nearest_name
-from bert_jax.core.hashes import collect_file_facts
+from bert_jax.core.hashes import FileFacts, collect_file_facts, find_damaged_files
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.data.growing_array import growing_array
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search import keywords, nearest
 from bert_jax.search.cache import RowCache
-from bert_jax.search.content_keys import KeyIndex
+from bert_jax.search.content_keys import KEY, KeyIndex
 from bert_jax.search.documents import Document
 from bert_jax.search.hnsw import write_hnsw
 from bert_jax.search.index import read_current
@@ -32,9 +32,10 @@ from bert_jax.search.index_manifest import (
     RemovedDocuments,
     SegmentFacts,
 )
+from bert_jax.search.mapped_array import REBUILD_REMEDY, map_array
 from bert_jax.search.passages import CutDocument, PassageCutter
 from bert_jax.search.recall import measure_recall
-from bert_jax.search.segment import KEYS, SearchTexts, Segment, map_array, open_segment, write_documents
+from bert_jax.search.segment import KEYS, SearchTexts, Segment, open_segment, write_documents
 
 # What may stand in SEGMENTS and REMOVED: a segment, removed documents, and these while they are being written.
 OWN_NAMES = re.compile(r"\d{6,}(-\d{6,}\.npy)?|\.\d{6,}-\d{6,}\.npy\.[a-z0-9_]{8}\.partial")
@@ -148,7 +149,7 @@ class IndexWriter:
         encode: Encode | None,
         sources: Sequence[str] = (),
     ) -> None:
-        """Add the documents that are new or have changed, and add `sources` to those in the manifest."""
+        """Add the documents that are new or have changed, and `sources` to those in the manifest if they have any."""
         places, replaced, seen = self.document_places(), set(), set()
 
         def changed_documents() -> Iterator[Document]:
@@ -169,11 +170,10 @@ class IndexWriter:
 
         built = self.build_segment(cutter(changed_documents()), encode)
         self.missing = sorted(places.keys() - seen)
-        known, self.manifest = self.manifest.sources, self.manifest.with_sources(sources)
-        if built is not None:
-            self.commit([*self.mark_removed(replaced), built])
-        elif seen and self.manifest.sources != known:
-            self.commit(self.manifest.segments)
+        with_sources = self.manifest.with_sources(sources)
+        if built is not None or (seen and with_sources != self.manifest):
+            self.manifest = with_sources
+            self.commit([*self.mark_removed(replaced), *([built] if built else [])])
 
     def remove_documents(self, ids: Collection[str]) -> None:
         places = self.document_places()
@@ -189,6 +189,7 @@ class IndexWriter:
 
     def compact(self, manifest: IndexManifest) -> None:
         """Merge all segments into one without computing vectors, and take over the search settings of `manifest`."""
+        self.refuse_damage(dict(self.manifest.files()))
         self.manifest = replace(
             self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None
         )
@@ -196,6 +197,11 @@ class IndexWriter:
             (cut for segment in self.segments for cut in segment.cut_documents()), None
         )
         self.commit([] if built is None else [built])
+
+    def refuse_damage(self, files: Mapping[str, FileFacts]) -> None:
+        """Raise if files that are to be copied are damaged: the copies would get hashes that match."""
+        for damage in find_damaged_files(self.directory, files):
+            raise BertJaxError(f"{self.directory}: {damage}; {REBUILD_REMEDY}")
 
     def mark_removed(self, removed: Collection[tuple[int, int]]) -> list[SegmentFacts]:
         """Mark documents as removed. Return the segments that still have documents."""
@@ -233,7 +239,7 @@ class IndexWriter:
             self.write_vectors(stage, texts, self.manifest.model, encode)
         keywords.build_postings(stage, texts)
         if not self.manifest.exact and len(texts) >= nearest.MIN_PASSAGES:
-            self.write_candidates(stage, map_array(stage / nearest.VECTORS))
+            self.write_candidates(stage, nearest.open_vectors(stage, len(texts), self.manifest.dimensions))
         names = sorted(os.listdir(stage))
         name = f"{self.manifest.changes + 1:06}"
         (self.directory / SEGMENTS).mkdir(exist_ok=True)
@@ -253,8 +259,9 @@ class IndexWriter:
         """Write the vectors, computing each only once: those in the index are copied, and those that a killed process
         computed come from the cache that it filled."""
         key_index = KeyIndex([segment.keys for segment in self.segments])
-        places = key_index.find(map_array(stage / KEYS))
+        places = key_index.find(map_array(stage / KEYS, KEY, len(texts)))
         unknown = np.flatnonzero(places < 0)
+        self.refuse_damage(self.vector_files(key_index.tables(places[places >= 0])))
         rows = None
         if encode and len(unknown):
             cache = RowCache(self.directory / BUILDING, CACHED, asdict(model))
@@ -272,6 +279,10 @@ class IndexWriter:
                     )
                 file.append(block)
 
+    def vector_files(self, segments: Iterable[int]) -> dict[str, FileFacts]:
+        facts = [self.manifest.segments[number] for number in segments]
+        return {f"{SEGMENTS}/{one.name}/{nearest.VECTORS}": one.files[nearest.VECTORS] for one in facts}
+
     def count_encoded(self, encode: Encode) -> Encode:
         def counting(texts: list[str]) -> np.ndarray:
             self.counts.encoded += len(texts)
@@ -281,7 +292,7 @@ class IndexWriter:
 
     def commit(self, segments: Sequence[SegmentFacts]) -> None:
         self.manifest = self.manifest.with_segments(tuple(segments))
-        self.segments = [open_segment(self.directory, facts) for facts in segments]
+        self.segments = [open_segment(self.directory, facts, self.manifest.dimensions) for facts in segments]
         if not self.manifest.exact:
             self.manifest = replace(self.manifest, recall=measure_recall(self.segments))
         manifests.write_index_manifest(self.directory, self.manifest)

@@ -16,17 +16,16 @@ import numpy as np
 
 from bert_jax.core.output import atomic_file
 from bert_jax.data.growing_array import growing_array
-from bert_jax.search.string_array import StringArray, growing_strings
+from bert_jax.search.mapped_array import damage_error, is_ascending, map_array
+from bert_jax.search.string_array import StringArray, growing_strings, open_strings
 
 K1, B = 1.5, 0.75
 WINDOW = 4096  # texts whose words are in memory at once
-FREQUENCY = (
-    np.uint16
-)  # a higher count, of which a passage of the greatest size has room, hardly changes a score
 WORDS, STARTS, PASSAGES, FREQUENCIES, LENGTHS = (
     "words", "postings.starts.npy", "postings.npy", "frequencies.npy", "lengths.npy",
 )  # fmt: skip
-ARRAYS = (STARTS, PASSAGES, FREQUENCIES, LENGTHS)
+# Counts above those of 16 bits saturate.
+TYPES = {STARTS: np.int64, PASSAGES: np.int32, FREQUENCIES: np.uint16, LENGTHS: np.int32}
 
 
 def tokenize_words(texts: Sequence[str]) -> tuple[list[list[int]], dict[str, int]]:
@@ -55,7 +54,7 @@ def build_postings(folder: Path, texts: Sequence[str]) -> None:
     counts: list[np.ndarray] = []  # of each window: the number of postings of each word
     with (
         TemporaryDirectory(dir=folder, prefix=".") as scratch,
-        growing_array(folder / LENGTHS, np.int32) as lengths,
+        growing_array(folder / LENGTHS, TYPES[LENGTHS]) as lengths,
     ):
         for start in range(0, len(texts), WINDOW):
             ids, vocabulary = tokenize_words(texts[start : start + WINDOW])
@@ -68,7 +67,7 @@ def build_postings(folder: Path, texts: Sequence[str]) -> None:
             np.savez(
                 Path(scratch, str(len(counts))),
                 words=pairs >> 32, passages=(pairs & 0xFFFFFFFF) + start,
-                frequencies=np.minimum(frequencies, np.iinfo(FREQUENCY).max),
+                frequencies=np.minimum(frequencies, np.iinfo(TYPES[FREQUENCIES]).max),
             )  # fmt: skip
             counts.append(np.bincount(pairs >> 32, minlength=len(numbers)))
             lengths.append(sizes)
@@ -85,12 +84,12 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
     starts = np.cumsum(starts)
     with growing_strings(folder, WORDS) as vocabulary:
         vocabulary.append(order)
-    with growing_array(folder / STARTS, np.int64) as file:
+    with growing_array(folder / STARTS, TYPES[STARTS]) as file:
         file.append(starts)
     with atomic_file(folder / PASSAGES) as new_passages, atomic_file(folder / FREQUENCIES) as new_frequencies:
         shape = (int(starts[-1]),)
-        passages = np.lib.format.open_memmap(new_passages, "w+", np.int32, shape)
-        frequencies = np.lib.format.open_memmap(new_frequencies, "w+", FREQUENCY, shape)
+        passages = np.lib.format.open_memmap(new_passages, "w+", TYPES[PASSAGES], shape)
+        frequencies = np.lib.format.open_memmap(new_frequencies, "w+", TYPES[FREQUENCIES], shape)
         ends = starts[:-1].copy()
         for number, counts_of_window in enumerate(counts):
             window = np.load(scratch / f"{number}.npz")
@@ -132,6 +131,7 @@ class WeightedQuery:
 class Postings:
     """The passages of each word of a segment: rows starts[i] to starts[i + 1] belong to word i."""
 
+    folder: Path
     words: StringArray  # sorted
     starts: np.ndarray
     passages: np.ndarray
@@ -145,10 +145,24 @@ class Postings:
             return self.passages[:0], self.frequencies[:0]
         rows = slice(self.starts[place], self.starts[place + 1])
         passages, frequencies = self.passages[rows], self.frequencies[rows]
+        if not is_ascending(passages, 0, len(self.lengths) - 1):
+            raise damage_error(self.folder / PASSAGES)
+        if ((frequencies < 1) | (frequencies > self.lengths[passages])).any():
+            raise damage_error(self.folder / FREQUENCIES)
         if live is not None:
             kept = live[passages]
             passages, frequencies = passages[kept], frequencies[kept]
         return passages, frequencies
+
+
+def open_postings(folder: Path, passages: int) -> Postings:
+    words = open_strings(folder, WORDS)
+    starts = map_array(folder / STARTS, TYPES[STARTS], len(words) + 1)
+    lengths = map_array(folder / LENGTHS, TYPES[LENGTHS], passages)
+    owners, frequencies = (map_array(folder / name, TYPES[name], None) for name in (PASSAGES, FREQUENCIES))
+    if len(owners) != len(frequencies) or not is_ascending(starts, 0, len(owners)):
+        raise damage_error(folder / STARTS)
+    return Postings(folder, words, starts, owners, frequencies, lengths)
 
 
 class KeywordSearch:

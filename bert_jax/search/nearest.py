@@ -18,6 +18,7 @@ from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.growing_array import growing_array
 from bert_jax.inference.exact_search import top_k
 from bert_jax.search.hnsw import find_hnsw_candidates
+from bert_jax.search.mapped_array import map_array
 from bert_jax.search.quantization import to_bits
 
 VECTORS, BITS = "vectors.npy", "binary.npy"
@@ -115,6 +116,14 @@ def score_ahead(scores_of: Scores, blocks: Sequence[slice]) -> Iterator[np.ndarr
 @cache
 def blas_threads() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def open_vectors(folder: Path, passages: int, dimensions: int) -> np.ndarray:
+    return map_array(folder / VECTORS, np.float32, passages, dimensions)
+
+
+def open_bits(folder: Path, passages: int, dimensions: int) -> np.ndarray:
+    return map_array(folder / BITS, np.uint8, passages, -(-dimensions // 8))
 
 
 def write_bits(folder: Path, vectors: np.ndarray) -> None:

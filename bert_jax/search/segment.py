@@ -1,35 +1,37 @@
 """A segment, a part of an index that is written once: documents, their passages, and the data to find these. Its files
 are memory-mapped, so that memory holds only what a search reads."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.hashes import FileFacts
 from bert_jax.data.growing_array import growing_array
 from bert_jax.search import keywords, nearest
 from bert_jax.search.content_keys import KEY, content_keys
 from bert_jax.search.hnsw import HNSW_FILE, open_hnsw
-from bert_jax.search.index_manifest import REBUILD_REMEDY, REMOVED, SEGMENTS, SegmentFacts
-from bert_jax.search.keywords import Postings
+from bert_jax.search.index_manifest import INDEX_FILE, REMOVED, SEGMENTS, SegmentFacts
+from bert_jax.search.mapped_array import REBUILD_REMEDY, damage_error, is_ascending, map_array
 from bert_jax.search.passages import CutDocument
-from bert_jax.search.string_array import StringArray, growing_strings, string_files
+from bert_jax.search.string_array import growing_strings, open_strings, string_files
 
 WINDOW = 4096  # passages written at once
 IDS, TITLES, TEXTS = "ids", "titles", "texts"
 HASHES, KEYS, DOCUMENTS, SPANS, ORDER = "hashes.npy", "keys.npy", "documents.npy", "spans.npy", "order.npy"
-# The hashes of these files are checked whenever an index is opened; the hashes of the others only on request.
-CHECKED_FILES = (
-    *string_files(IDS),
-    *string_files(TITLES),
-    HASHES,
-    KEYS,
-    DOCUMENTS,
-    SPANS,
-    ORDER,
-    keywords.LENGTHS,
+# What every segment has. One with vectors also has those, and perhaps CANDIDATES, files to find candidates.
+FILES = {HASHES, KEYS, DOCUMENTS, SPANS, ORDER, *keywords.TYPES}.union(
+    *map(string_files, (IDS, TITLES, TEXTS, keywords.WORDS))
 )
+CANDIDATES = {nearest.BITS, HNSW_FILE}
+LARGE_FILES = {string_files(TEXTS)[0], keywords.PASSAGES, keywords.FREQUENCIES, nearest.VECTORS, *CANDIDATES}
+SMALL = 1 << 22  # bytes
+
+
+def is_always_hashed(name: str, facts: FileFacts) -> bool:
+    """Whether the hash of a file is checked whenever its index is opened. It is not if hashing it would take long."""
+    return facts["bytes"] <= SMALL or Path(name).name not in LARGE_FILES
 
 
 def search_text(title: str, text: str) -> str:
@@ -38,11 +40,11 @@ def search_text(title: str, text: str) -> str:
 
 
 class SearchTexts(Sequence[str]):
-    """The texts that represent the passages of a segment in a search."""
+    """The texts that represent the passages of a folder in a search."""
 
     def __init__(self, folder: Path):
         self.titles, self.texts = open_strings(folder, TITLES), open_strings(folder, TEXTS)
-        self.documents = map_array(folder / DOCUMENTS)
+        self.documents = map_array(folder / DOCUMENTS, np.int32, None)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -56,26 +58,44 @@ class SearchTexts(Sequence[str]):
 class Segment:
     """An open segment. All files are mapped at once, so it can still be searched after another process removes them."""
 
-    def __init__(self, folder: Path, names: Collection[str], removed: np.ndarray | None = None):
-        self.ids, self.titles, self.texts = (open_strings(folder, name) for name in (IDS, TITLES, TEXTS))
-        self.documents, self.spans, self.order = (
-            map_array(folder / name) for name in (DOCUMENTS, SPANS, ORDER)
+    def __init__(self, folder: Path, facts: SegmentFacts, dimensions: int, removed: np.ndarray | None = None):
+        """`dimensions` are those of the vectors, 0 if there are none; `removed` are the numbers of documents."""
+        documents, passages = facts.documents, facts.passages
+        self.folder = folder
+        self.ids, self.titles = (open_strings(folder, name, documents) for name in (IDS, TITLES))
+        self.texts = open_strings(folder, TEXTS, passages)
+        self.hashes = map_array(folder / HASHES, KEY, documents)
+        self.keys = map_array(folder / KEYS, KEY, passages)
+        self.documents, self.order = (
+            map_array(folder / name, np.int32, passages) for name in (DOCUMENTS, ORDER)
         )
-        self.hashes, self.keys = map_array(folder / HASHES), map_array(folder / KEYS)
-        self.search_texts = SearchTexts(folder)
+        self.spans = map_array(folder / SPANS, np.int64, passages, 2)
+        if not is_ascending(self.documents, 0, documents - 1):
+            raise damage_error(folder / DOCUMENTS)
         self.removed = frozenset(() if removed is None else removed.tolist())
         self.live: np.ndarray | None = None  # which passages are not removed; None: all
         if removed is not None:
-            is_live = np.ones(len(self.ids), bool)
+            is_live = np.ones(documents, bool)
             is_live[removed] = False
             self.live = is_live[self.documents]
-        words = open_strings(folder, keywords.WORDS)
-        self.postings = Postings(words, *(map_array(folder / name) for name in keywords.ARRAYS))
-        self.vectors = np.empty((len(self.order), 0), np.float32)
-        if nearest.VECTORS in names:
-            self.vectors = map_array(folder / nearest.VECTORS)
-        self.bits = map_array(folder / nearest.BITS) if nearest.BITS in names else None
-        self.hnsw = open_hnsw(folder / HNSW_FILE) if HNSW_FILE in names else None
+        self.postings = keywords.open_postings(folder, passages)
+        self.vectors = np.empty((passages, 0), np.float32)
+        if dimensions:
+            self.vectors = nearest.open_vectors(folder, passages, dimensions)
+        self.bits = nearest.open_bits(folder, passages, dimensions) if nearest.BITS in facts.files else None
+        self.hnsw = open_hnsw(folder / HNSW_FILE, passages, dimensions) if HNSW_FILE in facts.files else None
+
+    def read_passage(self, number: int) -> tuple[str, str]:
+        """Return the title and the text of a passage. Raise if they are not those that were written: the hashes of
+        large files are not checked when an index is opened."""
+        try:
+            title, text = self.titles[self.documents[number]], self.texts[number]
+            is_damaged = content_keys([search_text(title, text)])[0] != self.keys[number]
+        except UnicodeDecodeError:
+            is_damaged = True
+        if is_damaged:
+            raise damage_error(self.folder / string_files(TEXTS)[0])
+        return title, text
 
     def document_place(self, passage: int) -> tuple[str, int]:
         """Return the id of a passage's document, and its start there: the order of passages with equal scores."""
@@ -96,21 +116,21 @@ class Segment:
             )
 
 
-def open_segment(directory: Path, facts: SegmentFacts) -> Segment:
-    removed = map_array(directory / REMOVED / facts.removed.name) if facts.removed else None
-    return Segment(directory / SEGMENTS / facts.name, facts.files.keys(), removed)
-
-
-def map_array(path: Path) -> np.ndarray:
-    try:
-        return np.load(path, mmap_mode="r").view(np.ndarray)  # slicing is faster than with a memmap
-    except (ValueError, EOFError) as error:
-        raise BertJaxError(f"{path} is damaged; {REBUILD_REMEDY}") from error
-
-
-def open_strings(folder: Path, name: str) -> StringArray:
-    content, starts = string_files(name)
-    return StringArray(map_array(folder / content), map_array(folder / starts))
+def open_segment(directory: Path, facts: SegmentFacts, dimensions: int) -> Segment:
+    """Open a segment of an index, whose vectors have so many dimensions; 0 if it has none."""
+    required = FILES | ({nearest.VECTORS} if dimensions else set())
+    if not required <= facts.files.keys() <= required | (CANDIDATES if dimensions else set()):
+        raise BertJaxError(
+            f"{directory / INDEX_FILE} is damaged: the files of segment {facts.name} are not those of a segment; "
+            f"{REBUILD_REMEDY}"
+        )
+    removed = None
+    if facts.removed:
+        path = directory / REMOVED / facts.removed.name
+        removed = map_array(path, np.int64, facts.removed.documents)
+        if not is_ascending(removed, 0, facts.documents - 1):
+            raise damage_error(path)
+    return Segment(directory / SEGMENTS / facts.name, facts, dimensions, removed)
 
 
 def write_documents(folder: Path, cuts: Iterable[CutDocument]) -> int:
@@ -141,7 +161,7 @@ def write_documents(folder: Path, cuts: Iterable[CutDocument]) -> int:
 
 def write_order(folder: Path) -> None:
     """Write the rank of each passage when they are sorted by the ids of their documents."""
-    names, documents = open_strings(folder, IDS)[:], map_array(folder / DOCUMENTS)
+    names, documents = open_strings(folder, IDS)[:], map_array(folder / DOCUMENTS, np.int32, None)
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     order = np.empty(len(documents), np.int32)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.growing_array import GrowingArray, growing_array
+from bert_jax.search.mapped_array import damage_error, is_ascending, map_array
 
 
 def string_files(name: str) -> tuple[str, str]:
@@ -37,6 +38,21 @@ class StringArray(Sequence[str]):
         """Return the index of a text, or None if it is not present. The texts must be sorted."""
         place = bisect_left(self, text)
         return place if place < len(self) and self[place] == text else None
+
+
+def open_strings(folder: Path, name: str, count: int | None = None) -> StringArray:
+    """Open `count` texts, or any number of them."""
+    content_file, starts_file = string_files(name)
+    content = map_array(folder / content_file, np.uint8, None)
+    starts = map_array(folder / starts_file, np.int64, None if count is None else count + 1)
+    if (
+        not len(starts)
+        or starts[0] != 0
+        or starts[-1] != len(content)
+        or not is_ascending(starts, 0, len(content))
+    ):
+        raise damage_error(folder / starts_file)
+    return StringArray(content, starts)
 
 
 class GrowingStrings:

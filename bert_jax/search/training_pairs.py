@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.randomness import random_key, sample_indices
+from bert_jax.search.mapped_array import map_array
 from bert_jax.search.passages import CutDocument, sentence_spans
-from bert_jax.search.segment import DOCUMENTS, TEXTS, TITLES, map_array, open_strings, write_documents
+from bert_jax.search.segment import DOCUMENTS, TEXTS, TITLES, write_documents
+from bert_jax.search.string_array import open_strings
 
 TITLE, NEIGHBOUR, QUERY = "titles", "neighbours", "queries"
 SOURCES = (TITLE, NEIGHBOUR, QUERY)
@@ -35,7 +37,8 @@ class Passages:
     def write(cls, folder: Path, cuts: Iterable[CutDocument]) -> "Passages":
         if not write_documents(folder, cuts):
             return cls([], [], np.empty(0, np.int32))
-        return cls(open_strings(folder, TITLES), open_strings(folder, TEXTS), map_array(folder / DOCUMENTS))
+        documents = map_array(folder / DOCUMENTS, np.int32, None)
+        return cls(open_strings(folder, TITLES), open_strings(folder, TEXTS), documents)
 
     def positives(self) -> dict[str, np.ndarray]:
         """Return, for each source of pairs, the passages that may be the positive of a pair."""

@@ -11,6 +11,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.index_manifest import IndexManifest
+from bert_jax.search.segment import search_text
 from tests.support.document_files import read_documents
 from tests.support.small_models import write_model
 
@@ -250,7 +251,8 @@ def test_an_index_knows_its_model(run, model, tmp_path):
     index = bert_jax.Index.open(tmp_path / "index")
     (segment,) = index.segments
     embedder = bert_jax.Embedder.load(model, pooling="mean")
-    vectors = embedder.encode([*segment.search_texts])
+    texts = [search_text(*segment.read_passage(n)) for n in range(len(segment.texts))]
+    vectors = embedder.encode(texts)
     np.testing.assert_allclose(segment.vectors, vectors, atol=1e-6)
     (first, *_), *_ = index.search(["the cat", "mat"], retrievers=["vectors"])
     assert first.score == pytest.approx(max(vectors @ embedder.encode("the cat")), abs=1e-6)

@@ -12,7 +12,7 @@ from tests.support.processes import process_environment
 
 LONGEST = 400  # characters of a message
 SECONDS = 20  # that a command on small material may take, whatever it is given
-RIGHT, LINE = "right", "one clear line"
+RIGHT, LINE, WRONG = "right", "one clear line", "wrong accepted"
 # What a command says before it fails: of its steps, and how it reads its files.
 NOTES = re.compile(
     r"compiling the step;|step [\d,]+ |the update of step [\d,]+ |no --model, so |"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
-from tests.hostile.outcomes import LINE, LONGEST, RIGHT, SECONDS
+from tests.hostile.outcomes import LINE, LONGEST, RIGHT, SECONDS, WRONG
 
 MEMORY_LIMIT = 3 << 30  # bytes that a file may make this process take beside what it has
 
@@ -58,6 +58,6 @@ def tried(read: Callable[[], object], is_right: Callable[[object], bool]) -> Tri
             raise
         return Tried("traceback", repr(error)[:300])
     try:
-        return Tried(RIGHT if is_right(value) else "wrong accepted")
+        return Tried(RIGHT if is_right(value) else WRONG)
     except Exception as error:  # it says nothing that could be accepted
-        return Tried("wrong accepted", repr(error)[:300])
+        return Tried(WRONG, repr(error)[:300])
