@@ -14,6 +14,7 @@ from bert_jax.search import index_manifest as manifests
 from bert_jax.search.index import Index
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training import checkpoint_manifest
+from bert_jax.training.best_evaluation import is_out_of_patience
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.run_config import CheckpointConfig
 from bert_jax.training.workdir import Workdir
@@ -54,7 +55,8 @@ def check_run(directory: Path) -> Iterator[str]:
     names = workdir.layouts()
     open_tokenizer(workdir.tokenizer)
     yield f"{workdir.run} can be read; its hash matches"
-    steps = Checkpoints(workdir.checkpoints, CheckpointConfig()).steps()
+    checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
+    steps = checkpoints.steps()
     damaged = [
         (step, wrong)
         for step in steps
@@ -67,9 +69,25 @@ def check_run(directory: Path) -> Iterator[str]:
             "delete them, and the run resumes from the newest that is whole"
         )
     yield f"{workdir.checkpoints}: {pluralize(len(steps), 'checkpoint')}; their hashes match"
+    wrote_models = workdir.model.is_dir() or has_finished(workdir, checkpoints)
     for name in names:
         if (workdir.model / name).is_dir():
             yield from check_model(workdir.model / name)
+        elif wrote_models:
+            raise BertJaxError(
+                f"{workdir.model / name} is missing; repeat the command of the run, which writes it again"
+            )
+
+
+def has_finished(workdir: Workdir, checkpoints: Checkpoints) -> bool:
+    """Whether a run has taken its last step, after which it writes its models."""
+    if not (steps := checkpoints.steps()):
+        return False
+    settings, standings = (
+        workdir.read_run()["config"],
+        checkpoints.read_position(steps[-1]).get("standings", []),
+    )
+    return steps[-1] == settings["steps"] or is_out_of_patience(standings, settings["patience"])
 
 
 def check_index(directory: Path) -> Iterator[str]:

@@ -27,6 +27,13 @@ def best_step(standings: Iterable[tuple[int, RankKey]]) -> int | None:
     return max(standings, key=lambda pair: (pair[1], pair[0]), default=(None,))[0]
 
 
+def is_out_of_patience(standings: Iterable[tuple[int, RankKey]], patience: int) -> bool:
+    """Whether the metric has not improved for `patience` evaluations."""
+    history = list(standings)
+    first = max(history, key=lambda pair: (pair[1][0], -pair[0]), default=(0, ()))[0]
+    return 0 < patience <= sum(step > first for step, _ in history)
+
+
 def read_kept_metrics(metrics: Path, best: str) -> dict:
     """Return the line that measured the model that a run kept, or {} if there is none.
 

@@ -18,7 +18,7 @@ from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.training import memory_estimate
-from bert_jax.training.best_evaluation import KEPT_MODEL_LINE, best_step, rank_key
+from bert_jax.training.best_evaluation import KEPT_MODEL_LINE, best_step, is_out_of_patience, rank_key
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.feed import local_data_shard, place_batches
 from bert_jax.training.log import MetricsLog, MetricSums
@@ -307,9 +307,7 @@ class TrainingLoop:
 
     def is_out_of_patience(self) -> bool:
         """Whether the metric has not improved for `patience` evaluations."""
-        patience = self.config.patience
-        first = max(self.history, key=lambda pair: (pair[1][0], -pair[0]), default=(0, ()))[0]
-        return 0 < patience <= sum(step > first for step, _ in self.history)
+        return is_out_of_patience(self.history, self.config.patience)
 
     def save(self) -> None:
         self.record_pending()

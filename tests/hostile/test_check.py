@@ -84,6 +84,36 @@ def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
     assert code == 1 and f"{path} is damaged: its hash differs" in said
 
 
+def rewrite_run(folder, **changes) -> None:
+    content = json.loads((folder / "run.json").read_text())
+    del content["self"]
+    content["config"] |= changes.pop("config", {})
+    (folder / "run.json").write_text(json.dumps(hashes.sealed(content | changes)))
+
+
+def test_a_model_that_a_run_lost_is_missed(small, tmp_path, check):
+    folder = subjects.run(small, tmp_path)
+
+    def has_step(step: int, **position) -> None:
+        (folder / "checkpoints" / str(step)).mkdir(parents=True)
+        checkpoint_manifest.write_checkpoint_manifest(
+            folder / "checkpoints" / str(step), {"step": step, **position}
+        )
+
+    has_step(12, standings=[[4, [1.0, 0.0]], [8, [0.5, 0.0]], [12, [0.5, 0.0]]])
+    assert check(folder)[0] == 0  # it still goes on
+    rewrite_run(folder, config={"patience": 2})
+    code, said = check(folder)
+    assert code == 1 and f"{folder}/model is missing; repeat the command of the run" in said
+    rewrite_run(folder, config={"patience": 0})
+    has_step(20)  # the last
+    assert f"{folder}/model is missing" in check(folder)[1]
+    load(small / "masked").save(folder / "model")
+    assert check(folder)[0] == 0
+    rewrite_run(folder, layouts={"generator": json.loads((folder / "run.json").read_text())["layout"]})
+    assert f"{folder}/model/generator is missing" in check(folder)[1]
+
+
 def test_a_saved_model_lists_its_hashes(small, tmp_path, check):
     load(small / "classifier").save(tmp_path / "model")
     listed = json.loads((tmp_path / "model" / "hashes.json").read_text())["files"]
@@ -152,10 +182,7 @@ def test_names_stay_within_their_directory(tmp_path):
 
 def test_models_of_a_run_stay_within_it(small, tmp_path):
     folder = subjects.run(small, tmp_path)
-    content = json.loads((folder / "run.json").read_text())
-    content["layouts"] = {"../../elsewhere": content["layout"]}
-    del content["self"]
-    (folder / "run.json").write_text(json.dumps(hashes.sealed(content)))
+    rewrite_run(folder, layouts={"../../elsewhere": json.loads((folder / "run.json").read_text())["layout"]})
     with pytest.raises(BertJaxError, match="'../../elsewhere'"):
         Workdir(folder).layouts()
 
