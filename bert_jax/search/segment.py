@@ -61,7 +61,6 @@ class Segment:
     def __init__(self, folder: Path, facts: SegmentFacts, dimensions: int, removed: np.ndarray | None = None):
         """`dimensions` are those of the vectors, 0 if there are none; `removed` are the numbers of documents."""
         documents, passages = facts.documents, facts.passages
-        self.folder = folder
         self.ids, self.titles = (open_strings(folder, name, documents) for name in (IDS, TITLES))
         self.texts = open_strings(folder, TEXTS, passages)
         self.hashes = map_array(folder / HASHES, KEY, documents)
@@ -88,13 +87,9 @@ class Segment:
     def read_passage(self, number: int) -> tuple[str, str]:
         """Return the title and the text of a passage. Raise if they are not those that were written: the hashes of
         large files are not checked when an index is opened."""
-        try:
-            title, text = self.titles[self.documents[number]], self.texts[number]
-            is_damaged = content_keys([search_text(title, text)])[0] != self.keys[number]
-        except UnicodeDecodeError:
-            is_damaged = True
-        if is_damaged:
-            raise damage_error(self.folder / string_files(TEXTS)[0])
+        title, text = self.titles[self.documents[number]], self.texts[number]
+        if content_keys([search_text(title, text)])[0] != self.keys[number]:
+            raise damage_error(self.texts.path)
         return title, text
 
     def document_place(self, passage: int) -> tuple[str, int]:

@@ -21,8 +21,8 @@ def string_files(name: str) -> tuple[str, str]:
 
 
 class StringArray(Sequence[str]):
-    def __init__(self, content: np.ndarray, starts: np.ndarray):
-        self.content, self.starts = content, starts
+    def __init__(self, path: Path, content: np.ndarray, starts: np.ndarray):
+        self.path, self.content, self.starts = path, content, starts
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -32,7 +32,10 @@ class StringArray(Sequence[str]):
             return [self[i] for i in range(*which.indices(len(self)))]
         if not 0 <= which < len(self):  # iteration relies on this to stop
             raise IndexError(which)
-        return str(self.content[self.starts[which] : self.starts[which + 1]].tobytes(), "utf-8")
+        try:
+            return str(self.content[self.starts[which] : self.starts[which + 1]].tobytes(), "utf-8")
+        except UnicodeDecodeError as error:
+            raise damage_error(self.path) from error
 
     def find(self, text: str) -> int | None:
         """Return the index of a text, or None if it is not present. The texts must be sorted."""
@@ -52,7 +55,7 @@ def open_strings(folder: Path, name: str, count: int | None = None) -> StringArr
         or not is_ascending(starts, 0, len(content))
     ):
         raise damage_error(folder / starts_file)
-    return StringArray(content, starts)
+    return StringArray(folder / content_file, content, starts)
 
 
 class GrowingStrings:

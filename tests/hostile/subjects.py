@@ -1,11 +1,13 @@
 """Kinds of files that are mutated: how each is made and read, and what its content means, computed independently."""
 
 import bz2
+import contextlib
 import csv
 import gzip
 import io
 import json
 import lzma
+import random
 import shutil
 import struct
 from collections.abc import Callable
@@ -21,6 +23,7 @@ import zstandard
 from pyarrow import parquet
 from safetensors.numpy import load_file
 
+from bert_jax.core import hashes
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.full_sentences import Rows
 from bert_jax.data.corpus.segment_plan import load_or_build
@@ -31,11 +34,14 @@ from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import calibration, out_of_scope, training_origin
+from bert_jax.search.index import Index
+from bert_jax.search.index_info import describe_index, document_ids
 from bert_jax.text import tables
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.workdir import Workdir
+from tests.support.indexes import QueryEncoder, change_index, random_document
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 LABELS = ("no", "yes")
@@ -167,6 +173,14 @@ def run(source: Path, work: Path) -> Path:
     return workdir.path
 
 
+def index(source: Path, work: Path) -> Path:
+    """Six documents, of which two were removed."""
+    documents = [random_document(f"d{n}", random.Random(n)) for n in range(6)]
+    change_index(work / "folder", documents)
+    change_index(work / "folder", remove=["d1", "d4"])
+    return work / "folder"
+
+
 # How they are read.
 
 
@@ -251,6 +265,35 @@ def checked(folder: Path) -> str:
     return check_directory(folder)
 
 
+def index_of(folder: Path) -> list[str]:
+    """The ids of an index, after all was asked of it."""
+    opened = Index.open(folder)
+    opened.encoder = QueryEncoder
+    opened.search(["w1 w2 w3", "w9 w20"], 20)
+    describe_index(str(folder))
+    return list(document_ids(opened))
+
+
+def forged_index_of(name: str) -> Callable[[Path], list[str]]:
+    """An index of a stranger, who gives hashes that are right."""
+
+    def read(folder: Path) -> list[str]:
+        path = folder / "index.json"
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            content = json.loads(path.read_text())
+            content.pop("self", None)
+            (segment,) = content["segments"] or [{}]
+            file = name.split("/")[-1]
+            if name != "index.json":
+                facts = hashes.collect_file_facts(folder, [name])[name]
+                of = segment["files"] if file in segment["files"] else segment["removed"]
+                of["facts" if of is segment["removed"] else file] = facts
+            path.write_text(json.dumps(hashes.sealed(content)))
+        return index_of(folder)
+
+    return read
+
+
 # What they mean.
 
 
@@ -264,6 +307,13 @@ def same_json(original: bytes, content: bytes, value) -> bool:
 
 def never(original: bytes, content: bytes, value) -> bool:
     return False
+
+
+def ids_are_listed(original: bytes, content: bytes, value) -> bool:
+    """Segments that are not named are not searched, and documents that are not listed as removed are there."""
+    segments = json.loads(content).get("segments", [])
+    gone = ("d1", "d4") if segments and segments[0].get("removed") else ()
+    return value == [f"d{n}" for n in range(6) if f"d{n}" not in gone] * bool(segments)
 
 
 def always_made_anew(original: bytes, content: bytes, value) -> bool:
@@ -535,6 +585,15 @@ def vocabulary(file: str, means, read=open_tokenizer, change=lambda folder: None
     return Subject(file, file, copied("vocabulary", change), read, means, 2)
 
 
+def index_file(name: str, share: float = 0.3) -> Subject:
+    return Subject(f"index: {name}", name, index, index_of, never, share, hashed=True)
+
+
+def forged_index_file(name: str) -> Subject:
+    """What numbers say cannot be known; they are read without a traceback."""
+    return Subject(f"forged index: {name}", name, index, forged_index_of(name), lambda *_: True, 0.3)
+
+
 ALL = (
     corpus("corpus manifest", "manifest.json", same_json, 4),
     corpus("corpus tokens", "train/tokens.npy"),
@@ -562,6 +621,12 @@ ALL = (
     Subject("origin.json", "origin.json", copied("classifier", with_origin),
             training_origin.read_origin, origin_says, 2),
     Subject("scope.safetensors", "scope.safetensors", copied("classifier", with_scope), scope_of, safetensors_say, 2),
+    Subject("index.json", "index.json", index, index_of, same_json, 2),
+    Subject("forged index.json", "index.json", index, forged_index_of("index.json"), ids_are_listed, 6),
+    *map(index_file, ("removed/000001-000002.npy", "segments/000001/ids.npy", "segments/000001/vectors.npy")),
+    *map(forged_index_file, ("removed/000001-000002.npy", *(f"segments/000001/{name}.npy" for name in (
+        "ids", "texts.starts", "documents", "vectors", "words", "postings.starts", "postings", "frequencies",
+    )))),
     embedder("modules.json", "modules.json", modules_say),
     embedder("prompts", "config_sentence_transformers.json", prompts_say),
     embedder("pooling", "1_Pooling/config.json", pooling_says),

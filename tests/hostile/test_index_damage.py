@@ -1,7 +1,9 @@
 """Damaged files of an index: what is done with it is refused in one line, or right."""
 
+import json
 import os
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -12,6 +14,7 @@ import pytest
 
 from bert_jax.core import output
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.hashes import sealed
 from bert_jax.runs.integrity import check_directory
 from bert_jax.search import nearest, segment
 from bert_jax.search.documents import Document
@@ -166,6 +169,48 @@ def test_damage_of_large_files_is_not_copied(tmp_path, monkeypatch):
                 verb(tmp_path / "index")
         file.write_bytes(whole)
     assert file_contents(tmp_path / "index") == before
+
+
+def test_an_index_whose_facts_cannot_be_is_refused(tmp_path):
+    """Of a stranger, who seals what is wrong."""
+    path = tmp_path / "index"
+    change_index(path, DOCUMENTS[:8])
+    change_index(path, remove=["d03", "d05"])
+    whole = json.loads((path / "index.json").read_text())
+    del whole["self"]
+    for place, value, message in (
+        (["segments", 1], whole["segments"][0], "lists segment 000001 twice"),
+        (["segments", 0, "name"], "../segments/000001", "a segment '../segments/000001'"),
+        (["segments", 0, "name"], "000003", "none of its 2 changes wrote"),
+        (["segments", 0, "documents"], -8, "-8 documents"),
+        (["segments", 0, "documents"], 10**30, "damaged"),
+        (["segments", 0, "passages"], 0, "0 passages"),
+        (["segments", 0, "files"], {}, "files of segment 000001"),
+        (["segments", 0, "files", "../../index.json"], {"bytes": 1, "blake2b": ""}, "not a file in it"),
+        (["segments", 0, "files", "notes"], {"bytes": -1, "blake2b": ""}, "lacks its file"),
+        (["segments", 0, "removed", "name"], "/etc/passwd", "'/etc/passwd' as documents"),
+        (["segments", 0, "removed", "documents"], 8, "8 documents were removed from the 8"),
+        (["segments", 0, "removed", "documents"], 1, "000001-000002.npy is damaged"),
+        (["changes"], -1, "none of its -1 changes"),
+        (["overlap"], 10**30, "neighbours share"),
+        (["passage_tokens"], 0, "passages have 0 tokens"),
+        (["model", "dimensions"], 10**9, "vectors.npy is damaged"),
+        (["model", "dimensions"], -1, "vectors of -1 dimensions"),
+        (["model"], None, "files of segment 000001"),
+        (["approximate"], "hnswx", 'searched by "None" and "hnswx"'),
+        (["sources"], "a", "is a text, not a list"),
+    ):
+        content = json.loads(json.dumps(whole))
+        within = content
+        for key in place[:-1]:
+            within = within[key]
+        if isinstance(within, list) and place[-1] == len(within):
+            within.append(value)
+        else:
+            within[place[-1]] = value
+        (path / "index.json").write_text(json.dumps(sealed(content)))
+        with pytest.raises(BertJaxError, match=re.escape(message)):
+            check_directory(str(path))
 
 
 @pytest.mark.long
