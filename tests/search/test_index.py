@@ -18,10 +18,12 @@ from bert_jax.search import hnsw, nearest, segment
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_writer import open_writer
+from bert_jax.search.passages import PassageCutter, WordCounter
 from bert_jax.search.recall import measure_recall
 from bert_jax.search.segment import search_text
 from tests.support.indexes import (
     INDEX_SETTINGS,
+    MODEL_FACTS,
     QueryEncoder,
     change_index,
     file_contents,
@@ -165,6 +167,34 @@ def test_an_open_index_goes_on_while_documents_come_and_go(tmp_path):
     reader.refresh()
     assert asked(reader) == asked(opened(path)) != before
     assert len(reader) == 39
+
+
+def test_refreshing_forgets_the_encoder_of_another_model(tmp_path):
+    path, documents = tmp_path / "index", [random_document("a", random.Random(0))]
+    change_index(path, documents)
+    reader = opened(path)
+    reader.refresh()
+    assert reader.encoder is QueryEncoder
+    shutil.rmtree(path)
+    change_index(
+        path, documents, settings=replace(INDEX_SETTINGS, model=replace(MODEL_FACTS, fingerprint="other"))
+    )
+    reader.refresh()
+    assert "encoder" not in vars(reader)
+
+
+def test_sources_of_documents_that_are_there_already_are_recorded(tmp_path):
+    documents = [random_document(f"d{n}", random.Random(n)) for n in range(3)]
+    change_index(tmp_path / "index", documents)
+    for sources, recorded in ((["hub:one"], ["hub:one"]), (["hub:two"], ["hub:one", "hub:two"])):
+        for _ in range(2):  # again, nothing is changed
+            with open_writer(tmp_path / "index") as writer:
+                writer.add_documents(documents, PassageCutter(WordCounter(), 12, 3), hashed_vectors, sources)
+            manifest = Index.open(tmp_path / "index").manifest
+            assert list(manifest.sources) == recorded and manifest.changes == 1 + len(recorded)
+    with open_writer(tmp_path / "index") as writer:
+        writer.add_documents([], PassageCutter(WordCounter(), 12, 3), hashed_vectors, ["hub:empty"])
+    assert Index.open(tmp_path / "index").manifest == manifest
 
 
 def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_path, monkeypatch):
