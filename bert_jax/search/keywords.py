@@ -24,7 +24,7 @@ WINDOW = 4096  # texts whose words are in memory at once
 WORDS, STARTS, PASSAGES, FREQUENCIES, LENGTHS = (
     "words", "postings.starts.npy", "postings.npy", "frequencies.npy", "lengths.npy",
 )  # fmt: skip
-# Counts above those of 16 bits saturate.
+# A count above 65,535, of which the largest passage has room, saturates: it hardly changes a score.
 TYPES = {STARTS: np.int64, PASSAGES: np.int32, FREQUENCIES: np.uint16, LENGTHS: np.int32}
 
 
