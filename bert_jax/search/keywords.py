@@ -25,7 +25,12 @@ WORDS, STARTS, PASSAGES, FREQUENCIES, LENGTHS = (
     "words", "postings.starts.npy", "postings.npy", "frequencies.npy", "lengths.npy",
 )  # fmt: skip
 # A count above 65,535, of which the largest passage has room, saturates: it hardly changes a score.
-TYPES = {STARTS: np.int64, PASSAGES: np.int32, FREQUENCIES: np.uint16, LENGTHS: np.int32}
+TYPES: dict[str, type[np.integer]] = {
+    STARTS: np.int64,
+    PASSAGES: np.int32,
+    FREQUENCIES: np.uint16,
+    LENGTHS: np.int32,
+}
 
 
 def tokenize_words(texts: Sequence[str]) -> tuple[list[list[int]], dict[str, int]]:
