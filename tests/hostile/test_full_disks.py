@@ -61,15 +61,19 @@ class Disk:
 def test_a_full_disk_is_one_line_and_loses_nothing(verb, small, forks, kept, tmp_path):
     case, material = CASES[verb], verbs.material(small)
     with Disk(tmp_path / "whole", 1 << 18) as disk:
+        case.begin(material, disk.folder)
+        first = disk.used()
         code = forks.wait(forks.start(case.arguments(material, disk.folder), tmp_path / "said"))
         assert code == 0 and case.contents(disk.folder), (tmp_path / "said").read_text()
-        whole, pages = case.contents(disk.folder), disk.used()
+        whole, pages = case.contents(disk.folder), disk.used()  # and what is there at first may be copied
         listing = case.listing(disk.folder)
     for point in range(POINTS):
         tried = f"{verb} {point}"
         if tried in kept:
             continue
-        with Disk(tmp_path / str(point), max(1, pages * point // POINTS)) as disk:
+        with Disk(tmp_path / str(point), 1 << 18) as disk:
+            case.begin(material, disk.folder)
+            disk.resize(max(1, first + pages * point // POINTS))
             arguments = case.arguments(material, disk.folder)
             code = forks.wait(forks.start(arguments, tmp_path / "said"))
             outcome = judged(case, code, (tmp_path / "said").read_text(), disk, whole)

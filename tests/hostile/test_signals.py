@@ -49,6 +49,7 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
     # The first run compiles what the others find.
     for folder in (tmp_path / "first", tmp_path / "whole"):
         folder.mkdir()
+        case.begin(material, folder)
         number, begun, ended = forks.start(case.arguments(material, folder), tmp_path / "said"), None, None
         while (spent := processor_seconds(number)) is not None:
             last = spent
@@ -68,6 +69,7 @@ def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks,
         target = drawn.uniform(*spans[moment // len(SIGNALS) % 2])
         folder = tmp_path / str(moment)
         folder.mkdir()
+        case.begin(material, folder)
         number = forks.start(case.arguments(material, folder), tmp_path / "said")
         while (spent := processor_seconds(number)) is not None and spent < target:
             time.sleep(0.0005)

@@ -1,11 +1,16 @@
 """A command of each verb that writes something, and what it writes."""
 
 import json
+import re
+import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bert_jax.search.index_manifest import INDEX_FILE, read_index_manifest
 from tests.support.pretraining_runs import train_command
+
+NUMBERS = r"(\d{6})(-\d{6})?"  # of the changes that wrote a file of an index
 
 
 @dataclass(frozen=True)
@@ -15,6 +20,9 @@ class Case:
     arguments: Callable[[Path, Path], Iterable]  # of the material and the folder
     result: str
     again: bool = True
+
+    def begin(self, small: Path, folder: Path) -> None:
+        """Put into the folder what must be there before the command."""
 
     def contents(self, folder: Path) -> dict[str, bytes] | None:
         """The files of the result, wherever the folder is; None where it is absent."""
@@ -31,6 +39,36 @@ class Case:
         """What stands in the folder beside the result, and all that looks like a leftover."""
         left = [path.name for path in folder.rglob("*") if ".partial" in path.name or "-tmp" in path.name]
         return sorted(path.name for path in folder.iterdir()), left
+
+
+@dataclass(frozen=True)
+class IndexCase(Case):
+    """Makes an index, or changes one that is there. Its result is what the index holds, by whatever names."""
+
+    result: str = "index"
+    begins: bool = True
+
+    def begin(self, small: Path, folder: Path) -> None:
+        if self.begins:
+            shutil.copytree(small / "indexed", folder / self.result)
+
+    def contents(self, folder: Path) -> dict[str, bytes] | None:
+        """None also of an index that is still what it was before the command."""
+        path = folder / self.result
+        if not (path / INDEX_FILE).exists():
+            return None
+        manifest = read_index_manifest(path)
+        if manifest.changes == (1 if self.begins else 0):
+            return None
+        numbers = {segment.name: str(number) for number, segment in enumerate(manifest.segments)}
+        files = {re.sub(NUMBERS, lambda name: numbers[name[1]], name): name for name, _ in manifest.files()}
+        settings = {"settings": repr(replace(manifest, segments=(), changes=0)).encode()}
+        return settings | {name: (path / file).read_bytes() for name, file in files.items()}
+
+    def listing(self, folder: Path) -> tuple[list[str], list[str]]:
+        names, left = super().listing(folder)
+        paths = [str(path.relative_to(folder)) for path in (folder / self.result).glob("*/*")]
+        return names, left + [re.sub(NUMBERS, "N", path) for path in paths]
 
 
 def training(small: Path, folder: Path) -> list[str]:
@@ -60,6 +98,12 @@ CASES = {
         folder / "mined.jsonl"], "mined.jsonl"),
     "index --export": Case(lambda small, folder: [
         "index", "--output", small / "index", "--export", folder / "index.parquet"], "index.parquet"),
+    "index": IndexCase(lambda small, folder: [
+        "index", small / "documents.jsonl", "--model", small / "masked", "--output", folder / "index"], begins=False),
+    "index DOCS": IndexCase(lambda small, folder: ["index", small / "more.jsonl", "--output", folder / "index"]),
+    "index --remove": IndexCase(lambda small, folder: [
+        "index", "--output", folder / "index", "--remove", *range(0, 200, 3)], again=False),
+    "index --compact": IndexCase(lambda small, folder: ["index", "--output", folder / "index", "--compact"]),
     "evaluate": Case(lambda small, folder: [
         "evaluate", "--model", small / "classifier", "--data", small / "labelled.jsonl", "--report", folder / "report"],
         "report"),
@@ -75,6 +119,12 @@ def material(small: Path) -> Path:
     (small / "many.txt").write_text("\n".join(lines) + "\n")
     rows = ({"anchor": a, "positive": b} for a, b in zip(lines[::2], lines[1::2], strict=True))
     (small / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, numbers in (("documents", range(200)), ("more", range(150, 300))):
+        documents = ({"id": str(n), "text": " ".join(lines[n : n + 1 + n % 5])} for n in numbers)
+        (small / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents))
+    if not (small / "indexed").exists():
+        flags = ["--model", str(small / "masked"), "--output", str(small / "indexed")]
+        assert main(["index", str(small / "documents.jsonl"), *flags]) == 0
     if not (small / "index").exists():
         assert main(["index", str(small / "many.txt"), "--output", str(small / "index")]) == 0
     if not (small / "run").exists():
