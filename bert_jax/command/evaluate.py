@@ -81,8 +81,7 @@ def evaluate(args):
     else:
         evaluate_models(args, command)
     if args.report:
-        file = sys.stderr if args.json else sys.stdout
-        print_line(f"the report is {Path(args.report) / 'report.md'}", file)
+        print_line(f"the report is {Path(args.report) / 'report.md'}")
 
 
 def evaluate_models(args, command: str) -> None:
@@ -98,7 +97,7 @@ def evaluate_models(args, command: str) -> None:
     models = [name if name == BM25.name else ModelDirectory.open(name) for name in names]
     results, table = describe_models(models, settings, args.json)
     if table:
-        print_line(table, sys.stderr)
+        print_line(table)
     print(results)
 
 

@@ -63,7 +63,7 @@ def mine(args):
     table = MinedTable(
         MiningSettings(args.data, args.model, cache, limits, columns, corpus, rescore, args.scores)
     )
-    print_line(table.describe_columns(), sys.stderr)
+    print_line(table.describe_columns())
     written = sum(1 for _ in write_rows(Path(args.output), table.rows()))
     left = table.describe_anchors_left_out()
     print(f"{written:,} groups in {args.output}{'; ' * bool(left)}{left}", file=sys.stderr)

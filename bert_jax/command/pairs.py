@@ -1,7 +1,5 @@
 """The verb `pairs`, which makes training pairs from documents."""
 
-import sys
-
 from bert_jax.command.flags import DOCUMENT_COLUMNS, flag, positive_integer, verb, whole_number_type
 
 
@@ -40,10 +38,10 @@ def pairs(args):
         refuse_input(args.output, path)
     documents, counts = write_pairs(args, source, names)
     for line in source.notes():
-        print_line(line, sys.stderr)
+        print_line(line)
     numbers = ", ".join(f"{number:,} of {name}" for name, number in counts.items())
     pairs = f"{pluralize(sum(counts.values()), 'pair')} of {pluralize(documents, 'document')}"
-    print_line(f"{pairs} in {args.output}: {numbers}", sys.stderr)
+    print_line(f"{pairs} in {args.output}: {numbers}")
 
 
 def write_pairs(args, source, names: list[str]) -> tuple[int, dict[str, int]]:

@@ -48,7 +48,7 @@ def rerank(args):
     lists = read_candidates(args.input, columns)
     model = load(args.model)
     check_cross_encoder(model, args.model)
-    print_line(describe_columns(args.input, columns, "--text and --text-pair"), sys.stderr)
+    print_line(describe_columns(args.input, columns, "--text and --text-pair"))
     truncated = TruncationCounter(model.config.max_position_embeddings)
     with open_output(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
         for candidates in lists:

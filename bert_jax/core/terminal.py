@@ -1,4 +1,4 @@
-"""Printed lines: wrapped between words on a terminal, unchanged in a file or a pipe."""
+"""Printed lines, of the log or of results: wrapped between words on a terminal, unchanged in a file or a pipe."""
 
 import os
 import shutil
@@ -47,8 +47,11 @@ def add_run_prefix(text: str) -> str:
 
 
 def print_line(text: str, file: TextIO | None = None) -> None:
-    """Print to standard output or to `file`, and flush."""
-    file = file or sys.stdout
+    """Print a line about what a command does, or how far it is, to the log or to `file`, and flush.
+
+    Results, which another program may read, are printed to standard output, and nothing else is.
+    """
+    file = file or log_file()
     print(wrap_for_terminal(add_run_prefix(text), file), file=file, flush=True)
 
 
@@ -77,7 +80,7 @@ def progress_bar_disabled() -> bool | None:
 
 
 def log_file() -> TextIO:
-    """The file for the lines of a run: standard error, but not in a notebook, which would show the lines as errors."""
+    """The file for all lines but results: standard error, but not in a notebook, which would show them as errors."""
     return sys.stdout if is_notebook() else sys.stderr
 
 

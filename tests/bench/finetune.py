@@ -157,7 +157,7 @@ def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
     """Return the counterpart of `our_runs` for the other library: the usual loop, each batch padded to its longest."""
 
     def run(seed: int) -> tuple[str, dict[str, float], list[float]]:
-        with contextlib.redirect_stdout(io.StringIO()):  # our run prints the same
+        with contextlib.redirect_stderr(io.StringIO()):  # our run prints the same
             task, data, config = open_run(spec, overrides, seed)
         pad = data.tokenizer.special.pad
         if isinstance(config, RerankConfig):

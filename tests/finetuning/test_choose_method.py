@@ -105,7 +105,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     planned += [f"--config.{override}" for override in given[1]]
     assert main(planned) == 0 and "1, predicted by a linear probe" in capsys.readouterr().out
     scores = run_from_config(*given)
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert printed.count("training the model of one of 5 folds with ") == 2
     for line in (
         "a linear probe on the frozen encoder",
@@ -129,7 +129,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     # It is found again, without its folds.
     monkeypatch.setattr(choose_method, "pick_best", None)
     assert run_from_config(*given) == scores
-    assert "one of 5 folds" not in capsys.readouterr().out
+    assert "one of 5 folds" not in capsys.readouterr().err
     assert main(planned) == 0
     again = capsys.readouterr().out
     assert "predicted by" not in again and "a run that has finished" in again

@@ -162,7 +162,7 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
         assert candidate_methods(config, opened, 2 * PROBE_BELOW - 1) == ["linear_probe"]
         assert candidate_methods(config, opened, 2 * PROBE_BELOW) == ["linear_probe", "finetune"]
     unasked = head.startswith("compare") and "model.pair_encoding" not in overrides
-    assert ("--config.model.pair_encoding=cross_encoder" in capsys.readouterr().out) == unasked
+    assert ("--config.model.pair_encoding=cross_encoder" in capsys.readouterr().err) == unasked
 
 
 @pytest.mark.slow
@@ -249,6 +249,6 @@ def test_of_few_pairs_the_probe_is_the_model_and_nothing_is_trained(tmp_path, en
         "optimizer.learning_rate": 1e-3,
     }
     finetune("classify", encoder_path, tmp_path / "run", head_init="linear_probe", **given)
-    assert "few" in capsys.readouterr().out
+    assert "few" in capsys.readouterr().err
     assert not (tmp_path / "run/folds").exists()
     assert len(load(tmp_path / "run/model").classify([("w1 w2", "w2 w1")])) == 1

@@ -234,7 +234,7 @@ def test_lines_of_a_fold_name_it(opened, tmp_path, monkeypatch, capsys):
     with pytest.raises(RunStopped):
         Folds(opened).predict_with_runs("finetune", tmp_path)
     print_line("end")
-    assert capsys.readouterr().out.splitlines() == ["fold 1 of 3, fine-tuning: stopped at step 5", "end"]
+    assert capsys.readouterr().err.splitlines() == ["fold 1 of 3, fine-tuning: stopped at step 5", "end"]
 
 
 @pytest.mark.slow
@@ -267,27 +267,25 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
         str(tmp_path / "run"),
     )
     run.start_training(*given)
-    printed, lines = capsys.readouterr()
-    of_folds = [
-        line.partition(" in ")[0] for line in (printed + lines).splitlines() if line.startswith("fold ")
-    ]
+    lines = capsys.readouterr().err
+    of_folds = [line.partition(" in ")[0] for line in lines.splitlines() if line.startswith("fold ")]
     assert of_folds == [f"fold {n} of 3, contrastive: trained" for n in (1, 2, 3)], "a line each"
     assert lines.count("the model is in ") == 1, "those of folds are removed"
-    assert "calibrated on 60 validation texts" in printed
+    assert "calibrated on 60 validation texts" in lines
     scope = load(tmp_path / "run/model").scope
     assert len(scope.vectors) == len(scope.known) == 60
-    assert "60 examples to train on, 3 folds" in printed
-    assert "training 3 fold models with contrastive training" in printed
-    assert re.search(r"3 folds, a linear probe on the frozen encoder: accuracy", printed)
+    assert "60 examples to train on, 3 folds" in lines
+    assert "training 3 fold models with contrastive training" in lines
+    assert re.search(r"3 folds, a linear probe on the frozen encoder: accuracy", lines)
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that was not trained on it" in page and "60 examples" in page
     assert "Out-of-scope texts: 1. In-distribution texts: 60, those that are scored above." in page
     run.start_training(*given)
-    assert "step 12 train" not in capsys.readouterr().out
+    assert "step 12 train" not in capsys.readouterr().err
     with pytest.raises(BertJaxError, match="method.*finetune"):
         run.start_training(given[0], [*given[1], "method=finetune"], given[2])
-    assert "without one fold" not in capsys.readouterr().out, "it is refused before its folds"
+    assert "without one fold" not in capsys.readouterr().err, "it is refused before its folds"
 
 
 def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch, capsys):
@@ -309,13 +307,13 @@ def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch
         return found.method, found.outcomes.score_sums.scores["accuracy"]
 
     assert chosen(0, 0, 0) == ("linear_probe", 1)
-    assert "the probe predicts every example correctly, so nothing else is tried" in capsys.readouterr().out
+    assert "the probe predicts every example correctly, so nothing else is tried" in capsys.readouterr().err
     assert chosen(5, 4, 0) == ("contrastive", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
-    assert "not ahead" not in capsys.readouterr().out
+    assert "not ahead" not in capsys.readouterr().err
     assert chosen(4, 5, 0) == ("contrastive", 1 - 5 / 40), "one more of 40 is chance"
     assert (
         "by contrastive training and a linear probe; the probe is not ahead by more than a standard"
-        in capsys.readouterr().out
+        in capsys.readouterr().err
     )
     assert chosen(4, 12, 0) == ("linear_probe", 1 - 4 / 40)
     monkeypatch.setattr("bert_jax.finetuning.choose_method.CONTRASTIVE_BELOW", 20)

@@ -47,7 +47,7 @@ def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys
         return split_examples(Config(init="anywhere", data=data))
 
     assert not parts(calibration_ratio=0.01).calibration
-    advised = re.search(r"calibration_ratio=([\d.]+)", capsys.readouterr().out)
+    advised = re.search(r"calibration_ratio=([\d.]+)", capsys.readouterr().err)
     assert (advised and float(advised[1])) == share
     if share:
         calibration = parts(calibration_ratio=share).calibration
@@ -67,6 +67,7 @@ def test_a_run_that_lost_patience_stays_ended(tmp_path, encoder_path):
     lines = finetune("classify", encoder_path, tmp_path / "run", **given)
     assert [line["step"] for line in lines] == [8, 16, 24]
     written = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
+    (tmp_path / "run/finished.json").unlink()  # else nothing is done at all
     assert finetune("classify", encoder_path, tmp_path / "run", **given) == lines
     assert (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns > written
 

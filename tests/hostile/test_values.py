@@ -136,8 +136,8 @@ def test_weights_that_are_not_finite(verb, small, tmp_path, capsys):
         ],
     }  # fmt: skip
     assert main([verb, *flags[verb]]) == 1
-    told = capsys.readouterr().err
-    assert "word_embeddings.weight" in told and told.count("\n") == 1
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bert-jax")]
+    assert len(told) == 1 and "word_embeddings.weight" in told[0]
     assert not list(tmp_path.glob("out/model*")) and not list(tmp_path.glob("out*.*"))
 
 

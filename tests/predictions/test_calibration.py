@@ -362,12 +362,12 @@ def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
 def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
     examples = [Example(f"{n} {SMALL_TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
     FinishedRun(classifier, FinishInputs([], [], examples)).calibrate()
-    found, line = bert_jax.load(classifier).calibration, capsys.readouterr().out
+    found, line = bert_jax.load(classifier).calibration, capsys.readouterr().err
     assert found.is_fitted and line.startswith("calibrated on 40 examples: temperature ")
     FinishedRun(
         classifier, FinishInputs([], [], [replace(example, document="one") for example in examples])
     ).calibrate()
-    assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().out
+    assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().err
     assert not bert_jax.load(classifier).calibration.is_fitted
     scaled = Calibration(
         "classes", ("no", "yes"), (2.0,), levels=(CoverageLevel(0.5, 100, 90),), examples=100

@@ -369,7 +369,7 @@ def bare(tmp_path):
 def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monkeypatch, capsys):
     train, validation, calibration = examples(60), examples(20, 1), examples(12, 2)
     FinishedRun(bare, FinishInputs(train, validation, calibration)).fit_scope()
-    assert "calibrated on 32 validation texts" in capsys.readouterr().out
+    assert "calibrated on 32 validation texts" in capsys.readouterr().err
     found = bert_jax.load(bare)
     vectors = found.encode([example.text for example in train], normalize_embeddings=True)
     np.testing.assert_allclose(found.scope.vectors, vectors, atol=1e-3)
@@ -390,10 +390,10 @@ def test_few_texts_leave_no_file(bare, capsys):
     FinishedRun(bare, FinishInputs(examples(60), examples(20, 1), examples(4, 2))).fit_scope()
     assert not (bare / FILE).exists(), "nor is one of an earlier run left"
     why = "out-of-scope detection needs 25 validation texts, got 24"
-    assert why in capsys.readouterr().out
+    assert why in capsys.readouterr().err
     write_model(bare, heads=("answer",))
     FinishedRun(bare, FinishInputs([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).fit_scope()
-    assert not (bare / FILE).exists() and capsys.readouterr().out == ""
+    assert not (bare / FILE).exists() and capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_a_corpus_is_that_of_the_command(folder, capsys):
         main(["prepare", "--input", "0.txt", "1.txt", "--tokenizer", "model", "--output", "command", *flags])
         == 0
     )
-    summary = capsys.readouterr().out
+    summary = capsys.readouterr().err
     counts = bert_jax.prepare(
         [folder / "0.txt", "1.txt"], Path("model"), Path("python"), validation_ratio=0.5, processes=1
     )

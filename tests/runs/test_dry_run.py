@@ -151,7 +151,7 @@ def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
         main(["train", "--config", "classify", "--workdir", str(material / "run"), "--dry-run", *settings])
         == 0
     )
-    printed = capsys.readouterr().out
+    printed = "".join(capsys.readouterr())
     assert printed.count('differ only in case stay separate: "BUG REPORT" (2), "Bug Report" (6); ') == 1
     assert re.search(
         r"\d of 16 training .* raise data.max_length; predict and evaluate read up to \d+ tokens", printed

@@ -86,7 +86,7 @@ def test_a_sweep_compiles_once_points_out_what_failed_and_keeps_the_best(
     alone = overrides(begun, seed=1, report=False, **{"optimizer.learning_rate": 5e-3})
     capsys.readouterr()
     run.start_training("configs/classify.py", alone, str(tmp_path / "alone"))
-    assert CONSTANT not in capsys.readouterr().out
+    assert CONSTANT not in capsys.readouterr().err
     weights = [tmp_path / name / "model/model.safetensors" for name in ("alone", "all/lr=0.005/seed=1")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     other = tmp_path / "all/lr=0.005/seed=0/model/model.safetensors"
@@ -106,7 +106,7 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
     with pytest.raises(RunStopped) as stopped:
         run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     assert stopped.value.args == (signal.SIGTERM,)
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert "run 1 of 2" in said and "run 2 of 2" not in said
     first = tmp_path / "as_given/seed=0"
     assert (first / "model").exists(), "the first came to its end"
@@ -114,7 +114,7 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
     monkeypatch.undo()
     run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path))
     of_runs = [
-        line.partition(": ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("run ")
+        line.partition(": ")[0] for line in capsys.readouterr().err.splitlines() if line.startswith("run ")
     ]
     assert of_runs == ["run 1 of 2, as given, seed 0", "run 2 of 2, as given, seed 1"], "a line each"
     assert (first / "checkpoints").stat().st_mtime_ns == finished, "the first was not trained again"
@@ -126,7 +126,7 @@ def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys):
         begun, report=False, head_init="pretrained", epochs=5, **{"optimizer.learning_rate": 0.0}
     )
     run.start_training("configs/classify.py", given, str(tmp_path / "run"))
-    assert CONSTANT in capsys.readouterr().out
+    assert CONSTANT in capsys.readouterr().err
 
 
 def runs_of(*values, **last) -> list[SweepRun]:

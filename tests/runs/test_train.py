@@ -59,7 +59,7 @@ def test_the_rows_of_a_program_are_learnt_as_those_of_a_file(frames, encoder_pat
     run = bert_jax.finetune(
         encoder_path, *(frames[0][name] for name in ("text", "label")), validation=held, **KEYS
     )
-    assert f"{run.workdir} is temporary; run.model.save(DIR) keeps the model" in capsys.readouterr().out
+    assert f"{run.workdir} is temporary; run.model.save(DIR) keeps the model" in capsys.readouterr().err
     weights = [
         Path(folder, "model/model.safetensors").read_bytes() for folder in (run.workdir, tmp_path / "command")
     ]
@@ -131,7 +131,7 @@ def test_errors_and_lines_name_arguments_in_python(encoder_path, capsys):
     with use_python_spelling():
         print_line("label more, or set --config.data.folds=0 and --config.seed")
     print_line("--config.data.folds=0")
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert lines == ['label more, or set data={"folds": 0} and seed', "--config.data.folds=0"]
 
 
@@ -163,7 +163,8 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(
     with monkeypatch.context() as repeated:
         repeated.setattr("bert_jax.runs.run.finish", lambda *_: pytest.fail("it was finished before"))
         again = bert_jax.train(task="classify", workdir=tmp_path / "run", init=begun, **keys)
-    assert "this run has already finished, at step 0" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "this run has already finished, at step 0" in shown.err and not shown.out, "results alone go there"
     assert first.scores == again.scores != {} and first.metrics == again.metrics != []
     gc.collect()
     assert first.workdir.exists(), "it is the user's"

@@ -92,7 +92,7 @@ def open_task(model, train, *overrides):
 def test_it_says_which_column_is_the_query(encoder_path, tmp_path, capsys):
     rows = [{"document": f"w1{n}", "query": f"w{n}", "label": n % 2} for n in range(30)]
     open_task(encoder_path, write_jsonl(tmp_path / "t.jsonl", rows))
-    assert f'{tmp_path}/t.jsonl: query "query", document "document", score "label"' in capsys.readouterr().out
+    assert f'{tmp_path}/t.jsonl: query "query", document "document", score "label"' in capsys.readouterr().err
 
 
 def test_the_verb_ranks_documents_for_queries_wherever_they_stand(tmp_path, capsys):

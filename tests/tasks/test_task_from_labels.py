@@ -39,7 +39,7 @@ def test_folds_and_the_verbs_that_use_its_model(run, capsys):
     assert "gamma       1.5\n" in planned.out and "folds       2, predicted by fine-tuning\n" in planned.out
     assert not workdir.exists()
     _, printed = run(capsys, "folds", *changes)
-    assert "fold 2 of 2, fine-tuning: trained" in printed.out and "calibrated on 60 examples" in printed.out
+    assert "fold 2 of 2, fine-tuning: trained" in printed.err and "calibrated on 60 examples" in printed.err
     assert all(
         "focal_loss" in json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()
     )
@@ -58,5 +58,5 @@ def test_folds_and_the_verbs_that_use_its_model(run, capsys):
 @pytest.mark.ci
 def test_a_sweep_of_a_key_of_its_own(run, capsys):
     workdir, printed = run(capsys, "sweep", "method=finetune", "sweep=gamma=[0.5,2.0]")
-    assert "run 2 of 2, gamma=2.0, seed 0: accuracy" in printed.out
+    assert "run 2 of 2, gamma=2.0, seed 0: accuracy" in printed.err
     assert "| gamma=0.5 |" in (workdir / "sweep.md").read_text() and (workdir / "report/report.md").exists()

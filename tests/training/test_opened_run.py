@@ -16,7 +16,7 @@ def test_data_that_are_no_batch_source_are_refused_before_the_run():
 
     given = RunConfig(task="mine")
     with pytest.raises(
-        BertJaxError, match="the data of the task mine, a Other, must inherit from BatchSource"
+        BertJaxError, match="the data of the task mine, an Other, must inherit from BatchSource"
     ):
         open_run(lambda config, directories: (None, Other(), config), given)
     run = open_run(lambda config, directories: (None, Batches(), config), given)
@@ -35,4 +35,4 @@ def test_a_part_of_a_run_says_only_what_no_other_part_has_said(capsys):
         "run 2 of 3: unusual in run 2 of 3",
         "run 3 of 3: unusual in run 3 of 3",
     ]
-    assert capsys.readouterr().out.splitlines() == [*said, "a text is truncated"]
+    assert capsys.readouterr().err.splitlines() == [*said, "a text is truncated"]

@@ -223,9 +223,9 @@ def candidate_columns(spec: str, columns: ExampleColumns) -> CandidateColumns:
 
     some, _ = first_rows(tables.read_table_rows(spec, columns.numbered, keep_broken=True))
     if some:
-        trained = named(columns.resolve(*some[0]))
-        if len(trained.texts) == 2 and resolve_columns(some, trained).score:
-            return trained
+        learnt = named(columns.resolve(*some[0]))
+        if len(learnt.texts) == 2 and resolve_columns(some, learnt).score:
+            return learnt
     return named(columns)
 
 

@@ -195,7 +195,7 @@ def test_single_texts_are_not_measured(encoder_path, tmp_path, capsys):
     rows = [{"text": text} for text in random_texts(40, (3, 6), 0)]
     _, data, config = open_embed_task(encoder_path, write_jsonl(tmp_path / "single.jsonl", rows))
     assert not data.held and config.checkpoints.best_metric == ""
-    assert "there is no validation during training" in capsys.readouterr().out
+    assert "there is no validation during training" in capsys.readouterr().err
 
 
 def test_a_text_of_the_same_label_is_a_positive_and_a_text_alone_is_its_own(tmp_path):
@@ -309,6 +309,6 @@ def test_duplicates_are_counted_and_the_groups_of_a_step_are_shown(encoder_path,
         "data.max_length=8",
     ]
     shown = inspect_run(EMBED_CONFIG, overrides, 0, 9)
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "3 of 13 training rows are duplicates of others" in printed
     assert shown.count("anchor: [CLS] ") == shown.count("positive: [CLS] ") == shown.count("score: 0") == 4
