@@ -3,9 +3,7 @@
 Rows have the shapes that the run's batches would have. FLOPs are those of models/cost.py.
 """
 
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 
 import jax
 import numpy as np
@@ -76,9 +74,7 @@ class Step:
 
 
 def open_outline(spec: str, overrides: Sequence[str]) -> Outline:
-    """Return the outline of the run; what is said while its data are read goes to standard error."""
-    with redirect_stdout(sys.stderr):
-        return tasks.outline_run(tasks.load_config(spec, overrides)[1])
+    return tasks.outline_run(tasks.load_config(spec, overrides)[1])
 
 
 def measure_steps(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:

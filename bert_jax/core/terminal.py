@@ -16,6 +16,7 @@ LEAST, MOST = 60, 100  # bounds of the width of a table, in columns
 RUN_PREFIX: ContextVar[str] = ContextVar(
     "part", default=""
 )  # the prefix of each line: the current part of a run
+IS_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 RESET, BOLD = "\x1b[0m", "\x1b[1m"
 CYAN, GREEN, RED, YELLOW = "\x1b[36m", "\x1b[32m", "\x1b[31m", "\x1b[33m"
 
@@ -41,6 +42,16 @@ def part_of_run(name: str) -> Iterator[None]:
         RUN_PREFIX.reset(token)
 
 
+@contextmanager
+def no_lines() -> Iterator[None]:
+    """Within the block, nothing is printed: it will be done and told again."""
+    token = IS_SILENT.set(True)
+    try:
+        yield
+    finally:
+        IS_SILENT.reset(token)
+
+
 def add_run_prefix(text: str) -> str:
     """Put the current part of the run before the text; in a run from Python, spell settings as arguments."""
     return RUN_PREFIX.get() + spell_for_caller(text)
@@ -51,6 +62,8 @@ def print_line(text: str, file: TextIO | None = None) -> None:
 
     Results, which another program may read, are printed to standard output, and nothing else is.
     """
+    if IS_SILENT.get():
+        return
     file = file or log_file()
     print(wrap_for_terminal(add_run_prefix(text), file), file=file, flush=True)
 

@@ -10,9 +10,8 @@ import math
 import shutil
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
@@ -22,7 +21,7 @@ import numpy as np
 from bert_jax.core.config import parse_literal
 from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.files import write_atomically
-from bert_jax.core.terminal import part_of_run, print_line
+from bert_jax.core.terminal import no_lines, part_of_run, print_line
 from bert_jax.hub.model_directory import ModelDirectories, atomic_model_directory
 from bert_jax.metrics.uninformative import uninformative_metric
 from bert_jax.report.plots import ACCENT, INK, save_plot
@@ -118,7 +117,7 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
     [('data.lengths', [(128,), (128, 512)])]
     """
     choices = []
-    for part in filter(str.strip, text.split(";")):
+    for part in list(filter(str.strip, text.split(";"))) or [text]:
         key, _, values = part.partition("=")
         values = values.strip()
         if not key.strip() or values[:1] != "[" or values[-1:] != "]" or not values[1:-1].strip():
@@ -146,7 +145,7 @@ def open_settings(runs: Sequence[SweepRun], directories: ModelDirectories) -> No
     print they print again as they begin."""
     firsts = {run.setting: run for run in reversed(runs) if run.setting != runs[0].setting}
     for run in firsts.values():
-        with redirect_stdout(StringIO()):
+        with no_lines():
             preview_run(run.module, run.config, directories)
 
 

@@ -204,7 +204,7 @@ def test_all_settings_are_opened_before_any_trains(begun, tmp_path, capsys):
     asked = overrides(begun, steps=1, epochs=0, sweep=f"init=[{begun[0]},{tmp_path}/gone]")
     with pytest.raises(BertJaxError, match=f"{tmp_path}/gone is not a directory"):
         run.start_training("configs/classify.py", asked, str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists() and capsys.readouterr().out == ""
+    assert not (tmp_path / "run").exists() and capsys.readouterr() == ("", "")
 
 
 @pytest.mark.slow
@@ -212,6 +212,7 @@ def test_all_settings_are_opened_before_any_trains(begun, tmp_path, capsys):
     ("changes", "said"),
     [
         ({"sweep": "lr=3e-5"}, 'config key sweep: "lr=3e-5" is not KEY='),
+        ({"sweep": ";;"}, 'config key sweep: ";;" is not KEY='),
         (
             {"sweep": "lr=[3e-5];optimizer.learning_rate=[1e-5]"},
             "config key sweep names optimizer.learning_rate twice",
