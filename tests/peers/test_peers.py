@@ -1,0 +1,67 @@
+"""Other libraries with an embedder of ours, each in an environment of its own, through the adapters of the guide."""
+
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.peers.trials import TRIALS, read_adapters
+from tests.support.minilm import MINILM
+from tests.support.project import ROOT
+
+VERSIONS = {
+    "scikit-learn": "1.9.1",
+    "bertopic": "0.17.4",
+    "keybert": "0.9.0",
+    "langchain-core": "1.8.3",
+    "llama-index-core": "0.14.25",
+    "mteb": "2.26.24",
+    "spacy": "3.8.18",
+}
+# What these need beside sentence-transformers, which they do not need here.
+INSTEAD_OF_DEPENDENCIES = {
+    "bertopic": ["hdbscan", "umap-learn", "pandas", "plotly", "scikit-learn", "tqdm"],
+    "keybert": ["scikit-learn", "rich"],
+}
+
+
+def ran(*command) -> None:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def environment():
+    """Gigabytes, which pytest would keep in its own temporary folders."""
+    with tempfile.TemporaryDirectory() as folder:
+        ran(sys.executable, "-m", "venv", folder)
+        yield Path(folder) / "bin"
+
+
+def test_adapters_are_short_and_have_trials():
+    adapters = read_adapters()
+    assert adapters.keys() == VERSIONS.keys() == TRIALS.keys()
+    definitions = [node for code in adapters.values() for node in ast.parse(code).body]
+    assert max(len(list(filter(None, ast.unparse(node).splitlines()))) for node in definitions) <= 10
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("library", VERSIONS)
+def test_a_library_computes_with_our_model(library, environment):
+    needed = INSTEAD_OF_DEPENDENCIES.get(library, [])
+    release = f"{library}=={VERSIONS[library]}"
+    install = (environment / "pip", "install", "--quiet", "--config-settings", "editable_mode=compat")
+    ran(*install, "-e", ROOT, *(needed or [release]))
+    if needed:
+        ran(*install, "--no-deps", release)
+    ran(environment / "python", "-m", "tests.peers.trials", library, MINILM)
