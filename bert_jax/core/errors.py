@@ -84,12 +84,15 @@ def explain_os_error(error: OSError, path: object = None) -> BertJaxError:
 
     >>> explain_os_error(OSError(errno.ENOSPC, "No space left on device"), "out.jsonl")
     BertJaxError('out.jsonl: No space left on device; make room there and repeat the command')
+    >>> explain_os_error(OSError(errno.EMFILE, "Too many open files"), "index")
+    BertJaxError('index: Too many open files; raise the limit with `ulimit -n 4096`')
     """
     remedies = {
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG): "make room there and repeat the command",
         (errno.EISDIR, errno.ENOTDIR): "name another one",
         (errno.EACCES, errno.EPERM, errno.EROFS): "check its permissions",
         (errno.ENAMETOOLONG,): "name a shorter one",
+        (errno.EMFILE, errno.ENFILE): "raise the limit with `ulimit -n 4096`",
     }
     remedy = next(
         (text for codes, text in remedies.items() if error.errno in codes), "check its name and its disk"

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import resource
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ SYSTEM = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MACHINE, CONTAINER = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
 CHECK = "BERT_JAX_CHECK_MEMORY"  # 0: start a run however much memory it is estimated to need
+ADDRESS_SPACE = 1.5e9  # bytes without which JAX cannot start its threads and compile, on two cores
 
 
 def use_large_pages() -> None:
@@ -44,6 +46,16 @@ def require_free_memory(needed: float, what: str, remedy: str, device=None) -> N
         raise BertJaxError(
             f"{what} needs at least {needed / 1e9:,.1f} GB of memory, but {where} has {free / 1e9:,.1f} GB free; "
             f"{remedy}"
+        )
+
+
+def require_address_space() -> None:
+    """Raise if the process may use too few addresses for JAX, which would abort it."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE and not is_check_disabled():
+        raise BertJaxError(
+            f"JAX needs {ADDRESS_SPACE / 1e9:.1f} GB of address space, and the limit of this process is "
+            f"{limit / 1e9:.1f} GB; raise it with `ulimit -v unlimited`"
         )
 
 

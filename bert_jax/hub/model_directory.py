@@ -109,6 +109,7 @@ class ModelDirectory:
     def read_params(self, layout: Layout | None = None, new_head: str | None = None) -> dict:
         """Read the parameters of a layout, by default its own, as nested dicts of float32 arrays; leave out those of a
         new head."""
+        memory.require_address_space()
         layout = layout or self.layout
         fresh = self.check_tensors(layout, new_head)
         size = 4 * sum(map(math.prod, self.tensors.shapes.values()))

@@ -1,6 +1,7 @@
 """What a machine may lack: memory, a device, a home directory, standard input."""
 
 import re
+import resource
 import shutil
 import sys
 from contextlib import closing
@@ -56,6 +57,12 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
 def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10_000)
     with pytest.raises(BertJaxError, match="0.0 GB"):
+        load(small / "masked")
+
+
+def test_too_small_an_address_space_is_one_line(small, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (900_000_000, -1))
+    with pytest.raises(BertJaxError, match=r"JAX needs 1.5 GB .* is 0.9 GB; raise it with `ulimit -v"):
         load(small / "masked")
 
 
