@@ -12,6 +12,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.beir import read_beir
 from bert_jax.inference import reranker
 from bert_jax.metrics import retrieval
+from bert_jax.report import evaluate_index
 from bert_jax.report.evaluate_index import IndexEvalConfig, measure_index
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
@@ -53,12 +54,10 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
     page = (folder / "r/report.md").read_text()
     assert "## Better with keywords than with vectors" in page and "## Queries that all miss" in page
     assert (folder / "r/recall.png").is_file()
-    from_python = bert_jax.evaluate_index(index, folder, report=folder / "python")
+    from_python = bert_jax.evaluate_index(index, folder)
     for of_way in (*found["ways"].values(), *from_python["ways"].values()):
         assert of_way.pop("milliseconds")["median"] > 0
     assert from_python == found
-    call = f"bert_jax.evaluate_index('{folder / 'index'}', '{folder}', report="
-    assert call in (folder / "python/report.md").read_text()
 
 
 def test_a_loaded_reranker_is_measured_as_its_directory(folder, monkeypatch):
@@ -71,9 +70,16 @@ def test_a_loaded_reranker_is_measured_as_its_directory(folder, monkeypatch):
         return [(n, 1 / (1 + len(documents[n]))) for n in order]
 
     monkeypatch.setattr(reranker, "rank_documents", rank_by_length)
-    measured = []
+    calls, measured = [], []
+    monkeypatch.setattr(evaluate_index, "write_index_report", lambda *given: calls.append(given[-1]))
     for judge in (folder / "judge", reranker.Reranker.load(folder / "judge")):
-        measured.append(bert_jax.evaluate_index(folder / "index", folder, reranker=judge, rerank_top=7))
+        given = {"reranker": judge, "rerank_top": 7, "report": str(folder / "report")}
+        measured.append(bert_jax.evaluate_index(folder / "index", folder, **given))
+        written = "reranker" if calls[1:] else repr(str(judge))
+        assert calls[-1] == (
+            f"bert_jax.evaluate_index('{folder}/index', '{folder}', reranker={written}, "
+            f"report='{folder}/report', rerank_top=7)"
+        )
         assert measured[-1]["rerank_top"] == 7 and [*measured[-1]["ways"]][-1] == "reranked"
     assert lengths == {7} and [of_one["reranker"] for of_one in measured] == [
         str(folder / "judge"),

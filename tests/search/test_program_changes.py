@@ -4,12 +4,14 @@ import copy
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
+from bert_jax.inference.runner import Runner
 from tests.support.indexes import file_contents
 from tests.support.small_models import write_model
 
@@ -42,12 +44,22 @@ def test_an_index_of_rows_is_that_of_a_table_with_them(tmp_path, monkeypatch, mo
     assert from_file.search("the cat sat") == from_memory.search("the cat sat") != []
 
 
+def outputs_by_tokens(model: Runner, encodings, *_) -> list[np.ndarray]:
+    """Stands in for what a model computes: random vectors, or logits, of the tokens."""
+    width = len(model.labels) or model.config.hidden_size
+    return [
+        np.random.default_rng(encoding.input_ids).normal(size=width).astype(np.float32)
+        for encoding in encodings
+    ]
+
+
 @pytest.mark.slow
 def test_loaded_models_serve_an_index_that_can_be_opened_without_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_model(tmp_path / "model")
     write_model(tmp_path / "judge", heads=("classify",), labels=("LABEL_0",))
     embedder, judge = bert_jax.Embedder.load("model", pooling="mean"), bert_jax.Reranker.load("judge")
+    monkeypatch.setattr(Runner, "run", outputs_by_tokens)
     monkeypatch.chdir("/")  # its directory is known by its whole path
     index = bert_jax.Index.build(TEXTS, tmp_path / "index", model=copy.deepcopy(embedder))
     assert index.add(["a cat"]).encoded == 1 and index.encoder.model is index.model
