@@ -7,6 +7,12 @@ from bert_jax.tasks import TASKS
 from tests.hostile import oddities
 from tests.hostile.commands import (
     GENTLE,
+    GIVEN,
+    HALF,
+    MINUS,
+    NONE,
+    TEXTS,
+    ZERO,
     Case,
     keys_of,
     odd_flags,
@@ -143,6 +149,46 @@ def of_models() -> Iterator[Case]:
                 yield Case(f"{verb} with {own}-{kind}", changed, may=kind == "huge", copies=COPIES)
 
 
-MAY_FLAGS: dict[str, tuple[str, ...]] = {}
-MAY_KEYS: dict[str, tuple[str, ...]] = {}
-MAY_FILES: dict[str, tuple[str, ...]] = {}
+# What may be right, and is then looked at.
+COLUMNS = ("--text", "--text-pair", "--id", "--title", "--label")
+MAY_FLAGS: dict[str, tuple[str, ...]] = {
+    **{f"{name} {column}": NONE for name in RIGHT for column in COLUMNS},
+    "index documents": ("..",), "index --overlap": ZERO, "index again --overlap": ZERO,
+    "search query": tuple(text for text in TEXTS if text.strip()),
+    "mine --cache": GIVEN, "mine rescored --cache": GIVEN, "mine --output": ("{out}/taken.txt",),
+    "mine rescored --output": ("{out}/taken.txt",), "rerank --output": ("{out}/taken.txt",),
+    "mine --range-min": ZERO, "mine rescored --range-min": ZERO, "mine --margin": ZERO, "mine rescored --margin": ZERO,
+    "mine --min-score": MINUS, "mine rescored --min-score": MINUS,
+    "mine rescored --max-score": ("2147483648", "0", "1.5", "9" * 30),
+    "evaluate ranker --label-separator": GIVEN,
+}  # fmt: skip
+MAY_KEYS: dict[str, tuple[str, ...]] = {
+    "data.columns.score": NONE, "data.columns.texts": ("", " "), "data.max_documents_per_query": ZERO,
+    "data.num_random_negatives": MINUS, "data.mixture_weights": (",,",), "loss.scale": HALF, "loss.margin": ZERO,
+    "loss.sizes": (",,", "1,2,3,4,5"), "loss.teacher": NONE, "prompts.query": TEXTS, "prompts.document": TEXTS,
+}  # fmt: skip
+LINES = (
+    "latin.txt",
+    "controls.txt",
+    "cut.txt",
+    "word.txt",
+    "long.txt",
+    "surrogates.txt",
+    "zero-width.txt",
+    "old-mac.txt",
+)
+TEXTS_OF_TABLES = (
+    "nan.jsonl",
+    "mixed.jsonl",
+    "surrogate.jsonl",
+    "one-class.csv",
+    "numbers.csv",
+    "odd.parquet",
+    "blank.csv",
+)
+MAY_FILES: dict[str, tuple[str, ...]] = {
+    "index": (*LINES, *TEXTS_OF_TABLES), "index again": (*LINES, *TEXTS_OF_TABLES),
+    "search": (*LINES, *TEXTS_OF_TABLES, "ragged.conll", "words.jsonl"),
+    "mine from": (*TEXTS_OF_TABLES, "wide.csv", "short.jsonl", "bare.tsv", "sentences.tsv", "words.jsonl"),
+    "rerank": ("words.jsonl", "wide.csv", "sentences.tsv"), "evaluate embedder": ("sentences.tsv", "words.jsonl"),
+}  # fmt: skip
