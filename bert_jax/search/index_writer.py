@@ -280,8 +280,11 @@ class IndexWriter:
                 file.append(block)
 
     def vector_files(self, segments: Iterable[int]) -> dict[str, FileFacts]:
-        facts = [self.manifest.segments[number] for number in segments]
-        return {f"{SEGMENTS}/{one.name}/{nearest.VECTORS}": one.files[nearest.VECTORS] for one in facts}
+        chosen = (self.manifest.segments[number] for number in segments)
+        return {
+            f"{SEGMENTS}/{segment.name}/{nearest.VECTORS}": segment.files[nearest.VECTORS]
+            for segment in chosen
+        }
 
     def count_encoded(self, encode: Encode) -> Encode:
         def counting(texts: list[str]) -> np.ndarray:
