@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_jax.core.output import atomic_file
 
+BLOCK = 1 << 20  # zeros written at once
 HEADER = 256  # bytes; the size does not depend on the number of rows, so the header can be written again at the end
 
 
@@ -38,6 +39,15 @@ class GrowingArray:
         self.file.write(np.asarray(rows, self.dtype).tobytes())
         self.rows += len(rows)
         self.shape = np.shape(rows)[1:]
+
+    def map_zeros(self, count: int) -> np.ndarray:
+        """Append zeros, and map them, to be filled in any order. They are written first, because a process that fills
+        mapped pages is killed if the disk is full."""
+        start = self.file.tell()
+        for first in range(0, count, BLOCK):
+            self.append(np.zeros(min(BLOCK, count - first), self.dtype))
+        self.file.flush()
+        return np.memmap(self.file.name, self.dtype, "r+", start, (count,))
 
     def write_header(self) -> None:
         kind, shape = np.lib.format.dtype_to_descr(self.dtype), (self.rows, *self.shape)

@@ -6,6 +6,7 @@ changed, so an interrupted command can resume, and several commands may fill the
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError, explain_os_error
+from bert_jax.core.files import write_atomically
 from bert_jax.core.hashes import json_digest
-from bert_jax.core.output import atomic_file, explain_os_errors
+from bert_jax.core.output import explain_os_errors
 from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.search.content_keys import KEY, KeyIndex, content_keys
 
@@ -69,9 +71,10 @@ class RowCache:
 
     def write_file(self, keys: np.ndarray, rows: np.ndarray) -> tuple[CacheFile, np.ndarray]:
         path = self.folder / f"{json_digest(keys.tobytes().hex())}.npy"
-        with atomic_file(path, shared=True) as new, open(new, "wb") as file:
-            np.save(file, keys)
-            np.save(file, rows.astype(np.float32))
+        content = BytesIO()  # if the disk is full, np.save to a file raises an error that does not say so
+        np.save(content, keys)
+        np.save(content, rows.astype(np.float32))
+        write_atomically(path, content.getvalue(), shared=True)
         return self.open_file(path)
 
     def open_file(self, path: Path) -> tuple[CacheFile, np.ndarray]:

@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bert_jax.core.output import atomic_file
 from bert_jax.data.growing_array import growing_array
 from bert_jax.search.mapped_array import damage_error, is_ascending, map_array
 from bert_jax.search.string_array import StringArray, growing_strings, open_strings
@@ -91,10 +90,12 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
         vocabulary.append(order)
     with growing_array(folder / STARTS, TYPES[STARTS]) as file:
         file.append(starts)
-    with atomic_file(folder / PASSAGES) as new_passages, atomic_file(folder / FREQUENCIES) as new_frequencies:
-        shape = (int(starts[-1]),)
-        passages = np.lib.format.open_memmap(new_passages, "w+", TYPES[PASSAGES], shape)
-        frequencies = np.lib.format.open_memmap(new_frequencies, "w+", TYPES[FREQUENCIES], shape)
+    with (
+        growing_array(folder / PASSAGES, TYPES[PASSAGES]) as new_passages,
+        growing_array(folder / FREQUENCIES, TYPES[FREQUENCIES]) as new_frequencies,
+    ):
+        passages = new_passages.map_zeros(int(starts[-1]))
+        frequencies = new_frequencies.map_zeros(int(starts[-1]))
         ends = starts[:-1].copy()
         for number, counts_of_window in enumerate(counts):
             window = np.load(scratch / f"{number}.npz")
