@@ -40,7 +40,7 @@ class GrowingArray:
         self.rows += len(rows)
         self.shape = np.shape(rows)[1:]
 
-    def map_zeros(self, count: int) -> np.ndarray:
+    def map_zeros(self, count: int) -> np.memmap:
         """Append zeros, and map them, to be filled in any order. They are written first, because a process that fills
         mapped pages is killed if the disk is full."""
         start = self.file.tell()
