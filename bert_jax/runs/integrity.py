@@ -83,10 +83,8 @@ def has_finished(workdir: Workdir, checkpoints: Checkpoints) -> bool:
     """Whether a run has taken its last step, after which it writes its models."""
     if not (steps := checkpoints.steps()):
         return False
-    settings, standings = (
-        workdir.read_run()["config"],
-        checkpoints.read_position(steps[-1]).get("standings", []),
-    )
+    settings = workdir.read_run()["config"]
+    standings = checkpoints.read_position(steps[-1]).get("standings", [])
     return steps[-1] == settings["steps"] or is_out_of_patience(standings, settings["patience"])
 
 
