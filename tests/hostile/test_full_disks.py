@@ -109,6 +109,6 @@ def judged(case, code: int | None, said: str, disk: Disk, whole: dict) -> str:
     # A run says how far it has come before; what ends it is the last line.
     if not lines or "No space left" not in lines[-1] or len(lines[-1]) > LONGEST:
         return "no line"
-    if len(lines) > (1 if case.result != "run/model" else 30):
+    if len(lines) > 1 + case.says:
         return "many lines"
     return "one clear line"

@@ -20,6 +20,7 @@ class Case:
     arguments: Callable[[Path, Path], Iterable]  # of the material and the folder
     result: str
     again: bool = True
+    says: int = 0  # the most lines that it prints before what ends it
 
     def begin(self, small: Path, folder: Path) -> None:
         """Put into the folder what must be there before the command."""
@@ -82,7 +83,7 @@ CASES = {
     "prepare": Case(lambda small, folder: [
         "prepare", "--input", small / "text.txt", "--layout", "sentences", "--tokenizer", small / "vocabulary",
         "--processes", 1, "--output", folder / "corpus"], "corpus", again=False),
-    "train": Case(training, "run/model"),
+    "train": Case(training, "run/model", says=29),
     "export": Case(lambda small, folder: ["export", small / "run", folder / "model"], "model"),
     "import": Case(lambda small, folder: ["import", small / "masked", folder / "model"], "model", again=False),
     "predict": Case(lambda small, folder: [
@@ -95,7 +96,7 @@ CASES = {
         "pairs", small / "many.txt", "--output", folder / "pairs.jsonl"], "pairs.jsonl"),
     "mine": Case(lambda small, folder: [
         "mine", "--model", small / "masked", "--data", small / "pairs.jsonl", "--margin", 0, "--output",
-        folder / "mined.jsonl"], "mined.jsonl"),
+        folder / "mined.jsonl"], "mined.jsonl", says=1),
     "index --export": Case(lambda small, folder: [
         "index", "--output", small / "index", "--export", folder / "index.parquet"], "index.parquet"),
     "index": IndexCase(lambda small, folder: [
