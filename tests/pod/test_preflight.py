@@ -86,7 +86,7 @@ def test_groups_without_data_are_as_long_as_texts_may_be(loss, texts, scores, mo
     assert (outline.batch, outline.rows, phase.length, outline.steps) == (64, rows, 16, 0)
     assert phase.features["input_ids"][0] == (rows, 16)
     assert phase.features.get("scores", ((rows, 0), None))[0] == (rows, scores)
-    assert f"assuming groups of {texts} texts, each in a row of 16 tokens" in capsys.readouterr().out
+    assert f"assuming groups of {texts} texts, each in a row of 16 tokens" in capsys.readouterr().err
     assert "set --config.data.train or --config.steps" in preflight_checks.check_schedule(config, outline)
 
 
