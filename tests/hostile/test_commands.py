@@ -83,8 +83,8 @@ def wrong_in(out: Path, outcome: Outcome, arguments: list[str]) -> str:
         line for path in texts if path.suffix == ".jsonl" for line in path.read_text("utf-8").splitlines()
     ]
     lines += [path.read_text("utf-8") for path in texts if path.suffix == ".json"]
-    if "--json" in arguments or arguments[0] == "predict":
-        lines += outcome.stdout.splitlines() if arguments[0] == "predict" else [outcome.stdout]
+    if arguments[0] == "predict" or "--json" in arguments:
+        lines += [outcome.stdout] if arguments[0] == "evaluate" else outcome.stdout.splitlines()
     for line in lines:
         if line:
             json.loads(line, parse_constant=no_constant)
