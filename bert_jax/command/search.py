@@ -14,6 +14,7 @@ from bert_jax.command.flags import (
 )
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.files import to_json
+from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import BOLD, RESET, YELLOW, is_coloured, print_line, wrap_for_terminal
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def print_hits(args) -> None:
     retrievers = None if args.retrievers is None else args.retrievers.split(",")
     weights = parse_weights(args.weights)
     rerank_top = args.rerank_top or RERANK_TOP
-    queries = iter([args.query]) if args.query is not None else read_queries(args.queries)
+    one = [] if args.query is None else [replace_surrogates(args.query)]
+    queries = iter(one or read_queries(args.queries))
     while some := list(islice(queries, QUERIES_AT_ONCE)):
         by_query = index.search(some, args.top_k, retrievers, weights, args.rerank, rerank_top)
         for query, hits in zip(some, by_query, strict=True):

@@ -74,6 +74,7 @@ def test_an_index_of_keywords_alone(run, tmp_path):
     lines = out.splitlines()
     assert said == "1 blank query of queries.txt left out\n"
     assert [[hit["id"] for hit in json.loads(line)["hits"]] for line in lines] == [["0\n.txt"], []]
+    assert json.loads(run("search", "index", "dogs\udcff", "--json")[0])["query"] == "dogs\ufffd"
     (tmp_path / "blank.txt").write_text("\n \n")
     assert "files of an index of 4 documents; their hashes match" in run("check", "index")[0]
     for words, message in (

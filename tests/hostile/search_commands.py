@@ -153,7 +153,9 @@ def of_models() -> Iterator[Case]:
 COLUMNS = ("--text", "--text-pair", "--id", "--title", "--label")
 MAY_FLAGS: dict[str, tuple[str, ...]] = {
     **{f"{name} {column}": NONE for name in RIGHT for column in COLUMNS},
-    "index documents": ("..",), "index --overlap": ZERO, "index again --overlap": ZERO,
+    "index documents": ("..",), "index again documents": ("..",),
+    "evaluate embedder --split": NONE, "evaluate ranker --split": NONE,
+    "index --overlap": ZERO, "index again --overlap": ZERO,
     "search query": tuple(text for text in TEXTS if text.strip()),
     "mine --cache": GIVEN, "mine rescored --cache": GIVEN, "mine --output": ("{out}/taken.txt",),
     "mine rescored --output": ("{out}/taken.txt",), "rerank --output": ("{out}/taken.txt",),
@@ -164,7 +166,8 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 MAY_KEYS: dict[str, tuple[str, ...]] = {
     "data.columns.score": NONE, "data.columns.texts": ("", " "), "data.max_documents_per_query": ZERO,
-    "data.num_random_negatives": MINUS, "data.mixture_weights": (",,",), "loss.scale": HALF, "loss.margin": ZERO,
+    "data.num_random_negatives": MINUS, "data.mixture_weights": (",,",), "loss.scale": HALF, "model.dimensions": ZERO,
+    "loss.margin": ZERO,
     "loss.sizes": (",,", "1,2,3,4,5"), "loss.teacher": NONE, "prompts.query": TEXTS, "prompts.document": TEXTS,
 }  # fmt: skip
 LINES = (
