@@ -1,8 +1,8 @@
 """Embedders: a vector for each text, with the names and arguments of sentence-transformers."""
 
+import numbers
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Number
 from typing import Any, Self, TypedDict, Unpack, overload
 
 import jax
@@ -57,7 +57,7 @@ def holds_numbers(value: object) -> bool:
     """Whether a value is a number, an array or a list of these."""
     if isinstance(value, list | tuple):
         return not value or holds_numbers(value[0])
-    return isinstance(value, Number) or (hasattr(value, "__array__") and not isinstance(value, str))
+    return isinstance(value, numbers.Number) or (hasattr(value, "__array__") and not isinstance(value, str))
 
 
 def find_vectors(side: Any, name: str) -> np.ndarray | None:

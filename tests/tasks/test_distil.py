@@ -204,7 +204,7 @@ def test_a_run_is_resumed_bit_for_bit_and_leaves_the_student(teacher, objective,
         shutil.rmtree(again / "checkpoints" / str(step))
     shutil.rmtree(again / "model")
     assert main([*words(teacher, objective), "--workdir", str(again)]) == 0
-    assert "step 4" in capsys.readouterr().out
+    assert "step 4" in capsys.readouterr().err
     assert logged_metrics(whole) == logged_metrics(again)
     ours, theirs = (checkpoint_arrays(workdir / "checkpoints/12") for workdir in (whole, again))
     assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
