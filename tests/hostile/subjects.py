@@ -283,7 +283,7 @@ def forged_index_of(name: str) -> Callable[[Path], list[str]]:
         with contextlib.suppress(ValueError, TypeError, AttributeError):
             content = json.loads(path.read_text())
             content.pop("self", None)
-            (segment,) = content["segments"] or [{}]
+            (segment,) = content.get("segments") or [{}]
             file = name.split("/")[-1]
             if name != "index.json":
                 facts = hashes.collect_file_facts(folder, [name])[name]
@@ -472,6 +472,7 @@ def pooling_says(original: bytes, content: bytes, value) -> bool:
         "mean_tokens": "mean",
         "max_tokens": "max",
         "mean_sqrt_len_tokens": "mean_sqrt_len",
+        "weightedmean_tokens": "weighted_mean",
     }
     new = said.get("pooling_mode")
     new = [] if new is None else new
