@@ -101,7 +101,8 @@ CASES = {
         "index", "--output", small / "index", "--export", folder / "index.parquet"], "index.parquet"),
     "index": IndexCase(lambda small, folder: [
         "index", small / "documents.jsonl", "--model", small / "masked", "--output", folder / "index"], begins=False),
-    "index DOCS": IndexCase(lambda small, folder: ["index", small / "more.jsonl", "--output", folder / "index"]),
+    "index DOCS": IndexCase(lambda small, folder: [
+        "index", small / "more.jsonl", "--output", folder / "index", "--replace"]),
     "index --remove": IndexCase(lambda small, folder: [
         "index", "--output", folder / "index", "--remove", *range(0, 200, 3)], again=False),
     "index --compact": IndexCase(lambda small, folder: ["index", "--output", folder / "index", "--compact"]),
