@@ -71,8 +71,8 @@ def print_hits(args) -> None:
     retrievers = None if args.retrievers is None else args.retrievers.split(",")
     weights = parse_weights(args.weights)
     rerank_top = args.rerank_top or RERANK_TOP
-    one = [] if args.query is None else [replace_surrogates(args.query)]
-    queries = iter(one or read_queries(args.queries))
+    typed = [] if args.query is None else [replace_surrogates(args.query)]
+    queries = iter(typed or read_queries(args.queries))
     while some := list(islice(queries, QUERIES_AT_ONCE)):
         by_query = index.search(some, args.top_k, retrievers, weights, args.rerank, rerank_top)
         for query, hits in zip(some, by_query, strict=True):
