@@ -17,12 +17,12 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from bert_jax.core.errors import BertJaxError, first_line
+from bert_jax.core.typed_json import type_name
 from bert_jax.inference.classifier import Classifier
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.streaming import ordered_texts
 from bert_jax.runs.finetune import finetune
 from bert_jax.runs.train import merge_keys
-from bert_jax.text.tables import type_name
 
 
 class InvalidDataError(BertJaxError, ValueError):

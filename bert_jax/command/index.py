@@ -1,6 +1,5 @@
 """The verb `index`: build an index, add documents, remove some, merge its segments, and export it."""
 
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -80,7 +79,7 @@ def export_index(args) -> None:
     index = Index.open(args.output, verify=True)
     export_parquet(index, Path(args.export))
     counts = f"{pluralize(index.manifest.passages, 'passage')} of {pluralize(len(index), 'document')}"
-    print_line(f"{counts} in {args.export}", sys.stderr)
+    print_line(f"{counts} in {args.export}")
 
 
 def update_index(args) -> None:
@@ -104,16 +103,14 @@ def update_index(args) -> None:
     source = DocumentSource(args.documents, columns) if args.documents else None
     settings = IndexSettings(path, options, args.compact)
     if source and settings.is_new and settings.manifest.model is None:
-        print_line("no --model, so documents are found by keywords alone", sys.stderr)
+        print_line("no --model, so documents are found by keywords alone")
     update = index_update.IndexUpdate(
         source, read_ids(args.remove), args.remove_missing, args.compact, args.replace
     )
-    updated = index_update.update_index(
-        settings, update, lambda line: print_line(line, sys.stderr), show_progress
-    )
-    print_line(summarize_update(path, updated.manifest, updated.counts, time.monotonic() - start), sys.stderr)
+    updated = index_update.update_index(settings, update, lambda line: print_line(line), show_progress)
+    print_line(summarize_update(path, updated.manifest, updated.counts, time.monotonic() - start))
     if updated.missing and not updated.only_adds:
-        print_line(one_line(describe_missing(updated.missing, updated.other_sources)), sys.stderr)
+        print_line(one_line(describe_missing(updated.missing, updated.other_sources)))
 
 
 def describe_missing(missing: list[str], others: list[str]) -> str:

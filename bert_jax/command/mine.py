@@ -1,6 +1,5 @@
 """The verb `mine`, which finds hard negatives."""
 
-import sys
 from pathlib import Path
 
 from bert_jax.command.flags import SKIP_BAD, flag, number_type, positive_integer, verb, whole_number_type
@@ -66,4 +65,4 @@ def mine(args):
     print_line(table.describe_columns())
     written = sum(1 for _ in write_rows(Path(args.output), table.rows()))
     left = table.describe_anchors_left_out()
-    print(f"{written:,} groups in {args.output}{'; ' * bool(left)}{left}", file=sys.stderr)
+    print_line(f"{written:,} groups in {args.output}{'; ' * bool(left)}{left}")

@@ -64,4 +64,4 @@ def rerank(args):
     if truncated.truncated:
         warn_caller(truncated.notice(what="pairs of a query and a document"))
     if args.output:
-        print(f"{len(lists):,} queries in {args.output}", file=sys.stderr)
+        print_line(f"{len(lists):,} queries in {args.output}")

@@ -101,7 +101,7 @@ def read_queries(source: str) -> Iterator[str]:
     if not count:
         raise BertJaxError(f"{source} holds no query; write one in each line")
     if blank:
-        print_line(f"{blank:,} blank {'query' if blank == 1 else 'queries'} of {source} left out", sys.stderr)
+        print_line(f"{blank:,} blank {'query' if blank == 1 else 'queries'} of {source} left out")
 
 
 def parse_weights(text: str | None) -> dict[str, float] | None:

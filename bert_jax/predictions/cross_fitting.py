@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples import split
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.split import document_keys
 from bert_jax.data.randomness import random_key
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.calibration_fitting import expected_calibration_error
@@ -105,6 +105,6 @@ def document_folds(documents: Sequence[str]) -> list[ExampleIndices]:
     return [np.flatnonzero(fold[indices] == n) for n in range(fold.max() + 1)]
 
 
-def document_keys(examples: Sequence[Example]) -> list[str]:
-    """Return the document of each example, or its text if it has none."""
-    return [str(key) for key in split.document_keys(examples)]
+def document_names(examples: Sequence[Example]) -> list[str]:
+    """Return the name of each example's document, or its text if it has none."""
+    return [str(key) for key in document_keys(examples)]

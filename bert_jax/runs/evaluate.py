@@ -1,7 +1,6 @@
 """`bert_jax.evaluate`, `evaluate_index` and `compare`: what `bert-jax evaluate` measures, from Python."""
 
 import json
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import fields, replace
@@ -143,7 +142,7 @@ def measure(function: str, models: Mapping[str, Any], settings: EvaluationSettin
         ]
         results, table = describe_models(opened, replace(settings, command=command), as_json=True)
         if table:
-            print_line(table, sys.stderr)
+            print_line(table)
     return json.loads(results)
 
 

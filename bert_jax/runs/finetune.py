@@ -8,12 +8,12 @@ from typing import Any
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import print_line
+from bert_jax.core.typed_json import type_name
 from bert_jax.data.examples.column_names import LABELS, MEMORY_PAIR, TAGS, TEXTS, WORDS
 from bert_jax.inference.encoder import Encoder
 from bert_jax.runs.train import Run, check_arguments, format_call, merge_keys, start_run
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.memory_tables import MEMORY_PREFIX, register_tables
-from bert_jax.text.tables import type_name
 
 SKIPPING = 'data={"columns": {"skip_bad": True}}'
 CLASSIFY, TAG = "classify", "tag"

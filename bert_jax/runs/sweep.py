@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -142,11 +142,14 @@ def split_values(text: str) -> list[str]:
 
 def open_settings(runs: Sequence[SweepRun], directories: ModelDirectories) -> None:
     """Open a run of each setting but the first, so that one that cannot begin is refused before any trains. What they
-    print they print again as they begin."""
-    firsts = {run.setting: run for run in reversed(runs) if run.setting != runs[0].setting}
-    for run in firsts.values():
-        with no_lines():
-            preview_run(run.module, run.config, directories)
+    print they print again as they begin. Settings that differ only in their optimizer open alike."""
+    first = runs[0]
+    seed, optimizer = first.config.seed, first.config.optimizer
+    distinct = {repr(replace(run.config, seed=seed, optimizer=optimizer)): run for run in reversed(runs)}
+    for run in distinct.values():
+        if run is not first:
+            with no_lines():
+                preview_run(run.module, run.config, directories)
 
 
 def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> None:

@@ -1,6 +1,7 @@
 """`bert_jax.open_task`: the batches and losses of a task, for a training loop of your own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
@@ -33,6 +34,14 @@ class TrainingTask:
         self.steps: int = run.config.steps
         self._constants = run.task.constants()
 
+    @cached_property
+    def _param_names(self) -> list[str]:
+        return list(jax.eval_shape(self._run.task.init, jax.random.key(0)))
+
+    @cached_property
+    def _batch_names(self) -> list[str]:
+        return list(self._run.data.features(0))
+
     def initial_params(self) -> dict[str, Any]:
         """Return the parameters to start from: those of the config's `init`, or random ones of its `seed`."""
         read = make_params_loader(self._run)
@@ -50,15 +59,15 @@ class TrainingTask:
     ) -> dict[str, jax.Array]:
         """Return the mean losses of a batch, whose sum is what training minimises. With a `key` there is dropout."""
         task = self._run.task
-        check_names(batch, "batch", self._run.data.features(0))
-        check_names(params, "params", jax.eval_shape(task.init, jax.random.key(0)))
+        check_names(batch, "batch", self._batch_names)
+        check_names(params, "params", self._param_names)
         outputs = task.outputs(dict(params), dict(batch), self._constants, key)
         return {name: loss.mean for name, loss in task.losses(outputs, dict(batch)).items()}
 
     def save(self, path: str | PathLike[str], params: Mapping[str, Any]) -> None:
         """Write the trained model as a directory that `bert_jax.load` and `transformers` open."""
         task, data = self._run.task, self._run.data
-        check_names(params, "params", jax.eval_shape(task.init, jax.random.key(0)))
+        check_names(params, "params", self._param_names)
         final = task.final_params(jax.device_get(dict(params)), data)
         with atomic_model_directory(require_path(path, "path")) as new:
             save_models(new, task, final, data.tokenizer)
@@ -78,7 +87,7 @@ def open_task(config: Config | None = None, **keys: Any) -> TrainingTask:
         return TrainingTask(open_run(module.open, run_config))
 
 
-def check_names(given: Any, argument: str, expected: Mapping[str, Any]) -> None:
+def check_names(given: Any, argument: str, expected: Collection[str]) -> None:
     """Refuse arrays that are not those of the task."""
     names = set(given) if isinstance(given, Mapping) else set()
     if missing := sorted(set(expected) - names):

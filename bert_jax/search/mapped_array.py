@@ -12,22 +12,16 @@ REBUILD_REMEDY = "copy the index again, or build it again"
 def map_array(path: Path, dtype: np.typing.DTypeLike, *shape: int | None) -> np.ndarray:
     """Map the array in a file. Raise if it has another type or shape; None stands for any length."""
     try:
-        array = np.lib.format.open_memmap(path, mode="r").view(
-            np.ndarray
-        )  # slicing is faster than with a memmap
+        # Slicing an array is faster than slicing a memmap.
+        array = np.lib.format.open_memmap(path, mode="r").view(np.ndarray)
     except OSError:
         raise
     except Exception as error:  # a damaged header raises errors of many types
         raise damage_error(path) from error
-    lengths = [
-        size if expected is None else expected for size, expected in zip(array.shape, shape, strict=False)
-    ]
-    if (
-        array.dtype != dtype
-        or array.shape != tuple(lengths)
-        or array.ndim != len(shape)
-        or not array.flags.c_contiguous
-    ):
+    has_shape = array.ndim == len(shape) and all(
+        expected in (None, size) for size, expected in zip(array.shape, shape, strict=True)
+    )
+    if not has_shape or array.dtype != dtype or not array.flags.c_contiguous:
         raise damage_error(path)
     return array
 

@@ -21,7 +21,7 @@ from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
-    document_keys,
+    document_names,
 )
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
 from bert_jax.predictions.report_data import ReportData
@@ -197,7 +197,7 @@ class Answers(Kind):
         exact, f1 = np.array(judged, float).T
         scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raw_outputs]).T
         best = BestAnswers(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
-        return best.calibration(document_keys(outcomes.examples))
+        return best.calibration(document_names(outcomes.examples))
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         texts, calibration = (

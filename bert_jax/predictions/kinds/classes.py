@@ -21,7 +21,7 @@ from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
-    document_keys,
+    document_names,
 )
 from bert_jax.predictions.kind import Baseline, Outcomes, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
@@ -90,7 +90,7 @@ class Classes(WholeTextKind):
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
-        return fit_class_calibration(logits, numbers, self.labels, document_keys(outcomes.examples))
+        return fit_class_calibration(logits, numbers, self.labels, document_names(outcomes.examples))
 
     def label_indices(self, labels: Sequence[str]) -> np.ndarray:
         return np.array([self.labels.index(label) for label in labels])

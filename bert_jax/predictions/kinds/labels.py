@@ -20,7 +20,7 @@ from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
-    document_keys,
+    document_names,
 )
 from bert_jax.predictions.kind import Outcomes, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
@@ -85,7 +85,7 @@ class Labels(WholeTextKind):
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         logits, truth = np.stack(outcomes.raw_outputs), multi_hot(outcomes.truth, self.labels)
-        return fit_label_calibration(logits, truth, self.labels, document_keys(outcomes.examples))
+        return fit_label_calibration(logits, truth, self.labels, document_names(outcomes.examples))
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         logits, truth = np.stack(outcomes.raw_outputs), multi_hot(outcomes.truth, self.labels)

@@ -31,7 +31,7 @@ from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
-    document_keys,
+    document_names,
 )
 from bert_jax.predictions.kind import Outcomes, TextWindows
 from bert_jax.predictions.label_errors import LabelError
@@ -158,7 +158,7 @@ class Relevance(WholeTextKind):
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         logits = np.array(outcomes.raw_outputs, np.float64)
-        return fit_relevance_calibration(logits, true_relevance(outcomes), document_keys(outcomes.examples))
+        return fit_relevance_calibration(logits, true_relevance(outcomes), document_names(outcomes.examples))
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)

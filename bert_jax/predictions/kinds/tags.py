@@ -37,7 +37,7 @@ from bert_jax.predictions.cross_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
-    document_keys,
+    document_names,
 )
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
 from bert_jax.predictions.label_errors import LabelError
@@ -208,7 +208,7 @@ class Tags(Kind):
                 before, after, logits.argmax(-1) == truth, confidence, correct, owners
             )
 
-        return cross_fitted((unscaled, scaled), judge, document_keys(outcomes.examples))
+        return cross_fitted((unscaled, scaled), judge, document_names(outcomes.examples))
 
     def judged_spans(self, likely: Sequence[np.ndarray], truth: Sequence) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability of each predicted span, and whether it is right."""

@@ -14,7 +14,7 @@ from bert_jax.metrics.classification import count_items
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import fit_logistic
-from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_keys
+from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_names
 from bert_jax.predictions.kind import Outcomes, abstention_fields
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import WholeTextKind
@@ -84,7 +84,7 @@ class Stars(WholeTextKind):
             after = self.confidence(outcomes.raw_outputs, calibration)[rows]
             return CalibratedPredictions(before[rows], after, right[rows], after, right[rows], rows)
 
-        return cross_fitted([fitted], judge, document_keys(outcomes.examples))
+        return cross_fitted([fitted], judge, document_names(outcomes.examples))
 
     def prediction_text(self, prediction, example) -> str:
         return f"{prediction} stars"

@@ -17,7 +17,7 @@ from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss, weighted_loss
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
-from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_keys
+from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_names
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.kinds.classes import Classes
 from bert_jax.tasks import classify
@@ -50,7 +50,7 @@ class Focal(Classes):
             before, after = (confidence(c, rows) for c in (UNCALIBRATED, calibration))
             return CalibratedPredictions(before, after, right[rows], after, right[rows], rows)
 
-        return cross_fitted((fitted,), judge, document_keys(outcomes.examples))
+        return cross_fitted((fitted,), judge, document_names(outcomes.examples))
 
 
 KINDS["focal"] = Focal
