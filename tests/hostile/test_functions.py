@@ -5,6 +5,7 @@ import io
 import json
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def empty(tmp_path, monkeypatch) -> Path:
 
 def calls() -> Iterator[tuple[str, Call]]:
     yield from training_calls()
+    yield from task_calls()
     yield from index_calls()
     yield from evaluation_calls()
     yield from text_calls()
@@ -87,6 +89,41 @@ def training_calls() -> Iterator[tuple[str, Call]]:
             lambda small, to, wrong=wrong: bert_jax.finetune(
                 small / "masked", wrong, ["a"], workdir=to / "run"
             ),
+        )
+
+
+@cache
+def opened_task(small: Path) -> bert_jax.TrainingTask:
+    data = {"train": small / "labelled.jsonl", "max_length": 32, "folds": 0}
+    return bert_jax.open_task("classify", init=small / "masked", data=data, epochs=1, head_init="pretrained")
+
+
+def losses(task: bert_jax.TrainingTask, params: Any) -> dict:
+    return task.losses(params, next(task.batches()))
+
+
+def task_calls() -> Iterator[tuple[str, Call]]:
+    for n, wrong in enumerate((3, 2.5, True, b"classify", [], object(), "no such config", {"task": 3}, {})):
+        yield f"open_task {n}", lambda *_, wrong=wrong: bert_jax.open_task(wrong)
+    yield "open_task with a misspelt argument", lambda *_: bert_jax.open_task("classify", confg="classify")
+    yield "open_task with a workdir", lambda *_: bert_jax.open_task("classify", workdir="run")
+    for n, wrong in enumerate(NO_NUMBERS):
+        yield f"start of batches {n}", lambda small, _, wrong=wrong: opened_task(small).batches(wrong)
+        yield f"stop of batches {n}", lambda small, _, wrong=wrong: opened_task(small).batches(0, wrong)
+    for n, wrong in enumerate((None, 3, [], {}, {"encoder": 1}, "params", np.zeros(2))):
+        yield (
+            f"params {n}",
+            lambda small, _, wrong=wrong: losses(opened_task(small), wrong),
+        )
+        yield f"batch {n}", lambda small, _, wrong=wrong: opened_task(small).losses({}, wrong)
+        yield (
+            f"params to save {n}",
+            lambda small, to, wrong=wrong: opened_task(small).save(to / "model", wrong),
+        )
+    for n, wrong in enumerate(NO_PATHS[:-1]):
+        yield (
+            f"save to {n}",
+            lambda small, _, wrong=wrong: opened_task(small).save(wrong, opened_task(small).initial_params()),
         )
 
 

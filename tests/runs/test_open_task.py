@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 import bert_jax
-from bert_jax.core.errors import BertJaxError
 from tests.support.texts import marked_texts
 
 KEYS = {
@@ -47,25 +46,3 @@ def test_a_saved_model_is_that_of_the_parameters(keys, tmp_path):
     params["classify"]["dense"]["bias"] = np.array([-5.0, 5.0], np.float32)
     task.save(tmp_path / "model", params)
     assert set(bert_jax.Classifier.load(tmp_path / "model").predict(["a", "b c"])) == {"good"}
-
-
-@pytest.mark.slow
-def test_odd_arguments_are_refused(keys, tmp_path):
-    task = bert_jax.open_task("classify", **keys)
-    params, batch = task.initial_params(), next(task.batches())
-    lacking = {name: array for name, array in batch.items() if name != "labels"}
-    for call, message in (
-        (lambda: task.losses(params, lacking), "batch must be a dict with .*; it lacks labels"),
-        (lambda: task.losses(None, batch), "params must be a dict"),
-        (lambda: task.losses({}, batch), "params must be a dict with .*; it lacks classify"),
-        (lambda: task.save(tmp_path / "model", batch), "params must be a dict"),
-        (lambda: task.save(None, params), "path"),
-        (lambda: task.batches(-1), "start must be"),
-        (lambda: task.batches(0, "x"), "stop must be"),
-        (lambda: bert_jax.open_task("classify", work_dir="x"), "work_dir"),
-        (lambda: bert_jax.open_task(3), "config must be"),
-        (lambda: bert_jax.open_task("classify", **keys | {"seed": "x"}), "seed"),
-    ):
-        with pytest.raises(BertJaxError, match=message):
-            call()
-    assert not (tmp_path / "model").exists()
