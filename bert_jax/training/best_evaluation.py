@@ -1,6 +1,6 @@
 """Find the best of a run's evaluations, which decides the model that the run keeps."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bert_jax.training.log import read_metrics, validation_lines
@@ -25,6 +25,22 @@ def rank_key(metric: str, measured: Mapping[str, float]) -> RankKey:
 def best_step(standings: Iterable[tuple[int, RankKey]]) -> int | None:
     """The step of the best evaluation, the last of equally good ones; None if there are none."""
     return max(standings, key=lambda pair: (pair[1], pair[0]), default=(None,))[0]
+
+
+def describe_kept(metric: str, standings: Sequence[tuple[int, RankKey]], first: int) -> str:
+    """Say what training did to the metric, and which step's model is kept; `first` is the step of the start.
+
+    >>> describe_kept("spearman", [(0, (0.867, -1.0)), (12, (0.85, -1.1)), (24, (0.816, -1.2))], 0)
+    'spearman 0.867 before training, 0.816 at step 24; kept: the model before training'
+    >>> describe_kept("mlm_loss", [(0, (-2.5, -2.5)), (12, (-2.25, -2.25)), (24, (-2.3, -2.3))], 0)
+    'mlm_loss 2.5 before training, 2.25 at step 12, 2.3 at step 24; kept: the model of step 12'
+    """
+    kept, sign = best_step(standings), -1 if lower_is_better(metric) else 1
+    names = {step: "before training" if step == first else f"at step {step:,}" for step, _ in standings}
+    told = (standings[0][0], kept, standings[-1][0])
+    values = [f"{sign * key[0]:.4g} {names[step]}" for step, key in standings if step in told]
+    model = "the model before training" if kept == first else f"the model of step {kept:,}"
+    return f"{metric} {', '.join(values)}; kept: {model}"
 
 
 def is_out_of_patience(standings: Iterable[tuple[int, RankKey]], patience: int) -> bool:

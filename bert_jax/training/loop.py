@@ -18,7 +18,13 @@ from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.training import memory_estimate
-from bert_jax.training.best_evaluation import KEPT_MODEL_LINE, best_step, is_out_of_patience, rank_key
+from bert_jax.training.best_evaluation import (
+    KEPT_MODEL_LINE,
+    best_step,
+    describe_kept,
+    is_out_of_patience,
+    rank_key,
+)
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.feed import local_data_shard, place_batches
 from bert_jax.training.log import MetricsLog, MetricSums
@@ -127,13 +133,12 @@ class TrainingLoop:
             else:
                 self.print_line(f"resuming at step {newest:,}")
         self.constants = make_constants(self.task, self.config, self.mesh)
-        # A run of 0 steps evaluates and saves the parameters that it starts from.
-        self.start_step = self.step if newest is not None or self.config.steps else -1
+        # The start is evaluated where the best model is kept, for it may be the best; a run of 0 steps has only a start.
+        measures_start = newest is None and (self.config.checkpoints.best_metric or not self.config.steps)
+        self.start_step = -1 if measures_start else self.step
         quiet = jax.process_index() > 0
         self.log = MetricsLog(self.workdir.path, self.workdir.metrics, self.step, self.config.steps, quiet)
         self.started = True
-        if newest is None and self.config.checkpoints.best_metric:
-            self.check_best(self.compute_metrics(few=True))
 
     def description(self) -> str:
         """Describe the run in one line: model size, mesh, how the rows of a step are split, compute dtype, and
@@ -169,7 +174,8 @@ class TrainingLoop:
             while True:
                 new = self.step > self.start_step
                 due = self.step == config.steps or self.is_out_of_patience()
-                if new and (due or self.step % config.log.evaluate_every == 0):
+                at_start = self.step == max(config.first_step, 0)
+                if new and (due or at_start or self.step % config.log.evaluate_every == 0):
                     self.evaluate()
                     due = due or self.is_out_of_patience()
                 asked = not due and stop.should_stop(self.step)
@@ -253,17 +259,17 @@ class TrainingLoop:
         self.record_pending()
         begun = time.perf_counter()
         self.validation_metrics = self.compute_metrics()
-        if not self.validation_metrics:
-            return
         self.check_finite(self.validation_metrics, "validation set")
         self.record_evaluation()
+        if not self.validation_metrics:
+            return
         self.log.write_line(
             "validation", self.step, self.validation_metrics, {"seconds": time.perf_counter() - begun}
         )
         self.pace.exclude_pause(time.perf_counter() - begun)
 
-    def compute_metrics(self, few: bool = False) -> dict[str, float]:
-        """Return the validation metrics; if `few`, only of the first batches, enough to see which metrics exist."""
+    def compute_metrics(self) -> dict[str, float]:
+        """Return the validation metrics."""
         index, count = local_data_shard(self.mesh, self.data.rows_per_step)
         total = MetricSums()
         batches = self.data.validation_batches(self.data.row_length(max(self.step - 1, 0)), index, count)
@@ -277,9 +283,6 @@ class TrainingLoop:
             self.check_finite(sums, f"validation batch {n} (counted from 0)")
             total.add(measured)
             predicted.append(rows)
-            # An example may span several batches; it is measured once all of it has been read.
-            if few and (self.config.checkpoints.best_metric in total.means() or self.data.metrics(predicted)):
-                break
         return self.task.metrics_from_means(total.means()) | self.data.metrics(predicted)
 
     def check_finite(self, measures: dict[str, float], what: str) -> None:
@@ -293,14 +296,12 @@ class TrainingLoop:
     def record_evaluation(self) -> None:
         """Add the standing of this evaluation by the metric `checkpoints.best_metric` to the history."""
         if best := self.config.checkpoints.best_metric:
-            self.check_best(self.validation_metrics)
+            if best not in self.validation_metrics:
+                raise BertJaxError(
+                    f'config key checkpoints.best_metric: no validation metric "{best}"; '
+                    f"{suggest_name(best, self.validation_metrics)}"
+                )
             self.history.append((self.step, rank_key(best, self.validation_metrics)))
-
-    def check_best(self, metrics: dict[str, float]) -> None:
-        if (best := self.config.checkpoints.best_metric) not in metrics:
-            raise BertJaxError(
-                f'config key checkpoints.best_metric: no validation metric "{best}"; {suggest_name(best, metrics)}'
-            )
 
     def best_step(self) -> int | None:
         return best_step(self.history)
@@ -356,8 +357,9 @@ class TrainingLoop:
                 lost += 1
             else:
                 self.state, _ = self.checkpoints.restore(best, self.abstract)
-                self.print_detail(f"step {best:,} is the best by {metric}")
                 break
+        if best is not None:
+            self.print_detail(describe_kept(metric, self.history, max(self.config.first_step, 0)))
         if lost:
             self.log.write_line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
 

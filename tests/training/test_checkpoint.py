@@ -98,7 +98,7 @@ def test_of_equal_scores_the_lower_loss_is_the_best_and_of_equal_losses_the_late
 def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monkeypatch, capsys):
     accuracies = {5: 0.7, 10: 0.9, 15: 0.8, 20: 0.6}
 
-    def measure(run, few=False):
+    def measure(run):
         if run.step == 20:
             shutil.rmtree(tmp_path / "checkpoints/10")
         return {"accuracy": accuracies.get(run.step, 0.0)}
@@ -109,7 +109,9 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
     )
     train(task, Batches(), config, tmp_path)
     said = "".join(capsys.readouterr())
-    assert "step 10 is the best by accuracy, but" in said and "step 15 is the best by accuracy\n" in said
+    assert "step 10 is the best by accuracy, but" in said and (
+        "accuracy 0 before training, 0.8 at step 15, 0.6 at step 20; kept: the model of step 15\n" in said
+    )
     assert read_kept_metrics(tmp_path / "metrics.jsonl", "accuracy")["step"] == 15
     assert (tmp_path / "model/model.safetensors").is_file()
 
