@@ -138,7 +138,7 @@ def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch
     with pytest.raises(NonFiniteError) as error:
         train(task, Batches(plant=plant), config, tmp_path)
     assert str(error.value) == (
-        "validation batch 1 (counted from 0): mlm_loss is nan at step 10; look at its examples; if they are good, "
+        "validation batch 1 (counted from 0): mlm_loss is nan at step 0; look at its examples; if they are good, "
         "start again with a lower --config.optimizer.learning_rate"
     )
     assert not [line for line in metric_lines(tmp_path) if line["kind"] == "validation"], (
