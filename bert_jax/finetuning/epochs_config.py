@@ -89,6 +89,9 @@ class EpochsConfig(RunConfig, ABC):
     # The learning rate for a model as wide as base; for other widths it is multiplied by (768 / width) ** rate_power.
     base_learning_rate: ClassVar[float]
     rate_power: ClassVar[int] = 1
+    trained_rate_share: ClassVar[float] = (
+        1.0  # of that rate, for a model that was trained for the task before
+    )
 
     # number of updates; 0: none, the run evaluates its initial parameters; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
@@ -126,10 +129,13 @@ class EpochsConfig(RunConfig, ABC):
     def default_learning_rate(self, width: int, examples: int) -> float:
         return min(self.base_learning_rate * (BASE_WIDTH / width) ** self.rate_power, MAX_LEARNING_RATE)
 
-    def resolve_defaults(self, examples: int, best_metric: str, width: int) -> Self:
+    def resolve_defaults(
+        self, examples: int, best_metric: str, width: int, begins_trained: bool = False
+    ) -> Self:
         """Return the config with the values that follow from the data and from the width of the hidden states.
 
         `best_metric` is the usual validation metric of the task; "" if nothing is validated during the run.
+        `begins_trained`: the whole model of `init` was trained for this task before.
         """
         if self.patience and not (self.checkpoints.best_metric or best_metric):
             raise BertJaxError(
@@ -149,12 +155,13 @@ class EpochsConfig(RunConfig, ABC):
             every=self.checkpoints.every or between,
             best_metric=self.checkpoints.best_metric or best_metric,
         )
+        rate = self.choose_learning_rate(width, examples)
+        if begins_trained and not self.optimizer.learning_rate:
+            rate *= self.trained_rate_share
         return dataclasses.replace(
             self,
             steps=steps,
-            optimizer=dataclasses.replace(
-                self.optimizer, learning_rate=self.choose_learning_rate(width, examples)
-            ),
+            optimizer=dataclasses.replace(self.optimizer, learning_rate=rate),
             log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
             checkpoints=checkpoints,
         )

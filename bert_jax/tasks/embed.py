@@ -79,7 +79,10 @@ def open(
     if notice := truncated.notice("raise --config.data.max_length to read more"):
         print_notice(notice)
     config = config.resolve_defaults(
-        len(train), task.best_metric if validation else "", task.layout.config.hidden_size
+        len(train),
+        task.best_metric if validation else "",
+        task.layout.config.hidden_size,
+        begins_trained=directories[config.init].layout.embedder is not None,
     )
     about = describe_groups(config, task, len(train), len(validation))
     task = dataclasses.replace(task, model_card=embedder_card(task, config, about, truncated))

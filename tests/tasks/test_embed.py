@@ -207,7 +207,7 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
     scales = [
         line["scale"] for line in read_metrics(tmp_path / "cut/metrics.jsonl") if line["kind"] == "validation"
     ]
-    assert len(set(scales)) == 3 and scales == pytest.approx([20] * 3, rel=0.1)
+    assert len(set(scales)) == 4 and scales == pytest.approx([20] * 4, rel=0.1)
 
 
 @pytest.mark.ci

@@ -116,6 +116,18 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
     assert (tmp_path / "model/model.safetensors").is_file()
 
 
+def test_a_run_that_makes_the_metric_worse_keeps_the_model_before_training(tmp_path, monkeypatch, capsys):
+    accuracies = {0: 0.9, 10: 0.8, 20: 0.7}
+    monkeypatch.setattr(TrainingLoop, "compute_metrics", lambda run: {"accuracy": accuracies[run.step]})
+    task, config = tiny_pretraining(checkpoint_best_metric="accuracy")
+    start = jax.device_get(task.init(jax.random.key(7)))
+    train(task, Batches(), config, tmp_path, lambda: start)
+    said = capsys.readouterr().err
+    assert "accuracy 0.9 before training, 0.7 at step 20; kept: the model before training\n" in said
+    kept = load(tmp_path / "model").params
+    jax.tree.map(np.testing.assert_array_equal, kept["encoder"], start["encoder"])
+
+
 def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
     _, config = tiny_pretraining()
     checkpoints = Checkpoints(tmp_path, config.checkpoints)
