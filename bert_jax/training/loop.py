@@ -133,7 +133,7 @@ class TrainingLoop:
             else:
                 self.print_line(f"resuming at step {newest:,}")
         self.constants = make_constants(self.task, self.config, self.mesh)
-        # The start is evaluated where the best model is kept, for it may be the best; a run of 0 steps has only a start.
+        # Where the best model is kept, the start may be the best; a run of 0 steps has nothing else.
         measures_start = newest is None and (self.config.checkpoints.best_metric or not self.config.steps)
         self.start_step = -1 if measures_start else self.step
         quiet = jax.process_index() > 0
