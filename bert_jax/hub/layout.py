@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import flax.linen as nn
 import jax
@@ -13,7 +14,7 @@ from flax.traverse_util import flatten_dict
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.hub.families import FAMILIES
-from bert_jax.hub.family import Family
+from bert_jax.hub.family import OWN_HEADS, Family
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER_KEYS, PROJECTION, EmbedderSettings, Projection
 from bert_jax.models.encoder import dummy_batch
@@ -23,6 +24,12 @@ from bert_jax.models.heads import HEADS, Bert, has_transform
 PROBLEM_TYPE = "problem_type"  # Hugging Face's key for what a classifier predicts, such as "regression"
 PREDICTION_KIND = "prediction_kind"  # the kind of predictions, if Hugging Face's keys do not say it
 MAY_BE_MISSING = "may_be_missing"  # whether the model was trained on questions without an answer
+AUTO_MAP = "auto_map"  # Hugging Face's key for the classes of a file in the directory that open the model
+MODELING_FILE = "modeling_bert_jax.py"  # that file, a copy of ours
+# Heads with a class in that file, named after the architecture -> the class of transformers that opens it.
+AUTO_CLASSES = dict.fromkeys(OWN_HEADS, "AutoModelForSequenceClassification") | {
+    "answer": "AutoModelForQuestionAnswering"
+}
 # Keys of config.json that become wrong with a new head.
 HEAD_KEYS = ("id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, MAY_BE_MISSING, *CROSS_ENCODER_KEYS)
 
@@ -136,6 +143,8 @@ class Layout:
     def to_hf_config(self, pad: int | None = None) -> dict:
         """Return the content of config.json; `pad` is the id of the tokenizer's padding token."""
         published = self.family.write_config(self.config, self.hf_config)
+        published.pop(AUTO_MAP, None)  # of another program, whose code is not written
+        published |= {AUTO_MAP: self.auto_map} if self.auto_map else {}
         published["architectures"] = [self.family.class_name + self.architecture]
         if self.labels:
             published["id2label"] = {str(i): label for i, label in enumerate(self.labels)}
@@ -143,6 +152,15 @@ class Layout:
         if self.family.position_offset:
             pad = self.family.position_offset - 1
         return published if pad is None else published | {"pad_token_id": pad}
+
+    @property
+    def auto_map(self) -> dict[str, str]:
+        """The class of MODELING_FILE that opens the model, by the class of transformers that looks for it; {} if
+        transformers opens the model without that file."""
+        head = self.heads[-1] if self.heads else ""
+        if head not in self.family.not_in_transformers or head not in AUTO_CLASSES:
+            return {}
+        return {AUTO_CLASSES[head]: f"{Path(MODELING_FILE).stem}.{HEADS[head].architecture}"}
 
     @property
     def architecture(self) -> str:

@@ -27,7 +27,7 @@ from bert_jax.core.output import atomic_directory, atomic_file
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.families import find_family
 from bert_jax.hub.family import Family, size_of
-from bert_jax.hub.layout import Layout
+from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.tensors import Tensors
@@ -44,7 +44,7 @@ WRITTEN_FILES = {
     "config.json", "model.safetensors", "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
-    "config_sentence_transformers.json", "README.md",
+    "config_sentence_transformers.json", "README.md", MODELING_FILE,
 }  # fmt: skip
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
@@ -377,6 +377,9 @@ def save_model(directory, layout: Layout, params: Mapping, tokenizer=None) -> No
     config = layout.to_hf_config(tokenizer.special.pad if tokenizer else None)
     text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
     write_atomically(directory / "config.json", text + "\n")
+    if layout.auto_map:
+        source = Path(__file__).with_name(MODELING_FILE).read_text(encoding="utf-8")
+        write_atomically(directory / MODELING_FILE, source)
     if tokenizer is not None:
         tokenizer.save(directory)
         if not layout.config.type_vocab_size:

@@ -10,7 +10,7 @@ from pathlib import Path
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.terminal import wrap_for_terminal
-from bert_jax.hub.layout import Layout
+from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.layout_warnings import layout_warnings, lowercases_text
 from bert_jax.hub.model_directory import ModelDirectory, abbreviate_names
 from bert_jax.hub.weights import read_weight
@@ -60,11 +60,11 @@ def collect_model_facts(directory) -> dict:
     except BertJaxError as error:
         tokenizer_facts = None
         odd.append(str(error))
-    odd += [
-        f"transformers has no {layout.family.class_name}{HEADS[head].architecture}, and opens the encoder alone"
-        for head in layout.heads
-        if head in layout.family.not_in_transformers
-    ]
+    for head in layout.heads:
+        if head in layout.family.not_in_transformers:
+            name = f"transformers has no {layout.family.class_name}{HEADS[head].architecture}"
+            remote = f"it opens it with trust_remote_code=True, by {MODELING_FILE}, and without "
+            odd.append(f"{name}; {remote * bool(layout.auto_map)}it opens the encoder alone")
 
     def read_or(otherwise, read):
         """Return what `read` returns; if it fails, note the error and return `otherwise`."""
