@@ -7,9 +7,34 @@ from pathlib import Path
 from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag, number_type, verb
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import open_output, refuse_input
-from bert_jax.core.terminal import pluralize
+from bert_jax.core.terminal import pluralize, print_line
 
 OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
+share = number_type(0, 1, above=True, below=True)
+
+
+def label_precision(text: str) -> tuple[str, float]:
+    """The type of a precision: P of all predictions, as ("", P), or LABEL=P of those of a label, as (LABEL, P).
+
+    >>> label_precision("0.9"), label_precision("a=b=0.99")
+    (('', 0.9), ('a=b', 0.99))
+    """
+    label, _, precision = text.rpartition("=")
+    return label, share(precision)
+
+
+def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] | None:
+    """Return the precision of all predictions or those of labels; refuse both together, and a label twice.
+
+    >>> join_precisions([("", 0.9)]), join_precisions([("spam", 0.99), ("ham", 0.9)]), join_precisions([])
+    (0.9, {'spam': 0.99, 'ham': 0.9}, None)
+    """
+    by_label = dict(given)
+    if len(by_label) < len(given) or ("" in by_label and len(given) > 1):
+        raise BertJaxError(
+            "--min-precision takes one precision of all predictions, or one for each of some labels, LABEL=P"
+        )
+    return by_label.get("", by_label or None)
 
 
 @verb(
@@ -36,11 +61,16 @@ OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
         help="allow that a passage has no answer (default: as the model was trained)",
     ),
     flag(
-        "--min-precision", type=number_type(0, 1, above=True, below=True), metavar="P",
-        help="abstain from uncertain predictions so that this share of the others is correct; needs a calibrated model",
+        "--min-precision", nargs="+", type=label_precision, metavar="P",
+        help="abstain from uncertain predictions so that this share of the others is correct; or LABEL=P: abstain from "
+        "those of one label, such as spam=0.99; needs a calibrated model",
     ),
     flag(
-        "--out-of-scope", type=number_type(0, 1, above=True, below=True), metavar="P",
+        "--probabilities", action="store_true",
+        help="write the probability of every label, in a .csv file in a column for each",
+    ),
+    flag(
+        "--out-of-scope", type=share, metavar="P",
         help="mark a text as out of scope if its in-distribution p-value is below P, which gives about P false alarms "
         "on texts like the training texts",
     ),
@@ -63,11 +93,18 @@ def predict(args):
     if ending in OTHER_TABLES:
         raise BertJaxError(f"{args.output}: predictions are written as .jsonl or .csv; name one of these")
     columns = ExampleColumns(text=args.text, text_pair=args.text_pair, id=args.id, skip_bad=args.skip_bad)
-    options = PredictionOptions(args.long_texts, args.allow_no_answer, args.min_precision, args.out_of_scope)
+    precision = join_precisions(args.min_precision or [])
+    options = PredictionOptions(
+        args.long_texts, args.allow_no_answer, precision, args.out_of_scope, args.probabilities, args.skip_bad
+    )
+    in_terminal = output is None and sys.stdout.isatty()
     with open_output(output) if output else nullcontext(sys.stdout) as file:
-        predictor = RowPredictor(load(args.model), options, in_table=ending == ".csv")
+        predictor = RowPredictor(load(args.model), options, ending == ".csv", in_terminal)
+        if isinstance(precision, dict):
+            for label, wanted in precision.items():
+                print_line(predictor.model.calibration.describe_label_threshold(label, wanted))
         make_rows = rank_rows if args.rank_for_labelling else predict_rows
-        count = write_rows(make_rows(predictor, args.input, columns), file, predictor.in_table)
+        count = write_rows(predictor, make_rows(predictor, args.input, columns), file)
     if output:
-        abstains = "" if args.min_precision is None else f"; the model abstains from {predictor.abstained:,}"
+        abstains = "" if precision is None else f"; the model abstains from {predictor.abstained:,}"
         print(f"{pluralize(count, 'prediction')} in {args.output}{abstains}", file=sys.stderr)

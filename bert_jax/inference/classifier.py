@@ -1,14 +1,16 @@
 """Classifiers: one class, several labels or a number for a text or a pair of texts, with scikit-learn's names."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import TextOutcome, make_outcome_function
+from bert_jax.predictions.abstention import Precision
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
 
@@ -19,7 +21,7 @@ class Classifier(Encoder):
     """Predicts what one class, several labels or a number is, for each text or pair.
 
     Texts that are too long are truncated, with a warning; with long_texts="windows" they are read in windows, and the
-    logits are averaged. An empty text gets a label, too; only in files are empty cells refused.
+    logits are averaged. A blank text is refused, as a blank cell of a file is.
     """
 
     @property
@@ -40,7 +42,10 @@ class Classifier(Encoder):
         >>> model.predict(["the cat", ("the cat", "the mat")])
         ['good', 'good']
         """
-        kind, compute_outcomes = self.text_kind, make_outcome_function(self, self.text_kind, long_texts)
+        kind, compute_outcomes = (
+            self.text_kind,
+            refuse_blank_texts(make_outcome_function(self, self.text_kind, long_texts)),
+        )
 
         def predict_chunk(chunk: Sequence) -> Iterator:
             return (kind.predicted_value(raw, self.calibration) for raw, _ in compute_outcomes(chunk))
@@ -59,7 +64,10 @@ class Classifier(Encoder):
         >>> dict(zip(model.labels, model.predict_proba("the cat").round().tolist()))
         {'bad': 0.0, 'good': 1.0}
         """
-        kind, compute_outcomes = self.text_kind, make_outcome_function(self, self.text_kind, long_texts)
+        kind, compute_outcomes = (
+            self.text_kind,
+            refuse_blank_texts(make_outcome_function(self, self.text_kind, long_texts)),
+        )
 
         def predict_chunk(chunk: Sequence) -> Iterator[np.ndarray]:
             return (kind.probabilities(raw, self.calibration) for raw, _ in compute_outcomes(chunk))
@@ -77,16 +85,18 @@ class Classifier(Encoder):
     def classify(self, texts: TextStream, *, long_texts: str = ...) -> Iterator[Label]: ...
 
     @overload
-    def classify(self, texts: Any, *, long_texts: str = ..., min_precision: float | None) -> Any: ...
+    def classify(self, texts: Any, *, long_texts: str = ..., min_precision: Precision | None) -> Any: ...
 
     def classify(
-        self, texts: Any, *, long_texts: str = "truncate", min_precision: float | None = None
+        self, texts: Any, *, long_texts: str = "truncate", min_precision: Precision | None = None
     ) -> Any:
         """Return the best `Label` of each text, with its probability and its margin.
 
         A model of several labels returns the list of labels above their thresholds (0.5 if it was not calibrated). With
         `min_precision=0.95`, which needs a calibrated model, a result is None if the model is not confident enough, so
-        that 95% of the other results are correct.
+        that 95% of the other results are correct. `min_precision={"spam": 0.99}` does so for single labels: of the
+        results that are "spam", 99% are correct, and other labels are kept; of several labels, those that are not
+        confident enough are left out. Each guarantee fails with a probability of at most 5%.
 
         >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
         ['good', 'good']
@@ -96,12 +106,12 @@ class Classifier(Encoder):
         min_confidence = (
             None if min_precision is None else kind.confidence_threshold(calibration, min_precision)
         )
-        compute_outcomes = make_outcome_function(self, kind, long_texts)
+        compute_outcomes = refuse_blank_texts(make_outcome_function(self, kind, long_texts))
 
         def classify_chunk(chunk: Sequence) -> Iterator:
             for raw, _ in compute_outcomes(chunk):
                 result, confidence = kind.result_and_confidence(raw, calibration)
-                yield result if min_confidence is None or confidence >= min_confidence else None
+                yield kind.keep_confident(result, confidence, min_confidence)
 
         return map_texts(texts, classify_chunk)
 
@@ -132,3 +142,21 @@ class Classifier(Encoder):
             return (float(self.scope.p_value(similarity)) for _, similarity in compute_outcomes(chunk))
 
         return map_texts(texts, compare_chunk, np.array)
+
+
+def refuse_blank_texts(
+    compute_outcomes: Callable[[Sequence], Iterator[TextOutcome]],
+) -> Callable[[Sequence], Iterator[TextOutcome]]:
+    """Return the function, which is called with one list of texts after another, so that it refuses blank texts."""
+    before = 0
+
+    def compute_or_refuse(chunk: Sequence) -> Iterator[TextOutcome]:
+        nonlocal before
+        for number, text in enumerate(chunk, before + 1):
+            parts = text if isinstance(text, tuple | list) else (text,)
+            if any(isinstance(part, str) and not part.strip() for part in parts):
+                raise BertJaxError(f"text {number:,} is blank, so there is nothing to classify; leave it out")
+        before += len(chunk)
+        return compute_outcomes(chunk)
+
+    return compute_or_refuse

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.files import to_json
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.batching import tokens_per_batch
@@ -45,9 +44,10 @@ def predict_rows(
         warn_caller(notice)
 
 
-def write_rows(rows: Iterator[dict], file: TextIO, in_table: bool) -> int:
-    """Write each row as soon as it is there, as a line of JSON or of a table; return their number."""
+def write_rows(predictor: RowPredictor, rows: Iterator[dict], file: TextIO) -> int:
+    """Write each row as soon as it is there, as a line of a table, of JSON or of a terminal; return their number."""
     count = 0
-    for count, line in enumerate(csv_lines(rows) if in_table else map(to_json, rows), 1):  # noqa: B007
+    lines = csv_lines(rows) if predictor.in_table else map(predictor.to_line, rows)
+    for count, line in enumerate(lines, 1):  # noqa: B007
         print(line, file=file, flush=True)
     return count

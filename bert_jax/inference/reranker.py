@@ -13,6 +13,7 @@ from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import Column, Vectors, check_progress_bar, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.predictions.abstention import MinConfidence, abstains
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
 
@@ -152,14 +153,15 @@ def rank_documents(
         raise BertJaxError(f"the query must be a text, not {type_name(query)}; rank one query at a time")
     if not query.strip():
         raise BertJaxError("the query is blank; give a text to rank documents for")
-    score_chunk, min_score = make_score_function(model, long_texts, truncated), -np.inf
+    score_chunk = make_score_function(model, long_texts, truncated)
+    min_confidence: MinConfidence = None
     if min_precision is not None:
         kind = model.require_kind(WholeTextKind.heads, "rank")
-        min_score = kind.confidence_threshold(model.calibration, min_precision)
+        min_confidence = kind.confidence_threshold(model.calibration, min_precision)
     scores = map_texts([(query, document) for document in documents], score_chunk)
     # Sort by logits, because probabilities near 1 are equal in floating point.
     order = sorted(range(len(scores)), key=lambda i: (-scores[i][1], i))
-    return [(i, scores[i][0]) for i in order if scores[i][0] >= min_score]
+    return [(i, scores[i][0]) for i in order if not abstains(scores[i][0], min_confidence)]
 
 
 def check_cross_encoder(model: Runner, name: object) -> None:

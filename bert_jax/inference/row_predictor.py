@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import to_json
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.live_input import open_live_input
 from bert_jax.inference.text_outcomes import TextOutcome, make_outcome_function
-from bert_jax.predictions.prediction_input import PredictionInput
+from bert_jax.predictions.abstention import MinConfidence, Precision
+from bert_jax.predictions.prediction_input import InputRow, PredictionInput
 from bert_jax.text import tables
 from bert_jax.text.truncation import TruncationCounter
 
@@ -24,19 +26,27 @@ class PredictionOptions:
 
     long_texts: str = "truncate"
     may_be_missing: bool | None = None
-    precision: float | None = None  # abstain from predictions so that this share of the others is correct
+    # Abstain from predictions, or from those of some labels, so that this share of the others is correct.
+    precision: Precision | None = None
     # Mark texts as out of scope if their in-distribution p-value is below this.
     out_of_scope: float | None = None
+    probabilities: bool = False  # write the probability of every label
+    row_numbers: bool = False  # write the number of each row of the input, from 1
 
 
 class RowPredictor:
     """Predicts for the texts of a file or of standard input, and counts the predictions that the model abstains from.
 
-    With `in_table`, a row has the columns of the input, or the text if the input is not a table.
+    With `in_table`, a row has the columns of the input, or the text if the input is not a table. With `in_terminal`,
+    predictions that are parts of a text are marked in it.
     """
 
     def __init__(
-        self, model: Encoder, options: PredictionOptions = PredictionOptions(), in_table: bool = False
+        self,
+        model: Encoder,
+        options: PredictionOptions = PredictionOptions(),
+        in_table: bool = False,
+        in_terminal: bool = False,
     ):
         self.model, self.options, self.in_table = model, options, in_table
         if options.may_be_missing is not None and not hasattr(model.kind, "may_be_missing"):
@@ -44,7 +54,8 @@ class RowPredictor:
                 "--allow-no-answer is for models that answer questions, and this is another; leave it out"
             )
         self.kind = model.kind.with_options(may_be_missing=options.may_be_missing)
-        self.min_confidence = None
+        self.in_terminal = in_terminal and self.kind.marks_text
+        self.min_confidence: MinConfidence = None
         if options.precision is not None:
             self.min_confidence = self.kind.confidence_threshold(model.calibration, options.precision)
         if options.out_of_scope is not None:
@@ -71,6 +82,8 @@ class RowPredictor:
         form = self.kind.to_cells if self.in_table else self.kind.to_record
         prediction = form(outcome.raw, self.model.calibration, self.min_confidence)
         self.abstained += count_abstentions(prediction)
+        if self.options.probabilities:
+            prediction |= self.list_probabilities(outcome)
         if outcome.similarity is None or self.options.out_of_scope is None:
             return prediction
         share = float(self.model.scope.p_value(outcome.similarity))
@@ -79,12 +92,33 @@ class RowPredictor:
             "out_of_scope": share < self.options.out_of_scope,
         }
 
-    def make_row(self, example: Example, given: tables.Row, prediction: dict[str, Any]) -> dict[str, Any]:
-        """Return the row of a prediction; `given` is the row of the input, {} if that is not a table."""
+    def list_probabilities(self, outcome: TextOutcome) -> dict[str, Any]:
+        """Return the probability of every label: as one object, or as a column for each label."""
+        likely = self.kind.probabilities(outcome.raw, self.model.calibration).tolist()
+        by_label = {label: round(p, 6) for label, p in zip(self.model.labels, likely, strict=True)}
         if not self.in_table:
-            return id_field(example) | prediction
+            return {"probabilities": by_label}
+        return {f"probability_{label}": p for label, p in by_label.items()}
+
+    def make_row(self, example: Example, given: InputRow, prediction: dict[str, Any]) -> dict[str, Any]:
+        """Return the row of a prediction; `given` is the row of the input, NO_ROW if that is not a table."""
+        number = {"row": given.number} if self.options.row_numbers and given.number else {}
+        if self.in_terminal:
+            prediction = self.kind.mark_text(example.text, prediction)
+        if not self.in_table:
+            return id_field(example) | number | prediction
         prediction_columns = {COLUMN_PREFIX + name: value for name, value in prediction.items()}
-        return add_columns(given or self.text_fields(example), prediction_columns, example.where)
+        return add_columns(
+            given.cells or self.text_fields(example), number | prediction_columns, example.where
+        )
+
+    def to_line(self, row: dict[str, Any]) -> str:
+        """Return a row as a line of JSON or, on a terminal, as one that a person reads."""
+        if not self.in_terminal:
+            return to_json(row)
+        return "  ".join(
+            value if isinstance(value, str) else f"{name} {value}" for name, value in row.items()
+        )
 
     def text_fields(self, example: Example) -> tables.Row:
         return {**id_field(example), "text": self.kind.example_text(example)}
@@ -102,10 +136,14 @@ def add_columns(row: tables.Row, columns: dict[str, Any], where: str) -> dict[st
 
 
 def count_abstentions(prediction: dict[str, Any]) -> int:
-    """Count what the model abstains from: the prediction, or spans of it.
+    """Count what the model abstains from: the prediction, or labels or spans of it.
 
-    >>> spans = [{"abstained": True}, {"abstained": False}]
-    >>> count_abstentions({"abstained": True}), count_abstentions({"spans": spans})
-    (1, 1)
+    >>> parts = [{"abstained": True}, {"abstained": False}]
+    >>> [count_abstentions(one) for one in ({"abstained": True}, {"spans": parts}, {"labels": parts})]
+    [1, 1, 1]
     """
-    return sum(part.get("abstained") is True for part in (prediction, *prediction.get("spans", [])))
+    parts = [prediction]
+    for name in ("spans", "labels"):
+        if isinstance(listed := prediction.get(name), list):
+            parts += listed
+    return sum(part.get("abstained") is True for part in parts)

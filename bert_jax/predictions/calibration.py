@@ -15,9 +15,11 @@ import numpy as np
 
 from bert_jax.core import hashes
 from bert_jax.core.config import NonNegative, Range, Share, check_number, check_ranges
-from bert_jax.core.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import read_json, write_json
-from bert_jax.predictions.selective import CoverageLevel, fewest_answers, highest_precision, lowest_threshold
+from bert_jax.core.terminal import pluralize
+from bert_jax.predictions.label_levels import LabelLevels
+from bert_jax.predictions.selective import CoverageLevels, fewest_answers, highest_precision, lowest_threshold
 
 FILE = "calibration.json"
 
@@ -33,7 +35,8 @@ class Calibration:
     thresholds: Annotated[tuple[float, ...], Range(0, 1)] = ()
     offset: float = 0.0  # added to the log odds that an answer is right
     missing: float = 0.0  # log odds of no answer over the best answer, above which there is no answer
-    levels: tuple[CoverageLevel, ...] = ()
+    levels: CoverageLevels = ()  # of all predictions
+    by_label: tuple[LabelLevels, ...] = ()  # of the predictions of each label
     examples: NonNegative = 0
     # The expected calibration error, on examples that the calibration was not fitted to.
     error_before: Share = 0.0
@@ -77,40 +80,74 @@ class Calibration:
 
     def confidence_threshold(self, precision: float) -> float:
         """Return the lowest confidence for which the precision is guaranteed, but for a risk of selective.RISK."""
-        check_number(
-            precision, "the precision", allowed=Range(0, 1, exclusive_minimum=True, exclusive_maximum=True)
+        self.require_fitted()
+        return find_threshold(self.levels, precision, "", pluralize(self.examples, "calibration example"))
+
+    def label_threshold(self, label: str, precision: float) -> float:
+        """Return the lowest probability of a label from which the precision of its predictions is guaranteed, with the
+        same risk."""
+        known = self.levels_of(label)
+        examples = f"{pluralize(known.examples, 'calibration example')} of it"
+        return find_threshold(known.levels, precision, f' for "{label}"', examples)
+
+    def describe_label_threshold(self, label: str, precision: float) -> str:
+        """Say from which probability on a label is predicted for this precision, and what that costs."""
+        threshold, known = self.label_threshold(label, precision), self.levels_of(label)
+        return (
+            f'"{label}": a precision of {precision:g} is guaranteed from a probability of {threshold:.4f} on, which '
+            f"finds {known.recall_from(threshold):.1%} of its {pluralize(known.examples, 'calibration example')}"
         )
+
+    def levels_of(self, label: str) -> LabelLevels:
+        self.require_fitted()
+        by_name = {known.label: known for known in self.by_label}
+        if not by_name:
+            raise BertJaxError(
+                "this model's calibration counts no single labels; give one precision for all predictions, or train "
+                "the model again if it predicts labels"
+            )
+        check_name(label, by_name, "label")
+        return by_name[label]
+
+    def require_fitted(self) -> None:
         if not self.is_fitted:
             raise BertJaxError(
                 "this model is not calibrated, so no precision can be guaranteed; `bert-jax train` calibrates a model "
                 "unless data.calibration_ratio is 0 or too few examples are left"
             )
-        threshold = lowest_threshold(self.levels, precision)
-        if threshold is None:
-            raise BertJaxError(
-                f"a precision of {precision:g} cannot be guaranteed with {self.explain_shortfall(precision)}"
-            )
-        return threshold
-
-    def explain_shortfall(self, precision: float) -> str:
-        """Return why no threshold reaches the precision, and what can be done about it."""
-        answers = max((level.answers for level in self.levels), default=0)
-        reason = f"{self.examples:,} calibration examples"
-        if answers < (fewest := fewest_answers(precision)):
-            reason += f" ({answers:,} predictions; at least {fewest:,} are needed)"
-        best = highest_precision(self.levels, precision)
-        reachable = (
-            f"at most {best:g} is reachable: ask for that, or"
-            if best
-            else "no lower precision is reachable either:"
-        )
-        return (
-            f"{reason}; {reachable} calibrate with more examples (label more or, if no folds are trained, raise "
-            "--config.data.calibration_ratio)"
-        )
 
 
 UNCALIBRATED = Calibration()
+
+
+def find_threshold(levels: CoverageLevels, precision: float, what: str, examples: str) -> float:
+    """Return the lowest confidence for which the precision is guaranteed; refuse a precision that cannot be. `what` and
+    `examples` describe the predictions, and what they were counted on."""
+    check_number(
+        precision, "the precision", allowed=Range(0, 1, exclusive_minimum=True, exclusive_maximum=True)
+    )
+    threshold = lowest_threshold(levels, precision)
+    if threshold is None:
+        shortfall = explain_shortfall(levels, precision, examples)
+        raise BertJaxError(f"a precision of {precision:g}{what} cannot be guaranteed with {shortfall}")
+    return threshold
+
+
+def explain_shortfall(levels: CoverageLevels, precision: float, examples: str) -> str:
+    """Return why no threshold reaches the precision, and what can be done about it."""
+    answers, reason = max((level.answers for level in levels), default=0), examples
+    if answers < (fewest := fewest_answers(precision)):
+        reason += f" ({pluralize(answers, 'prediction')}; at least {fewest:,} are needed)"
+    best = highest_precision(levels, precision)
+    reachable = (
+        f"at most {best:g} is reachable: ask for that, or"
+        if best
+        else "no lower precision is reachable either:"
+    )
+    return (
+        f"{reason}; {reachable} calibrate with more examples (label more or, if no folds are trained, raise "
+        "--config.data.calibration_ratio)"
+    )
 
 
 def save_calibration(directory, calibration: Calibration) -> None:

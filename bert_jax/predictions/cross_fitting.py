@@ -1,7 +1,7 @@
 """Cross-fitting: every example is used to fit a calibration, and to measure one that was fitted without it."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from bert_jax.data.examples.split import document_keys
 from bert_jax.data.randomness import random_key
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.calibration_fitting import expected_calibration_error
+from bert_jax.predictions.label_levels import NO_LABELS, PredictedLabels, count_label_levels
 from bert_jax.predictions.selective import count_levels, design_effect
 
 FOLDS = 10
@@ -29,6 +30,7 @@ class CalibratedPredictions:
     confidence: np.ndarray
     correct: np.ndarray
     example: np.ndarray  # the index of its example
+    labels: PredictedLabels = NO_LABELS  # if labels are predicted
 
     @property
     def loss(self) -> float:
@@ -48,11 +50,15 @@ ApplyCalibration = Callable[[Calibration, ExampleIndices], CalibratedPredictions
 
 
 def cross_fitted(
-    fits: Sequence[FitCalibration], judge: ApplyCalibration, documents: Sequence[str]
+    fits: Sequence[FitCalibration],
+    judge: ApplyCalibration,
+    documents: Sequence[str],
+    true: Mapping[str, int] | None = None,
 ) -> Calibration:
     """Fit a calibration to all examples by the best of several ways: the first, unless a later one has a lower loss.
 
-    Its losses, errors and levels are measured by cross-validation: on each fold, with a calibration of the others.
+    In kinds that predict labels, `true` says how many examples have each. Losses, errors and levels are measured by
+    cross-validation: on each fold, with a calibration of the others.
     """
     parts, everything = document_folds(documents), np.arange(len(documents))
     # [ways, folds]
@@ -64,11 +70,13 @@ def cross_fitted(
     # final scale, which leaks nothing about what is right. What is predicted is still up to the fold's calibration.
     rescaled = [replace(c, temperatures=final.temperatures, offset=final.offset) for c in partial[best]]
     ordered = concatenate_predictions(map(judge, rescaled, parts))
-    effect = design_effect(ordered.correct, np.asarray(documents)[ordered.example])
+    names = np.asarray(documents)
+    effect = design_effect(ordered.correct, names[ordered.example])
     return replace(
         final,
         examples=len(documents),
         levels=count_levels(ordered.confidence, ordered.correct, effect),
+        by_label=count_label_levels(ordered.labels, names, true or {}),
         error_before=expected_calibration_error(judged[best].uncalibrated, judged[best].right),
         error_after=expected_calibration_error(judged[best].calibrated, judged[best].right),
         loss_before=mean_log_loss(judged[best].uncalibrated, judged[best].right),
@@ -83,11 +91,10 @@ def mean_log_loss(probability: np.ndarray, right: np.ndarray) -> float:
 def concatenate_predictions(parts: Iterable[CalibratedPredictions]) -> CalibratedPredictions:
     """Concatenate the predictions of all folds."""
     parts = list(parts)
+    arrays = ("uncalibrated", "calibrated", "right", "confidence", "correct", "example")
     return CalibratedPredictions(
-        *(
-            np.concatenate([getattr(part, field.name) for part in parts])
-            for field in fields(CalibratedPredictions)
-        )
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in arrays),
+        PredictedLabels.concatenate(part.labels for part in parts),
     )
 
 

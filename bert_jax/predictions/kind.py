@@ -23,6 +23,7 @@ from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PREDICTION_KIND, Layout
 from bert_jax.losses.loss import Loss
 from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.predictions.abstention import MinConfidence, Precision
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_matching import match_label_names
@@ -64,6 +65,8 @@ class Kind(ABC):
     detects_out_of_scope: ClassVar[bool] = (
         True  # the beginning of a text shows whether it is like the training texts
     )
+
+    marks_text: ClassVar[bool] = False  # whether a terminal shows predictions as parts of the text
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs
     names: Mapping[str, str] = field(default_factory=dict)  # a label in the data -> the model's label
@@ -269,19 +272,31 @@ class Kind(ABC):
         raise BertJaxError(f'predictions of the kind "{self.name}" have no probability for each label')
 
     @abstractmethod
-    def to_record(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         """Return the object that `predict` writes.
 
-        With `min_confidence`, it also says whether the model abstains, as it does below that probability.
+        With `min_confidence`, it also says whether the model abstains, as it does below that probability; of several
+        labels or spans of a text, it says so of each if each label has its own.
         """
 
-    def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_cells(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         """Return the cells that `predict` writes to a table. All rows have the same columns."""
         return self.to_record(raw, calibration, min_confidence)
 
-    def confidence_threshold(self, calibration: Calibration, precision: float) -> float:
-        """Return the lowest confidence for which the precision is guaranteed."""
-        return calibration.confidence_threshold(precision)
+    def mark_text(self, text, prediction: dict[str, Any]) -> dict[str, Any]:
+        """Return a prediction with the text, in which its parts are marked, instead of these parts; for kinds that mark
+        texts."""
+        return prediction
+
+    def confidence_threshold(self, calibration: Calibration, precision: Precision) -> MinConfidence:
+        """Return the lowest confidence for which the precision is guaranteed, or that of each label which has one."""
+        if not isinstance(precision, Mapping):
+            return calibration.confidence_threshold(precision)
+        if not precision:
+            raise BertJaxError(
+                'a precision names no label; give one of them at least, such as {"spam": 0.99}'
+            )
+        return {label: calibration.label_threshold(label, share) for label, share in precision.items()}
 
     def describe_temperature(self, calibration: Calibration) -> str:
         """Describe the temperature in words; return "" if there is none."""
@@ -364,7 +379,3 @@ def find_kind(layout: Layout, head: str = "") -> Kind | None:
 
 def round_floats(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in result.items()}
-
-
-def abstention_fields(score: float, min_confidence: float | None) -> dict[str, bool]:
-    return {} if min_confidence is None else {"abstained": score < min_confidence}

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.column_names import ID, NOT_PREDICTED_FROM, TEXTS
@@ -22,13 +22,22 @@ from bert_jax.text.line_reader import LineReader
 from bert_jax.text.tables import normalize_column
 
 
+class InputRow(NamedTuple):
+    number: int  # from 1, of all rows of the input
+    where: str
+    cells: tables.Row
+
+
+NO_ROW = InputRow(0, "", {})
+
+
 @dataclass(frozen=True)
 class PredictionInput:
     """A file or standard input, and the rows that were read but have no prediction yet."""
 
     source: str
     live: BinaryIO | None = None  # standard input, if it is read while it is still being written
-    rows: deque[LocatedRow] = field(default_factory=deque)
+    rows: deque[InputRow] = field(default_factory=deque)
 
     def examples(self, columns: ExampleColumns, kind: Kind) -> Iterator[Example]:
         """Read the examples without labels, even if the input has labels."""
@@ -59,20 +68,20 @@ class PredictionInput:
 
     def drop_labels(self, rows: Iterator[LocatedRow], columns: ExampleColumns) -> Iterator[LocatedRow]:
         ignored = NOT_PREDICTED_FROM - set(map(normalize_column, columns.named))
-        for where, row in rows:
-            self.rows.append((where, row))
+        for number, (where, row) in enumerate(rows, 1):
+            self.rows.append(InputRow(number, where, row))
             if isinstance(row, tables.BrokenRow):
                 yield where, row
                 continue
             yield where, {name: value for name, value in row.items() if normalize_column(name) not in ignored}
 
-    def row_of(self, example: Example) -> tables.Row:
-        """Return the row of the next example; {} if the input is not a table."""
+    def row_of(self, example: Example) -> InputRow:
+        """Return the row of the next example; NO_ROW if the input is not a table."""
         while self.rows:
-            where, row = self.rows.popleft()
-            if where == example.where:  # otherwise it is a bad row, which was skipped
+            row = self.rows.popleft()
+            if row.where == example.where:  # otherwise it is a bad row, which was skipped
                 return row
-        return {}
+        return NO_ROW
 
 
 def read_out_of_scope(source: str, columns: ExampleColumns, kind: Kind) -> list[Example]:

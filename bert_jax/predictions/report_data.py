@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bert_jax.predictions.label_levels import NO_LABELS, PredictedLabels
+
 
 def empty_array():
     return field(default_factory=lambda: np.zeros(0))
@@ -30,6 +32,7 @@ class ReportData:
     # One value for each unit of abstention: the probability that it is right, and whether it is.
     confidence: np.ndarray = empty_array()
     correct: np.ndarray = empty_array()
+    labels: PredictedLabels = NO_LABELS
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # class -> right, predicted, true
     pairs: list[tuple[str, str]] = field(default_factory=list)  # (true, predicted) class, one for each unit
     numbers: tuple[np.ndarray, np.ndarray] | None = None  # predicted, true

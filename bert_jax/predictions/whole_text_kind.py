@@ -14,6 +14,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.labelled_texts import read_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PROBLEM_TYPE, Layout
+from bert_jax.predictions.abstention import MinConfidence, abstains
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind, TextWindows
 
@@ -55,6 +56,10 @@ class WholeTextKind(Kind):
     def gather_values(self, values: list) -> Any:
         """Return the predictions of a list of texts, for `Classifier.predict`."""
         return values
+
+    def keep_confident(self, result, confidence: float, min_confidence: MinConfidence) -> Any:
+        """Return what the model does not abstain from; None if that is nothing."""
+        return None if abstains(confidence, min_confidence) else result
 
     def require_labels(self, what: str) -> None:
         """Refuse a kind whose predictions are no labels."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import pluralize
@@ -16,7 +15,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.metrics.classification import precision_recall_f1
-from bert_jax.metrics.intervals import RESAMPLES, bootstrap_intervals, wilson_interval
+from bert_jax.metrics.intervals import RESAMPLES, bootstrap_intervals
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration_fitting import expected_calibration_error
 from bert_jax.predictions.kind import Baseline, Kind, Outcomes
@@ -32,11 +31,11 @@ from bert_jax.report.evaluate_predictions import (
     run_evaluation,
     score_outcomes,
 )
+from bert_jax.report.guaranteed_precision import rows_of_all, rows_of_labels
 from bert_jax.report.learning_curve_plot import draw_learning_curve
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, list_aurocs
 from bert_jax.report.out_of_scope_detection import draw_similarities as draw_scope
 
-TARGET_PRECISIONS = (0.8, 0.9, 0.95, 0.99)  # the precisions in the table of `--min-precision`
 MAX_ERRORS = 12  # the number of errors shown of each sort
 # If a few classes had 1 to 3 examples, simulated 95 % intervals of f1_macro contained the true score in 44 to 88 %.
 FEWEST_OF_CLASS = 4
@@ -234,38 +233,19 @@ def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
 
 
 def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
-    rows = []
-    for precision in TARGET_PRECISIONS:
-        try:
-            min_confidence = given.calibration.confidence_threshold(precision)
-        except BertJaxError:
-            rows.append((f"{precision:g}", "cannot be guaranteed", "", "", ""))
-            continue
-        kept = view.confidence >= min_confidence
-        count, right = int(kept.sum()), int(view.correct[kept].sum())
-        low, high = wilson_interval(right, max(count, 1))
-        shares = (f"{right / count:.4f}", f"{low:.4f} to {high:.4f}") if count else ("", "")
-        rows.append(
-            (
-                f"{precision:g}",
-                f"{min_confidence:.4f}",
-                f"{count:,} of {len(kept):,} ({kept.mean():.1%})",
-                *shares,
-            )
-        )
     units = given.kind.abstention_units
     note = (
         f"`--min-precision` keeps the {units} that are probable enough for the guaranteed precision. The guarantee "
         "holds only for texts like those used for calibration: from the same sources, labelled by the same rules."
     )
-    header = (
-        "guaranteed precision",
-        "minimum probability",
-        f"{units} kept here",
-        "precision here",
-        "95 % interval",
-    )
-    return ["", note, "", *markdown_table(header, rows)]
+    measured = "precision here", "95 % interval"
+    header = ("guaranteed precision", "minimum probability", f"{units} kept here", *measured)
+    lines = ["", note, "", *markdown_table(header, rows_of_all(given.calibration, view))]
+    if rows := list(rows_of_labels(given.calibration, view)):
+        note = "`--min-precision LABEL=P` keeps the predictions of a label that are probable enough for its precision."
+        header = ("label", *header[:2], "predictions kept here", *measured, "recall here")
+        lines += ["", note, "", *markdown_table(header, rows)]
+    return lines
 
 
 def out_of_scope_lines(directory: Path, given: OutOfScopeComparison) -> list[str]:

@@ -236,6 +236,13 @@ def test_rows_that_are_skipped_stand_beside_no_prediction_of_others(small_classi
     ]
     expected = small_classifier.predict([row["text"] for row in found])
     assert [row["predicted_label"] for row in found] == expected
+    options = PredictionOptions(row_numbers=True)
+    with pytest.warns(match="3 of 8"):
+        numbered = list(predict_rows(small_classifier, data, columns, options))
+    assert [row["row"] for row in numbered] == [2, 3, 5, 6, 8]
+    with pytest.warns(match="3 of 8"):
+        in_table = list(predict_rows(small_classifier, data, columns, options, in_table=True))
+    assert [row["row"] for row in in_table] == [2, 3, 5, 6, 8]
 
 
 @pytest.mark.slow

@@ -111,6 +111,12 @@ def calls():
         yield f"longest {n}", lambda m, wrong=wrong: m["answer"].answer("w1", "w2", longest=wrong)
         yield f"min_precision {n}", lambda m, wrong=wrong: m["classify"].classify("w1", min_precision=wrong)
         yield (
+            f"min_precision of a label {n}",
+            lambda m, wrong=wrong: m["classify"].classify(
+                "w1", min_precision={m["classify"].labels[0]: wrong}
+            ),
+        )
+        yield (
             f"min_precision of rank {n}",
             lambda m, wrong=wrong: m["rank"].rank("w1", ["w2"], min_precision=wrong),
         )
@@ -242,6 +248,17 @@ def calls():
     yield "texts for pairs", lambda m: m["rank"].predict(("w1", "w2", "w3"))
     yield "no pairs in a stream", lambda m: used(m["rank"].predict(iter(["w1", "w2"])))
     yield "no tokenizer", lambda m: bert_jax.load(m["path"], tokenizer=False).encode("w1")
+    for n, wrong in enumerate(("", " ", ["w1", ""], iter(["w1", "\n"]), ("w1", " "), [("", "w1")])):
+        for method in ("predict", "predict_proba", "classify"):
+            yield (
+                f"blank text {n} of {method}",
+                lambda m, p=method, wrong=wrong: used(getattr(m["classify"], p)(wrong)),
+            )
+    for n, wrong in enumerate(({}, {"nowhere": 0.9}, {3: 0.9}, [0.9], "w1=0.9")):
+        yield (
+            f"min_precisions {n}",
+            lambda m, wrong=wrong: m["classify"].classify("w1", min_precision=wrong),
+        )
     yield "lengths of warm_up", lambda m: m["plain"].warm_up(4)
     yield "words to tag", lambda m: m["tag"].tag([("w1", "w2")])
     yield "a text of words", lambda m: m["tag"].tag_words("w1 w2")
@@ -329,6 +346,7 @@ def test_texts_at_the_edge_have_results(models):
     assert [*embed.encode(iter([]))] == [] == classify.predict([]) == classify.classify([])
     assert classify.predict_proba([]).shape == (0, 2) == labels.predict([]).shape
     assert rank.predict([]).shape == (0,) and rank.rank("w1", []) == []
+    odd = odd[2:]  # a classifier refuses blank texts
     assert {*classify.predict(odd)} <= {*material.LABELS} and labels.predict(odd).shape == (len(odd), 2)
     np.testing.assert_allclose(classify.predict_proba(odd).sum(-1), 1, atol=1e-5)
     assert models["number"].predict([]).shape == (0,) and isinstance(models["number"].predict("w1"), float)

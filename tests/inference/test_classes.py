@@ -176,6 +176,18 @@ def test_predictions_are_those_of_scikit_learn(tmp_path):
             method(SMALL_TEXTS)
 
 
+def test_a_blank_text_is_refused_with_its_number(small_classifier):
+    for texts, number in (("", 1), (["the cat", " \n"], 2), ([("the cat", "")], 1)):
+        for method in (small_classifier.predict, small_classifier.predict_proba, small_classifier.classify):
+            with pytest.raises(
+                BertJaxError, match=f"text {number} is blank, so there is nothing to classify"
+            ):
+                method(texts)
+    several = small_classifier.predict(iter([*["the cat"] * 3000, ""]))
+    with pytest.raises(BertJaxError, match="text 3,001 is blank"):
+        list(several)
+
+
 def save_with(path, labels, problem_type):
     model = write_and_load(path / "plain", labels)
     save(path / "model", model, hf_config=model.layout.hf_config | {"problem_type": problem_type})

@@ -13,6 +13,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.inference.row_predictor import PredictionOptions
+from bert_jax.metrics.tagged_spans import count_spans
 from bert_jax.predictions import calibration, calibration_fitting, cross_fitting, selective
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Outcomes
@@ -22,6 +23,7 @@ from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.runs.finish_run import FinishedRun, describe_calibration
 from bert_jax.training.task import FinishInputs
+from tests.support.made_up_outcomes import make_outcomes
 from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
 from tests.support.tables import write_jsonl
@@ -284,6 +286,50 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
         Calibration().confidence_threshold(0.9)
 
 
+def true_and_found(given: Outcomes, label: str) -> tuple[int, int]:
+    """How many examples, or spans, have the label, and how many of these are predicted."""
+    if given.kind.name == "tags":
+        right, _, true = count_spans(given.predictions, given.truth)[label]
+        return true, right
+    sides = zip(given.truth, given.predictions, strict=True)
+    both = [(label in {*t}, label in {*p}) for t, p in sides if given.kind.name == "labels"]
+    both = both or [(label == t, label == p) for t, p in zip(given.truth, given.predictions, strict=True)]
+    return sum(t for t, _ in both), sum(t and p for t, p in both)
+
+
+@pytest.mark.parametrize(("kind", "labels"), [("classes", 3), ("labels", 3), ("tags", 1)])
+def test_the_predictions_of_each_label_are_counted(kind, labels):
+    given = make_outcomes(kind, count=400)
+    found = given.kind.calibrate(given)
+    assert len(found.by_label) == labels
+    for known in found.by_label:
+        true, right = true_and_found(given, known.label)
+        assert known.examples == true
+        lowest = min(known.levels, key=lambda level: level.threshold)
+        # Several labels are chosen by the thresholds of the folds, which differ a little.
+        assert known.recall_from(lowest.threshold) == pytest.approx(
+            right / true, abs=0.05 if kind == "labels" else 0
+        )
+        assert [*known.recalls] == sorted(known.recalls, reverse=True)
+
+
+def test_what_cannot_be_promised_for_a_label_is_said_in_a_line_whose_numbers_hold():
+    found = fitted(*texts_of(600, heat=4))
+    with pytest.raises(BertJaxError, match='0.95 for "b" cannot.* calibration examples of it') as refusal:
+        found.label_threshold("b", 0.95)
+    best = float(re.search(r"; at most ([\d.]+) is reachable: ask for that", str(refusal.value))[1])
+    assert 0.5 < best < 0.95 and 0 < found.label_threshold("b", best) < 1 and len(str(refusal.value)) < 400
+    with pytest.raises(BertJaxError, match="cannot be guaranteed"):
+        found.label_threshold("b", best + 0.001)
+    for label, said in (("spam", 'no label "spam"; .*a, b, c'), (3, 'no label "3"')):
+        with pytest.raises(BertJaxError, match=said):
+            found.label_threshold(label, 0.9)
+    with pytest.raises(BertJaxError, match="not calibrated"):
+        Calibration().label_threshold("b", 0.9)
+    with pytest.raises(BertJaxError, match="counts no single labels"):
+        replace(found, by_label=()).label_threshold("b", 0.9)
+
+
 @pytest.fixture
 def classifier(tmp_path):
     write_model(tmp_path / "m", heads=("classify",), labels=("no", "yes"))
@@ -345,7 +391,7 @@ def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
     assert model.calibration.confidence_threshold(0.9) == 0.6
     read = (classifier / calibration.FILE).read_text()
     model.save(classifier)
-    new = {"loss_before": 0.0, "loss_after": 0.0}
+    new = {"loss_before": 0.0, "loss_after": 0.0, "by_label": []}
     assert json.loads((classifier / calibration.FILE).read_text()) == json.loads(read) | new
 
 

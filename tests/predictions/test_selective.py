@@ -139,6 +139,22 @@ def test_a_promise_is_held_on_fresh_texts(arranged):
 
 
 @pytest.mark.slow
+def test_a_promise_for_one_label_is_held_on_fresh_texts_and_finds_what_it_says():
+    rng = np.random.default_rng(1)
+    model, logits, truth = out_of_fold(Texts.drawn(rng, 40, 300, 5))
+    fresh, promised, recalls = Texts.drawn(rng, 1, FRESH, 5), Kept([], []), []
+    for n in range(40):
+        found, odds = fitted(logits[n], truth[n]), fresh.logits(model[n])[0]
+        enough = found.label_threshold("b", 0.9)
+        kept = (odds > 0) & (sigmoid(odds / found.temperatures[0]) >= enough)
+        promised.add(fresh.likely[0], kept, 0.9)
+        here = fresh.likely[0][kept].sum() / fresh.likely[0].sum()
+        recalls.append((here, found.levels_of("b").recall_from(enough)))
+    here, said = np.mean(recalls, 0)
+    assert promised.is_held and said > 0.5 and abs(here - said) < 0.04
+
+
+@pytest.mark.slow
 def test_a_classifier_that_is_99_percent_right_promises_095_of_200_texts():
     rng, promised = np.random.default_rng(0), Kept([], [])
     for _ in range(40):

@@ -13,9 +13,11 @@ from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.predictions import calibration
-from bert_jax.predictions.calibration import Calibration, CoverageLevel
+from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import KINDS, Outcomes
+from bert_jax.predictions.label_levels import LabelLevels
 from bert_jax.predictions.report_data import ReportExample
+from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.report.compare import compare_models
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import collect_data_facts, find_contradictions
@@ -158,7 +160,8 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
         given.examples[3] = Example("a | b\n" + "c " * 400, labels[0], "row 3")
         given.raw_outputs[3] = 9 * np.eye(3)[1]
         levels = (CoverageLevel(0.5, 900, 890),)
-        given.calibration = Calibration(kind, labels, (2.0,), levels=levels, examples=1800)
+        by_label = (LabelLevels(labels[0], 600, levels, (0.7,)), LabelLevels(labels[1], 30, (), ()))
+        given.calibration = Calibration(kind, labels, (2.0,), levels=levels, by_label=by_label, examples=1800)
     longest = model.config.max_position_embeddings
     write_report(
         tmp_path,
@@ -197,6 +200,9 @@ def test_a_page_says_what_was_found_and_shows_its_pictures(kind, model, tmp_path
             "| 0.99 | cannot be guaranteed" in text
             and "only for texts like those used for calibration" in text
         )
+        right, predicted, true = given.report_data.counts[labels[0]]
+        assert re.search(rf"\| {labels[0]} \| 0.95 \| 0.5000 \| \d+ of {predicted} \(.*\| 0.\d+ \|\n", text)
+        assert f"| {labels[1]} | none can be guaranteed |" in text
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from bert_jax.hub.layout import MAY_BE_MISSING, Layout
 from bert_jax.losses.loss import Loss, span_cross_entropy, weighted_loss
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.squad import answer_scores, score_answers
+from bert_jax.predictions.abstention import MinConfidence, abstention_fields
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
 from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import (
@@ -23,7 +24,7 @@ from bert_jax.predictions.cross_fitting import (
     cross_fitted,
     document_names,
 )
-from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
+from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions
@@ -232,14 +233,14 @@ class Answers(Kind):
         answer, score = self.result_and_confidence(raw, calibration)
         return score if answer is None else 1 - score
 
-    def to_record(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         answer, score = self.result_and_confidence(raw, calibration)
         if answer is None:
             return {"answer": None}
         fields = round_floats(asdict(answer))
         return {"answer": fields.pop("text"), **fields, **abstention_fields(score, min_confidence)}
 
-    def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_cells(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         columns = (
             "answer",
             *(field.name for field in fields(Answer)[1:]),

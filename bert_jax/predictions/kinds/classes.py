@@ -15,6 +15,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.metrics.classification import count_items, score_single_label
 from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.predictions.abstention import MinConfidence, abstains, abstention_fields
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import expected_right, fit_temperature
 from bert_jax.predictions.cross_fitting import (
@@ -23,8 +24,9 @@ from bert_jax.predictions.cross_fitting import (
     cross_fitted,
     document_names,
 )
-from bert_jax.predictions.kind import Baseline, Outcomes, abstention_fields, round_floats
+from bert_jax.predictions.kind import Baseline, Outcomes, round_floats
 from bert_jax.predictions.label_errors import LabelError
+from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
 
@@ -101,6 +103,7 @@ class Classes(WholeTextKind):
         right, confidence = logits.argmax(-1) == numbers, after.max(-1)
         return ReportData(
             before.max(-1), confidence, right, confidence, right,
+            labels=PredictedLabels(np.array(outcomes.predictions), confidence, right, np.arange(len(right))),
             counts=count_items(([p] for p in outcomes.predictions), ([t] for t in outcomes.truth), self.labels),
             pairs=list(zip(outcomes.truth, outcomes.predictions, strict=True)),
             examples=self.report_examples(outcomes, confidence, right),
@@ -127,11 +130,14 @@ class Classes(WholeTextKind):
         first, second = likely[order[:2]]
         return Label(self.labels[order[0]], float(first), float(first - second)), float(first)
 
+    def keep_confident(self, result: Label, confidence: float, min_confidence: MinConfidence) -> Any:
+        return None if abstains(confidence, min_confidence, result.label) else result
+
     def to_record(
-        self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
+        self, raw: np.ndarray, calibration: Calibration, min_confidence: MinConfidence
     ) -> dict[str, Any]:
         label, score = self.result_and_confidence(raw, calibration)
-        return round_floats(asdict(label)) | abstention_fields(score, min_confidence)
+        return round_floats(asdict(label)) | abstention_fields(score, min_confidence, label.label)
 
 
 def fit_class_calibration(
@@ -151,9 +157,11 @@ def fit_class_calibration(
     def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
         right = logits[rows].argmax(-1) == truth[rows]
         before, after = (c.probabilities(logits[rows]).max(-1) for c in (UNCALIBRATED, calibration))
-        return CalibratedPredictions(before, after, right, after, right, rows)
+        predicted = PredictedLabels(np.array(tuple(labels))[logits[rows].argmax(-1)], after, right, rows)
+        return CalibratedPredictions(before, after, right, after, right, rows, predicted)
 
-    return cross_fitted((scaled,) if few else (unscaled, scaled), judge, documents)
+    true = dict(zip(labels, np.bincount(truth, minlength=len(labels)).tolist(), strict=True))
+    return cross_fitted((scaled,) if few else (unscaled, scaled), judge, documents, true)
 
 
 KIND = Classes

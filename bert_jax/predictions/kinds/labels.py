@@ -14,6 +14,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics.classification import count_items, multi_hot, score_multi_label
 from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.predictions.abstention import MinConfidence, abstains, abstention_fields
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import fit_binary_temperature, label_threshold
 from bert_jax.predictions.cross_fitting import (
@@ -22,8 +23,9 @@ from bert_jax.predictions.cross_fitting import (
     cross_fitted,
     document_names,
 )
-from bert_jax.predictions.kind import Outcomes, abstention_fields, round_floats
+from bert_jax.predictions.kind import Outcomes, round_floats
 from bert_jax.predictions.label_errors import LabelError
+from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
 
@@ -96,6 +98,7 @@ class Labels(WholeTextKind):
         confidence, right = all_right(after, chosen), (chosen == truth).all(-1)
         return ReportData(
             before.ravel(), after.ravel(), truth.ravel(), confidence, right,
+            labels=chosen_labels(self.labels, after, chosen, truth, np.arange(len(truth))),
             counts=count_items(outcomes.predictions, outcomes.truth, self.labels),
             pairs=[pair for sets in zip(outcomes.predictions, outcomes.truth, strict=True) for pair in confused(*sets)],
             examples=self.report_examples(outcomes, confidence, right),
@@ -137,20 +140,34 @@ class Labels(WholeTextKind):
         return [label for label in every if label.margin > 0], float(all_right(likely, likely > above))
 
     def to_record(
-        self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
+        self, raw: np.ndarray, calibration: Calibration, min_confidence: MinConfidence
     ) -> dict[str, Any]:
         # The score is the probability that no label is wrong and none is missing.
+        # With a precision for each label, the model abstains from labels, otherwise from texts.
         labels, score = self.result_and_confidence(raw, calibration)
+        of_label = min_confidence if isinstance(min_confidence, Mapping) else None
+        of_text = None if of_label else min_confidence
         return {
-            "labels": [round_floats(asdict(label)) for label in labels],
+            "labels": [
+                round_floats(asdict(label)) | abstention_fields(label.score, of_label, label.label)
+                for label in labels
+            ],
             "score": round(score, 6),
-        } | abstention_fields(score, min_confidence)
+        } | abstention_fields(score, of_text)
 
-    def to_cells(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_cells(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         # Join the labels as a column of labels is read, with a separator that no label contains.
         cells = self.to_record(raw, calibration, min_confidence)
         separator = next((mark for mark in ",;|" if mark not in "".join(self.labels)), SEPARATOR)
-        return cells | {"labels": separator.join(label["label"] for label in cells["labels"])}
+        kept = [label["label"] for label in cells["labels"] if not label.get("abstained")]
+        if isinstance(min_confidence, Mapping):
+            cells["abstained"] = len(kept) < len(cells["labels"])
+        return cells | {"labels": separator.join(kept)}
+
+    def keep_confident(self, result: list[Label], confidence: float, min_confidence: MinConfidence) -> Any:
+        if isinstance(min_confidence, Mapping):
+            return [label for label in result if not abstains(label.score, min_confidence, label.label)]
+        return super().keep_confident(result, confidence, min_confidence)
 
 
 def fit_label_calibration(
@@ -179,10 +196,22 @@ def fit_label_calibration(
         chosen = after > calibration.decision_thresholds(len(labels))
         right = (chosen == truth[rows]).all(-1)
         return CalibratedPredictions(
-            before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right, rows
-        )
+            before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right, rows,
+            chosen_labels(labels, after, chosen, truth[rows], rows),
+        )  # fmt: skip
 
-    return cross_fitted((unscaled, scaled), judge, documents)
+    true = dict(zip(labels, truth.sum(0).astype(int).tolist(), strict=True))
+    return cross_fitted((unscaled, scaled), judge, documents, true)
+
+
+def chosen_labels(
+    labels: Sequence[str], likely: np.ndarray, chosen: np.ndarray, truth: np.ndarray, rows: ExampleIndices
+) -> PredictedLabels:
+    """Return the labels that are chosen [texts, labels] for the examples with the indices `rows`."""
+    text, label = np.nonzero(chosen)
+    return PredictedLabels(
+        np.array(tuple(labels))[label], likely[text, label], truth[text, label] > 0, rows[text]
+    )
 
 
 def all_right(likely: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import Loss, squared_error
 from bert_jax.metrics.regression import score_numbers
 from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.predictions.abstention import MinConfidence, Precision
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Baseline, Outcomes
 from bert_jax.predictions.label_errors import LabelError
@@ -117,11 +118,11 @@ class Number(WholeTextKind):
         raise BertJaxError("this model gives a number and no probability; call predict")
 
     def to_record(
-        self, raw: np.ndarray, calibration: Calibration, min_confidence: float | None
+        self, raw: np.ndarray, calibration: Calibration, min_confidence: MinConfidence
     ) -> dict[str, Any]:
         return {"number": round(float(raw[0]), 6)}
 
-    def confidence_threshold(self, calibration: Calibration, precision: float) -> float:
+    def confidence_threshold(self, calibration: Calibration, precision: Precision) -> MinConfidence:
         raise BertJaxError("this model gives a number and no probability, so no precision can be guaranteed")
 
 

@@ -25,6 +25,7 @@ from bert_jax.hub.sentence_transformers import CROSS_ENCODER
 from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics import retrieval
 from bert_jax.metrics.score_sums import ScoreSums, check_lengths
+from bert_jax.predictions.abstention import MinConfidence, abstains
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, sigmoid
 from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import (
@@ -201,9 +202,13 @@ class Relevance(WholeTextKind):
     def probabilities(self, raw: float, calibration: Calibration) -> np.ndarray:
         return np.array([self.predict(raw, calibration)], np.float32)
 
-    def to_record(self, raw: float, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_record(
+        self, raw: float, calibration: Calibration, min_confidence: MinConfidence
+    ) -> dict[str, Any]:
         probability = self.predict(raw, calibration)
-        is_relevant = probability >= (RELEVANT if min_confidence is None else min_confidence)
+        is_relevant = probability >= RELEVANT
+        if min_confidence is not None:
+            is_relevant = not abstains(probability, min_confidence)
         return {"relevance": round(probability, 6), "relevant": is_relevant}
 
     def describe_temperature(self, calibration: Calibration) -> str:

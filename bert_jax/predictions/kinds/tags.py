@@ -1,5 +1,6 @@
 """Tagging: a label for each word of a text, and the spans that these labels mark."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
@@ -31,6 +32,7 @@ from bert_jax.metrics.tagged_spans import (
     score_spans,
     split_tag,
 )
+from bert_jax.predictions.abstention import MinConfidence, abstention_fields
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import fit_temperature
 from bert_jax.predictions.cross_fitting import (
@@ -39,8 +41,10 @@ from bert_jax.predictions.cross_fitting import (
     cross_fitted,
     document_names,
 )
-from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, abstention_fields, round_floats
+from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
 from bert_jax.predictions.label_errors import LabelError
+from bert_jax.predictions.label_levels import PredictedLabels
+from bert_jax.predictions.marked_spans import list_spans, mark_spans
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.text import tables
 from bert_jax.text.tables import normalize_column
@@ -79,7 +83,7 @@ class Tags(Kind):
     best_metric = "f1"
     link = "softmax"
     units, abstention_units = "words", "spans"
-    one_label = True
+    one_label = marks_text = True
     hf_config_keys: ClassVar[dict[str, Any]] = {}
     targets: ClassVar = {
         "labels": Target("int32", each_token=True),
@@ -197,41 +201,47 @@ class Tags(Kind):
         def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
             logits, truth = words(rows)
             before, after = (c.probabilities(logits).max(-1) for c in (UNCALIBRATED, calibration))
-            texts = [
-                ([calibration.probabilities(outcomes.raw_outputs[row])], [outcomes.truth[row]])
-                for row in rows
-            ]
-            spans = [self.judged_spans(*text) for text in texts]
-            confidence, correct = map(np.concatenate, zip(*spans, strict=True))
-            owners = np.repeat(rows, [len(scores) for scores, _ in spans])
+            likely = [calibration.probabilities(outcomes.raw_outputs[row]) for row in rows]
+            spans = self.judged_spans(likely, [outcomes.truth[row] for row in rows], rows)
+            right = logits.argmax(-1) == truth
             return CalibratedPredictions(
-                before, after, logits.argmax(-1) == truth, confidence, correct, owners
+                before, after, right, spans.confidence, spans.correct, spans.example, spans
             )
 
-        return cross_fitted((unscaled, scaled), judge, document_names(outcomes.examples))
+        true = Counter(span[0] for tags in outcomes.truth for span in extract_spans(tags))
+        by_type = {name: true[name] for name in self.span_types}
+        return cross_fitted((unscaled, scaled), judge, document_names(outcomes.examples), by_type)
 
-    def judged_spans(self, likely: Sequence[np.ndarray], truth: Sequence) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probability of each predicted span, and whether it is right."""
-        judged = []
-        for words, tags in zip(likely, truth, strict=True):
+    @property
+    def span_types(self) -> list[str]:
+        return list(dict.fromkeys(split_tag(label)[1] for label in self.labels if label != OUTSIDE))
+
+    def judged_spans(
+        self, likely: Sequence[np.ndarray], truth: Sequence, rows: ExampleIndices
+    ) -> PredictedLabels:
+        """Return the predicted spans of the examples with the indices `rows`."""
+        names, judged = [], []
+        for words, tags, row in zip(likely, truth, rows, strict=True):
             right, confidence = set(extract_spans(tags)), words.max(-1)
             for span in extract_spans(self.predict(words, UNCALIBRATED)):
-                judged.append((float(confidence[span[1] : span[2]].mean()), span in right))
-        scores, exact = np.array(judged).reshape(-1, 2).T
-        return scores, exact > 0
+                names.append(span[0])
+                judged.append((float(confidence[span[1] : span[2]].mean()), span in right, row))
+        scores, exact, owners = np.array(judged).reshape(-1, 3).T
+        return PredictedLabels(np.array(names, str), scores, exact > 0, owners.astype(int))
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         likely = [outcomes.calibration.probabilities(raw) for raw in outcomes.raw_outputs]
         logits = np.concatenate(outcomes.raw_outputs)
         numbers = np.concatenate([self.label_indices(tags) for tags in outcomes.truth])
-        confidence, correct = self.judged_spans(likely, outcomes.truth)
+        spans = self.judged_spans(likely, outcomes.truth, np.arange(len(likely)))
         counts = count_spans(outcomes.predictions, outcomes.truth)
         tags = list(zip(outcomes.truth, outcomes.predictions, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [words.max(-1).min() for words in likely]
         return ReportData(
             UNCALIBRATED.probabilities(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
-            confidence, correct,
+            spans.confidence, spans.correct,
+            labels=spans,
             counts=counts,
             pairs=[pair for sides in tags for pair in zip(*sides, strict=True)],
             examples=self.report_examples(outcomes, least, [t == p for t, p in tags]),
@@ -256,7 +266,11 @@ class Tags(Kind):
         return " ".join(example.text)
 
     def prediction_text(self, prediction: Sequence[str], example: Example) -> str:
-        return bracketed(example.text, prediction)
+        return list_spans(example.text, prediction)
+
+    def mark_text(self, text, prediction: dict[str, Any]) -> dict[str, Any]:
+        others = {name: value for name, value in prediction.items() if name not in ("spans", "tags")}
+        return {"text": mark_spans(text, prediction, self.span_types)} | others
 
     def result_and_confidence(self, raw: TokenLogits, calibration: Calibration) -> tuple[list[Span], float]:
         spans = join_spans(raw.text, join_tokens(raw, calibration.probabilities(raw.logits)), self.labels)
@@ -275,12 +289,12 @@ class Tags(Kind):
         logits = raw.logits if isinstance(raw, TokenLogits) else raw
         return calibration.probabilities(logits).max(-1)
 
-    def to_record(self, raw, calibration: Calibration, min_confidence: float | None) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         if isinstance(raw, TokenLogits):
             spans, _ = self.result_and_confidence(raw, calibration)
             return {
                 "spans": [
-                    round_floats(asdict(span)) | abstention_fields(span.score, min_confidence)
+                    round_floats(asdict(span)) | abstention_fields(span.score, min_confidence, span.label)
                     for span in spans
                 ]
             }
@@ -355,15 +369,6 @@ def join_spans(text: str, words: Sequence[tuple[int, int, np.ndarray]], labels: 
             spans.append((split_tag(name)[1], start, end, [score]))
         before = name
     return [Span(kind, text[a:b], a, b, sum(s) / len(s)) for kind, a, b, s in spans]
-
-
-def bracketed(words: Sequence[str], tags: Sequence[str]) -> str:
-    """
-    >>> bracketed(("Ada", "Lovelace", "lived"), ["B-PER", "I-PER", "O"])
-    'PER: Ada Lovelace'
-    """
-    spans = (f"{kind}: {' '.join(words[a:b])}" for kind, a, b in extract_spans(tags))
-    return "; ".join(spans) or "none"
 
 
 KIND = Tags
