@@ -16,6 +16,7 @@ from bert_jax.finetuning.example_splits import ExampleSplits, Reader, split_exam
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
+from bert_jax.finetuning.prediction_cards import prediction_card
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.models.heads import HEADS
@@ -71,11 +72,8 @@ def make_finetune_task(
     kind.check_examples([*parts.validation, *parts.calibration])
     pairs = all(isinstance(example.text, tuple) for example in parts.train)
     layout = layout_with_head(config, init.layout, kind, pairs)
-    if HEADS[layout.heads[-1]].compares and config.model.pair_encoding == "auto" and data.fold_index < 0:
-        print_once(
-            "the two texts of a pair are encoded separately and compared; if they are parts of one text, such as "
-            "subject and body, set --config.model.pair_encoding=cross_encoder"
-        )
+    if data.fold_index < 0 and (said := describe_own_head(config, layout)):
+        print_once(said)
     weights = balanced_class_weights(kind, parts.train) if balanced else ()
     out_of_scope = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
     results = FinishInputs(
@@ -88,7 +86,16 @@ def make_finetune_task(
         data.max_length,
     )
     make = ContrastiveTask if config.method == "contrastive" else FinetuneTask
-    return make(layout, kind, smoothing, weights, config.head_init == "linear_probe", finish_inputs=results)
+    card = prediction_card(layout, kind, data, parts.train, describe_data(data, parts))
+    return make(
+        layout,
+        kind,
+        smoothing,
+        weights,
+        config.head_init == "linear_probe",
+        finish_inputs=results,
+        model_card=card,
+    )
 
 
 def make_epochs(
@@ -114,8 +121,8 @@ def make_epochs(
     return Epochs(train, held, task.kind.targets, tokenizer, batches, judge, each_token)
 
 
-def describe_data(data: ExamplesConfig, parts: ExampleSplits, windows: int) -> str:
-    """Describe the parts of the data, and the number of windows in which its training examples are read."""
+def describe_data(data: ExamplesConfig, parts: ExampleSplits, windows: int = 0) -> str:
+    """Describe the parts of the data, and the number of windows in which its training examples are read, if known."""
     beside = f"{len(parts.validation):,} for validation, {len(parts.calibration):,} for calibration"
     if parts.folds:
         beside = (
@@ -139,6 +146,23 @@ def layout_with_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: 
     # `require_kind` will open the finished model; a kind that it does not know is refused here, before the run.
     require_kind(layout)
     return layout
+
+
+def describe_own_head(config: FinetuneConfig, layout: Layout) -> str:
+    """Say what the head reads if that was chosen for the user, and transformers has no class for it; otherwise ""."""
+    head = HEADS[layout.heads[-1]]
+    there = "transformers opens the model with trust_remote_code=True"
+    if head.compares and config.model.pair_encoding == "auto":
+        return (
+            f"the two texts of a pair are encoded separately and compared, and {there}; if they are parts of one text, "
+            "such as subject and body, set --config.model.pair_encoding=cross_encoder"
+        )
+    if head.reads in ("mean", "cls") and config.model.pooling == "auto":
+        return (
+            f"the head reads the {head.reads} state of a text, as {config.init} pools, and {there}; "
+            "--config.model.pooling=native keeps the family's own head"
+        )
+    return ""
 
 
 def choose_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: bool) -> str:

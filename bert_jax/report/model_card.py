@@ -7,6 +7,8 @@ from pathlib import Path
 from bert_jax.core import hashes
 from bert_jax.core.files import write_atomically
 from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions.kind import Outcomes
+from bert_jax.report.prediction_page import interval_lines
 from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import ModelCard, Task
@@ -22,6 +24,9 @@ class TrainingRecord:
     config: RunConfig
     metrics: Path
     command: str
+    # What the scores and their intervals are computed from; None: the card has the metrics of the validation alone.
+    outcomes: Outcomes | None = None
+    scored: str = ""  # what the outcomes are of
 
 
 def write_card(model: Path, task: Task, run: TrainingRecord) -> None:
@@ -71,7 +76,10 @@ def training_lines(card: ModelCard, run: TrainingRecord) -> list[str]:
 
 
 def validation_score_lines(run: TrainingRecord) -> list[str]:
-    """Return the validation scores of the checkpoint that the model was taken from."""
+    """Return the scores with their intervals or, without outcomes, those of the checkpoint that became the model."""
+    if run.outcomes:
+        scores = interval_lines(run.outcomes.score_sums, baseline=run.outcomes.baseline)
+        return [f"## Scores: {run.scored}\n", *scores, ""]
     line = read_kept_metrics(run.metrics, run.config.checkpoints.best_metric)
     if not line:
         return []

@@ -15,11 +15,10 @@ from bert_jax.inference.load import load
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
-from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.kind import Kind, Outcomes
+from bert_jax.predictions.describe_calibration import describe_calibration
+from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
-from bert_jax.predictions.selective import highest_precision
 from bert_jax.report.out_of_scope_detection import compare_with_known
 from bert_jax.report.prediction_page import REPORT_FILES, ReportContext, write_report
 from bert_jax.training.task import FinishInputs
@@ -51,6 +50,13 @@ class FinishedRun:
         if self.results.validation:
             return self.outcomes.score_sums.scores
         return self.out_of_fold.outcomes.score_sums.scores if self.out_of_fold else {}
+
+    @property
+    def scored(self) -> str:
+        """Say what the scores were measured on."""
+        if self.out_of_fold and not self.results.validation:
+            return "results on the training set, each example predicted by a model that was not trained on it"
+        return "results on the validation set"
 
     @property
     def measures_out_of_scope(self) -> bool:
@@ -106,13 +112,9 @@ class FinishedRun:
 
     def write_report(self, workdir: Workdir, command: str) -> None:
         results, out_of_fold = self.results, self.out_of_fold
-        scored = "results on the validation set"
         unseen = "The model was not trained on these examples."
         if out_of_fold and not results.validation:
             unseen = "The predictions are out of fold: no model was trained on examples that it predicted."
-            scored = (
-                "results on the training set, each example predicted by a model that was not trained on it"
-            )
         parts = {
             "validation": results.validation,
             "training": results.train,
@@ -125,7 +127,7 @@ class FinishedRun:
                 learnt=True,
             )
         about = ReportContext(
-            f"{workdir.path}: {scored}",
+            f"{workdir.path}: {self.scored}",
             command,
             {name: examples for name, examples in parts.items() if examples},
             workdir.curves,
@@ -137,16 +139,3 @@ class FinishedRun:
         with atomic_directory(workdir.report, REPORT_FILES) as new:
             write_report(new, self.outcomes, self.model, about)
         print_line(f"the report is {workdir.report / 'report.md'}")
-
-
-def describe_calibration(kind: Kind, calibration: Calibration) -> str:
-    """Describe a calibration in one line."""
-    if calibration.keeps_probabilities:
-        error = f"expected calibration error {calibration.error_before:.4f}"
-        fit = f"probabilities stay as they are, because rescaling did not improve them; {error}"
-    else:
-        temperature = kind.describe_temperature(calibration)
-        fit = f"{temperature}{', ' * bool(temperature)}{calibration.describe_errors()}"
-    best = highest_precision(calibration.levels)
-    promise = f"--min-precision can be {best:g} at most" if best else "no precision can be guaranteed"
-    return f"calibrated on {calibration.examples:,} examples: {fit}; {promise}"

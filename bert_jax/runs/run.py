@@ -1,6 +1,7 @@
 """A whole run, from the values of a config to a finished model: open, prepare, run, finish."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -88,7 +89,10 @@ def finish(run: OpenedRun, directory: Workdir, metrics: Path, command: str) -> d
         if task.finish_inputs.report:
             finished.write_report(directory, command)
     if task.model_card:
-        model_card.write_card(directory.model, task, model_card.TrainingRecord(config, metrics, command))
+        record = model_card.TrainingRecord(config, metrics, command)
+        if finished and finished.scores and task.finish_inputs and task.finish_inputs.report:
+            record = replace(record, outcomes=finished.outcomes, scored=finished.scored)
+        model_card.write_card(directory.model, task, record)
     scores = metric_values(read_kept_metrics(metrics, config.checkpoints.best_metric))
     return scores or (finished.scores if finished else {})
 

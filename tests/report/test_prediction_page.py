@@ -18,6 +18,7 @@ from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.label_levels import LabelLevels
 from bert_jax.predictions.report_data import ReportExample
 from bert_jax.predictions.selective import CoverageLevel
+from bert_jax.report import model_card
 from bert_jax.report.compare import compare_models
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import collect_data_facts, find_contradictions
@@ -258,6 +259,7 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
         "epochs=1",
         "data.batch_size=32",
         "log.every=2",
+        "model.pooling=mean",
     ]
     settings = "configs/classify.py", [f"init={tmp_path / 'm'}", f"data.train={data}", *given]
     foreign = tmp_path / "other" / "report" / "thesis.md"
@@ -277,6 +279,17 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
     assert (tmp_path / "run" / "report" / "curves.png").exists()
     again = text.split("## Reproduce")[1]
     assert "bert-jax train --config configs/classify.py" in again and "--config.epochs=1" in again
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert (
+        "pipeline_tag: text-classification" in card
+        and 'from_pretrained("DIR", trust_remote_code=True)' in card
+    )
+    assert f"{data}: 162 examples to train on, 24 for validation, 54 for calibration." in card
+    assert re.search(r"\| (no|yes) \| \d+ \|\n\| (no|yes) \| \d+ \|\n", card)
+    (scores,) = re.findall(r"\| accuracy \| (0.\d+) \| 0.\d+ to \d.\d+ \|", card)
+    assert f"| accuracy | {scores} |" in text and "results on the validation set" in card
+    assert "Calibrated on 54 examples: " in card and "again" not in card
+    assert model_card.was_written_by_run(tmp_path / "run" / "model")
     # A model trained anew without has none.
     calibration.save_calibration(tmp_path / "run" / "model", found)
     FinishedRun(tmp_path / "run" / "model", FinishInputs([], [], [])).calibrate()
