@@ -1,6 +1,7 @@
 """The verb `predict`."""
 
 import sys
+from argparse import ArgumentTypeError
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -19,7 +20,9 @@ def label_precision(text: str) -> tuple[str, float]:
     >>> label_precision("0.9"), label_precision("a=b=0.99")
     (('', 0.9), ('a=b', 0.99))
     """
-    label, _, precision = text.rpartition("=")
+    label, equals, precision = text.rpartition("=")
+    if equals and not label:
+        raise ArgumentTypeError(f'names no label in "{text:.40}"; write LABEL=P')
     return label, share(precision)
 
 

@@ -103,7 +103,7 @@ RIGHT = {
 
 def cases() -> list[Case]:
     """In an order in which any first part is a sample of them all."""
-    made = [*odd_flags(RIGHT, MAY_FLAGS), *of_keys(), *of_files(), *of_models()]
+    made = [*odd_flags(RIGHT, MAY_FLAGS), *of_labels(), *of_keys(), *of_files(), *of_models()]
     assert len({case.name for case in made}) == len(made)
     return sorted(
         made, key=lambda case: hashlib.blake2b(case.name.encode("utf-8", "surrogateescape")).digest()
@@ -138,6 +138,27 @@ def odd_flags(
                 changed = with_flag(right, action, value)
                 named = f"{name} {flag}"
                 yield Case(f"{named}={value:.40}", changed, may=value in may.get(named, ()), copies=copies)
+
+
+PRECISIONS = (
+    "nowhere=0.9", "=0.9", "nowhere=", "nowhere=nan", "nowhere=2", f"{LONG}=0.9", "\x1b[31mred\nline=0.9", "0.9 0.8",
+    "nowhere=0.9 nowhere=0.8", "0.9 nowhere=0.8",
+)  # fmt: skip
+
+
+def of_labels() -> Iterator[Case]:
+    """Precisions of labels that there are not, and probabilities of labels where there are none."""
+    for given in PRECISIONS:
+        arguments = (*RIGHT["predict"], "--min-precision", *given.split(" "))
+        yield Case(f"predict --min-precision {given:.40}", arguments)
+    for of, model in (("tags", "tagger"), ("answers", "finder")):
+        arguments = (
+            *on_model(f"predict {of}", "{root}/" + model),
+            "--output",
+            "{out}/made.csv",
+            "--probabilities",
+        )
+        yield Case(f"predict --probabilities of {of}", arguments)
 
 
 def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[str, ...]:

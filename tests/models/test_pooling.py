@@ -54,7 +54,9 @@ def test_packed_rows_equal_separate_ones_in_a_family_without_a_pooler(head):
     [("mean", "auto", "classify_mean"), ("cls", "auto", "classify_cls"), ("mean", "native", "classify"),
      (None, "auto", "classify"), (None, "mean", "classify_mean"), ("max", "auto", "classify")],
 )  # fmt: skip
-def test_a_classifier_reads_what_is_pooled_or_asked_for(tmp_path, encoder_path, embedder, pooling, head):
+def test_a_classifier_reads_what_is_pooled_or_asked_for(
+    tmp_path, encoder_path, capsys, embedder, pooling, head
+):
     load(encoder_path).save(tmp_path / "init")
     if embedder:
         sentence_transformers.write_embedder(
@@ -64,6 +66,10 @@ def test_a_classifier_reads_what_is_pooled_or_asked_for(tmp_path, encoder_path, 
     given = [f"init={tmp_path / 'init'}", f"data.train={data}", "data.max_length=32"]
     task, config = load_task("configs/classify.py", [*given, f"model.pooling={pooling}"])
     assert task.open(config, ModelDirectories())[0].layout.heads == (head,)
+    told = "transformers opens the model with trust_remote_code=True; --config.model.pooling=native keeps"
+    assert (told in capsys.readouterr().err) is (pooling == "auto" and head != "classify"), (
+        "chosen for the user"
+    )
 
 
 def test_what_was_trained_on_the_mean_is_trained_on(tmp_path, encoder_path):
