@@ -47,6 +47,10 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
     ),
     flag("--approximate", choices=("none", "hnsw"), help="search an HNSW index of faiss, then rescore"),
     flag(
+        "--language", metavar="NAME", help="language of the documents, as english, whose words keywords match by their "
+        "stems; auto (default): detect it; none: match words as they are written",
+    ),
+    flag(
         "--export", metavar="FILE.parquet",
         help="write passages and vectors to a Parquet file, for search engines and databases; the index stays "
         "unchanged",
@@ -86,6 +90,7 @@ def update_index(args) -> None:
     from bert_jax.search import index_update
     from bert_jax.search.documents import DocumentColumns, DocumentSource
     from bert_jax.search.index_settings import IndexOptions, IndexSettings
+    from bert_jax.search.language import AUTO
 
     start, path = time.monotonic(), Path(args.output)
     if not (args.documents or args.remove or args.compact):
@@ -98,7 +103,9 @@ def update_index(args) -> None:
         raise BertJaxError(
             "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"
         )
-    options = IndexOptions(args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate)
+    options = IndexOptions(
+        args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate, args.language
+    )
     columns = DocumentColumns(args.text, args.id, args.title)
     source = DocumentSource(args.documents, columns) if args.documents else None
     settings = IndexSettings(path, options, args.compact)
@@ -109,8 +116,22 @@ def update_index(args) -> None:
     )
     updated = index_update.update_index(settings, update, lambda line: print_line(line), show_progress)
     print_line(summarize_update(path, updated.manifest, updated.counts, time.monotonic() - start))
+    if settings.manifest.language == AUTO:
+        print_line(describe_language(updated.manifest.language))
     if updated.missing and not updated.only_adds:
         print_line(one_line(describe_missing(updated.missing, updated.other_sources)))
+
+
+def describe_language(detected: str | None) -> str:
+    """
+    >>> describe_language("english")
+    'the language is english, so keywords match by their stems; --language none: as they are written'
+    """
+    if detected:
+        return f"the language is {detected}, so keywords match by their stems; --language none: as they are written"
+    return (
+        "no language was recognized, so keywords match as they are written; --language NAME: by their stems"
+    )
 
 
 def describe_missing(missing: list[str], others: list[str]) -> str:

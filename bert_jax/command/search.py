@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -19,11 +19,12 @@ from bert_jax.core.terminal import BOLD, RESET, YELLOW, is_coloured, print_line,
 
 if TYPE_CHECKING:
     from bert_jax.search.index import Hit
+    from bert_jax.search.words import WordFinder
 
 QUERIES_AT_ONCE = 64  # queries searched together
 EXCERPT_CHARACTERS = 240  # characters of a passage that are shown, about three lines of a terminal
 INDENT = 5
-TOKEN, WORD = re.compile(r"\S+"), re.compile(r"\w+")
+TOKEN = re.compile(r"\S+")
 
 
 @verb(
@@ -62,6 +63,7 @@ def search(args):
 
 def print_hits(args) -> None:
     from bert_jax.search.index import RERANK_TOP, Index
+    from bert_jax.search.words import WordFinder
 
     index = Index.open(args.index, args.model, args.verify)
     if not len(index):
@@ -81,8 +83,9 @@ def print_hits(args) -> None:
             else:
                 if args.queries:
                     print(f"# {one_line(query)}")
+                words = WordFinder(query, index.manifest.stemmed_language)
                 for rank, hit in enumerate(hits, 1):
-                    print("\n".join(format_hit(rank, hit, query, args.explain, args.full)))
+                    print("\n".join(format_hit(rank, hit, words, args.explain, args.full)))
                 if not hits:
                     print("nothing found")
 
@@ -122,28 +125,26 @@ def hit_to_json(hit: "Hit", explain: bool) -> dict:
     return shown
 
 
-def format_hit(rank: int, hit: "Hit", query: str, explain: bool, full: bool) -> list[str]:
-    from bert_jax.search.keywords import query_words
-
+def format_hit(rank: int, hit: "Hit", wanted: "WordFinder", explain: bool, full: bool) -> list[str]:
     title = f"  {one_line(hit.title)}" if hit.title else ""
     lines = [f"{rank:>3}  {hit.score:.4f}  {one_line(hit.id)}, characters {hit.start}-{hit.end}{title}"]
     if explain:
         for retriever, part in hit.rankings.items():
             words = "".join(f"  {word} {added:.4f}" for word, added in part.words.items())
             lines.append(f"     {retriever}: rank {part.rank}, score {part.score:.4f}{words}")
-    wanted = frozenset(query_words(query))
     text = one_line(" ".join(hit.text.split()), longest=6 * len(hit.text))
     text = " " * INDENT + (text if full else excerpt(text, wanted))
     shown = wrap_for_terminal(text, sys.stdout, INDENT)
     return [*lines, highlight_words(shown, wanted), ""]
 
 
-def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT_CHARACTERS) -> str:
+def excerpt(text: str, wanted: "WordFinder", longest: int = EXCERPT_CHARACTERS) -> str:
     """Return the part of a text with the largest number of distinct wanted words; among equal parts, the first.
 
-    >>> excerpt("Dogs bark. Most cats land on their feet, and some do not.", {"cats", "feet"}, 32)
+    >>> from bert_jax.search.words import WordFinder
+    >>> excerpt("Dogs bark. Most cats land on their feet, and some do not.", WordFinder("cats feet", None), 32)
     '… cats land on their feet, and …'
-    >>> excerpt("Dogs bark. Most cats land on their feet.", {"fish"}, 20)
+    >>> excerpt("Dogs bark. Most cats land on their feet.", WordFinder("fish", None), 20)
     'Dogs bark. Most …'
     """
     if len(text) <= longest:
@@ -151,9 +152,7 @@ def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT_CHARACTERS) -> s
     room = longest - 4  # for the dots on both sides
     tokens = list(TOKEN.finditer(text))
     matches = [
-        (token.start(), words)
-        for token in tokens
-        if (words := wanted & {word.lower() for word in WORD.findall(token[0])})
+        (token.start(), words) for token in tokens if (words := {stem for _, stem in wanted.find(token[0])})
     ]
 
     def count(start: int) -> int:
@@ -165,10 +164,9 @@ def excerpt(text: str, wanted: Set[str], longest: int = EXCERPT_CHARACTERS) -> s
     return "… " * (begin > 0) + text[begin:end] + " …" * (end < len(text))
 
 
-def highlight_words(text: str, wanted: Set[str]) -> str:
+def highlight_words(text: str, wanted: "WordFinder") -> str:
     """Colour the wanted words, if standard output is a terminal."""
-    if not is_coloured():
-        return text
-    return WORD.sub(
-        lambda match: f"{BOLD}{YELLOW}{match[0]}{RESET}" if match[0].lower() in wanted else match[0], text
-    )
+    if is_coloured():
+        for match, _ in reversed(wanted.find(text)):
+            text = f"{text[: match.start()]}{BOLD}{YELLOW}{match[0]}{RESET}{text[match.end() :]}"
+    return text

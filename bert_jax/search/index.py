@@ -103,6 +103,7 @@ class Index:
         overlap: int | None = None,
         quantize: Literal["binary"] | None = None,
         approximate: Literal["hnsw"] | None = None,
+        language: str = "auto",
         text: str = "",
         id: str = "",
         title: str = "",
@@ -112,7 +113,8 @@ class Index:
         `documents` are a path or a list of `Path`s, which are read like the command's DOCS, or documents in memory: a
         list or an iterator of texts, which get the ids "0", "1", ..., of pairs (id, text), or of dicts with `id`,
         `text` and perhaps `title`. Without a `model`, an embedder's directory or an embedder loaded from one, they are
-        found by keywords alone. `text`, `id` and `title` name columns of tables.
+        found by keywords alone. Keywords match by the stems of their `language`, as "english"; "auto" detects it, and
+        "none" matches them as they are written. `text`, `id` and `title` name columns of tables.
 
         >>> index = bert_jax.Index.build(["Cats land on their feet.", "Fish swim."], "animals")
         >>> index.search("fish")[0].text
@@ -122,7 +124,7 @@ class Index:
         from bert_jax.search.program_changes import build_index
 
         index = cls(path, model)
-        options = IndexOptions(index.model, passage_tokens, overlap, quantize, approximate)
+        options = IndexOptions(index.model, passage_tokens, overlap, quantize, approximate, language)
         build_index(index.path, options, documents, DocumentColumns(text, id, title))
         return cls.open(path, model)
 
@@ -172,7 +174,8 @@ class Index:
 
     @cached_property
     def keywords(self) -> KeywordSearch:
-        return KeywordSearch([(segment.postings, segment.live) for segment in self.segments])
+        segments = [(segment.postings, segment.live) for segment in self.segments]
+        return KeywordSearch(segments, self.manifest.stemmed_language)
 
     @cached_property
     def encoder(self) -> "IndexEncoder":

@@ -26,7 +26,7 @@ def describe_index(directory: str, as_json: bool = False) -> str:
             "directory": directory, "documents": len(index), "passages": manifest.passages, "bytes": size,
             "model": model and model.path, "dimensions": model and model.dimensions, "retrievers": index.retrievers,
             "passage_tokens": manifest.passage_tokens, "overlap": manifest.overlap,
-            "quantization": manifest.quantization, "approximate": manifest.approximate,
+            "language": manifest.language, "quantization": manifest.quantization, "approximate": manifest.approximate,
             "recall": manifest.recall and manifest.recall.recall,
             "segments": len(manifest.segments), "sources": manifest.sources, "first_ids": first,
         }  # fmt: skip
@@ -39,6 +39,7 @@ def describe_index(directory: str, as_json: bool = False) -> str:
         f"which neighbours share {manifest.overlap}",
         "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",
         "retrievers": ", ".join(index.retrievers),
+        "language": f"{manifest.language}, stemmed" if manifest.stemmed_language else "none, not stemmed",
         "search": f"candidates by {faster}{recall}" if faster else "exact",
         "sources": ", ".join(manifest.sources),
         "first ids": ", ".join(first) + ", ..." * (len(index) > len(first)),

@@ -18,6 +18,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, sealed
 from bert_jax.core.typed_json import coerce_json
+from bert_jax.search.language import AUTO, LANGUAGES
 from bert_jax.search.mapped_array import REBUILD_REMEDY
 from bert_jax.text.memory_tables import MEMORY_PREFIX
 
@@ -75,10 +76,17 @@ class IndexManifest:
     quantization: str | None = None  # "binary"
     approximate: str | None = None  # "hnsw"
     recall: Recall | None = None
+    # Whose stems the keywords are; None: they are whole words, as in indexes that do not name a language. AUTO: it is
+    # detected when the first segment is written.
+    language: str | None = None
     changes: int = 0
     sources: tuple[str, ...] = ()  # the files, folders and globs that documents were read from
     segments: tuple[SegmentFacts, ...] = ()
     version: int = VERSION
+
+    @property
+    def stemmed_language(self) -> str | None:
+        return None if self.language == AUTO else self.language
 
     @property
     def dimensions(self) -> int:
@@ -161,6 +169,8 @@ def find_contradiction(manifest: IndexManifest) -> str | None:
         return f"its passages have {tokens} tokens, of which neighbours share {manifest.overlap}"
     if model and not (model.dimensions > 0 and model.max_length > 0):
         return f"its model reads {model.max_length} tokens and makes vectors of {model.dimensions} dimensions"
+    if manifest.language not in (*LANGUAGES, None) and (manifest.language != AUTO or manifest.segments):
+        return f'its language is "{manifest.language:.60}"'
     if (manifest.quantization, manifest.approximate) not in ((None, None), ("binary", None), (None, "hnsw")):
         return f'it is searched by "{manifest.quantization!s:.60}" and "{manifest.approximate!s:.60}"'
     return None

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.core.config import Range, check_number
-from bert_jax.core.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.hnsw import import_faiss
 from bert_jax.search.index_encoder import IndexEncoder, IndexModel, directory_of, load_encoder
 from bert_jax.search.index_manifest import INDEX_FILE, MAX_PASSAGE_TOKENS, IndexManifest
+from bert_jax.search.language import AUTO, LANGUAGES, NONE
 from bert_jax.search.passages import PassageCutter, WordCounter
 
 DEFAULT_PASSAGE_TOKENS = 256  # of a passage by default, or fewer if the model reads fewer
 OVERLAP_DIVISOR = 8  # by default, one in OVERLAP_DIVISOR of a passage's tokens may be repeated in the next
-CHANGEABLE = ("quantization", "approximate")  # by --compact
+CHANGEABLE = ("quantization", "approximate", "language")  # by --compact
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class IndexOptions:
     overlap: int | None = None
     quantization: str | None = None
     approximate: str | None = None
+    language: str | None = None
 
 
 class IndexSettings:
@@ -34,6 +36,8 @@ class IndexSettings:
 
     def __init__(self, path: Path, options: IndexOptions, merging: bool = False):
         self.path, self.options = path, options
+        if options.language is not None:
+            check_name(options.language, (AUTO, NONE, *LANGUAGES), "language")
         if options.model and path.resolve().is_relative_to(directory_of(options.model)):
             raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
         existing = manifests.read_index_manifest(path) if (path / INDEX_FILE).exists() else None
@@ -73,8 +77,13 @@ class IndexSettings:
             raise BertJaxError("--quantize and --approximate apply to vectors; add --model DIR")
         return check_candidates(
             IndexManifest(
-                model, tokens, overlap, parse_none(options.quantization), parse_none(options.approximate)
-            )
+                model,
+                tokens,
+                overlap,
+                parse_none(options.quantization),
+                parse_none(options.approximate),
+                language=parse_none(options.language or AUTO),
+            )  # fmt: skip
         )
 
     def existing_manifest(self, existing: IndexManifest, merging: bool) -> IndexManifest:
@@ -83,9 +92,13 @@ class IndexSettings:
             raise BertJaxError(
                 f"{self.path} was built without a model; leave --model out, or name a new index"
             )
-        for name in ("passage_tokens", "overlap", *CHANGEABLE):
-            value = getattr(self.options, name)
-            if value is None or parse_none(value) == getattr(existing, name):
+        given: dict[str, Any] = {
+            name: parse_none(value)
+            for name in ("passage_tokens", "overlap", *CHANGEABLE)
+            if (value := getattr(self.options, name)) is not None and (merging or value != AUTO)
+        }
+        for name, value in given.items():
+            if value == getattr(existing, name):
                 continue
             if name not in CHANGEABLE:
                 flag = f"--{name.replace('_', '-')}"
@@ -94,15 +107,10 @@ class IndexSettings:
                 )
             if not merging:
                 raise BertJaxError(
-                    f"{self.path} was built with {name} {getattr(existing, name) or 'none'}, not {value}; add "
+                    f"{self.path} was built with {name} {getattr(existing, name) or NONE}, not {value or NONE}; add "
                     "--compact to this command to change that"
                 )
-        changed: dict[str, Any] = {
-            name: parse_none(value)
-            for name in CHANGEABLE
-            if (value := getattr(self.options, name)) is not None
-        }
-        return check_candidates(replace(existing, **changed))
+        return check_candidates(replace(existing, **given))
 
 
 def check_candidates(manifest: IndexManifest) -> IndexManifest:
@@ -116,4 +124,4 @@ def check_candidates(manifest: IndexManifest) -> IndexManifest:
 
 
 def parse_none(value: str | None) -> str | None:
-    return None if value == "none" else value
+    return None if value == NONE else value

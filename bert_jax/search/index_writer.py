@@ -32,6 +32,7 @@ from bert_jax.search.index_manifest import (
     RemovedDocuments,
     SegmentFacts,
 )
+from bert_jax.search.language import AUTO, detect_language
 from bert_jax.search.mapped_array import REBUILD_REMEDY, map_array
 from bert_jax.search.passages import CutDocument, PassageCutter
 from bert_jax.search.recall import measure_recall
@@ -191,8 +192,9 @@ class IndexWriter:
         """Merge all segments into one without computing vectors, and take over the search settings of `manifest`."""
         self.refuse_damage(dict(self.manifest.files()))
         self.manifest = replace(
-            self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None
-        )
+            self.manifest, quantization=manifest.quantization, approximate=manifest.approximate, recall=None,
+            language=manifest.language,
+        )  # fmt: skip
         built = self.build_segment(
             (cut for segment in self.segments for cut in segment.cut_documents()), None
         )
@@ -237,7 +239,9 @@ class IndexWriter:
         texts = SearchTexts(stage)
         if self.manifest.model:
             self.write_vectors(stage, texts, self.manifest.model, encode)
-        keywords.build_postings(stage, texts)
+        if self.manifest.language == AUTO:
+            self.manifest = replace(self.manifest, language=detect_language(texts))
+        keywords.build_postings(stage, texts, self.manifest.language)
         if not self.manifest.exact and len(texts) >= nearest.MIN_PASSAGES:
             self.write_candidates(stage, nearest.open_vectors(stage, len(texts), self.manifest.dimensions))
         names = sorted(os.listdir(stage))

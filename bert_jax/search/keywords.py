@@ -1,14 +1,13 @@
 """Find passages by their words, with the scores of bm25s.
 
 bm25s stores final scores, which depend on the statistics of all documents, so it cannot add or remove documents. Here,
-postings store how often a word occurs in a passage, and scores are computed at search time from the passages that the
-index then has. The formula (Lucene's, k1 1.5, b 0.75), the float types and the words are the defaults of bm25s.
+postings store how often a word, or its stem, occurs in a passage, and scores are computed at search time from the
+passages that the index then has. The formula (Lucene's, k1 1.5, b 0.75) and the float types are the defaults of bm25s.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +16,7 @@ import numpy as np
 from bert_jax.data.growing_array import growing_array
 from bert_jax.search.mapped_array import damage_error, is_ascending, map_array
 from bert_jax.search.string_array import StringArray, growing_strings, open_strings
+from bert_jax.search.words import number_words, query_words, stem_words
 
 K1, B = 1.5, 0.75
 WINDOW = 4096  # texts whose words are in memory at once
@@ -32,37 +32,19 @@ TYPES: dict[str, type[np.integer]] = {
 }
 
 
-def tokenize_words(texts: Sequence[str]) -> tuple[list[list[int]], dict[str, int]]:
-    """Return each text as a list of word numbers, and the number of each word."""
-    import bm25s
-
-    tokenized = bm25s.tokenize(list(texts), show_progress=False)
-    return tokenized.ids, tokenized.vocab
-
-
-@lru_cache(maxsize=1024)
-def query_words(query: str) -> tuple[str, ...]:
-    """
-    >>> query_words("The cat and the other CAT")
-    ('cat', 'other', 'cat')
-    """
-    (ids,), vocabulary = tokenize_words([query])
-    words = {number: word for word, number in vocabulary.items()}
-    return tuple(words[number] for number in ids)
-
-
-def build_postings(folder: Path, texts: Sequence[str]) -> None:
+def build_postings(folder: Path, texts: Sequence[str], language: str | None) -> None:
     """Write the postings of any number of texts: sort each window of texts by word, then put each word's postings from
     all windows side by side."""
-    numbers: dict[str, int] = {}
+    numbers: dict[str, int] = {}  # of the stems
     counts: list[np.ndarray] = []  # of each window: the number of postings of each word
     with (
         TemporaryDirectory(dir=folder, prefix=".") as scratch,
         growing_array(folder / LENGTHS, TYPES[LENGTHS]) as lengths,
     ):
         for start in range(0, len(texts), WINDOW):
-            ids, vocabulary = tokenize_words(texts[start : start + WINDOW])
-            of_window = np.array([numbers.setdefault(word, len(numbers)) for word in vocabulary], np.int64)
+            ids, words_of_window = number_words(texts[start : start + WINDOW], language)
+            stems = stem_words(words_of_window, language)
+            of_window = np.array([numbers.setdefault(stem, len(numbers)) for stem in stems], np.int64)
             sizes = np.array([len(text) for text in ids])
             words = of_window[np.concatenate([np.array(text, np.int64) for text in ids])]
             pairs, frequencies = np.unique(
@@ -116,20 +98,22 @@ WordScores = list[
 
 @dataclass(frozen=True)
 class WeightedQuery:
-    """The words of a query, and what each adds to the scores. Order and repetitions of the words are kept, because
-    float32 sums depend on them."""
+    """The words of a query with their stems, and what each stem adds to the scores. Order and repetitions of the words
+    are kept, because float32 sums depend on them."""
 
-    words: tuple[str, ...]
-    scores_by_word: dict[str, WordScores]
+    words: tuple[tuple[str, str], ...]
+    scores_by_stem: dict[str, WordScores]
 
     def word_scores(self, segment: int, passage: int) -> dict[str, float]:
-        """Return what each word adds to the score of a passage, with its repetitions in the query."""
+        """Return what each word adds to the score of a passage, with its repetitions in the query and the words of the
+        same stem, which go by the first one."""
         added = {}
-        for word in dict.fromkeys(self.words):
-            passages, parts = self.scores_by_word[word][segment]
+        for stem, scores in self.scores_by_stem.items():
+            passages, parts = scores[segment]
             place = int(np.searchsorted(passages, passage))
             if place < len(passages) and passages[place] == passage:
-                added[word] = float(parts[place]) * self.words.count(word)
+                words = [word for word, other in self.words if other == stem]
+                added[words[0]] = float(parts[place]) * len(words)
         return added
 
 
@@ -172,10 +156,11 @@ def open_postings(folder: Path, passages: int) -> Postings:
 
 
 class KeywordSearch:
-    """Keyword search in segments, each given as (postings, which passages are not removed; None: all)."""
+    """Keyword search in segments, each given as (postings, which passages are not removed; None: all), whose words are
+    stems of a language, or whole words if it is None."""
 
-    def __init__(self, segments: Sequence[tuple[Postings, np.ndarray | None]]):
-        self.segments = segments
+    def __init__(self, segments: Sequence[tuple[Postings, np.ndarray | None]], language: str | None):
+        self.segments, self.language = segments, language
         kept = [
             (len(postings.lengths), int(postings.lengths.sum(dtype=np.int64)))
             if live is None
@@ -186,23 +171,23 @@ class KeywordSearch:
         self.mean_length = length / max(self.count, 1)
 
     def weight_query(self, query: str) -> WeightedQuery:
-        words = query_words(query)
-        return WeightedQuery(words, {word: self.score_word(word) for word in words})
+        words = query_words(query, self.language)
+        return WeightedQuery(words, {stem: self.score_stem(stem) for _, stem in words})
 
     def score_passages(self, query: WeightedQuery) -> list[np.ndarray]:
         """Return the scores of the passages of each segment; 0 if a passage has no word of the query."""
         scores = [np.zeros(len(postings.lengths), np.float32) for postings, _ in self.segments]
-        for word in query.words:
-            for sums, (passages, added) in zip(scores, query.scores_by_word[word], strict=True):
+        for _, stem in query.words:
+            for sums, (passages, added) in zip(scores, query.scores_by_stem[stem], strict=True):
                 sums[passages] += added
         return scores
 
-    def score_word(self, word: str) -> WordScores:
-        of_word = [postings.find_passages(word, live) for postings, live in self.segments]
-        having = sum(len(passages) for passages, _ in of_word)
+    def score_stem(self, stem: str) -> WordScores:
+        of_stem = [postings.find_passages(stem, live) for postings, live in self.segments]
+        having = sum(len(passages) for passages, _ in of_stem)
         rarity = np.float32(math.log(1 + (self.count - having + 0.5) / (having + 0.5)))
         parts = []
-        for (passages, frequencies), (postings, _) in zip(of_word, self.segments, strict=True):
+        for (passages, frequencies), (postings, _) in zip(of_stem, self.segments, strict=True):
             lengths, counts = postings.lengths[passages], frequencies.astype(np.float32)
             weights = (
                 counts / (K1 * ((1 - B) + B * lengths / self.mean_length) + counts) if len(counts) else counts

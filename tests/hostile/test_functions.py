@@ -162,7 +162,7 @@ def index_calls() -> Iterator[tuple[str, Call]]:
                 lambda _, to, name=name, wrong=wrong: opened(to).search("w1", **{name: wrong}),
             )
     for n, wrong in enumerate((3, "fast", [], b"hnsw", True, "binary")):
-        for name in ("quantize", "approximate"):
+        for name in ("quantize", "approximate", "language"):
             yield (
                 f"{name} {n}",
                 lambda _, to, name=name, wrong=wrong: bert_jax.Index.build(

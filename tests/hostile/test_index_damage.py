@@ -198,6 +198,8 @@ def test_an_index_whose_facts_cannot_be_is_refused(tmp_path):
         (["model", "dimensions"], -1, "vectors of -1 dimensions"),
         (["model"], None, "files of segment 000001"),
         (["approximate"], "hnswx", 'searched by "None" and "hnswx"'),
+        (["language"], "klingon", 'its language is "klingon"'),
+        (["language"], "auto", 'its language is "auto"'),
         (["sources"], "a", "is a text, not a list"),
     ):
         content = json.loads(json.dumps(whole))

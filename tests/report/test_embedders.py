@@ -83,9 +83,11 @@ def test_documents_are_embedded_with_their_prompt(name, encoder_path, tmp_path):
     assert np.array_equal(vectors, Embedder.load(prompted).encode(["w3 w4"], name, normalize_embeddings=True))
 
 
-def test_a_query_of_stop_words_alone_finds_nothing_by_bm25():
-    ((order, scores),) = BM25().nearest(["To be or not to be"], ["w1 w2", "to be"], ["a", "b"])
-    assert len(order) == len(scores) == 0
+def test_bm25_finds_nothing_by_stop_words_and_other_forms_of_words_by_their_stems():
+    queries = ["To be or not to be", "wings"]
+    documents = ["It was one of the birds that had a wing.", "He is on the winding road that they built."]
+    nothing, found = BM25().nearest(queries, documents, ["a", "b"])
+    assert [len(some) for some in nothing] == [0, 0] and list(found[0]) == [0]
 
 
 @pytest.mark.slow

@@ -1,10 +1,12 @@
-"""BM25, the baseline for ranking by vectors: it matches words, with the default weights and tokenizer of bm25s."""
+"""BM25, the baseline for ranking by vectors: it matches the words of an index, with the default weights of bm25s."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bert_jax.inference.exact_search import rank_ties, top_k
+from bert_jax.search.language import detect_language
+from bert_jax.search.words import split_words
 
 
 class BM25:
@@ -16,12 +18,10 @@ class BM25:
         """Yield results like retrieval.nearest, but without documents that share no word with the query."""
         import bm25s
 
-        def words(texts: Sequence[str]) -> list[list[str]]:
-            return bm25s.tokenize(list(texts), return_ids=False, show_progress=False)
-
+        language = detect_language(documents)
         index, before = bm25s.BM25(), rank_ties(ids)
-        index.index(words(documents), show_progress=False)
-        for query in words(queries):
+        index.index(split_words(documents, language), show_progress=False)
+        for query in split_words(queries, language):
             scores = index.get_scores(query) if query else np.zeros(len(documents), np.float32)
             order = top_k(scores, before)
             order = order[scores[order] > 0]
