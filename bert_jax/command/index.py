@@ -1,7 +1,6 @@
 """The verb `index`: build an index, add documents, remove some, merge its segments, and export it."""
 
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from bert_jax.core.terminal import pluralize, print_line
 from bert_jax.text.line_reader import read_lines
 
 if TYPE_CHECKING:
-    from bert_jax.search.documents import Document
     from bert_jax.search.index_manifest import IndexManifest
     from bert_jax.search.index_writer import UpdateCounts
 
@@ -114,7 +112,7 @@ def update_index(args) -> None:
     update = index_update.IndexUpdate(
         source, read_ids(args.remove), args.remove_missing, args.compact, args.replace
     )
-    updated = index_update.update_index(settings, update, lambda line: print_line(line), show_progress)
+    updated = index_update.update_index(settings, update, lambda line: print_line(line))
     print_line(summarize_update(path, updated.manifest, updated.counts, time.monotonic() - start))
     if settings.manifest.language == AUTO:
         print_line(describe_language(updated.manifest.language))
@@ -146,12 +144,6 @@ def describe_missing(missing: list[str], others: list[str]) -> str:
         return f"{counts}; name its other sources too ({', '.join(others)}) to see which of them are gone"
     names = ", ".join(missing[:SHOWN]) + ", ..." * (len(missing) > SHOWN)
     return f"{counts}: {names}; --remove-missing removes {them}"
-
-
-def show_progress(documents: "Iterable[Document]") -> "Iterable[Document]":
-    from tqdm import tqdm
-
-    return tqdm(documents, desc="reading", unit=" documents", disable=None, delay=2)
 
 
 def read_ids(names: list[str]) -> list[str]:

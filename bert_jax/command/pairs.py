@@ -49,18 +49,17 @@ def write_pairs(args, source, names: list[str]) -> tuple[int, dict[str, int]]:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from tqdm import tqdm
-
     from bert_jax.core.errors import BertJaxError
     from bert_jax.core.files import to_json
     from bert_jax.core.output import open_output
+    from bert_jax.core.progress import track
     from bert_jax.data.examples.column_names import ANCHOR, POSITIVE
     from bert_jax.search.passages import PassageCutter, WordCounter
     from bert_jax.search.training_pairs import Passages, draw_equally
 
     counts = dict.fromkeys(names, 0)
     with TemporaryDirectory() as folder, open_output(Path(args.output)) as file:
-        documents = tqdm(source.documents(), "reading", unit=" documents", disable=None, delay=2)
+        documents = track(source.documents(), "documents", "reading")
         passages = Passages.write(
             Path(folder), PassageCutter(WordCounter(), args.passage_words, 0)(documents)
         )
@@ -68,9 +67,7 @@ def write_pairs(args, source, names: list[str]) -> tuple[int, dict[str, int]]:
         if args.max_pairs:
             positives = draw_equally(positives, args.max_pairs)
         total = sum(map(len, positives.values()))
-        for name, anchor, positive in tqdm(
-            passages.pairs(positives), "writing", total, unit=" pairs", disable=None, delay=2
-        ):
+        for name, anchor, positive in track(passages.pairs(positives), "pairs", "writing", total):
             file.write(to_json({ANCHOR: anchor, POSITIVE: positive}) + "\n")
             counts[name] += 1
         given = " ".join(args.documents)

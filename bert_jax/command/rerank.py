@@ -36,6 +36,7 @@ from bert_jax.core.terminal import print_line
 def rerank(args):
     from bert_jax.core.caller_warning import warn_caller
     from bert_jax.core.output import open_output, refuse_input
+    from bert_jax.core.progress import track
     from bert_jax.data.examples.candidates import CandidateColumns, read_candidates
     from bert_jax.data.examples.group_columns import describe_columns
     from bert_jax.inference.load import load
@@ -51,7 +52,7 @@ def rerank(args):
     print_line(describe_columns(args.input, columns, "--text and --text-pair"))
     truncated = TruncationCounter(model.config.max_position_embeddings)
     with open_output(Path(args.output)) if args.output else nullcontext(sys.stdout) as file:
-        for candidates in lists:
+        for candidates in track(lists, "queries"):
             documents = candidates.documents
             best = rank_documents(
                 model, candidates.query, documents, min_precision=args.min_precision, truncated=truncated

@@ -16,6 +16,7 @@ LEAST, MOST = 60, 100  # bounds of the width of a table, in columns
 RUN_PREFIX: ContextVar[str] = ContextVar(
     "part", default=""
 )  # the prefix of each line: the current part of a run
+PARTS_AFTER: ContextVar[int] = ContextVar("parts", default=0)  # parts of the run that follow the current one
 IS_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 RESET, BOLD = "\x1b[0m", "\x1b[1m"
 CYAN, GREEN, RED, YELLOW = "\x1b[36m", "\x1b[32m", "\x1b[31m", "\x1b[33m"
@@ -32,14 +33,15 @@ def table_width() -> int:
 
 
 @contextmanager
-def part_of_run(name: str) -> Iterator[None]:
+def part_of_run(name: str, parts_after: int = 0) -> Iterator[None]:
     """Within the block, lines begin with the name of this part of a run, such as "fold 2 of 5", and details are left
-    out."""
-    token = RUN_PREFIX.set(f"{name}: ")
+    out. `parts_after` is the number of parts like it that follow."""
+    prefix, after = RUN_PREFIX.set(f"{name}: "), PARTS_AFTER.set(parts_after)
     try:
         yield
     finally:
-        RUN_PREFIX.reset(token)
+        RUN_PREFIX.reset(prefix)
+        PARTS_AFTER.reset(after)
 
 
 @contextmanager
@@ -85,11 +87,6 @@ def pluralize(number: int, noun: str) -> str:
 
 def is_notebook() -> bool:
     return "ipykernel" in sys.modules
-
-
-def progress_bar_disabled() -> bool | None:
-    """The value of tqdm's `disable`: show progress bars on a terminal, and in a notebook, whose output is not one."""
-    return False if is_notebook() else None
 
 
 def log_file() -> TextIO:

@@ -177,7 +177,8 @@ class Folds:
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
             begun = time.monotonic()
-            with part_of_run(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}"):
+            after = len(self.predicted) - 1 - fold
+            with part_of_run(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}", after):
                 run = self.run.reopen(replace(given, data=own_data))
                 if path.exists():
                     directory.record_or_check(

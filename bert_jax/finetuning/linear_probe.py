@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.core.progress import Progress
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.randomness import sample_indices
 from bert_jax.hub.layout import Layout
@@ -26,7 +27,8 @@ class HeadInputs:
         identity = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
         runner = Runner(layout, params | {self.head: identity}, tokenizer)
         program = head_logits_and_vectors(layout.config, self.head, width)
-        outputs = runner.run([piece.encoding for piece in pieces], program)
+        with Progress("texts", len(pieces), "linear probe") as progress:
+            outputs = runner.run([piece.encoding for piece in pieces], program, progress=progress)
         self.states, self.vectors = map(list, zip(*outputs, strict=True))
 
     def fit_probe(

@@ -16,6 +16,9 @@ from bert_jax.inference.row_predictor import RowPredictor
 from bert_jax.inference.streaming import stream_results
 from bert_jax.inference.text_outcomes import advice_for
 from bert_jax.text.csv_lines import csv_lines
+from bert_jax.text.input_files import file_extension
+from bert_jax.text.row_count import count_rows
+from bert_jax.text.tables import TABLE_EXTENSIONS
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 
@@ -39,7 +42,8 @@ def predict_rows(
         for arrived in group_arrivals(examples, most=tokens_per_batch() // 2):
             yield from predict_chunk(arrived)
         return
-    yield from stream_results(examples, predict_chunk, None)
+    total = count_rows(source) if file_extension(source) in TABLE_EXTENSIONS else None
+    yield from stream_results(examples, predict_chunk, total)
     if notice := truncated.notice(advice):
         warn_caller(notice)
 

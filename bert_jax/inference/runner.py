@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.progress import Progress
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.weights import is_finite
@@ -94,11 +95,15 @@ class Runner:
         return EncodingOptions(self.config.max_position_embeddings, long_texts, separate_texts=apart)
 
     def run(
-        self, encodings: Sequence[Encoding], program, beside: dict[str, np.ndarray] | None = None
+        self,
+        encodings: Sequence[Encoding],
+        program,
+        beside: dict[str, np.ndarray] | None = None,
+        progress: Progress | None = None,
     ) -> list:
         """Return the outputs of program(params, batch) for each encoding, in order.
 
-        `beside` holds further arrays of the batch, with a row for each encoding.
+        `beside` holds further arrays of the batch, with a row for each encoding; `progress` counts the encodings.
         """
         if os.getpid() != self.process:
             raise BertJaxError(
@@ -119,6 +124,8 @@ class Runner:
                 )
             for row, i in enumerate(rows):
                 outputs[i] = tuple(value[row] for value in values) if several else values[row]
+            if progress:
+                progress.advance(len(rows))
 
         for rows, batch in make_batches(
             encodings, self.config.max_position_embeddings, self.tokenizer.special.pad, beside

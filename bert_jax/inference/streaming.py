@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import progress_bar_disabled
+from bert_jax.core.progress import Progress
 from bert_jax.core.typed_json import type_name
 from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.text.array_likes import to_plain_list, to_plain_value
@@ -46,7 +46,8 @@ def map_texts(
 
     Return one result for one text; `gather` of all results for a list, an array or a column of a data frame; and an
     iterator of results for any other iterable. `process_chunk` gets at most `at_once` texts at a time; 0 chooses a
-    number that gives batches of even lengths. By default a progress bar shows on a terminal if it takes long.
+    number that gives batches of even lengths. By default progress is shown if it takes long: a bar on a terminal, lines
+    elsewhere.
 
     >>> map_texts("a", lambda texts: [t.upper() for t in texts])
     'A'
@@ -89,19 +90,16 @@ def vector_stacker(width: int) -> Callable[[list], np.ndarray]:
 def stream_results(
     texts: Iterable, process_chunk, total: int | None, at_once: int = 0, shows_progress: bool | None = None
 ) -> Iterator:
-    from tqdm import tqdm
-
     texts = iter(texts)
     # Enough at a time for batches of even lengths; no more of a stream is held in memory.
     size = at_once or tokens_per_batch() // 2
     # A bar moves only between chunks, so it is hidden if there is only one.
-    hidden = True if total is not None and total <= size else progress_bar_disabled()
-    if shows_progress is not None:
-        hidden = not shows_progress
-    with tqdm(total=total, unit=" texts", disable=hidden, delay=0 if shows_progress else 2) as bar:
+    if shows_progress is None and total is not None and total <= size:
+        shows_progress = False
+    with Progress("texts", total, shown=shows_progress) as progress:
         while chunk := list(islice(texts, size)):
             yield from process_chunk(chunk)
-            bar.update(len(chunk))
+            progress.advance(len(chunk))
 
 
 def split_into_windows(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import progress_bar_disabled
+from bert_jax.core.progress import track
 from bert_jax.inference import programs
 from bert_jax.inference.batching import allowed_lengths, allowed_row_counts, padded_length, tokens_per_batch
 from bert_jax.inference.runner import Runner
@@ -16,8 +16,6 @@ from bert_jax.text.tokenizer import Encoding
 
 
 def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -> None:
-    from tqdm import tqdm
-
     longest = model.config.max_position_embeddings
     if lengths is None:
         lengths = [length for length in allowed_lengths() if length < longest] + [longest]
@@ -34,9 +32,7 @@ def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -
         for rows in possible_row_counts(length, texts)
         for run in list_programs(model)
     ]
-    for run, length, rows in tqdm(
-        calls, desc="compiling", unit=" programs", disable=progress_bar_disabled(), delay=2
-    ):
+    for run, length, rows in track(calls, "programs", "compiling"):
         unknown = [model.tokenizer.special.unk] * length
         run(
             [Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts(model, length))]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from bert_jax.core.arguments import spell_setting
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json, write_atomically
 from bert_jax.core.output import atomic_directory
+from bert_jax.core.progress import track
 from bert_jax.data.examples.beir import BeirDataset, read_beir
 from bert_jax.inference.encoder import Encoder
 from bert_jax.metrics import retrieval
@@ -154,7 +154,7 @@ def time_searches(
     queries = [judged.queries[query] for query in relevant]
     index.search(queries[0], top, **settings)  # warm-up: don't time what the first search opens and compiles
     lists, milliseconds = [], []
-    for query in tqdm(queries, desc=name, unit=" queries", disable=None, delay=2):
+    for query in track(queries, "queries", name):
         begun = time.perf_counter()
         hits: list[Hit] = index.search(query, top, **settings)
         milliseconds.append(1000 * (time.perf_counter() - begun))

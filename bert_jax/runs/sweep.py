@@ -21,6 +21,7 @@ import numpy as np
 from bert_jax.core.config import parse_literal
 from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.files import write_atomically
+from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import no_lines, part_of_run, print_line
 from bert_jax.hub.model_directory import ModelDirectories, atomic_model_directory
 from bert_jax.metrics.uninformative import uninformative_metric
@@ -28,7 +29,7 @@ from bert_jax.report.plots import ACCENT, INK, save_plot
 from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.tasks import read_config
 from bert_jax.training.best_evaluation import lower_is_better, rank_key, read_kept_metrics
-from bert_jax.training.log import format_duration, validation_lines
+from bert_jax.training.log import validation_lines
 from bert_jax.training.opened_run import open_run, preview_run
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.run_facts import print_description
@@ -164,7 +165,7 @@ def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> None:
         best_metric = opened.config.checkpoints.best_metric
         run.metric = best_metric or opened.task.best_metric
         try:
-            with part_of_run(name):
+            with part_of_run(name, len(runs) - number):
                 opened.train(run.path)
         except NonFiniteError as error:
             run.degenerate_reason = f"stopped, {str(error).partition(';')[0]}"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError, explain_os_error
 from bert_jax.core.files import write_atomically
 from bert_jax.core.hashes import json_digest
 from bert_jax.core.output import explain_os_errors
+from bert_jax.core.progress import Progress
 from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.search.content_keys import KEY, KeyIndex, content_keys
 
@@ -51,11 +51,11 @@ class RowCache:
         keys = content_keys(contents)
         missing, size = self.missing(keys), tokens_per_batch()
         added = []
-        with tqdm(total=len(missing), unit=" texts", desc=self.kind, disable=None, delay=2) as bar:
+        with Progress(self.kind, len(missing)) as progress:
             for block in (missing[first : first + size] for first in range(0, len(missing), size)):
                 # A resumed run computes the same contents together, so that its results are bit-identical.
                 added.append(self.write_file(keys[block], compute([contents[i] for i in block])))
-                bar.update(len(block))
+                progress.advance(len(block))
         self.add_files(added)
         return CachedRows(self, self.key_index.find(keys))
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.output import atomic_file, refuse_input
+from bert_jax.core.progress import Progress
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.data.examples.unlabelled_texts import read_unlabelled, split_columns
@@ -27,6 +27,7 @@ from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
+from bert_jax.text.row_count import count_rows
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
 SHOWN = 5  # column names in a message
@@ -53,7 +54,7 @@ def write_vectors(
     make_embed_function(model, **settings)  # refuses wrong settings before anything is written
     truncated = TruncationCounter(embedder_reading(model).max_length)
     given, clipped, is_new = CountedTexts(texts), 0, False
-    with tqdm(total=count_texts(source), unit=" texts", disable=None, delay=2) as bar:
+    with Progress("texts", count_rows(source)) as progress:
 
         def compute(some: Iterable[str], truncated: TruncationCounter) -> Iterator[np.ndarray]:
             """Yield the vectors [N, D] of each window; for any output, no window crosses a shard's boundary."""
@@ -63,7 +64,7 @@ def write_vectors(
             for part in vector_shards.split_texts(some, vector_shards.TEXTS_PER_SHARD):
                 for window in split_into_windows(part):
                     yield vectors(window)
-                    bar.update(given.count - bar.n)  # includes the texts of shards that exist already
+                    progress.reach(given.count)  # includes the texts of shards that exist already
 
         if output is None:
             print_vectors(compute(given, truncated))
@@ -106,22 +107,6 @@ def check_output(output: str | None, is_file: bool, quantize: str | None, direct
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
     if Path(output).resolve().is_relative_to(hub.resolve_directory(directory).resolve()):
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
-
-
-def count_texts(source: str) -> int | None:
-    """Return the number of texts of a file, for a progress bar; None if there is no bar, or if counting is slow."""
-    if not sys.stderr.isatty() or not Path(source).is_file():
-        return None
-    kind = file_extension(source)
-    if kind == ".parquet":
-        with tables.opened_parquet(source) as file:
-            return file.metadata.num_rows
-    if (
-        kind in (".csv", ".tsv", ".json") or kind != Path(source).suffix.lower()
-    ):  # quoted lines, or compressed ones
-        return None
-    with open(source, "rb") as file:
-        return sum(1 for _ in file)
 
 
 def print_vectors(parts: Iterator[np.ndarray]) -> None:

@@ -1,11 +1,12 @@
 """A change of an index in one step: read documents, encode and add the new ones, remove others, merge segments."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search.documents import Document, DocumentSource
+from bert_jax.core.progress import track
+from bert_jax.search.documents import DocumentSource
 from bert_jax.search.index_manifest import IndexManifest
 from bert_jax.search.index_settings import IndexSettings
 from bert_jax.search.index_writer import IndexWriter, UpdateCounts, open_writer
@@ -38,10 +39,9 @@ def update_index(
     settings: IndexSettings,
     update: IndexUpdate,
     notify: Callable[[str], None],
-    watch: Callable[[Iterable[Document]], Iterable[Document]] = iter,
 ) -> UpdatedIndex:
     """Change the index that `settings` names; build it if it is new. `notify` takes a line for each kind of document
-    that was left out, and `watch` may show the progress of reading."""
+    that was left out."""
     other_sources, only_adds, source = list[str](), False, update.source
     with open_writer(settings.path, settings.manifest if source else None) as writer:
         if update.remove:
@@ -57,7 +57,7 @@ def update_index(
             if other_sources and not update.replace:
                 source.taken = writer.document_places()
                 source.known = writer.manifest.known_files(source.found_in)
-            add_documents(writer, settings, source, watch)
+            add_documents(writer, settings, source)
             warn_of_truncation(settings)
             for line in source.notes():
                 notify(line)
@@ -70,17 +70,13 @@ def update_index(
     return UpdatedIndex(writer.manifest, writer.counts, writer.missing, other_sources, only_adds)
 
 
-def add_documents(
-    writer: IndexWriter,
-    settings: IndexSettings,
-    source: DocumentSource,
-    watch: Callable[[Iterable[Document]], Iterable[Document]],
-) -> None:
+def add_documents(writer: IndexWriter, settings: IndexSettings, source: DocumentSource) -> None:
     encoder = settings.encoder
     if encoder:
         encoder.truncated = TruncationCounter(encoder.truncated.max_length)  # counts this change alone
     encode = encoder.encode_documents if encoder else None
-    writer.add_documents(watch(source.documents()), settings.cutter, encode, source.inputs)
+    documents = track(source.documents(), "documents", "reading")
+    writer.add_documents(documents, settings.cutter, encode, source.inputs)
 
 
 def warn_of_truncation(settings: IndexSettings) -> None:

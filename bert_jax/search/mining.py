@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.progress import track
 from bert_jax.data.examples.column_names import ANCHOR, NEGATIVE, POSITIVE
 from bert_jax.data.examples.groups import Group
 from bert_jax.inference.exact_search import search_exact
@@ -108,7 +109,7 @@ def mine_hard_negatives(
     ranked = search_exact(anchors, documents, None, limits.range_max, list_positives(groups, place))
     searches = (
         NegativeSearch(group.texts[0], group.texts[1], near[limits.range_min :], cosines[limits.range_min :])
-        for group, (near, cosines) in zip(groups, ranked, strict=True)
+        for group, (near, cosines) in zip(track(groups, "anchors", "mining"), ranked, strict=True)
     )
     first = 0
     while block := list(islice(searches, BLOCK)):

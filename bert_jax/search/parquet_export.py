@@ -11,10 +11,10 @@ from uuid import NAMESPACE_URL, uuid5
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
+from bert_jax.core.progress import track
 from bert_jax.search.index import Index
 from bert_jax.search.segment import Segment
 
@@ -38,8 +38,7 @@ def export_parquet(index: Index, path: Path) -> None:
     model = index.manifest.model
     vectors = [("embedding", pa.list_(pa.float32(), model.dimensions))] if model else []
     schema = pa.schema([*FIELDS, *vectors])
-    total = index.manifest.passages
-    rows = iter(tqdm(iterate_passages(index), total=total, unit=" passages", disable=None, delay=2))
+    rows = track(iterate_passages(index), "passages", total=index.manifest.passages)
     with atomic_file(path) as new, pq.ParquetWriter(new, schema) as writer:
         while group := list(islice(rows, ROWS)):
             *cells, embeddings = zip(*group, strict=True)

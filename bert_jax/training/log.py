@@ -14,7 +14,8 @@ from tqdm import tqdm
 
 from bert_jax.core.files import write_atomically
 from bert_jax.core.output import explain_os_errors
-from bert_jax.core.terminal import RUN_PREFIX, add_run_prefix, log_file, wrap_for_terminal
+from bert_jax.core.progress import format_duration
+from bert_jax.core.terminal import PARTS_AFTER, RUN_PREFIX, add_run_prefix, log_file, wrap_for_terminal
 
 SECONDS = 60  # time between flushes of the events to disk, where the viewer reads them
 QUIET_SECONDS = 60  # time between printed metrics in a part of a larger run
@@ -54,7 +55,7 @@ class MetricsLog:
             self._events = EventFile(directory, purge_step=step + 1)
         done = True if step >= steps else None  # None: the bar is disabled if there is no terminal
         part = RUN_PREFIX.get().removesuffix(": ") or None
-        self._printed = time.monotonic()
+        self._printed, self._steps, self._told_parts = time.monotonic(), steps, False
         self._bar = tqdm(desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
 
     def write_line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
@@ -72,11 +73,24 @@ class MetricsLog:
             self._events.add({f"{kind}/{name}": value for name, value in values.items()}, step)
         if not (RUN_PREFIX.get() and time.monotonic() - self._printed < QUIET_SECONDS):
             self.print_line(
-                f"step {step:,} {kind}: {format_metrics(values)}", only_without_bar=kind == "train"
+                f"step {step:,} {kind}: {format_metrics(name_only_loss(values))}",
+                only_without_bar=kind == "train",
             )
             self._printed = time.monotonic()
+        if not self._told_parts and "hours_left" in values:
+            self.tell_parts(step, 3600 * values["hours_left"])
         if kind == "train" and not self._bar.disable:
             self._bar.set_postfix_str(drop_to_fit(format_metrics(values, BAR), free_columns(self._bar)))
+
+    def tell_parts(self, step: int, left: float) -> None:
+        """Say once, in a part of a larger run, how long it and the parts after it will take, if that is long. `left`
+        are the seconds that this part takes after `step`."""
+        self._told_parts = True
+        after = PARTS_AFTER.get()
+        total = left + after * left * self._steps / max(self._steps - step, 1)
+        if after and total >= QUIET_SECONDS:
+            several = f"{after} runs like this one follow" if after > 1 else "1 run like this one follows"
+            self.print_line(f"about {format_duration(left)} left, {format_duration(total)} in all: {several}")
 
     def advance(self) -> None:
         if not self.quiet:
@@ -172,6 +186,16 @@ def format_metrics(values: dict, names: tuple[str, ...] | None = None) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def name_only_loss(values: dict) -> dict:
+    """Call the loss `loss` in a line that has only one part of it, as the lines do that also have the sum.
+
+    >>> name_only_loss({"mlm_loss": 2.5, "mlm_accuracy": 0.5}), name_only_loss({"mlm_loss": 2.5, "nsp_loss": 0.5})
+    ({'loss': 2.5, 'mlm_accuracy': 0.5}, {'mlm_loss': 2.5, 'nsp_loss': 0.5})
+    """
+    losses = [name for name in values if name.endswith("loss")]
+    return {"loss" if [name] == losses else name: value for name, value in values.items()}
+
+
 def free_columns(bar: tqdm) -> int:
     """The number of terminal columns that the progress bar, its counts and its times leave free."""
     facts = bar.format_dict | {"postfix": None}
@@ -199,23 +223,10 @@ def format_metric(name: str, value: float) -> str:
         case "mfu":
             return f"{value:.1%} MFU"
         case "hours_left":
-            return f"{format_duration(3600 * value)} left"
+            return f"{format_duration(3600 * value)} left" if value else ""
         case "discarded":
             return f"{value:,} discarded" if value else ""
     return f"{name} {value:,.0f}" if abs(value) >= 10_000 else f"{name} {value:.4g}"
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> [format_duration(seconds) for seconds in (7, 119, 121, 7199, 7201, 200_000)]
-    ['7 s', '119 s', '2 min', '120 min', '2.0 h', '2.3 days']
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
 def validation_lines(path: Path) -> list[dict]:

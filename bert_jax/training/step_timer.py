@@ -5,17 +5,21 @@ import time
 
 class StepTimer:
     """The seconds and the speed of the steps since the last line, without pauses. The speed leaves out the first step
-    of a process, which compiles."""
+    of a process, which compiles. The time left has as many pauses, such as evaluations, as there were so far."""
 
     def __init__(self):
         self.mark = self.begun = time.perf_counter()
         self.steps = self.tokens = 0
         self.waited = 0.0
         self.compiled = False
+        self.since_pause = 0  # steps
+        self.pause_per_step = 0.0  # seconds of the last pause, for each step since the one before it
 
     def exclude_pause(self, seconds: float) -> None:
         self.mark += seconds
         self.begun += seconds
+        if self.since_pause:  # not the evaluation before the first step
+            self.pause_per_step, self.since_pause = seconds / self.since_pause, 0
 
     def add_input_wait(self, seconds: float) -> None:
         """Count seconds spent waiting for a batch."""
@@ -23,6 +27,7 @@ class StepTimer:
 
     def count_step(self, tokens: int) -> None:
         """Count a step."""
+        self.since_pause += 1
         if self.compiled:
             self.steps += 1
             self.tokens += tokens
@@ -36,7 +41,7 @@ class StepTimer:
         timings = {"seconds": now - self.mark, "input_wait": self.waited / (now - self.mark)}
         if self.steps:
             timings["tokens_per_second"] = self.tokens / (now - self.begun)
-            timings["hours_left"] = left * (now - self.begun) / self.steps / 3600
+            timings["hours_left"] = left * ((now - self.begun) / self.steps + self.pause_per_step) / 3600
         self.mark = self.begun = now
         self.steps = self.tokens = 0
         self.waited = 0.0

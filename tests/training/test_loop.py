@@ -298,11 +298,33 @@ def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluati
     pace.exclude_pause(7)
     pace.add_input_wait(1.7)
     assert pace.take_timings(left=9) == pytest.approx(
-        {"seconds": 34, "input_wait": 0.05, "tokens_per_second": 50, "hours_left": 9 * 2 / 3600}
+        {"seconds": 34, "input_wait": 0.05, "tokens_per_second": 50, "hours_left": 9 * (2 + 7 / 3) / 3600}
     )
     clock[0] += 4
     pace.count_step(tokens=100)
     assert pace.take_timings(left=8)["tokens_per_second"] == 25
+
+
+def test_the_time_left_has_as_many_evaluations_as_so_far_but_for_the_one_before_the_first_step(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("bert_jax.training.step_timer.time.perf_counter", lambda: clock[0])
+    pace = StepTimer()
+
+    def take_ten(evaluation: float = 0) -> float:
+        for _ in range(10):
+            clock[0] += 2
+            pace.count_step(tokens=1)
+        seconds = 3600 * pace.take_timings(left=90)["hours_left"]
+        clock[0] += evaluation
+        if evaluation:
+            pace.exclude_pause(evaluation)
+        return seconds
+
+    clock[0] += 50
+    pace.exclude_pause(50)  # for the evaluation of the start
+    assert take_ten(evaluation=50) == pytest.approx(90 * 2)
+    assert take_ten(evaluation=40) == pytest.approx(90 * 2 + 9 * 50)
+    assert take_ten() == pytest.approx(90 * 2 + 9 * 40)
 
 
 def test_a_line_of_the_compiled_step_alone_has_no_speed():

@@ -9,9 +9,7 @@ import hashlib
 import multiprocessing
 import os
 import signal
-import sys
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -23,10 +21,10 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import sync_to_disk
+from bert_jax.core.progress import Progress
 from bert_jax.data.corpus.corpus_directory import CORPUS_VERSION
 from bert_jax.text.sentences import split_sentences
 from bert_jax.text.text_source import Layout, TextSource
@@ -35,7 +33,6 @@ from bert_jax.text.tokenizer_directory import open_tokenizer
 
 CHUNK = 2 << 20  # characters
 TOGETHER = 1 << 18  # characters tokenized in one call; the library needs hundreds of bytes for each of them
-EVERY = 30  # seconds between progress lines
 
 
 @dataclass(frozen=True)
@@ -92,20 +89,12 @@ def submit(pool: ProcessPoolExecutor, documents: list[str], path: Path) -> Futur
 
 
 def read_with_progress(source: TextSource) -> Iterator[str]:
-    """Yield the documents, with a progress bar on a terminal, or else a line every EVERY seconds."""
-    begun = printed = time.monotonic()
-    total = source.total_bytes
-    silent = not sys.stderr.isatty()
-    with tqdm(total=total or None, unit="B", unit_scale=True, desc="prepare", disable=silent) as bar:
-        for document in source.documents():
+    """Yield the documents, and show how many are read, or how much if the size of the source is known."""
+    total = source.total_bytes / 1e6
+    with Progress("MB", total, "prepare") if total else Progress("documents", work="prepare") as progress:
+        for number, document in enumerate(source.documents(), 1):
             yield document
-            done, now = source.read_bytes, time.monotonic()
-            bar.update(done - bar.n)
-            if silent and now - printed > EVERY and done:
-                printed, rate = now, done / (now - begun)
-                speed, left = f"{rate / 1e6:.1f} MB/s", f"{(total - done) / rate:.0f} s left"
-                print(f"prepare: {done:,} of {total:,} bytes, {speed}, {left}", file=sys.stderr)
-        bar.update(source.read_bytes - bar.n)
+            progress.reach(source.read_bytes / 1e6 if total else number)
 
 
 def grouped(texts: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.progress import track
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.corpus.corpus_directory import ARRAYS, SPLITS
 from bert_jax.data.corpus.duplicates import count_repeated, first_seen, mark_lowest_hashes
@@ -57,7 +58,7 @@ def write_split(chunks: list[Path], chosen: np.ndarray, directory: Path, dtype: 
         growing_array(directory / "sentences.npy", np.uint64) as sentence_starts,
         growing_array(directory / "documents.npy", np.uint64) as document_starts,
     ):
-        for path in chunks:
+        for path in track(chunks, "chunks", "joining"):
             with np.load(path) as chunk:
                 sizes = chunk["document_sentences"].astype(np.int64)
                 lengths = chunk["sentence_tokens"].astype(np.int64)

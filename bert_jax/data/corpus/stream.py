@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.progress import track
 from bert_jax.data.corpus.assemble import assemble
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
@@ -106,7 +107,8 @@ class Stream:
         rows = self._rows_of(host_index, host_count)
         masking = tf.function(self._masking(length), autograph=False)
         tokens = [corpus.validation.tokens for corpus in self.corpora]
-        for first in range(0, len(table), self.config.batch_size):
+        starts = range(0, len(table), self.config.batch_size)
+        for first in track(starts, "batches", "validation") if host_index == 0 else starts:
             numbers = np.arange(first, first + self.config.batch_size)[rows]
             real, here = numbers < len(table), np.minimum(numbers, len(table) - 1)
             batch = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from bert_jax.core.progress import track
 from bert_jax.core.terminal import pluralize
 from bert_jax.data import randomness
 from bert_jax.data.batch_source import BatchSource, Fact, Features
@@ -110,7 +111,8 @@ class Epochs(BatchSource):
     def validation_batches(
         self, length: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]:
-        for step, indices in enumerate(self.held_steps):
+        steps = track(self.held_steps, "batches", "validation") if host_index == 0 else self.held_steps
+        for step, indices in enumerate(steps):
             pieces = [self.held[i] for i in indices]
             yield self.filled(pieces, self.held_arrangement, step, host_index, host_count)
 
