@@ -18,7 +18,8 @@ from bert_jax.command.flags import (
     CONFIG,
     flag("--workdir", required=True, metavar="DIR", help="directory of the run; an existing run is resumed"),
     flag(
-        "--dry-run", action="store_true", help="read the data, show what the run would do, and stop before it begins"
+        "--dry-run", action="store_true", help="read the data, show what the run would do and how long it would take, "
+        "and stop before it begins"
     ),
     flag(
         "--coordinator", metavar="HOST:PORT",

@@ -1,6 +1,6 @@
 """`bert-jax train --dry-run`: what a run would do, from its config, its data and the shapes of its state.
 
-The data are read and arranged in steps as in the run itself. Nothing is compiled, and the run is not started.
+The data are read and arranged in steps as in the run itself. A few steps are timed, but the run is not started.
 """
 
 import sys
@@ -13,18 +13,20 @@ from bert_jax import tasks
 from bert_jax.core import memory
 from bert_jax.core.config_files import run_config_file
 from bert_jax.core.output import refuse_unknown_files
-from bert_jax.core.terminal import wrap_for_terminal
+from bert_jax.core.progress import format_duration
+from bert_jax.core.terminal import pluralize, wrap_for_terminal
 from bert_jax.data.batch_source import Fact
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.runs.sweep import plan_runs
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
-from bert_jax.training.opened_run import preview_run
+from bert_jax.training.opened_run import OpenedRun, preview_run
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.run_facts import INDENT, format_fact, run_facts
 from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
 from bert_jax.training.state import TrainState, abstract_state
+from bert_jax.training.step_time import StepTime, measure_steps
 from bert_jax.training.workdir import Workdir
 
 
@@ -34,13 +36,14 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     module, config = tasks.read_config(values, overrides)
     if config.writes_report:
         refuse_unknown_files(directory.report, REPORT_FILES)
+    count = 1
     if config.num_seeds > 1 or config.sweep:
         runs = plan_runs(values, overrides, config, directory.path)
         settings = "; ".join(dict.fromkeys(run.setting for run in runs))
         print_facts(
             [("runs", f"{len(runs):,}, {config.num_seeds:,} of each setting: {settings}; the first of them:")]
         )
-        config, directory = runs[0].config, Workdir(runs[0].path)
+        config, directory, count = runs[0].config, Workdir(runs[0].path), len(runs)
     run = preview_run(module, config)
     if not config.slow_to_open:  # else the data lack what identifies them
         run = run.task.resume(run, directory)
@@ -55,7 +58,8 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     print_facts(memory_facts(needed))
     print_facts(directory_facts(directory, config))
     needed.require_fit()
-    print_facts([("", "nothing was compiled or written; leave --dry-run out to start the run")])
+    print_facts([("time", estimate_time(run, directory, mesh, count))])
+    print_facts([("", "nothing was written; leave --dry-run out to start the run")])
 
 
 def print_facts(facts: Iterable[Fact]) -> None:
@@ -89,23 +93,56 @@ def format_bytes(count: float) -> str:
 
 
 def directory_facts(directory: Workdir, config: RunConfig) -> Iterator[Fact]:
-    timed = [
-        line["time"]["hours_left"]
-        for line in read_metrics(directory.metrics)
-        if "hours_left" in line.get("time", {})
-    ]
-    time = "unknown until the run has taken some steps; its log then shows it"
-    if config.steps <= max(config.first_step, 0):
-        time = "not estimated, because no step is taken"
+    steps = saved_steps(directory, config)
     if not directory.run.exists():
         state = "a new run"
-    elif not (steps := Checkpoints(directory.checkpoints, config.checkpoints).steps()):
+    elif not steps:
         state = "a run without a checkpoint, which starts over"
     elif steps[-1] >= config.steps:
-        state, time = f"a run that has finished, at step {steps[-1]:,}", "none"
+        state = f"a run that has finished, at step {steps[-1]:,}"
     else:
         state = f"a run that is resumed at step {steps[-1]:,}"
-        if timed:
-            time = f"{timed[-1] * 60:,.0f} min were left when the run last measured its speed"
-    yield "time", time
     yield "directory", f"{directory.path}: {state}"
+
+
+def saved_steps(directory: Workdir, config: RunConfig) -> list[int]:
+    return Checkpoints(directory.checkpoints, config.checkpoints).steps() if directory.run.exists() else []
+
+
+def estimate_time(run: OpenedRun, directory: Workdir, mesh: Mesh, count: int) -> str:
+    """Say how long the run will take, or a sweep of `count` runs; what is not known yet is measured."""
+    config = run.config
+    first = max(config.first_step, 0, *saved_steps(directory, config))
+    if config.steps <= first:
+        return "none" if first > max(config.first_step, 0) else "not estimated, because no step is taken"
+    if config.slow_to_open:
+        return "unknown until the run has taken some steps; its log then shows it"
+    timed = [line["time"] for line in read_metrics(directory.metrics) if "hours_left" in line.get("time", {})]
+    if first > max(config.first_step, 0) and timed:
+        left = format_duration(3600 * timed[-1]["hours_left"])
+        return f"{left} were left when the run last measured its speed"
+    if (measured := measure_steps(run, mesh, first)) is None:
+        return (
+            "not measured, because a few steps may take more than a minute here; the log of the run shows it"
+        )
+    before = [(measure_steps(fold, mesh, 0), folds) for fold, folds in run.task.runs_before(run, directory)]
+    return describe_time(config.steps - first, measured, before, count)
+
+
+def describe_time(
+    steps: int, measured: StepTime, before: Sequence[tuple[StepTime | None, int]], count: int
+) -> str:
+    """Describe the time of the steps, of the models of folds that are trained before, and of `count` such runs.
+
+    >>> describe_time(1200, StepTime(0.42, 504), [(StepTime(0.3, 300), 5)], 1)
+    'a step takes 0.42 s here, so 1,200 steps take about 8 min; 5 fold models before them about 25 min; ...'
+    """
+    seconds, parts = measured.all_steps, [f"a step takes {measured.step:.3g} s here, so"]
+    parts[0] += f" {pluralize(steps, 'step')} take about {format_duration(max(seconds, 1))}"
+    if folds := sum(models for _, models in before):
+        of_folds = sum((fold or measured).all_steps * models for fold, models in before)
+        parts.append(f"{pluralize(folds, 'fold model')} before them about {format_duration(of_folds)}")
+        seconds += of_folds
+    if count > 1:
+        parts.append(f"all {count:,} runs about {format_duration(count * seconds)}")
+    return "; ".join([*parts, "compiling and validation are not counted"])

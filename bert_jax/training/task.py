@@ -107,6 +107,10 @@ class Task:
         """Return the run to train, after what has to be known before it, such as its method."""
         return run
 
+    def runs_before(self, run: "OpenedRun", directory: "Workdir") -> Iterator[tuple["OpenedRun", int]]:
+        """Yield the runs that `prepare` would train, each with the number of runs like it, for `--dry-run`."""
+        yield from ()
+
     def describe_new_params(self, names: Sequence[str]) -> str:
         """Say how the parts of the model begin that its model directory lacks."""
         return f" with random values for {', '.join(names)}" if names else ""

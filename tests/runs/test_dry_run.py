@@ -10,7 +10,10 @@ from bert_jax.command.main import main
 from bert_jax.core import config as configs
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.runs import dry_run
 from bert_jax.tasks import TASKS
+from bert_jax.training import step_time
+from bert_jax.training.step_time import StepTime
 from bert_jax.training.workdir import Workdir
 from tests.support.made_up_language import ENTRIES
 from tests.support.pretraining_runs import make_corpus, train_command
@@ -59,6 +62,12 @@ def material(tmp_path_factory):
     (root / "pretrain").mkdir()
     Corpus(make_corpus(root / "pretrain"))  # it notes its hashes when it is opened first
     return root
+
+
+@pytest.fixture(autouse=True)
+def quick_steps(monkeypatch):
+    """Steps that are not measured, which would be compiled."""
+    monkeypatch.setattr(dry_run, "measure_steps", lambda run, mesh, first: StepTime(0.5, 240.0))
 
 
 def overrides(root, task: str) -> list[str]:
@@ -122,6 +131,19 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
 
 
 @pytest.mark.slow
+def test_the_time_of_a_run_is_measured_unless_that_would_take_long(material, monkeypatch, capsys):
+    monkeypatch.setattr(dry_run, "measure_steps", step_time.measure_steps)
+    before = set(material.rglob("*"))
+    time = shown(capsys, material, "classify")["time"]
+    assert re.search(r" a step takes [\d.]+ s here, so 18 steps take about \d+ s; compiling and ", time)
+    assert set(material.rglob("*")) == before
+    monkeypatch.setattr(step_time, "assumed_speed", lambda mesh: 1.0)
+    monkeypatch.setattr(step_time, "make_step", None)
+    time = shown(capsys, material, "classify")["time"]
+    assert "not measured, because a few steps may take more than a minute here" in time
+
+
+@pytest.mark.slow
 def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
     module, config = tasks.read_config(configs.run_config_file("classify"), overrides(material, "classify"))
     task, data, config = module.open(config, ModelDirectories())
@@ -164,11 +186,12 @@ def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
 @pytest.mark.ci
 def test_folds_seeds_and_no_steps(material, capsys):
     compared = "2, predicted by a linear probe on the frozen encoder; contrastive training and a linear probe"
-    assert compared in shown(capsys, material, "classify", "data.folds=2")["folds"]
-    assert (
-        "6, 2 of each setting: lr=1e-05; lr=2e-05;"
-        in (shown(capsys, material, "classify", "num_seeds=2", "sweep=lr=[1e-5,2e-5,3e-5]")["runs"])
-    )
+    folds = shown(capsys, material, "classify", "data.folds=2")
+    assert compared in folds["folds"]
+    assert "take about 4 min; 2 fold models before them about 8 min; compiling" in folds["time"]
+    sweep = shown(capsys, material, "classify", "num_seeds=2", "sweep=lr=[1e-5,2e-5,3e-5]")
+    assert "6, 2 of each setting: lr=1e-05; lr=2e-05;" in sweep["runs"]
+    assert "take about 4 min; all 6 runs about 24 min; compiling" in sweep["time"]
     for task in TASKS.names():
         assert "none: the run measures" in shown(capsys, material, task, "steps=0")["steps"]
     assert (

@@ -24,9 +24,10 @@ bert-jax train --config classify --workdir runs/tickets --config.init=path/to/be
     --config.data.train=train.csv --dry-run
 ```
 
-`--dry-run` reads the data, says what the run would do, and stops. `--config classify` and
-`--config configs/classify.py` name the same file; name a file of your own by its path. An unknown key is an error that
-suggests the right key, also for the names of other libraries (`lr`, `num_epochs`, `max_seq_length`).
+`--dry-run` reads the data, times a few steps, says what the run would do and how long it would take, and stops.
+`--config classify` and `--config configs/classify.py` name the same file; name a file of your own by its path. An
+unknown key is an error that suggests the right key, also for the names of other libraries (`lr`, `num_epochs`,
+`max_seq_length`).
 
 The guides in `configs/guides/` explain the tasks.
 """
