@@ -62,7 +62,8 @@ class Progress:
         named = f"{self.work}: " if self.work else ""
         rate = (self.done - self.line_done) / max(now - self.line_time, 1e-9)
         if not self.total:
-            return f"{named}{self.done:,.0f} {self.unit}, {rate:,.{0 if rate >= 10 else 1}f} {self.unit}/s"
+            speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+            return f"{named}{self.done:,.0f} {self.unit}, {speed} {self.unit}/s"
         left = max(self.total - self.done, 0) / rate if rate else 0
         time_left = f", {format_duration(left)} left" if left else ""
         return f"{named}{self.done:,.0f} of {self.total:,.0f} {self.unit}{time_left}"
