@@ -72,11 +72,11 @@ class Epochs(BatchSource):
         yield "data", self.about
         count, longest = len(self.train), max(map(len, self.train))
         truncated = sum(piece.encoding.dropped > 0 for piece in self.train)
-        yield (
-            "length",
-            f"{truncated:,} of {pluralize(count, self.noun)} to train on ({truncated / count:.1%}) are truncated; the "
-            f"longest has {longest:,} tokens",
-        )
+        shortened = f"no {self.noun} is truncated"
+        if truncated:
+            share = f"{truncated / count:.1%}"
+            shortened = f"{truncated:,} of {pluralize(count, self.noun)} to train on ({share}) are truncated"
+        yield "length", f"{shortened}; the longest has {longest:,} tokens"
 
     def describe_examples(self) -> str:
         return pluralize(self.chosen.shape[1], self.noun)

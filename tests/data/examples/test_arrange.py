@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -136,6 +137,13 @@ def test_every_epoch_has_every_example_once_and_step_n_needs_no_replay():
     assert not np.array_equal(data.chosen[:3].ravel(), data.chosen[3:6].ravel())
     for batch, again in zip(whole[5:], epochs()[0].batches(5, 9, 0, 1), strict=True):
         assert all(np.array_equal(batch[name], again[name]) for name in batch)
+
+
+def test_the_data_say_how_many_examples_are_truncated():
+    data, pieces, _ = epochs()
+    assert dict(data.facts())["length"].startswith("no example is truncated; the longest has ")
+    data.train = [replace(pieces[0], encoding=replace(pieces[0].encoding, dropped=2)), *pieces[1:]]
+    assert dict(data.facts())["length"].startswith("1 of 12 examples to train on (8.3%) are truncated; ")
 
 
 def test_hosts_make_their_own_rows_of_one_batch():
