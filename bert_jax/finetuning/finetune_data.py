@@ -117,6 +117,9 @@ def make_epochs(
     batches = make_batch_config(config, data.batching, data.max_length, task.layout.config, lengths)
     noun = "window" if len(train) > len(parts.train) else "example"
     batches = dataclasses.replace(batches, noun=noun, about=describe_data(data, parts, len(train)))
+    if config.method == "contrastive":
+        classes = tuple(int(piece.targets["labels"]) for piece in train)
+        batches = dataclasses.replace(batches, paired_classes=classes)
     each_token = HEADS[task.head].each_token
     return Epochs(train, held, task.kind.targets, tokenizer, batches, judge, each_token)
 

@@ -69,6 +69,8 @@ def test_vectors_are_what_the_head_reads(encoder_path, tmp_path, rows, pooling):
                  f"model.pooling={pooling}", *SHORT]  # fmt: skip
     task, data, config = open_task(overrides)
     params, _ = warm_start.read_initial_params(ModelDirectories(), config.init, task, 0)
+    classes = [data.train[i].targets["labels"] for i in data.chosen[0]]
+    assert classes[::2] == classes[1::2] and len(set(classes)) == 2, "pairs of a class"
     batch = next(data.batches(0, 1, 0, 1))
     dense = params[task.head]["dense"]
     of_vectors = task.outputs(params, batch)[VECTORS] @ dense["kernel"] + dense["bias"]

@@ -41,7 +41,9 @@ class Epochs(BatchSource):
         lengths = np.array(config.lengths or sizes)
         group_size = config.group_size
         sets = config.sets or ((len(sizes) // group_size, 1.0),)
-        firsts = group_size * mixed(sets, config.steps, examples // group_size, config.seed)
+        firsts = group_size * mixed(
+            sets, config.steps, examples // group_size, config.seed, config.paired_classes
+        )
         self.chosen = (firsts[:, :, None] + np.arange(group_size)).reshape(config.steps, examples)
         alike = shuffled(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
         self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
@@ -141,9 +143,12 @@ class Epochs(BatchSource):
         return self.judge(of_pieces)
 
 
-def mixed(sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: int) -> np.ndarray:
+def mixed(
+    sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: int, classes: Sequence[int] = ()
+) -> np.ndarray:
     """Choose the examples of each step: [steps, examples]. All examples of a step come from one of the sets, given as
-    (number of examples, share of the steps). A set continues its epochs from one of its steps to the next.
+    (number of examples, share of the steps). A set continues its epochs from one of its steps to the next. With
+    `classes`, the class of each example, most examples of a step stand in pairs of one class.
 
     >>> (mixed([(4, 3.0), (2, 1.0)], steps=4, examples=2, seed=0) >= 4).all(-1).tolist()
     [False, False, True, False]
@@ -153,7 +158,8 @@ def mixed(sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: in
     for n, (size, _) in enumerate(sets):
         own = turns == n
         if own.any():
-            chosen[own] = first + shuffled(size, int(own.sum()) * examples, seed).reshape(-1, examples)
+            part = classes[first : first + size]
+            chosen[own] = first + shuffled(size, int(own.sum()) * examples, seed, part).reshape(-1, examples)
         first += size
     return chosen
 
@@ -172,15 +178,34 @@ def interleave(shares: Sequence[float], count: int) -> np.ndarray:
     return np.array([n for _, n in sorted(due)[:count]], np.int64)
 
 
-def shuffled(size: int, count: int, seed: int) -> np.ndarray:
-    """Return the first `count` indices of consecutive epochs, each of them a random order of range(size).
+def shuffled(size: int, count: int, seed: int, classes: Sequence[int] = ()) -> np.ndarray:
+    """Return the first `count` indices of consecutive epochs, each of them a random order of range(size), in pairs of
+    one of the `classes` if they are given.
 
     >>> [sorted(epoch.tolist()) for epoch in shuffled(3, 6, seed=0).reshape(2, 3)]
     [[0, 1, 2], [0, 1, 2]]
     """
     keys = [randomness.random_key("epoch", seed, epoch) for epoch in range(-(-count // size))]
     orders = [np.argsort(randomness.random_bits(key, np.arange(size)), kind="stable") for key in keys]
+    if len(classes):
+        orders = [paired(order, classes) for order in orders]
     return np.concatenate(orders)[:count]
+
+
+def paired(order: np.ndarray, classes: Sequence[int]) -> np.ndarray:
+    """Move the second, fourth ... example of each class to the place right after the one before it.
+
+    >>> paired(np.array([0, 1, 2, 3, 4]), classes=[7, 8, 8, 7, 7]).tolist()
+    [0, 3, 1, 2, 4]
+    """
+    waiting: dict[int, int] = {}  # class -> place of its example without a second one
+    firsts = []
+    for place, index in enumerate(order):
+        first = waiting.pop(classes[index], None)
+        if first is None:
+            waiting[classes[index]] = first = place
+        firsts.append(first)
+    return order[np.argsort(firsts, kind="stable")]
 
 
 def fingerprint_examples(pieces: Sequence[EncodedExample]) -> str:

@@ -59,6 +59,7 @@ class BatchConfig:
     # the other. All pieces of a step come from one set. (): one set.
     sets: tuple[tuple[int, float], ...] = ()
     group_size: int = 1  # this many consecutive pieces always stay in the same step
+    paired_classes: tuple[int, ...] = ()  # the class of each piece; pieces of one class come in pairs
     noun: str = "example"  # what messages call a piece
     about: str = ""  # what the examples are, in words
 
