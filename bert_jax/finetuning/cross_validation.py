@@ -7,10 +7,9 @@ WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to the texts t
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import compress
 from pathlib import Path
 from typing import cast
 from zipfile import BadZipFile
@@ -65,7 +64,6 @@ class Folds:
         self.example_of_piece = [piece.example for piece in self.pieces]
         self.fold_of_example = assign_folds(examples, config.data.folds)
         self.fold_of_piece = self.fold_of_example[self.example_of_piece]
-        self.is_predicted = np.isin(self.fold_of_example, self.predicted)
         self.is_first = np.diff(self.example_of_piece, prepend=-1) > 0  # piece of its example
         self.class_of_piece: np.ndarray | None = None
         if task.kind.supports_contrastive:
@@ -79,12 +77,10 @@ class Folds:
         return len(self.predicted) == self.config.data.folds
 
     def make_outcomes(self, logits: list) -> Outcomes:
-        """Return the outcomes of the predicted examples, from the logits of all pieces."""
-        examples, raws = (
-            list(compress(values, self.is_predicted))
-            for values in (self.evaluator.examples, self.evaluator.merge_logits(logits))
-        )
-        return Outcomes(self.task.kind, examples, raws)
+        """Return the outcomes of the examples whose pieces have logits."""
+        merged = zip(self.evaluator.examples, self.evaluator.merge_logits(logits), strict=True)
+        examples, raws = zip(*((example, raw) for example, raw in merged if raw is not None), strict=True)
+        return Outcomes(self.task.kind, list(examples), list(raws))
 
     def prior_shift(self, learnt: np.ndarray) -> np.ndarray:
         """Return what to add to the logits of a model trained on the pieces `learnt`: [classes], or 0.
@@ -161,8 +157,10 @@ class Folds:
                 logits[i] = probe(features.states[i]) + shift
         return self.make_outcomes(logits), most
 
-    def predict_with_runs(self, method: Method, workdir: Path) -> Outcomes:
-        """Predict each fold by a model trained on the other folds."""
+    def predict_with_runs(
+        self, method: Method, workdir: Path, suffice: Callable[[Outcomes], bool] = lambda _: False
+    ) -> Outcomes:
+        """Predict each fold by a model trained on the other folds, until the predictions so far `suffice`."""
         given, count = cast(FinetuneConfig, self.run.given), self.config.data.folds
         # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
         width = self.task.layout.config.hidden_size
@@ -187,13 +185,17 @@ class Folds:
                 else:
                     run.train(directory.path)
                     self.save_predictions(directory, fold, path)
-                    print_line(f"trained in {format_duration(time.monotonic() - begun)}")
+                    seconds, left = time.monotonic() - begun, self.predicted[-1] - fold
+                    rest = f"; {left} more take about {format_duration(left * seconds)}" if left else ""
+                    print_line(f"trained in {format_duration(seconds)}{rest}")
                     StopSignal.end_runs()
             for done in (directory.checkpoints, directory.model):
                 shutil.rmtree(done, ignore_errors=True)
             shift = self.prior_shift(self.fold_of_piece != fold)
             for i, saved in zip(np.flatnonzero(self.fold_of_piece == fold), read_logits(path), strict=True):
                 logits[i] = saved + shift
+            if suffice(so_far := self.make_outcomes(logits)):
+                return so_far
         return replace(
             self.make_outcomes(logits), similarities=self.read_similarities(workdir / "folds" / method)
         )

@@ -17,9 +17,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import assign_folds
-from bert_jax.finetuning import epochs_config, finetune_config
-from bert_jax.finetuning.choose_method import choose_method, with_method
+from bert_jax.finetuning import choose_method, epochs_config, finetune_config
+from bert_jax.finetuning.choose_method import with_method
 from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
+from bert_jax.finetuning.training_gain import Gain
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
 from bert_jax.tasks import load_config
@@ -206,6 +207,21 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
         Folds(changed(opened, learning_rate=1e-4)).predict_with_runs("finetune", tmp_path)
 
 
+@pytest.mark.slow
+def test_folds_end_early_where_the_first_ones_decide(fitted):
+    judged = []
+
+    def suffice(so_far) -> bool:
+        judged.append(len(so_far.examples))
+        return len(judged) == 2
+
+    some = fitted.parts.predict_with_runs("finetune", fitted.workdir, suffice)
+    inside = fitted.parts.fold_of_example < 2
+    assert judged == [(fitted.parts.fold_of_example == 0).sum(), inside.sum()]
+    whole = np.array(fitted.outcomes.raw_outputs)
+    np.testing.assert_array_equal(some.raw_outputs, whole[inside])
+
+
 def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeypatch):
     """Though they have fewer texts; else each would compile a step of its own."""
     for module in (epochs_config, finetune_config):  # which the model's narrow states would reach
@@ -276,7 +292,11 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     assert len(scope.vectors) == len(scope.known) == 60
     assert "60 examples to train on, 3 folds" in lines
     assert "training 3 fold models with contrastive training" in lines
-    assert re.search(r"3 folds, a linear probe on the frozen encoder: accuracy", lines)
+    assert "60 of 60 examples out of fold, a linear probe on the frozen encoder: accuracy" in lines
+    assert re.search(r"fold 1 of 3, contrastive: trained in .*; 2 more take about ", lines)
+    assert re.search(
+        r"out of fold, a linear probe .* ± .*; contrastive .* ± .* s\. The final model is ", lines
+    )
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that was not trained on it" in page and "60 examples" in page
@@ -288,36 +308,42 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     assert "without one fold" not in capsys.readouterr().err, "it is refused before its folds"
 
 
-def test_the_method_that_predicts_better_is_chosen(opened, tmp_path, monkeypatch, capsys):
+def test_folds_decide_as_far_as_they_can_be_trusted(opened, tmp_path, monkeypatch, capsys):
     parts = Folds(opened)
     truth = [parts.evaluator.kind.target_value(example) for example in parts.evaluator.examples]
+    ended = []
 
     def outcomes(wrong: int, last: bool = False):
         right = np.eye(2)[truth]
         places = range(40 - wrong, 40) if last else range(wrong)
         return parts.make_outcomes([row[::-1] if i in places else row for i, row in enumerate(right)])
 
-    def chosen(*wrong: int):
+    def chosen(prior: Gain, *wrong: int):
         of = dict(zip(("linear_probe", "contrastive", "finetune"), wrong, strict=True))
+
+        def predict_with_runs(self, method, workdir, suffice):
+            ended.append(suffice(found := outcomes(of[method], last=True)))
+            return found
+
+        monkeypatch.setattr(choose_method, "prior_gain", lambda *_: prior)
         monkeypatch.setattr(Folds, "predict_with_probes", lambda self: outcomes(of["linear_probe"]))
-        monkeypatch.setattr(
-            Folds, "predict_with_runs", lambda self, method, *_: outcomes(of[method], last=True)
-        )
-        found = choose_method(parts, tmp_path)
+        monkeypatch.setattr(Folds, "predict_with_runs", predict_with_runs)
+        found = choose_method.choose_method(parts, tmp_path)
         return found.method, found.outcomes.score_sums.scores["accuracy"]
 
-    assert chosen(0, 0, 0) == ("linear_probe", 1)
-    assert "the probe predicts every example correctly, so nothing else is tried" in capsys.readouterr().err
-    assert chosen(5, 4, 0) == ("contrastive", 1 - 4 / 40), "fine-tuning is for more than 20 of each class"
-    assert "not ahead" not in capsys.readouterr().err
-    assert chosen(4, 5, 0) == ("contrastive", 1 - 5 / 40), "one more of 40 is chance"
+    assert chosen(Gain(-0.01, 0.01), 5, 0, 0) == ("linear_probe", 1 - 5 / 40) and not ended
+    printed = capsys.readouterr().err
     assert (
-        "by contrastive training and a linear probe; the probe is not ahead by more than a standard"
-        in capsys.readouterr().err
+        "not tried: contrastive training and a linear probe, whose expected gain over the probe is -0.010"
+        in printed
     )
-    assert chosen(4, 12, 0) == ("linear_probe", 1 - 4 / 40)
-    monkeypatch.setattr("bert_jax.finetuning.choose_method.CONTRASTIVE_BELOW", 20)
-    assert chosen(5, 4, 3) == ("finetune", 1 - 3 / 40)
+    assert "The final model is trained on all examples by a linear probe" in printed
+    assert chosen(Gain(0.03, 0.03), 4, 5, 0) == ("contrastive", 1 - 5 / 40), "one more of 40 is chance"
+    assert "accuracy 0.875 ± 0.05" in capsys.readouterr().err
+    assert chosen(Gain(0.03, 0.1), 4, 30, 0) == ("linear_probe", 1 - 4 / 40)
+    assert ended == [False, True]
+    monkeypatch.setattr(choose_method, "CONTRASTIVE_BELOW", 20)
+    assert chosen(Gain(0.03, 0.1), 9, 4, 3) == ("finetune", 1 - 3 / 40), "of more than 20 of each class"
 
 
 @pytest.mark.parametrize(

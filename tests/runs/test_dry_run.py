@@ -185,7 +185,9 @@ def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
 
 @pytest.mark.ci
 def test_folds_seeds_and_no_steps(material, capsys):
-    compared = "2, predicted by a linear probe on the frozen encoder; contrastive training and a linear probe"
+    compared = (
+        "2, predicted by a linear probe on the frozen encoder; if it may pay, also by contrastive training"
+    )
     folds = shown(capsys, material, "classify", "data.folds=2")
     assert compared in folds["folds"]
     assert "take about 4 min; 2 fold models before them about 8 min; compiling" in folds["time"]
