@@ -30,8 +30,11 @@ MODELING_FILE = "modeling_bert_jax.py"  # that file, a copy of ours
 AUTO_CLASSES = dict.fromkeys(OWN_HEADS, "AutoModelForSequenceClassification") | {
     "answer": "AutoModelForQuestionAnswering"
 }
+STRICT_TAGS = "strict_tags"  # whether no I- or E- began a span in the tags that the model was trained on
 # Keys of config.json that become wrong with a new head.
-HEAD_KEYS = ("id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, MAY_BE_MISSING, *CROSS_ENCODER_KEYS)
+HEAD_KEYS = (
+    "id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, MAY_BE_MISSING, STRICT_TAGS, *CROSS_ENCODER_KEYS
+)  # fmt: skip
 
 
 @partial(jax.jit, static_argnums=0)

@@ -9,7 +9,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import Column, Texts, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import make_outcome_function
-from bert_jax.predictions.kinds.tags import Span, Tags, TokenLogits
+from bert_jax.predictions.kinds.tags import Tags
+from bert_jax.predictions.text_spans import Span, TokenLogits
 
 __all__ = ["Span", "Tagger"]
 

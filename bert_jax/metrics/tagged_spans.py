@@ -1,6 +1,7 @@
 """Metrics of tagged words: the spans that their tags mark."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -64,6 +65,21 @@ def continues_span(previous: str, tag: str) -> bool:
         return False
     (mark_before, kind_before), (mark, kind) = split_tag(previous), split_tag(tag)
     return kind == kind_before and mark in ("I", "E") and mark_before in ("B", "I")
+
+
+def needs_predecessor(tag: str) -> bool:
+    """Whether a tag marks a word that is not the first of its span: I- or E-, or a tag without a mark."""
+    return tag != OUTSIDE and split_tag(tag)[0] in ("I", "E")
+
+
+def are_strict(tags: Sequence[str]) -> bool:
+    """Whether each I- and E- continues a span, as in IOB2 and BIOES.
+
+    >>> are_strict(["B-PER", "I-PER", "O"]), are_strict(["O", "I-PER", "I-PER"]), are_strict(["B-PER", "I-LOC"])
+    (True, False, False)
+    """
+    neighbours = pairwise([OUTSIDE, *tags])
+    return all(continues_span(before, tag) or not needs_predecessor(tag) for before, tag in neighbours)
 
 
 def split_tag(tag: str) -> tuple[str, str]:

@@ -250,13 +250,13 @@ def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
 
 
 def test_joined_labels():
-    from bert_jax.predictions.kinds.tags import join_spans
+    from bert_jax.predictions.text_spans import join_spans
 
     names = ("O", "B-X", "I-X", "Y")
     text = "a b c d e f g h"
     labels = [1, 2, 0, 2, 2, 1, 3, 3]
-    found = [(2 * i, 2 * i + 1, np.eye(4)[label]) for i, label in enumerate(labels)]
-    spans = [(span.label, span.text) for span in join_spans(text, found, names)]
+    places, tags = [(2 * i, 2 * i + 1) for i in range(8)], [names[label] for label in labels]
+    spans = [(span.label, span.text) for span in join_spans(text, places, tags, [1.0] * 8)]
     assert spans == [("X", "a b"), ("X", "d e"), ("X", "f"), ("Y", "g h")]
 
 

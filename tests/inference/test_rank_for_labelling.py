@@ -17,7 +17,7 @@ from bert_jax.predictions.active_learning import rank_by_usefulness
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import Answer
-from bert_jax.predictions.kinds.tags import TokenLogits
+from bert_jax.predictions.text_spans import TokenLogits
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_table_rows
 from tests.support.prediction_rows import predict_rows

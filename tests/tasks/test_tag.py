@@ -34,6 +34,7 @@ def test_a_tagger_learns(tagged):
     path, found = tagged
     ours = load(path)
     assert max(line["f1"] for line in found) > 0.95
+    assert ours.kind.strict, "no I- began a span"
     assert [span.label for span in ours.tag("w9 w5 w6 w7")] == ["PER"]
 
 

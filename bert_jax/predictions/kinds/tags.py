@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,13 +20,13 @@ from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.data.examples.labelled_texts import parse_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.data.examples.tagged_words import iterate_tagged_words, parse_tagged_words, read_tags
-from bert_jax.hub.layout import Layout
+from bert_jax.hub.layout import STRICT_TAGS, Layout
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.metrics.classification import precision_recall_f1
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.tagged_spans import (
     OUTSIDE,
-    continues_span,
+    are_strict,
     count_spans,
     extract_spans,
     score_spans,
@@ -46,32 +46,13 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.marked_spans import list_spans, mark_spans
 from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.strict_tags import decode_strictly
+from bert_jax.predictions.text_spans import Span, TokenLogits, join_spans, join_tokens
 from bert_jax.text import tables
 from bert_jax.text.tables import normalize_column
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.text.word_windows import choose_central_windows, encode_words
-
-# Marks that are a part of the word between two letters or digits, and between two digits.
-MARKS_OF_WORDS, MARKS_OF_NUMBERS = tuple(".-'’_@&+"), tuple(",:/")
-
-
-@dataclass(frozen=True)
-class Span:
-    label: str
-    text: str
-    start: int  # in characters of the text
-    end: int
-    score: float  # the mean probability of the labels of its words
-
-
-@dataclass(frozen=True)
-class TokenLogits:
-    """The tokens of a text that is not divided into words: their character spans, in order, and their logits."""
-
-    text: str
-    offsets: list[tuple[int, int]]
-    logits: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -84,15 +65,29 @@ class Tags(Kind):
     link = "softmax"
     units, abstention_units = "words", "spans"
     one_label = marks_text = True
-    hf_config_keys: ClassVar[dict[str, Any]] = {}
     targets: ClassVar = {
         "labels": Target("int32", each_token=True),
         "label_weights": Target("float32", each_token=True),
     }
 
+    strict: bool = False  # every I- and E- that is predicted continues a span
+
     @classmethod
     def matches_layout(cls, layout: Layout) -> bool:
         return True
+
+    @classmethod
+    def from_layout(cls, layout: Layout) -> Self:
+        return cls(layout.labels, strict=bool(layout.hf_config.get(STRICT_TAGS)))
+
+    @property
+    def hf_config_keys(self) -> dict[str, Any]:
+        return {STRICT_TAGS: self.strict}
+
+    @classmethod
+    def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
+        strict = all(are_strict(labels_of(example)) for example in train)
+        return replace(super().from_examples(train, known), strict=strict)
 
     @classmethod
     def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
@@ -172,7 +167,15 @@ class Tags(Kind):
         return {"accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
 
     def predict(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
-        return [self.labels[i] for i in raw.argmax(-1)]
+        return [self.labels[i] for i in self.decode(raw)]
+
+    def decode(self, logits: np.ndarray) -> np.ndarray:
+        """Return the indices of the predicted tags, [words]. No temperature changes them."""
+        return decode_strictly(logits, self.labels) if self.strict else logits.argmax(-1)
+
+    def confidences(self, logits: np.ndarray, calibration: Calibration) -> np.ndarray:
+        """Return the probabilities of the predicted tags, [words]."""
+        return calibration.probabilities(logits)[np.arange(len(logits)), self.decode(logits)]
 
     def score_sums(self, predicted: Sequence, truth: Sequence) -> ScoreSums:
         return score_spans(predicted, truth)
@@ -199,11 +202,9 @@ class Tags(Kind):
             return replace(unscaled(rows), temperatures=(fit_temperature(*words(rows)),))
 
         def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-            logits, truth = words(rows)
-            before, after = (c.probabilities(logits).max(-1) for c in (UNCALIBRATED, calibration))
-            likely = [calibration.probabilities(outcomes.raw_outputs[row]) for row in rows]
-            spans = self.judged_spans(likely, [outcomes.truth[row] for row in rows], rows)
-            right = logits.argmax(-1) == truth
+            raws, truth = ([side[row] for row in rows] for side in (outcomes.raw_outputs, outcomes.truth))
+            before, after, right = self.judged_words(raws, truth, calibration)
+            spans = self.judged_spans(raws, truth, calibration, rows)
             return CalibratedPredictions(
                 before, after, right, spans.confidence, spans.correct, spans.example, spans
             )
@@ -216,31 +217,38 @@ class Tags(Kind):
     def span_types(self) -> list[str]:
         return list(dict.fromkeys(split_tag(label)[1] for label in self.labels if label != OUTSIDE))
 
+    def judged_words(
+        self, raws: Sequence[np.ndarray], truth: Sequence, calibration: Calibration
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the probability of each predicted tag, without and with the calibration, and whether it is right."""
+        before, after = (
+            np.concatenate([self.confidences(raw, c) for raw in raws]) for c in (UNCALIBRATED, calibration)
+        )
+        right = [self.decode(raw) == self.label_indices(tags) for raw, tags in zip(raws, truth, strict=True)]
+        return before, after, np.concatenate(right)
+
     def judged_spans(
-        self, likely: Sequence[np.ndarray], truth: Sequence, rows: ExampleIndices
+        self, raws: Sequence[np.ndarray], truth: Sequence, calibration: Calibration, rows: ExampleIndices
     ) -> PredictedLabels:
         """Return the predicted spans of the examples with the indices `rows`."""
         names, judged = [], []
-        for words, tags, row in zip(likely, truth, rows, strict=True):
-            right, confidence = set(extract_spans(tags)), words.max(-1)
-            for span in extract_spans(self.predict(words, UNCALIBRATED)):
+        for raw, tags, row in zip(raws, truth, rows, strict=True):
+            right, confidence = set(extract_spans(tags)), self.confidences(raw, calibration)
+            for span in extract_spans(self.predict(raw, calibration)):
                 names.append(span[0])
                 judged.append((float(confidence[span[1] : span[2]].mean()), span in right, row))
         scores, exact, owners = np.array(judged).reshape(-1, 3).T
         return PredictedLabels(np.array(names, str), scores, exact > 0, owners.astype(int))
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
-        likely = [outcomes.calibration.probabilities(raw) for raw in outcomes.raw_outputs]
-        logits = np.concatenate(outcomes.raw_outputs)
-        numbers = np.concatenate([self.label_indices(tags) for tags in outcomes.truth])
-        spans = self.judged_spans(likely, outcomes.truth, np.arange(len(likely)))
+        judged = outcomes.raw_outputs, outcomes.truth, outcomes.calibration
+        spans = self.judged_spans(*judged, np.arange(len(outcomes.raw_outputs)))
         counts = count_spans(outcomes.predictions, outcomes.truth)
         tags = list(zip(outcomes.truth, outcomes.predictions, strict=True))
         # A text is as doubtful as its most doubtful word.
-        least = [words.max(-1).min() for words in likely]
+        least = [self.confidence(raw, outcomes.calibration) for raw in outcomes.raw_outputs]
         return ReportData(
-            UNCALIBRATED.probabilities(logits).max(-1), np.concatenate(likely).max(-1), logits.argmax(-1) == numbers,
-            spans.confidence, spans.correct,
+            *self.judged_words(*judged), spans.confidence, spans.correct,
             labels=spans,
             counts=counts,
             pairs=[pair for sides in tags for pair in zip(*sides, strict=True)],
@@ -273,7 +281,9 @@ class Tags(Kind):
         return {"text": mark_spans(text, prediction, self.span_types)} | others
 
     def result_and_confidence(self, raw: TokenLogits, calibration: Calibration) -> tuple[list[Span], float]:
-        spans = join_spans(raw.text, join_tokens(raw, calibration.probabilities(raw.logits)), self.labels)
+        places, logits = join_tokens(raw)
+        tags, scores = self.predict(logits, calibration), self.confidences(logits, calibration)
+        spans = join_spans(raw.text, places, tags, scores.tolist())
         return spans, min((span.score for span in spans), default=1.0)
 
     def confidence(self, raw: np.ndarray | TokenLogits, calibration: Calibration) -> float:
@@ -286,8 +296,7 @@ class Tags(Kind):
         return float(1 - confidence.mean()) if len(confidence) else 0.0
 
     def word_confidences(self, raw: np.ndarray | TokenLogits, calibration: Calibration) -> np.ndarray:
-        logits = raw.logits if isinstance(raw, TokenLogits) else raw
-        return calibration.probabilities(logits).max(-1)
+        return self.confidences(join_tokens(raw)[1] if isinstance(raw, TokenLogits) else raw, calibration)
 
     def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         if isinstance(raw, TokenLogits):
@@ -304,71 +313,6 @@ class Tags(Kind):
                 "words, which get a tag for each word; give plain texts, or leave --min-precision out"
             )
         return {"tags": self.predict(raw, calibration)}
-
-
-def join_tokens(pieces: TokenLogits, likely: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
-    """Join tokens to words (start, end, probabilities of the first token).
-
-    >>> pieces = TokenLogits("unlit 中文", [(0, 2), (2, 5), (6, 7), (7, 8)], np.zeros((4, 1)))
-    >>> [word[:2] for word in join_tokens(pieces, pieces.logits)]
-    [(0, 5), (6, 7), (7, 8)]
-    >>> pieces = TokenLogits("v 2.1.", [(0, 1), (2, 3), (3, 4), (4, 5), (5, 6)], np.zeros((5, 1)))
-    >>> [word[:2] for word in join_tokens(pieces, pieces.logits)]
-    [(0, 1), (2, 5), (5, 6)]
-    """
-    words: list[tuple[int, int, np.ndarray]] = []
-    for (start, end), scores in zip(pieces.offsets, likely, strict=True):
-        if start == end:
-            continue
-        if words and start <= words[-1][1] and is_inside_word(pieces.text, start):
-            words[-1] = (words[-1][0], max(end, words[-1][1]), words[-1][2])
-        else:
-            words.append((start, end, scores))
-    return words
-
-
-def is_inside_word(text: str, index: int) -> bool:
-    before, after = text[index - 1], text[index]
-    if before.isalnum() and after.isalnum():
-        return not (is_ideograph(before) or is_ideograph(after))
-    return joins_neighbours(text, index) or joins_neighbours(text, index - 1)
-
-
-def joins_neighbours(text: str, index: int) -> bool:
-    """Return whether the mark at `index` joins its neighbours to one word, as in labelled lists of words.
-
-    >>> [joins_neighbours(text, 1) for text in ("2.1", "x-y", "x,y", "1,0", "x. ", "x.")]
-    [True, True, False, True, False, False]
-    """
-    before, mark, after = (text[n : n + 1] for n in (index - 1, index, index + 1))
-    if mark in MARKS_OF_NUMBERS:
-        return before.isdigit() and after.isdigit()
-    return mark in MARKS_OF_WORDS and before.isalnum() and after.isalnum()
-
-
-def is_ideograph(character: str) -> bool:
-    # BERT's tokenizer makes each Han character a word.
-    ranges = (("㐀", "鿿"), ("豈", "﫿"), ("𠀀", "\U0002fa1f"))
-    return any(first <= character <= last for first, last in ranges)
-
-
-def join_spans(text: str, words: Sequence[tuple[int, int, np.ndarray]], labels: Sequence[str]) -> list[Span]:
-    """Join words (start, end, probabilities) to the spans that their labels mark."""
-    spans: list[tuple[str, int, int, list[float]]] = []
-    if not words:
-        return []
-    likely = np.array([scores for *_, scores in words])  # all at once: a book has a million words
-    best, highest = likely.argmax(-1).tolist(), likely.max(-1).tolist()
-    before = OUTSIDE
-    for (start, end, _), label, score in zip(words, best, highest, strict=True):
-        name = labels[label]
-        if continues_span(before, name):
-            kind, first, _, scores = spans.pop()
-            spans.append((kind, first, end, [*scores, score]))
-        elif name != OUTSIDE:
-            spans.append((split_tag(name)[1], start, end, [score]))
-        before = name
-    return [Span(kind, text[a:b], a, b, sum(s) / len(s)) for kind, a, b, s in spans]
 
 
 KIND = Tags

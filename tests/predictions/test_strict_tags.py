@@ -1,0 +1,66 @@
+"""Tags of a model whose training tags began each span with B-: no predicted I- lacks the span that it continues."""
+
+import itertools
+
+import numpy as np
+
+import bert_jax
+from bert_jax.data.examples.example import Example
+from bert_jax.metrics.tagged_spans import are_strict
+from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, softmax
+from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.kinds.tags import Tags
+from bert_jax.predictions.strict_tags import decode_strictly
+from tests.support.small_models import edit_config, write_model
+
+IOB2 = ("O", "B-X", "I-X", "B-Y", "I-Y")
+BIOES = ("O", "B-X", "I-X", "E-X", "S-X")
+
+
+def test_decoding_finds_the_most_probable_of_all_strict_tags():
+    rng, changed = np.random.default_rng(0), 0
+    for labels, _ in itertools.product((IOB2, BIOES), range(20)):
+        scores = rng.normal(size=(4, 5))
+        strict = [
+            path for path in itertools.product(range(5), repeat=4) if are_strict([labels[i] for i in path])
+        ]
+        best = max(strict, key=lambda path: scores[range(4), path].sum())
+        assert decode_strictly(scores, labels).tolist() == list(best)
+        changed += list(best) != scores.argmax(-1).tolist()
+    assert changed > 20, "single words alone would often break the rule"
+    assert decode_strictly(np.zeros((0, 5)), IOB2).tolist() == []
+
+
+def test_the_training_tags_decide_and_published_models_are_free():
+    def kind_of(*sentences: str) -> Tags:
+        rows = [Example(tuple(tags.split()), tuple(tags.split()), "") for tags in sentences]
+        return Tags.from_examples(rows)
+
+    assert kind_of("O B-X I-X", "B-X O").strict
+    assert not kind_of("O B-X I-X", "I-X O").strict, "IOB1"
+    assert not kind_of("NOUN VERB NOUN").strict
+    assert not Tags(IOB2).strict
+
+
+def test_probabilities_are_those_of_the_predicted_tags():
+    kind = Tags(IOB2, strict=True)
+    raw = np.array([[2.0, 1.8, 0, 0, 0], [0, 0, 3.0, 0, 0], [3.0, 0, 0, 0, 0]])
+    p, calibration = softmax(raw / 2), Calibration("tags", IOB2, (2.0,))
+    assert kind.predict(raw, UNCALIBRATED) == kind.predict(raw, calibration) == ["B-X", "I-X", "O"]
+    outcomes = Outcomes(kind, [Example(("a", "b", "c"), ("B-X", "I-X", "O"), "")], [raw], calibration)
+    data = outcomes.report_data
+    np.testing.assert_allclose(data.calibrated, [p[0, 1], p[1, 2], p[2, 0]], rtol=1e-6)
+    assert data.right.all()
+    np.testing.assert_allclose(kind.confidence(raw, calibration), p[0, 1], rtol=1e-6)
+
+
+def test_a_model_directory_keeps_the_rule(tmp_path):
+    labels = ("O", "I-X", "B-X", "B-Y", "I-Y")  # it predicts the second everywhere
+    write_model(tmp_path, heads=("tag",), labels=labels)
+    words = ["the", "cat", "sat", "on", "the", "mat", "."] * 20
+    free = bert_jax.Tagger.load(tmp_path).tag_words(words)
+    edit_config(tmp_path, strict_tags=True)
+    model = bert_jax.Tagger.load(tmp_path)
+    assert not are_strict(free) and are_strict(model.tag_words(words))
+    model.save(tmp_path / "copy")
+    assert bert_jax.load(tmp_path / "copy").kind.strict
