@@ -7,19 +7,26 @@ discriminator predicts for every token whether it was replaced. The run writes t
 to model/ and the generator to model/generator/. --config.init=DIR continues with both: DIR/generator holds the
 generator.
 
-Time: base takes 6 to 13 hours on 16 TPU v5e chips (bounds of `bert-jax preflight` for base,tpu).
+Time: base takes 6 to 13 hours on 16 TPU v5e chips (bounds of `bert-jax preflight`).
 Score: after fine-tuning, the paper's small has a GLUE average of 79.9 (validation sets) and its base 85.1; trained on
 OpenWebText alone, small has 78.9 on MNLI and 88.3 on SST-2. On MNLI DeBERTa-v3-xsmall has 88.1, base 90.6, large 91.8.
 
-Names: small, base, large; deberta-v3-xsmall, -small, -base, -large; and tiny, mini. `small,tpu` uses settings that are
-fast on a TPU, `small,laptop` (`mini,laptop`) is for a small machine. Prepare a corpus for DeBERTa-v3 with the tokenizer
-of a published DeBERTa-v3.
+Names: small, base, large; deberta-v3-xsmall, -small, -base, -large; and tiny, mini. `small,laptop` (`mini,laptop`) is
+for a small machine. Prepare a corpus for DeBERTa-v3 with the tokenizer of a published DeBERTa-v3.
 """
 
 from ml_collections import ConfigDict
 
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.hub.families import resolve_size
+
+# What holds instead in a run that starts from a model (--config.init), and on TPUs; as in configs/pretrain.py.
+FROM_INIT = {
+    "steps": -1,  # three passes over the corpora
+    "optimizer": {"name": "adam", "learning_rate": 2e-5, "schedule": "linear", "warmup_steps": 0.1},
+    "checkpoints": {"best_metric": "replaced_loss"},
+}
+ON_TPU = {"prng_impl": "rbg", "model": {"dtype": "bfloat16", "vocab_multiple": 128}}
 
 SIZES = {
     **{name: f"electra-{name}" for name in ("small", "base", "large")},
@@ -42,6 +49,8 @@ def get_config(names: str = "small") -> ConfigDict:
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
     shape = {name: getattr(model, name) for name in sizes}
     config.model = ConfigDict(shape | model.changed_fields)
+    config.from_init = ConfigDict(FROM_INIT)
+    config.on_tpu = ConfigDict(ON_TPU)
     # Unlike in BERT, no target becomes a random token.
     config.data = ConfigDict(
         {"sentence_objective": "none", "length_ratios": (1.0,), "random_replace_prob": 0.0}
@@ -96,12 +105,6 @@ def deberta_v3(config: ConfigDict) -> None:
     config.optimizer = ConfigDict({"learning_rate": rate, "warmup_steps": 10_000, "beta2": 0.98})
 
 
-def tpu(config: ConfigDict) -> None:
-    """Settings that are fast on a TPU slice; the models and their objective stay the same."""
-    config.model.update({"dtype": "bfloat16", "vocab_multiple": 128})
-    config.prng_impl = "rbg"
-
-
 def laptop(config: ConfigDict) -> None:
     """Small batches of short rows."""
     config.steps = 2_000
@@ -113,4 +116,4 @@ def laptop(config: ConfigDict) -> None:
     config.checkpoints = ConfigDict({"every": 250})
 
 
-RECIPES = {"tpu": tpu, "laptop": laptop}
+RECIPES = {"laptop": laptop}

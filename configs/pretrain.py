@@ -8,11 +8,13 @@ Score: after fine-tuning, the BERT paper's base has a GLUE average of 79.6, larg
 documentation (launch/quickstart.sh), `tiny,laptop` predicts 22% of the masked words of the validation set.
 
 Names: tiny, mini, small, medium, base, large; `base,roberta` uses RoBERTa's recipe instead of BERT's, `base,lamb` the
-recipe for batches of 32,768; `base,tpu` (`large,roberta,tpu`) uses settings that are fast on a TPU; `tiny,laptop` is
-for a small machine. Published sizes of other families are chosen by their full names (electra-small, albert-base,
-distilbert-base, ...). They learn masked words, and ALBERT also the order of sentences, with their family's recipe if it
-has one. To train with replaced tokens, use configs/electra.py. `modernbert-base,long` continues from the model of
-`modernbert-base`, given as --config.init, with rows of 8,192 tokens instead of 1,024.
+recipe for batches of 32,768; `tiny,laptop` is for a small machine. Published sizes of other families are chosen by
+their full names (electra-small, albert-base, distilbert-base, ...). They learn masked words, and ALBERT also the order
+of sentences, with their family's recipe if it has one. To train with replaced tokens, use configs/electra.py.
+
+--config.init=DIR continues from a model: sizes and dropout are those of DIR, and `from_init` below replaces the
+schedule. `modernbert-base,long` continues from the model of `modernbert-base`, with rows of 8,192 tokens instead of
+1,024. On a TPU, `on_tpu` below holds.
 `bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0` shows a batch.
 """
 
@@ -21,6 +23,17 @@ from ml_collections import ConfigDict
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.hub.families import resolve_size, sizes_of_families
 from bert_jax.models.encoder_config import BERT_SIZES
+
+# What holds instead in a run that starts from a model (--config.init). At the rate of the recipes, which start from
+# random values, a model would forget what it knows.
+FROM_INIT = {
+    "steps": -1,  # three passes over the corpora
+    "optimizer": {"name": "adam", "learning_rate": 2e-5, "schedule": "linear", "warmup_steps": 0.1},
+    "checkpoints": {"best_metric": "mlm_loss"},
+    "data": {"sentence_objective": "none"},
+}
+# What holds on TPUs, where it is faster; the model and its objective stay the same.
+ON_TPU = {"prng_impl": "rbg", "model": {"dtype": "bfloat16", "vocab_multiple": 128}}
 
 
 def get_config(names: str = "base") -> ConfigDict:
@@ -35,6 +48,8 @@ def get_config(names: str = "base") -> ConfigDict:
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
     shape = {name: getattr(model, name) for name in sizes}
     config.model = ConfigDict(shape | model.changed_fields)
+    config.from_init = ConfigDict(FROM_INIT)
+    config.on_tpu = ConfigDict(ON_TPU)
     config.data = ConfigDict(
         {
             "batch_size": 256,
@@ -123,8 +138,10 @@ def long(config: ConfigDict) -> None:
         )
     large = config.model.hidden_size > 768
     config.steps = 508_000
-    config.first_step = 0
     config.model.rotary.theta = 160_000.0
+    config.from_init = ConfigDict(
+        {"model": {"rotary": {"theta": 160_000.0}}}
+    )  # the schedule is that of this recipe
     config.data.update({"batch_size": 72, "lengths": (8192,), "max_documents_per_row": 128})
     config.optimizer.update(
         {"learning_rate": 5e-5 if large else 3e-4, "warmup_steps": 0, "decay_ratio": 1 / 6}
@@ -164,12 +181,6 @@ def lamb(config: ConfigDict) -> None:
     config.optimizer = ConfigDict({"name": "lamb", "learning_rate": 5e-3, "warmup_steps": 3_125})
 
 
-def tpu(config: ConfigDict) -> None:
-    """Settings that are fast on a TPU slice; the model and its objective stay the same."""
-    config.model.update({"dtype": "bfloat16", "vocab_multiple": 128})
-    config.prng_impl = "rbg"
-
-
 def laptop(config: ConfigDict) -> None:
     """For a small machine: short rows, no sentence pairs, 40% masked, no dropout, embeddings from co-occurrences."""
     config.steps = 2_000
@@ -202,4 +213,4 @@ OF_FAMILY = {
     "modernbert": modernbert,
     "mpnet": roberta,
 }
-RECIPES = {"roberta": roberta, "lamb": lamb, "long": long, "tpu": tpu, "laptop": laptop}
+RECIPES = {"roberta": roberta, "lamb": lamb, "long": long, "laptop": laptop}

@@ -14,7 +14,7 @@ FAR = 1_000_000  # a step that needs all earlier ones if batches cannot be compu
 
 def measure_input(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
     """Measure each length of the rows."""
-    _, config = tasks.load_config(spec, overrides)
+    _, config = tasks.load_config(spec, overrides, "cpu")  # no device takes the batches
     data = corpus_config(config)
     if data is None or not data.corpora:
         raise BertJaxError(

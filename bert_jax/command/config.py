@@ -11,7 +11,7 @@ from bert_jax.command.flags import (
     verb,
 )
 from bert_jax.core import terminal
-from bert_jax.core.config import check_values, merge_overrides
+from bert_jax.core.config import check_values, merge_overrides, parse_config
 from bert_jax.core.config_files import bundled_configs, run_config_file
 from bert_jax.core.config_help import flatten_config_values, format_config_value, list_config_keys
 from bert_jax.core.errors import BertJaxError
@@ -43,16 +43,20 @@ def config(args):
 def collect_keys(spec: str, overrides: Sequence[str]) -> dict:
     """Return the task of a config, its keys with their values, and the reason why it cannot run (None if it can)."""
     from bert_jax import tasks
+    from bert_jax.hub.model_directory import ModelDirectories
 
     values = run_config_file(spec)
-    reader = tasks.find_task_module(values, overrides).Config
+    module = tasks.find_task_module(values, overrides)
+    reader = module.Config
     keys = list_config_keys(reader)
-    value_of = flatten_config_values(keys, check_values(merge_overrides(values, overrides, reader), reader))
+    values = merge_overrides(tasks.choose_values(values, overrides, "cpu"), overrides, reader)
     try:
-        tasks.read_config(values, overrides)
+        values = tasks.complete_values(module, values, ModelDirectories())
+        parse_config(values, (), reader)
         refused = None
     except BertJaxError as error:
         refused = str(error)
+    value_of = flatten_config_values(keys, check_values(values, reader))
     facts = [asdict(key) | {"value": value_of[key.name]} for key in keys]
     return {"config": spec, "task": value_of["task"], "keys": facts, "refused": refused}
 

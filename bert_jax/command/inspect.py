@@ -32,6 +32,6 @@ def show_examples(spec: str, overrides: Sequence[str], step: int, rows: int) -> 
     from bert_jax import tasks
     from bert_jax.training.opened_run import preview_run
 
-    module, config = tasks.load_config(spec, overrides)
+    module, config = tasks.load_config(spec, overrides, "cpu")  # no device takes the batch
     run = preview_run(module, config)
     return run.task.show_step(run.data, step, rows)

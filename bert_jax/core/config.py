@@ -14,7 +14,7 @@ import dataclasses
 import io
 import math
 import typing
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -148,6 +148,21 @@ def load_config_file(spec: str, overrides: Sequence[str], reader: type[T], *, st
     overrides of them too.
     """
     return parse_config(run_config_file(spec), overrides, reader, strict=strict)
+
+
+def merge_values(values: Mapping, changes: Mapping) -> dict:
+    """Return nested dicts with the values of others in place of theirs.
+
+    >>> merge_values({"seed": 1, "data": {"batch_size": 8}}, {"data": {"weights": [1.0]}})
+    {'seed': 1, 'data': {'batch_size': 8, 'weights': [1.0]}}
+    """
+    both = dict(values)
+    for name, value in changes.items():
+        before = both.get(name)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            value = merge_values(before, value)
+        both[name] = value
+    return both
 
 
 def parse_config(values: dict, overrides: Sequence[str], reader: type[T], *, strict: bool = True) -> T:

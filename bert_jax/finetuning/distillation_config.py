@@ -19,7 +19,7 @@ class StudentEncoderConfig(InitEncoderConfig):
     num_attention_heads: NonNegative = 0  # number of attention heads; 0: as in `init`, or in the teacher
     # inner size of the feed-forward; 0: in the same ratio to hidden_size as in `init`, or in the teacher
     intermediate_size: NonNegative = 0
-    # pad the word embeddings of both models to a multiple of this; use 128 on a TPU
+    # pad the word embeddings of both models to a multiple of this; 128 fills a TPU's lanes
     vocab_multiple: Positive = 1
     unroll: bool = False  # compile the layers of both models one by one, not as a loop
 

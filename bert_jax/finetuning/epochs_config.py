@@ -98,7 +98,6 @@ class EpochsConfig(RunConfig, ABC):
     # passes over the training data; 0: the usual number of the task (3; answer 2, distil_classifier 5, embed and rerank
     # 1), but at least 60 steps (rerank 120)
     epochs: Annotated[float, Range(0, 1e6)] = 0.0
-    first_step: Annotated[int, Range(-1)] = 0
     optimizer: FinetuneOptimizerConfig = field(default_factory=FinetuneOptimizerConfig)
     log: EpochLogConfig = field(default_factory=EpochLogConfig)
     checkpoints: EpochCheckpointConfig = field(default_factory=EpochCheckpointConfig)

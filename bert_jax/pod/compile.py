@@ -115,7 +115,7 @@ def name_axes(members: int, mesh) -> str:
 def main() -> None:
     request = json.loads(sys.argv[1])
     try:
-        _, config = tasks.load_config(request["config"], request["overrides"])
+        _, config = tasks.load_config(request["config"], request["overrides"], "tpu")
         result = compile_config(config, parse_slice(request["topology"]))
     except BertJaxError as error:
         result = {"error": str(error)}

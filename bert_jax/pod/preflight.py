@@ -38,7 +38,7 @@ def preflight(
 ) -> str:
     """Return facts about the run; raise if it would fail."""
     where = parse_slice(topology)
-    _, config = tasks.load_config(spec, overrides)
+    _, config = tasks.load_config(spec, overrides, "tpu")
     facts = add_speeds(compile_in_subprocess(spec, overrides, where), where)
     for phase in facts["phases"]:
         if not phase["fits"]:

@@ -16,6 +16,7 @@ from bert_jax.core.output import refuse_unknown_files
 from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import pluralize, wrap_for_terminal
 from bert_jax.data.batch_source import Fact
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.runs.sweep import plan_runs
 from bert_jax.training.checkpoint import Checkpoints
@@ -27,13 +28,15 @@ from bert_jax.training.run_facts import INDENT, format_fact, run_facts
 from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
 from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step_time import StepTime, measure_steps
+from bert_jax.training.warm_start import list_new_modules
 from bert_jax.training.workdir import Workdir
 
 
 def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     """Print what the run would do; raise the error with which it would refuse to start."""
     values, directory = run_config_file(spec), Workdir(path)
-    module, config = tasks.read_config(values, overrides)
+    directories = ModelDirectories()
+    module, config = tasks.read_config(values, overrides, directories)
     if config.writes_report:
         refuse_unknown_files(directory.report, REPORT_FILES)
     count = 1
@@ -44,7 +47,7 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
             [("runs", f"{len(runs):,}, {config.num_seeds:,} of each setting: {settings}; the first of them:")]
         )
         config, directory, count = runs[0].config, Workdir(runs[0].path), len(runs)
-    run = preview_run(module, config)
+    run = preview_run(module, config, directories)
     if not config.slow_to_open:  # else the data lack what identifies them
         run = run.task.resume(run, directory)
     task, data, config = run.task, run.data, run.config
@@ -54,7 +57,7 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     needed = estimate_memory(task, data, config, mesh, abstract)
     print_facts(run_facts(run, directory))
     print_facts(("", warning) for warning in task.warnings(run))
-    print_facts(model_facts(abstract, config, mesh))
+    print_facts(model_facts(abstract, run, mesh))
     print_facts(memory_facts(needed))
     print_facts(directory_facts(directory, config))
     needed.require_fit()
@@ -67,13 +70,12 @@ def print_facts(facts: Iterable[Fact]) -> None:
         print(wrap_for_terminal(format_fact((name, words)), sys.stdout, INDENT), flush=True)
 
 
-def model_facts(abstract: TrainState, config: RunConfig, mesh: Mesh) -> Iterator[Fact]:
+def model_facts(abstract: TrainState, run: OpenedRun, mesh: Mesh) -> Iterator[Fact]:
     count = sum(leaf.size for leaf in jax.tree.leaves(abstract.params))
-    start = (
-        f"starts from {config.init}"
-        if config.init and not config.from_scratch
-        else "starts from initial values"
-    )
+    init, start = run.config.init, "starts from initial values"
+    if init and not run.config.from_scratch:
+        new = list_new_modules(run.directories[init], run.task.layout)
+        start = f"starts from {init}{run.task.describe_new_params(new)}"
     yield "model", f"{count:,} parameters, {start}, on {describe_devices(mesh)}"
 
 
@@ -112,13 +114,13 @@ def saved_steps(directory: Workdir, config: RunConfig) -> list[int]:
 def estimate_time(run: OpenedRun, directory: Workdir, mesh: Mesh, count: int) -> str:
     """Say how long the run will take, or a sweep of `count` runs; what is not known yet is measured."""
     config = run.config
-    first = max(config.first_step, 0, *saved_steps(directory, config))
+    first = max(config.first_step, *saved_steps(directory, config))
     if config.steps <= first:
-        return "none" if first > max(config.first_step, 0) else "not estimated, because no step is taken"
+        return "none" if first > config.first_step else "not estimated, because no step is taken"
     if config.slow_to_open:
         return "unknown until the run has taken some steps; its log then shows it"
     timed = [line["time"] for line in read_metrics(directory.metrics) if "hours_left" in line.get("time", {})]
-    if first > max(config.first_step, 0) and timed:
+    if first > config.first_step and timed:
         left = format_duration(3600 * timed[-1]["hours_left"])
         return f"{left} were left when the run last measured its speed"
     if (measured := measure_steps(run, mesh, first)) is None:

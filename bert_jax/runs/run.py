@@ -37,13 +37,14 @@ def run_from_config(values: dict, overrides: Sequence[str], workdir: str, comman
 
     `overrides` change the `values` of the config; `command` is the command that the model's files and report show.
     """
-    module, config = tasks.read_config(values, overrides)
+    directories = ModelDirectories()
+    module, config = tasks.read_config(values, overrides, directories)
     directory = Workdir(workdir)
     if config.writes_report:
         refuse_unknown_files(directory.report, REPORT_FILES)  # before training, which may take days
     if config.num_seeds > 1 or config.sweep:
         return run_sweep(plan_runs(values, overrides, config, directory.path), directory, command)
-    opened = open_run(module.open, config)
+    opened = open_run(module.open, config, directories=directories)
     print_description(opened, directory)
     if completion := find_completion(opened, directory):
         print_once(already_finished(completion["step"]))

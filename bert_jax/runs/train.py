@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import jax
 from ml_collections import ConfigDict
 
+from bert_jax import tasks
 from bert_jax.core import config as configs
 from bert_jax.core import hashes
 from bert_jax.core.arguments import use_python_spelling
@@ -101,7 +102,7 @@ def train(config: Config | None = None, *, workdir: str | PathLike[str] | None =
     """
     given = [] if config is None else [repr(config) if isinstance(config, str) else "config"]
     check_arguments("train", ("config", "workdir"), keys)
-    return start_run(merge_keys(config_values(config), keys), workdir, format_call("train", given, keys))
+    return start_run(run_values(config, keys), workdir, format_call("train", given, keys))
 
 
 def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> None:
@@ -167,6 +168,14 @@ def config_values(config: Config | None) -> dict:
     if not isinstance(values, Mapping):
         raise BertJaxError(f"config must be a name, a file or a dict, not {config!r:.60}")
     return dict(values)
+
+
+def run_values(config: Config | None, keys: Mapping) -> dict:
+    """Return the values of a config, changed by keys."""
+    start = {name: keys[name] for name in tasks.START_KEYS if name in keys}
+    if "init" in start:
+        start["init"] = str(start["init"])  # it may be a loaded model, which has no directory yet
+    return merge_keys(tasks.choose_values(config_values(config) | start), keys)
 
 
 def merge_keys(values: Mapping, keys: Mapping) -> dict:

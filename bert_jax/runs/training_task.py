@@ -14,7 +14,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
 from bert_jax.hub.model_directory import atomic_model_directory
-from bert_jax.runs.train import Config, check_arguments, config_values, merge_keys
+from bert_jax.runs.train import Config, check_arguments, run_values
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.opened_run import OpenedRun, make_params_loader, open_run
 from bert_jax.training.state import init_random_params
@@ -83,7 +83,7 @@ def open_task(config: Config | None = None, **keys: Any) -> TrainingTask:
     """
     check_arguments("open_task", ("config",), keys)
     with use_python_spelling():
-        module, run_config = tasks.read_config(merge_keys(config_values(config), keys), ())
+        module, run_config = tasks.read_config(run_values(config, keys), ())
         return TrainingTask(open_run(module.open, run_config))
 
 

@@ -6,18 +6,20 @@ of steps. What follows, until the model is finished, the members of `Task` defin
 of the file:
 
 - `reopen(layouts) -> Task`, for a task whose runs save several models, needs no data and serves `Task.layouts` alone.
+- `complete_values(values, directories)`: the values of a config with those that `init` decides.
 - `outline(config, directories) -> Outline`, for a task whose steps can be compiled without its data.
 - `preview(config, directories)`, for a config that is `slow_to_open`: as `open`, without what takes long.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from types import ModuleType
 
 from bert_jax.core import config as configs
 from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.models.mesh import platform
 from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Task
@@ -33,15 +35,64 @@ class TaskName:
     task: str = "pretrain"
 
 
-def load_config(spec: str, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
-    """Return the task's module and its config, read from `FILE:NAME` and changed by the overrides."""
-    return read_config(configs.run_config_file(spec), overrides)
+@dataclass(frozen=True)
+class Start:
+    """The config keys that say where a run starts."""
+
+    init: str = RunConfig.init
+    from_scratch: bool = RunConfig.from_scratch
+    first_step: int = RunConfig.first_step
 
 
-def read_config(values: dict, overrides: Sequence[str]) -> tuple[ModuleType, RunConfig]:
+START_KEYS = tuple(field.name for field in fields(Start))
+FROM_INIT, ON_TPU = "from_init", "on_tpu"  # the sections of a config file that hold in some runs
+ANY_MODEL = {"model": {}, "family": ""}
+
+
+def load_config(
+    spec: str, overrides: Sequence[str], device: str | None = None
+) -> tuple[ModuleType, RunConfig]:
+    """Return the task's module and its config, read from `FILE:NAME` and changed by the overrides.
+
+    `device` is the platform of the run, by default that of this process.
+    """
+    return read_config(configs.run_config_file(spec), overrides, device=device)
+
+
+def read_config(
+    values: dict,
+    overrides: Sequence[str],
+    directories: ModelDirectories | None = None,
+    device: str | None = None,
+) -> tuple[ModuleType, RunConfig]:
     """Return the task's module and its config, from the values of a config file and the overrides."""
     module = find_task_module(values, overrides)
-    return module, configs.parse_config(values, overrides, module.Config)
+    values = configs.merge_overrides(choose_values(values, overrides, device), overrides, module.Config)
+    values = complete_values(module, values, ModelDirectories() if directories is None else directories)
+    return module, configs.parse_config(values, (), module.Config)
+
+
+def complete_values(module: ModuleType, values: dict, directories: ModelDirectories) -> dict:
+    """Return the values of a config with those that follow from its model directory."""
+    return module.complete_values(values, directories) if hasattr(module, "complete_values") else values
+
+
+def choose_values(values: Mapping, overrides: Sequence[str] = (), device: str | None = None) -> dict:
+    """Return the values of a config file for a run, with those of its sections `from_init` and `on_tpu` if they hold.
+
+    A run from `init` takes no sizes from the file. It has the file's schedule if it continues that, or if `init` gives
+    its sizes alone.
+    """
+    chosen = {name: value for name, value in values.items() if name not in (FROM_INIT, ON_TPU)}
+    own = [override for override in overrides if override.split("=")[0] in START_KEYS]
+    if FROM_INIT in values and (start := configs.parse_config(chosen, own, Start, strict=False)).init:
+        changes = values[FROM_INIT]
+        if start.from_scratch or start.first_step:
+            changes = {name: value for name, value in changes.items() if name == "model"}
+        chosen = configs.merge_values(chosen | ANY_MODEL, changes)
+    if ON_TPU in values and (platform() if device is None else device) == "tpu":
+        chosen = configs.merge_values(chosen, values[ON_TPU])
+    return chosen
 
 
 def find_task_module(values: dict, overrides: Sequence[str]) -> ModuleType:

@@ -51,7 +51,6 @@ class Config(CorporaConfig):
     # model directory that the student starts from; "": the teacher with fewer layers if all other sizes are the same,
     # else initial values
     init: str = ""
-    first_step: int = 0
     model: StudentEncoderConfig = field(default_factory=StudentEncoderConfig)
     loss: DistillationLossConfig = field(default_factory=DistillationLossConfig)
     data: DataConfig = field(default_factory=lambda: DataConfig(sentence_objective="none"))
@@ -311,6 +310,7 @@ OBJECTIVES: dict[Objective, type[DistillTask]] = {
 
 
 def open(config: Config, directories: ModelDirectories) -> tuple[DistillTask, Corpora, Config]:
+    config = config.resolve_steps()
     data = pretrain.open_corpora(config)
     for directory in filter(None, (config.teacher, config.init)):
         check_same_tokenizer(directories[directory], data.tokenizer)
@@ -322,7 +322,7 @@ def open(config: Config, directories: ModelDirectories) -> tuple[DistillTask, Co
 
 
 def outline(config: Config, directories: ModelDirectories) -> Outline:
-    task, config = make_distill_task(config, directories)
+    task, config = make_distill_task(config.resolve_steps(), directories)
     return pretrain.outline_corpora(task, config)
 
 

@@ -28,7 +28,7 @@ from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, MaskedLMTask, choose_family, fit_vocabulary
 from bert_jax.training.outline import Outline
 from bert_jax.training.parameter_rules import EMBEDDINGS, ParameterRule
-from bert_jax.training.warm_start import adopt_saved_layout, check_sizes
+from bert_jax.training.warm_start import adopt_saved_layout, check_same_tokenizer, check_sizes
 
 GENERATOR = "generator"  # the directory of its model, within that of the discriminator
 HEADS = ("replaced", "replaced_in_context")  # a family has at most one of them
@@ -74,7 +74,10 @@ class Config(pretrain.Config):
 
 
 def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenTask", Corpora, Config]:
+    config = config.resolve_steps()
     data = pretrain.open_corpora(config)
+    if config.init:
+        check_same_tokenizer(directories[config.init], data.tokenizer)
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
     task = ReplacedTokenTask.from_config(dataclasses.replace(config, model=model), directories)
     if config.init:
@@ -84,6 +87,9 @@ def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenT
         }
         task = dataclasses.replace(task, layout=layouts[""], generator=layouts[GENERATOR])
     return task, data, config
+
+
+complete_values = pretrain.complete_values
 
 
 def outline(config: Config, directories: ModelDirectories) -> Outline:

@@ -4,13 +4,13 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from bert_jax.core.config import Registered
+from bert_jax.core.config import Range, Registered, merge_values
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.corpus.cooccurrences import cooccurrence_embeddings
@@ -20,27 +20,49 @@ from bert_jax.data.corpus.step_preview import show_step
 from bert_jax.hub.families import FAMILIES, family_for
 from bert_jax.hub.family import Family
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
+from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.models.cost import pre_training_flops
-from bert_jax.models.encoder_config import EncoderConfig
+from bert_jax.models.encoder_config import COMPUTATION_FIELDS, EncoderConfig
 from bert_jax.training.outline import Outline, OutlinePhase
-from bert_jax.training.processes import print_once
+from bert_jax.training.parameter_rules import Rules
+from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Task
-from bert_jax.training.warm_start import adopt_saved_layout, check_sizes
+from bert_jax.training.warm_start import adopt_saved_layout, check_same_tokenizer, check_sizes
 
 if TYPE_CHECKING:
     from bert_jax.data.corpus.stream import Stream
+    from bert_jax.training.opened_run import OpenedRun
+    from bert_jax.training.workdir import Workdir
 
 
 @dataclass(frozen=True)
 class CorporaConfig(RunConfig):
+    # number of updates; 0: none, the run evaluates its initial parameters; -1: three passes over the corpora, but at
+    # least 100 steps
+    steps: Annotated[int, Range(-1)] = 1_000_000
     data: DataConfig = field(default_factory=DataConfig)
 
     @property
     def batch_size(self) -> int:
         return self.data.batch_size
+
+    def resolve_steps(self) -> Self:
+        """Return the config with the number of steps that follows from its corpora. A tenth of it lies at most between
+        evaluations."""
+        if self.steps >= 0:
+            return self
+        data = self.data
+        tokens = sum(Corpus(path).manifest["counts"]["train"]["tokens"] for path in data.corpora)
+        length = float(np.average(data.lengths, weights=data.length_ratios))
+        steps = max(math.ceil(PASSES * tokens / (data.batch_size * length)), MIN_STEPS)
+        log = dataclasses.replace(self.log, evaluate_every=min(self.log.evaluate_every, steps // 10))
+        every = min(self.checkpoints.every, steps // 10)
+        return dataclasses.replace(
+            self, steps=steps, log=log, checkpoints=dataclasses.replace(self.checkpoints, every=every)
+        )
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,7 @@ class Config(CorporaConfig):
 
 
 C = TypeVar("C", bound=Config)
+PASSES, MIN_STEPS = 3, 100  # of a run whose number of steps follows from its corpora
 # The heads that can learn from each kind of examples; the first one that the family has is trained. A family without a
 # head for sentence order learns it with its next-sentence head: for both, label 1 is a pair that no document contains.
 PAIR_HEADS = {"next_sentence": ("nsp",), "sentence_order": ("sop", "nsp"), "none": ()}
@@ -61,7 +84,10 @@ WORDS, BIAS = ("embeddings", "words"), ("mlm", "bias")  # the last two keys of t
 
 
 def open(config: Config, directories: ModelDirectories) -> tuple["PretrainTask", "Corpora", Config]:
+    config = config.resolve_steps()
     data = open_corpora(config)
+    if config.init:  # first, because its error says what to prepare; that of the sizes would not
+        check_same_tokenizer(directories[config.init], data.tokenizer)
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
     if config.init:  # first, because this error names the sizes to set; the family's would not
         source = directories[config.init].layout
@@ -69,8 +95,32 @@ def open(config: Config, directories: ModelDirectories) -> tuple["PretrainTask",
     task = PretrainTask.from_config(dataclasses.replace(config, model=model), directories)
     if config.init:
         layout = adopt_saved_layout(directories[config.init], task.layout, data.tokenizer)
+        layout = keep_other_parts(layout, directories[config.init])
         task = dataclasses.replace(task, layout=layout)
     return task, data, config
+
+
+def complete_values(values: dict, directories: ModelDirectories) -> dict:
+    """Return the values of a config with the sizes and dropout rates of `init` where they name none.
+
+    Not the size of the vocabulary, which is that of the corpus.
+    """
+    model = values.get("model", {})
+    if not values.get("init") or not isinstance(model, dict):
+        return values
+    saved = dataclasses.asdict(directories[values["init"]].layout.config)
+    own = {name: value for name, value in saved.items() if name not in (*COMPUTATION_FIELDS, "vocab_size")}
+    return values | {"model": merge_values(own, model)}
+
+
+def keep_other_parts(layout: Layout, directory: ModelDirectory) -> Layout:
+    """Return the layout with what no loss reads but the finished model keeps: the pooler, and how it embeds."""
+    source = directory.layout
+    embedder = source.embedder
+    if embedder and embedder.unknown:
+        print_notice(f"{directory} embeds by {embedder.unknown}; the model of this run will be no embedder")
+        embedder = None
+    return dataclasses.replace(layout, pooler=layout.pooler or source.pooler, embedder=embedder)
 
 
 def open_corpora(config: CorporaConfig) -> "Corpora":
@@ -88,6 +138,7 @@ def outline_task(
     config: C, directories: ModelDirectories, task_of: Callable[[C, ModelDirectories], Task]
 ) -> Outline:
     """Return the outline of the task; if the config names corpora, the model gets the size of their vocabulary."""
+    config = config.resolve_steps()
     data = config.data
     if data.corpora:
         vocabulary = Corpus(data.corpora[0]).tokenizer.size
@@ -105,7 +156,7 @@ def outline_corpora(task: Task, config: CorporaConfig) -> Outline:
         OutlinePhase(length, share / all_shares, task.features(batch, length))
         for length, share in zip(data.lengths, data.length_ratios, strict=True)
     )
-    return Outline(task, config, batch, batch, tuple(phases), config.steps - max(config.first_step, 0))
+    return Outline(task, config, batch, batch, tuple(phases), config.steps - config.first_step)
 
 
 def fit_vocabulary(model: EncoderConfig, vocabulary: int, length: int) -> EncoderConfig:
@@ -119,7 +170,7 @@ def fit_vocabulary(model: EncoderConfig, vocabulary: int, length: int) -> Encode
     if model.max_position_embeddings < length:
         raise BertJaxError(
             f"data.lengths goes up to {length}, but model.max_position_embeddings is {model.max_position_embeddings}; "
-            f"set --config.model.max_position_embeddings={length}"
+            f"set --config.model.max_position_embeddings={length}, or shorter --config.data.lengths"
         )
     return model.replace(vocab_size=vocabulary)
 
@@ -145,6 +196,14 @@ class MaskedLMTask(Task):
 
     data: DataConfig = DataConfig()
     embedding_init: str = field(default="random", kw_only=True)  # as in the config
+
+    def facts(self, run: "OpenedRun", directory: "Workdir") -> Iterator[Fact]:
+        model = self.layout.config
+        rows = f"{model.padded_vocab:,} rows of word embeddings for {model.vocab_size:,} entries"
+        yield (
+            "computes",
+            f"in {model.computed_dtype}, with random numbers of {run.config.prng_impl} and {rows}",
+        )
 
     @property
     def initializes_from_data(self) -> bool:
@@ -192,6 +251,13 @@ class PretrainTask(MaskedLMTask):
             family.apply_constants(config.model), family, ("mlm", *pair_head), pooler=bool(pair_head)
         )
         return cls(layout, config.data, embedding_init=config.embedding_init)
+
+    @property
+    def frozen(self) -> Rules:
+        """What no loss reads would shrink by weight decay."""
+        unread = ["pooler"] * (self.layout.pooler and not self.pair_head)
+        unread += [PROJECTION] * bool(self.layout.projection)
+        return (*((f"^{name}/", True) for name in unread), ("", False)) if unread else ()
 
     @property
     def pair_head(self) -> str:

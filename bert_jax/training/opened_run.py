@@ -76,7 +76,7 @@ def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:
 
     def read_from_directory() -> dict:
         params, missing = warm_start.read_initial_params(run.directories, config.init, task, config.seed)
-        step = f", at step {config.first_step:,} of the schedule" if config.first_step > 0 else ""
+        step = f", at step {config.first_step:,} of the schedule" if config.first_step else ""
         if jax.process_index() == 0:
             print_detail(f"starts from {config.init}{task.describe_new_params(missing)}{step}")
         return task.initial_params(params, data, config.steps)
@@ -85,7 +85,7 @@ def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:
         if jax.process_count() > 1:
             raise BertJaxError(
                 "only a run of one process can compute initial values from the data; run with --config.steps=0 in one "
-                "process, then set --config.init to its model and --config.first_step=0"
+                "process, then set --config.init to its model"
             )
         return task.initial_params(
             jax.device_get(jax.jit(lambda: init_random_params(task, config))()), data, config.steps

@@ -102,8 +102,8 @@ class RunConfig:
     steps: NonNegative = 1_000_000  # number of updates; 0: none, the run evaluates its initial parameters
     init: str = ""  # model directory to start from; "": random initial values
     from_scratch: bool = False  # use the sizes and the tokenizer of `init`, but not its parameters
-    # first step of a run from `init`; 0: schedule and data start anew; N: both continue at step N; -1: unset
-    first_step: Annotated[int, Range(-1)] = -1
+    # first step of a run from `init`; 0: schedule and data start anew; N: both continue at step N
+    first_step: NonNegative = 0
     # random number generator of dropout; rbg: the hardware's, faster, but its numbers depend on the mesh
     prng_impl: Literal["threefry2x32", "rbg"] = "threefry2x32"
     max_nonfinite_steps: Positive = 10  # number of non-finite updates in a row after which the run stops
@@ -116,18 +116,13 @@ class RunConfig:
 
     def __post_init__(self):
         check_ranges(self)
-        if self.init and self.first_step < 0:
-            raise BertJaxError(
-                "init needs first_step: --config.first_step=0 restarts the schedule, --config.first_step=N keeps it "
-                "and goes on at step N"
-            )
-        if self.first_step > 0 and not self.init:
+        if self.first_step and not self.init:
             raise BertJaxError(
                 f"first_step={self.first_step} needs a model directory to go on from: --config.init=DIR"
             )
         # A run of 0 steps evaluates the parameters that other runs start from.
-        if not (max(self.first_step, 0) < self.steps or max(self.first_step, 0) == self.steps == 0):
-            raise BertJaxError(f"steps must be more than {max(self.first_step, 0)}, not {self.steps}")
+        if self.steps >= 0 and not (self.first_step < self.steps or self.first_step == self.steps == 0):
+            raise BertJaxError(f"steps must be more than {self.first_step}, not {self.steps}")
         if self.patience and not self.checkpoints.best_metric:
             raise BertJaxError("patience needs a metric; set --config.checkpoints.best_metric=METRIC")
 
@@ -164,4 +159,4 @@ class RunConfig:
     @property
     def log_interval(self) -> int:
         """The number of steps per line of metrics.jsonl: even a short run has ten lines, or one for each step."""
-        return min(self.log.every, max((self.steps - max(self.first_step, 0)) // FEWEST_LINES, 1))
+        return min(self.log.every, max((self.steps - self.first_step) // FEWEST_LINES, 1))

@@ -36,7 +36,7 @@ def print_description(run: OpenedRun, directory: Workdir) -> None:
 
 def step_facts(data: BatchSource, config: RunConfig) -> Iterator[Fact]:
     """Yield the examples, rows and tokens of a step, the number of steps, and how often the data are seen."""
-    first = max(config.first_step, 0)
+    first = config.first_step
     if config.steps <= first:
         yield "steps", f"none: {config.runs_without_steps}"
         return

@@ -64,7 +64,7 @@ def init_random_params(task: Task, config: RunConfig):
 def first_state(task: Task, config: RunConfig, params) -> TrainState:
     count = jnp.zeros((), jnp.int32)
     moments = make_task_optimizer(task, config).init(params)
-    return TrainState(count + max(config.first_step, 0), params, moments, count, count)
+    return TrainState(count + config.first_step, params, moments, count, count)
 
 
 def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> TrainState:

@@ -62,7 +62,6 @@ class Task:
     rules: ClassVar[
         Rules
     ] = ()  # (pattern, ParameterRule(...)) of parameters that parameter_rules.py does not know
-    frozen: ClassVar[Rules] = ()  # (pattern, whether it is frozen) for every parameter; (): none is
     # Whether the losses need the whole batch, as with negatives from other rows, rather than being sums over its rows.
     # `losses` and `scores` then see all rows at once, and every output is an array of floats [B, ...].
     whole_batch: ClassVar[bool] = False
@@ -71,6 +70,11 @@ class Task:
     def best_metric(self) -> str:
         """The validation metric by which runs of the task are compared."""
         raise self.missing_member("best_metric")
+
+    @property
+    def frozen(self) -> Rules:
+        """(pattern, whether it is frozen) for every parameter; (): none is."""
+        return ()
 
     @property
     def layouts(self) -> dict[str, Layout]:

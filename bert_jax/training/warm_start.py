@@ -17,8 +17,8 @@ def adopt_saved_layout(directory: ModelDirectory, layout: Layout, tokenizer: Tok
     """Return the layout with the family and published keys of the directory; refuse one of other sizes or with another
     tokenizer."""
     source = directory.layout
-    check_sizes(directory.name, source.config, layout.config)
     check_same_tokenizer(directory, tokenizer)
+    check_sizes(directory.name, source.config, layout.config)
     return replace(layout, family=source.family, hf_config=source.hf_config)
 
 
@@ -73,7 +73,19 @@ def read_initial_params(
 def read_model_params(directory: ModelDirectory, layout: Layout) -> dict:
     """Return a directory's parameters for the layout, without heads that were trained for other labels."""
     source = directory.layout.computed_with(vocab_multiple=layout.config.vocab_multiple)
-    params = directory.read_params(source)
-    if source.labels != layout.labels:
-        params = {name: part for name, part in params.items() if name not in HEADS or not HEADS[name].labels}
+    params, usable = directory.read_params(source), usable_modules(directory, layout)
+    params = {name: part for name, part in params.items() if name in usable}
     return directory.read_pooler_and_transform(layout) | params
+
+
+def usable_modules(directory: ModelDirectory, layout: Layout) -> set[str]:
+    """Return the modules that a model of the layout takes from the directory: no heads for other labels."""
+    source = directory.layout
+    same = source.labels == layout.labels
+    return {name for name in source.module_names if same or name not in HEADS or not HEADS[name].labels}
+
+
+def list_new_modules(directory: ModelDirectory, layout: Layout) -> list[str]:
+    """List the modules of a model of the layout that the directory lacks, which get initial values."""
+    usable = usable_modules(directory, layout) | set(directory.read_pooler_and_transform(layout))
+    return [name for name in layout.module_names if name not in usable]

@@ -5,10 +5,9 @@ import re
 import pytest
 
 from bert_jax.command.main import main
-from bert_jax.core.config import load_config_file
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.step_preview import show_step
-from bert_jax.tasks import pretrain
+from bert_jax.tasks import load_config, pretrain
 from bert_jax.text.text_source import TextSource
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents, save_tokenizer
 from tests.support.project import ROOT
@@ -32,7 +31,7 @@ def settings(corpus, *more):
 
 
 def show(corpus, *more, step: int, rows: int, colour: bool) -> str:
-    config = load_config_file(f"{PRETRAIN}:base", settings(corpus, *more), pretrain.Config)
+    config = load_config(f"{PRETRAIN}:base", settings(corpus, *more))[1]
     return show_step(pretrain.open_corpora(config).stream, step, rows, colour)
 
 

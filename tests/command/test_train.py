@@ -7,10 +7,9 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.core import config as configs
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.tasks import pretrain
+from bert_jax.tasks import load_config, pretrain
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import logged_metrics, make_corpus, train_command
@@ -60,9 +59,9 @@ def told(capsys, corpus, workdir, *flags) -> str:
         ),
         ("model.vocab_size=77", "model.vocab_size is 77, but the tokenizer of the corpus has 1000 entries"),
         ("model.max_position_embeddings=16", "set --config.model.max_position_embeddings=24"),
-        ("init=nowhere", "init needs first_step: --config.first_step=0 restarts the schedule"),
+        ("init=nowhere", 'no directory "nowhere" here'),
         ("first_step=5", "first_step=5 needs a model directory to go on from"),
-        ("steps=-1", "not -1"),
+        ("steps=-2", "not -2"),
     ],
 )
 def test_wrong_settings(flag, said, capsys, corpus, tmp_path):
@@ -85,7 +84,7 @@ def test_a_corpus_that_changed_since_the_run_began(capsys, corpus, tmp_path):
     workdir = tmp_path / "run"
     spec, *flags = train_command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
-    config = configs.load_config_file(spec, overrides, pretrain.Config)
+    config = load_config(spec, overrides)[1]
     task, data, _ = pretrain.open(config, ModelDirectories())
     begun = Workdir(workdir)
     begun.claim()
@@ -111,9 +110,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
     # Made again from the batches, with the model as anyone opens it.
     spec, *flags = train_command(corpus, workdir)[5:]
     overrides = [flag.removeprefix("--config.") for flag in flags if flag.startswith("--config.")]
-    _, data, config = pretrain.open(
-        configs.load_config_file(spec, overrides, pretrain.Config), ModelDirectories()
-    )
+    _, data, config = pretrain.open(load_config(spec, overrides)[1], ModelDirectories())
     hits = []
     for batch in islice(data.validation_batches(data.row_length(0), 0, 1), config.log.max_eval_batches):
         sentences = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
@@ -126,7 +123,7 @@ def test_a_run_of_no_steps_measures_what_others_begin_with(corpus, tmp_path):
 
 def test_recipes_of_the_config_file():
     spec = f"{ROOT}/configs/pretrain.py"
-    base = configs.load_config_file(f"{spec}:base", [], pretrain.Config)
+    base = load_config(f"{spec}:base", [])[1]
     # The numbers of the paper.
     assert (base.data.batch_size, base.steps, base.data.lengths) == (256, 1_000_000, (128, 512))
     optimizer = base.optimizer
@@ -143,22 +140,19 @@ def test_recipes_of_the_config_file():
         1.0,
     )
     assert optimizer.schedule == "linear"
-    assert configs.load_config_file(f"{spec}:large", [], pretrain.Config).model.num_hidden_layers == 24
-    roberta = configs.load_config_file(f"{spec}:base,roberta", [], pretrain.Config)
+    assert load_config(f"{spec}:large", [])[1].model.num_hidden_layers == 24
+    roberta = load_config(f"{spec}:base,roberta", [])[1]
     assert pretrain.PretrainTask.from_config(roberta, ModelDirectories()).layout.heads == ("mlm",)
     assert (roberta.data.batch_size, roberta.optimizer.beta2) == (8192, 0.98)
-    assert configs.load_config_file(f"{spec}:large,lamb", [], pretrain.Config).optimizer.name == "lamb"
-    laptop = configs.load_config_file(f"{spec}:tiny,laptop", [], pretrain.Config)
+    assert load_config(f"{spec}:large,lamb", [])[1].optimizer.name == "lamb"
+    laptop = load_config(f"{spec}:tiny,laptop", [])[1]
     assert (laptop.steps, laptop.data.batch_size, laptop.data.lengths, laptop.data.mlm_probability) == (
         2000,
         64,
         (64,),
         0.4,
     )
-    assert (
-        configs.load_config_file(f"{spec}:albert-base,laptop", [], pretrain.Config).data.sentence_objective
-        == "sentence_order"
-    )
+    assert load_config(f"{spec}:albert-base,laptop", [])[1].data.sentence_objective == "sentence_order"
 
 
 @pytest.mark.parametrize("name", ["best_metric", "features", "losses"])

@@ -18,12 +18,11 @@ from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.examples import glue
 from bert_jax.hub.families import FAMILIES, all_families
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.inference.load import load as load_model
 from bert_jax.models.encoder_config import BERT_SIZES, EncoderConfig
 from bert_jax.models.mesh import AXES
 from bert_jax.tasks import TASKS
 from bert_jax.tasks import load_config as load_task
-from bert_jax.tasks.pretrain import PretrainTask, choose_family
+from bert_jax.tasks.pretrain import PretrainTask
 from bert_jax.training.schedule import learning_rate_factor
 from bert_jax.training.warm_start import check_sizes
 from tests.support.families import write_released
@@ -96,19 +95,12 @@ def test_a_family_without_a_head_for_pairs_says_so():
 def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
     published = {"hidden_size": 24, "num_attention_heads": 3, "embedding_size": 8}
     write_released(tmp_path, "electra", published, ("mlm",))
-    changes = [
-        f"init={tmp_path}",
-        "first_step=0",
-        "model.num_hidden_layers=12",
-        "data.sentence_objective=none",
-    ]
-    _, config = load_task(f"{PRETRAIN}:albert-base", changes)
+    _, config = load_task(f"{PRETRAIN}:base", [f"init={tmp_path}", "family=albert"])
     with pytest.raises(BertJaxError, match='"electra".*"albert".*--config.family=electra'):
         PretrainTask.from_config(config, ModelDirectories())
-    _, config = load_task(f"{PRETRAIN}:base", changes)
-    source = load_model(tmp_path, tokenizer=False).layout
-    with pytest.raises(BertJaxError, match="hidden_size=24.*--config.model.embedding_size=8"):
-        check_sizes(str(tmp_path), source.config, choose_family(config, source).apply_constants(config.model))
+    _, config = load_task(f"{PRETRAIN}:albert-base", [f"init={tmp_path}"])
+    layout = PretrainTask.from_config(config, ModelDirectories()).layout
+    assert (layout.family.model_type, layout.config.embedding_size) == ("electra", 8)
 
 
 def test_recipes():
@@ -177,7 +169,7 @@ def test_the_line_of_an_error_is_that_of_the_config_file(text, where, tmp_path, 
         load_config_file("own.py", [], Settings)
 
 
-RECIPES = ("", ",laptop", ",roberta", ",lamb", ",tpu", ",roberta,tpu", ",lamb,tpu")
+RECIPES = ("", ",laptop", ",roberta", ",lamb")
 VARIANTS = [f"pretrain.py:{size}{recipe}" for size in BERT_SIZES for recipe in RECIPES]
 VARIANTS += ["classify.py", "tag.py", "answer.py", *(f"classify.py:{task}" for task in glue.GLUE_TASKS)]
 

@@ -272,7 +272,6 @@ def on_model(verb: str, model: str) -> list[str]:
     match verb:
         case "pretrain":
             started = [
-                "--config.first_step=0",
                 "--config.model.num_hidden_layers=2",
                 "--config.model.max_position_embeddings=32",
             ]
@@ -309,7 +308,7 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 ZERO, MINUS, HALF, NONE = ("0",), ("-1", "0"), ("0", "1.5"), ("",)
 MAY_KEYS: dict[str, tuple[str, ...]] = {
-    "seed": ("2147483648", "-1", "0"), "steps": ZERO, "init": NONE, "first_step": MINUS, "patience": ZERO,
+    "seed": ("2147483648", "-1", "0"), "steps": MINUS, "init": NONE, "first_step": ZERO, "patience": ZERO,
     "sweep": ("", " "),
     "optimizer.learning_rate": HALF, "optimizer.warmup_steps": ZERO, "optimizer.decay_ratio": ZERO,
     "optimizer.weight_decay": HALF, "optimizer.beta1": ZERO, "optimizer.beta2": ZERO,

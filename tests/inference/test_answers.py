@@ -159,7 +159,7 @@ def test_what_fill_mask_refuses(model):
 @pytest.mark.slow
 def test_classify(model):
     model = model("classify", ("no", "yes", "maybe"))
-    texts = ["the cat sat", ("the cat", "the mat ."), "", "cats"]
+    texts = ["the cat sat", ("the cat", "the mat ."), "mats", "cats"]
     found = model.classify(texts)
     probabilities = model.predict_proba(texts)
     assert probabilities.shape == (4, 3) and model.predict_proba([]).shape == (0, 3)

@@ -52,7 +52,7 @@ def test_what_cannot_go_well_is_said_before_anything_is_compiled(overrides, mess
 
 @pytest.mark.parametrize(("first", "end", "warming"), [(900_000, 905_000, 0), (4000, 20_000, 6000)])
 def test_a_continued_run_has_warmed_up_before(first, end, warming):
-    config = settings(f"steps={end}", "init=somewhere", f"first_step={first}")
+    config = dataclasses.replace(settings(f"steps={end}"), init="somewhere", first_step=first)
     outline = pretrain.outline_corpora(pretrain.outline(settings(), ModelDirectories()).task, config)
     line = preflight_checks.check_schedule(config, outline)
     assert line == f"schedule: {warming:,} of {end - first:,} steps warm up"

@@ -29,7 +29,7 @@ PACKED = ["data.sentence_objective=none", "data.lengths=512", "data.length_ratio
 def compiled(name: str, topology: str, *overrides: str) -> dict:
     pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
     (phase,) = preflight.compile_in_subprocess(
-        f"{CONFIG}:{name},tpu", [*PACKED, *overrides], parse_slice(topology)
+        f"{CONFIG}:{name}", [*PACKED, *overrides], parse_slice(topology)
     )["phases"]
     return phase
 
@@ -128,7 +128,7 @@ def test_what_cannot_fit_is_refused_with_what_to_change():
     with pytest.raises(
         BertJaxError, match=r"needs .* GiB on each chip .* set --config.mesh.gradient_accumulation_steps="
     ):
-        preflight.preflight(f"{CONFIG}:large,tpu", [*PACKED, "data.batch_size=8192"], "v5e:4x4")
+        preflight.preflight(f"{CONFIG}:large", [*PACKED, "data.batch_size=8192"], "v5e:4x4")
 
 
 @pytest.mark.long
@@ -144,7 +144,7 @@ def test_training_takes_the_program_that_was_checked(tmp_path):
     ]
     script = """
 import json, sys
-from bert_jax.core.config import load_config_file
+from bert_jax.tasks import load_config
 from bert_jax.pod.compile import outline_on_slice, trace_step
 from bert_jax.pod.topology import parse_slice
 from bert_jax.tasks import pretrain
@@ -153,17 +153,17 @@ from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.training.step import make_step
 spec, overrides, where = sys.argv[1], json.loads(sys.argv[2]), parse_slice("v5e:4x4")
-task, data, config = pretrain.open(load_config_file(spec, overrides, pretrain.Config), ModelDirectories())
+task, data, config = pretrain.open(load_config(spec, overrides, "tpu")[1], ModelDirectories())
 mesh = make_mesh(config.mesh, where.devices())
 features = task.features(data.rows_per_step, data.length(0))
 state, batch = abstract_state(task, config, mesh), abstract_batch(features, config, mesh)
 trained = make_step(task, config, mesh).lower(state, batch, abstract_constants(task, mesh))
-outline, mesh = outline_on_slice(load_config_file(spec, overrides, pretrain.Config), where)
+outline, mesh = outline_on_slice(load_config(spec, overrides, "tpu")[1], where)
 checked = trace_step(outline, outline.phases[0], mesh)[-1].lower()
 print("SAME", trained.as_text() == checked.as_text())
 """
     ran = subprocess.run(
-        [sys.executable, "-c", script, f"{CONFIG}:tiny,tpu", json.dumps(overrides)],
+        [sys.executable, "-c", script, f"{CONFIG}:tiny", json.dumps(overrides)],
         env=os.environ | preflight.ENVIRONMENT, capture_output=True, text=True, cwd=ROOT,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-2000:]

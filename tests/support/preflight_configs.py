@@ -1,7 +1,7 @@
 """Configs of a pre-training for a slice."""
 
-from bert_jax.core import config as configs
 from bert_jax.pod.topology import parse_slice
+from bert_jax.tasks import load_config
 from bert_jax.tasks.pretrain import Config
 from tests.support.project import ROOT
 
@@ -12,4 +12,4 @@ HERE = parse_slice("v5e:4x4")
 
 
 def settings(*overrides: str, name: str = "base") -> Config:
-    return configs.load_config_file(f"{CONFIG}:{name}", overrides, Config)
+    return load_config(f"{CONFIG}:{name}", overrides, "tpu")[1]
