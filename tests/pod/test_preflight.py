@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -16,7 +17,7 @@ from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.models.mesh import AXES
-from bert_jax.pod import preflight, preflight_checks
+from bert_jax.pod import compile, preflight, preflight_checks
 from bert_jax.tasks import pretrain
 from bert_jax.training.chips import GiB
 from bert_jax.training.run_config import CheckpointConfig, RunConfig
@@ -189,6 +190,17 @@ def compiles(monkeypatch):
     compiled.answer = lambda overrides, length: a_phase(length)
     monkeypatch.setattr(preflight, "compile_in_subprocess", compiled)
     return compiled
+
+
+def test_what_is_compiled_has_the_settings_that_a_run_takes_on_tpus(monkeypatch):
+    seen: list[RunConfig] = []
+    request = {"config": f"{CONFIG}:base", "overrides": ["steps=5"], "topology": "v5e:4x4"}
+    monkeypatch.setattr(sys, "argv", ["compile", json.dumps(request)])
+    monkeypatch.setattr(compile, "compile_config", lambda config, where: seen.append(config) or {})
+    compile.main()
+    monkeypatch.setattr(tasks, "platform", lambda: "tpu")
+    assert seen == [tasks.load_config(f"{CONFIG}:base", ["steps=5"])[1]]
+    assert (seen[0].prng_impl, seen[0].model.dtype, seen[0].model.vocab_multiple) == ("rbg", "bfloat16", 128)
 
 
 def test_the_verb_prints_what_a_run_takes(compiles, capsys):
