@@ -155,7 +155,7 @@ from bert_jax.training.step import make_step
 spec, overrides, where = sys.argv[1], json.loads(sys.argv[2]), parse_slice("v5e:4x4")
 task, data, config = pretrain.open(load_config(spec, overrides, "tpu")[1], ModelDirectories())
 mesh = make_mesh(config.mesh, where.devices())
-features = task.features(data.rows_per_step, data.length(0))
+features = task.features(data.rows_per_step, data.row_length(0))
 state, batch = abstract_state(task, config, mesh), abstract_batch(features, config, mesh)
 trained = make_step(task, config, mesh).lower(state, batch, abstract_constants(task, mesh))
 outline, mesh = outline_on_slice(load_config(spec, overrides, "tpu")[1], where)
