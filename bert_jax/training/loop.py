@@ -123,7 +123,7 @@ class TrainingLoop:
         newest = self.checkpoints.newest_step()
         if newest is None:
             self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
-            self.step = max(self.config.first_step, 0)
+            self.step = self.config.first_step
         else:
             self.state, position = self.checkpoints.restore(newest, self.abstract)
             self.step, self.window = newest, MetricSums(position["window"])
@@ -174,7 +174,7 @@ class TrainingLoop:
             while True:
                 new = self.step > self.start_step
                 due = self.step == config.steps or self.is_out_of_patience()
-                at_start = self.step == max(config.first_step, 0)
+                at_start = self.step == config.first_step
                 if new and (due or at_start or self.step % config.log.evaluate_every == 0):
                     self.evaluate()
                     due = due or self.is_out_of_patience()
@@ -359,7 +359,7 @@ class TrainingLoop:
                 self.state, _ = self.checkpoints.restore(best, self.abstract)
                 break
         if best is not None:
-            self.print_detail(describe_kept(metric, self.history, max(self.config.first_step, 0)))
+            self.print_detail(describe_kept(metric, self.history, self.config.first_step))
         if lost:
             self.log.write_line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
 
