@@ -72,8 +72,8 @@ def make_finetune_task(
     kind.check_examples([*parts.validation, *parts.calibration])
     pairs = all(isinstance(example.text, tuple) for example in parts.train)
     layout = layout_with_head(config, init.layout, kind, pairs)
-    if data.fold_index < 0 and (said := describe_own_head(config, layout)):
-        print_once(said)
+    if data.fold_index < 0 and (notice := describe_own_head(config, layout)):
+        print_once(notice)
     weights = balanced_class_weights(kind, parts.train) if balanced else ()
     out_of_scope = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
     results = FinishInputs(

@@ -91,11 +91,9 @@ def mean_log_loss(probability: np.ndarray, right: np.ndarray) -> float:
 def concatenate_predictions(parts: Iterable[CalibratedPredictions]) -> CalibratedPredictions:
     """Concatenate the predictions of all folds."""
     parts = list(parts)
-    arrays = ("uncalibrated", "calibrated", "right", "confidence", "correct", "example")
-    return CalibratedPredictions(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in arrays),
-        PredictedLabels.concatenate(part.labels for part in parts),
-    )
+    names = ("uncalibrated", "calibrated", "right", "confidence", "correct", "example")
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return CalibratedPredictions(**arrays, labels=PredictedLabels.concatenate(part.labels for part in parts))
 
 
 def document_folds(documents: Sequence[str]) -> list[ExampleIndices]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from bert_jax.core.config import NonNegative, Share
+from bert_jax.core.config import NonNegative, Share, check_ranges
+from bert_jax.core.errors import BertJaxError
 from bert_jax.predictions.selective import CoverageLevels, count_levels, design_effect
 
 
@@ -35,6 +36,11 @@ class LabelLevels:
     examples: NonNegative  # that have the label
     levels: CoverageLevels
     recalls: tuple[Share, ...]  # for each level, the share of these examples that its predictions find
+
+    def __post_init__(self):
+        check_ranges(self, "by_label.")
+        if len(self.recalls) != len(self.levels):
+            raise BertJaxError(f"by_label has {len(self.recalls)} recalls for {len(self.levels)} levels")
 
     def recall_from(self, threshold: float) -> float:
         """Return the recall of the predictions that are at least as probable as one of the levels."""

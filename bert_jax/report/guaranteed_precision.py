@@ -1,6 +1,7 @@
 """The rows of a report's tables of `--min-precision`: what can be guaranteed, and what it would have given here."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -32,9 +33,7 @@ def rows_of_labels(calibration: Calibration, view: ReportData) -> Iterator[tuple
         confidence, correct = view.labels.confidence[of_label], view.labels.correct[of_label]
         true = view.counts.get(label, (0, 0, 0))[2]
         for precision in TARGET_PRECISIONS:
-            threshold = threshold_or_none(
-                lambda p, label=label: calibration.label_threshold(label, p), precision
-            )
+            threshold = threshold_or_none(partial(calibration.label_threshold, label), precision)
             if threshold is not None:
                 count += 1
                 hits = int((correct & (confidence >= threshold)).sum())

@@ -63,8 +63,8 @@ def collect_model_facts(directory) -> dict:
     for head in layout.heads:
         if head in layout.family.not_in_transformers:
             name = f"transformers has no {layout.family.class_name}{HEADS[head].architecture}"
-            remote = f"it opens it with trust_remote_code=True, by {MODELING_FILE}, and without "
-            odd.append(f"{name}; {remote * bool(layout.auto_map)}it opens the encoder alone")
+            remote = f"with trust_remote_code=True it opens the model by {MODELING_FILE}, and else "
+            odd.append(f"{name}; {remote if layout.auto_map else 'it opens '}the encoder alone")
 
     def read_or(otherwise, read):
         """Return what `read` returns; if it fails, note the error and return `otherwise`."""

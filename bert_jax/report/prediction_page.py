@@ -31,7 +31,7 @@ from bert_jax.report.evaluate_predictions import (
     run_evaluation,
     score_outcomes,
 )
-from bert_jax.report.guaranteed_precision import rows_of_all, rows_of_labels
+from bert_jax.report.guaranteed_precision import MAX_LABELS, rows_of_all, rows_of_labels
 from bert_jax.report.learning_curve_plot import draw_learning_curve
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, list_aurocs
 from bert_jax.report.out_of_scope_detection import draw_similarities as draw_scope
@@ -243,8 +243,12 @@ def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
     lines = ["", note, "", *markdown_table(header, rows_of_all(given.calibration, view))]
     if rows := list(rows_of_labels(given.calibration, view)):
         note = "`--min-precision LABEL=P` keeps the predictions of a label that are probable enough for its precision."
-        header = ("label", *header[:2], "predictions kept here", *measured, "recall here")
-        lines += ["", note, "", *markdown_table(header, rows)]
+        if len(given.calibration.by_label) > MAX_LABELS:
+            note += (
+                f" These are the {MAX_LABELS} most frequent of {len(given.calibration.by_label):,} labels."
+            )
+        columns = ("label", *header[:2], "predictions kept here", *measured, "recall here")
+        lines += ["", note, "", *markdown_table(columns, rows)]
     return lines
 
 

@@ -37,8 +37,8 @@ def test_logits_are_a_linear_function_of_the_direction_of_what_is_pooled(tmp_pat
         pooling
     ]
     assert model_info.collect_model_facts(tmp_path)["odd"] == [
-        f"transformers has no {name}; it opens it with trust_remote_code=True, by modeling_bert_jax.py, and without "
-        "it opens the encoder alone"
+        f"transformers has no {name}; with trust_remote_code=True it opens the model by modeling_bert_jax.py, and else "
+        "the encoder alone"
     ]
 
 

@@ -399,9 +399,12 @@ def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
     calibration.save_calibration(classifier, Calibration("classes", ("a", "b"), (3.0,)))
     with pytest.warns(UserWarning, match="calibration.json"):
         assert bert_jax.load(classifier).calibration == calibration.UNCALIBRATED
-    (classifier / calibration.FILE).write_text("{")
-    with pytest.raises(BertJaxError, match="calibration.json"):
-        bert_jax.load(classifier)
+    for damaged in (
+        "{", '{"kind": "classes", "by_label": [{"label": "a", "examples": 1, "levels": [], "recalls": [0.5]}]}'
+    ):  # fmt: skip
+        (classifier / calibration.FILE).write_text(damaged)
+        with pytest.raises(BertJaxError, match="calibration.json"):
+            bert_jax.load(classifier)
 
 
 @pytest.mark.slow
