@@ -56,7 +56,11 @@ class MetricsLog:
         done = True if step >= steps else None  # None: the bar is disabled if there is no terminal
         part = RUN_PREFIX.get().removesuffix(": ") or None
         self._printed, self._steps, self._told_parts = time.monotonic(), steps, False
-        self._bar = tqdm(desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True)
+        # smoothing=0: the time left follows from the mean speed, in which each evaluation counts for all its steps.
+        self._bar = tqdm(
+            desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True, smoothing=0
+        )
+        self._first_step = step + 1
 
     def write_line(self, kind: str, step: int, values: dict, timings: dict | None = None) -> None:
         if self.quiet:
@@ -93,8 +97,13 @@ class MetricsLog:
             self.print_line(f"about {format_duration(left)} left, {format_duration(total)} in all: {several}")
 
     def advance(self) -> None:
-        if not self.quiet:
-            self._bar.update()
+        if self.quiet:
+            return
+        self._bar.update()
+        if self._bar.n == self._first_step:  # it compiled, so the mean speed begins after it
+            self._bar.initial = self._bar.n
+            self._bar.unpause()
+            self._bar.start_t = self._bar.last_print_t
 
     def print_line(self, text: str, only_without_bar: bool = False) -> None:
         if self.quiet or (only_without_bar and not self._bar.disable):

@@ -50,7 +50,11 @@ def step_facts(data: BatchSource, config: RunConfig) -> Iterator[Fact]:
     if padding is not None:
         tokens, counted = tokens * (1 - padding), "padding not counted"
     yield "step", f"{step}; {tokens / (config.steps - first):,.0f} tokens on average, {counted}"
-    validation = f"a validation every {config.log.evaluate_every:,}, " if data.has_validation else ""
     passes = data.describe_passes(config.steps, tokens)
-    every = f"{validation}a checkpoint every {config.checkpoints.every:,}"
-    yield "steps", f"{config.steps - first:,}{passes}; {every}"
+    every = {"a validation": config.log.evaluate_every} if data.has_validation else {}
+    every |= {"a checkpoint": config.checkpoints.every}
+    told = (
+        f"{what} every {steps:,}" if steps < config.steps else f"{what} at the end"
+        for what, steps in every.items()
+    )
+    yield "steps", f"{config.steps - first:,}{passes}; {', '.join(told)}"

@@ -46,6 +46,22 @@ def test_a_progress_bar_of_80_columns_shows_the_loss_and_how_far_the_run_is(step
     assert len(between) >= NARROWEST and set(between) > {" "}
 
 
+def test_the_bar_leaves_compiling_out_and_spreads_evaluations_over_the_steps(tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    clock = [0.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    monkeypatch.setattr("sys.stderr", Terminal())
+    log = MetricsLog(tmp_path, tmp_path / "metrics.jsonl", 20, 32, quiet=False)
+    for seconds in (73, 2, 2, 7, 2, 2):  # the first compiles, and an evaluation of 5 s is before the fourth
+        clock[0] += seconds
+        log.advance()
+    assert "26/32 [00:15<00:18, " in str(log._bar)
+    log.close()
+
+
 def test_a_part_of_a_run_says_once_how_long_all_parts_will_take(tmp_path, capsys):
     def told(parts_after: int, left: float) -> str:
         with part_of_run("fold 1 of 5", parts_after):
