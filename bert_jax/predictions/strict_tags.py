@@ -1,24 +1,30 @@
-"""The most probable tags of a text in which every span begins with B- or S-, as in IOB2 and BIOES."""
+"""Tags for models whose training tags begin every span with B- or S-, as IOB2 and BIOES do."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from bert_jax.metrics.tagged_spans import OUTSIDE, continues_span, needs_predecessor
+from bert_jax.metrics.tagged_spans import OUTSIDE, continues_span, needs_predecessor, split_tag
+
+START_MARKS = {"I": "B", "E": "S"}
+# How much less a logit counts if its I- or E- would begin a span. On 64 sentences of CoNLL-2003, penalties from 1 to 4
+# have an F1 of .574 to .578 for names (without a penalty .559; another encoder .525 to .546, and .508), and of .740 to
+# .743 for chunks (.740). To forbid such tags is the best for names (.577; .549) and the worst for chunks (.733).
+PENALTY = 2.5
 
 
-def decode_strictly(scores: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
-    """Return the indices [words] of the most probable tags, no I- or E- without the span that it continues.
+def decode_strictly(logits: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
+    """Return the indices [words] of the best labels for logits [words, labels], by Viterbi's algorithm.
 
-    `scores` [words, labels] are logits or log probabilities: a constant that is added to all scores of a word changes
-    nothing. This is Viterbi's algorithm.
+    They have the largest sum of logits, less a penalty for each I- or E- that begins a span.
     """
-    best, barred = scores.argmax(-1), barred_neighbours(labels)
-    if not barred[np.append(-1, best)[:-1], best].any():
+    best, penalties = logits.argmax(-1), start_penalties(labels)
+    if not penalties[np.append(-1, best)[:-1], best].any():
         return best
-    total, came_from = scores[0] + barred[-1], []
-    for of_word in scores[1:]:
-        totals = total[:, None] + barred[:-1]
+    total, came_from = logits[0] - penalties[-1], []
+    for of_word in logits[1:]:
+        totals = total[:, None] - penalties[:-1]
         came_from.append(totals.argmax(0))
         total = totals.max(0) + of_word
     path = [int(total.argmax())]
@@ -28,14 +34,29 @@ def decode_strictly(scores: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
 
 
 @lru_cache(maxsize=16)
-def barred_neighbours(labels: tuple[str, ...]) -> np.ndarray:
-    """Return [before, label]: -inf where a label may not follow another, else 0. The last row is a text's beginning.
+def start_penalties(labels: tuple[str, ...]) -> np.ndarray:
+    """Return the penalty [before, label] of a label after another. The last row is for the beginning of a text.
 
-    >>> barred_neighbours(("O", "B-X", "I-X")).tolist()
-    [[0.0, 0.0, -inf], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, -inf]]
+    >>> start_penalties(("O", "B-X", "I-X")).tolist()
+    [[0.0, 0.0, 2.5], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 2.5]]
     """
-    barred = [
+    penalty = [PENALTY if start_tag(label) in labels else np.inf for label in labels]
+    is_start = [
         [needs_predecessor(label) and not continues_span(before, label) for label in labels]
         for before in (*labels, OUTSIDE)
     ]
-    return np.where(barred, -np.inf, 0.0)
+    return np.where(is_start, penalty, 0.0)
+
+
+def begin_spans(tags: Sequence[str]) -> list[str]:
+    """Replace I- by B-, and E- by S-, where they begin a span.
+
+    >>> begin_spans(["O", "I-PER", "I-PER", "I-LOC", "E-ORG"])
+    ['O', 'B-PER', 'I-PER', 'B-LOC', 'S-ORG']
+    """
+    pairs = zip([OUTSIDE, *tags], tags, strict=False)
+    return [tag if continues_span(before, tag) else start_tag(tag) for before, tag in pairs]
+
+
+def start_tag(tag: str) -> str:
+    return START_MARKS[split_tag(tag)[0]] + tag[1:] if needs_predecessor(tag) else tag

@@ -10,25 +10,32 @@ from bert_jax.metrics.tagged_spans import are_strict
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, softmax
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds.tags import Tags
-from bert_jax.predictions.strict_tags import decode_strictly
+from bert_jax.predictions.strict_tags import PENALTY, begin_spans, decode_strictly
 from tests.support.small_models import edit_config, write_model
 
 IOB2 = ("O", "B-X", "I-X", "B-Y", "I-Y")
 BIOES = ("O", "B-X", "I-X", "E-X", "S-X")
 
 
-def test_decoding_finds_the_most_probable_of_all_strict_tags():
+def value(scores: np.ndarray, tags: list[str], path: tuple[int, ...]) -> float:
+    starts = sum(a != b for a, b in zip(tags, begin_spans(tags), strict=True))
+    return scores[range(len(path)), path].sum() - PENALTY * starts
+
+
+def test_decoding_finds_the_best_of_all_tags():
     rng, changed = np.random.default_rng(0), 0
     for labels, _ in itertools.product((IOB2, BIOES), range(20)):
-        scores = rng.normal(size=(4, 5))
-        strict = [
-            path for path in itertools.product(range(5), repeat=4) if are_strict([labels[i] for i in path])
-        ]
-        best = max(strict, key=lambda path: scores[range(4), path].sum())
+        scores, paths = rng.normal(size=(4, 5)), itertools.product(range(5), repeat=4)
+        values = {path: value(scores, [labels[i] for i in path], path) for path in paths}
+        best = max(values, key=values.__getitem__)
         assert decode_strictly(scores, labels).tolist() == list(best)
         changed += list(best) != scores.argmax(-1).tolist()
+        assert are_strict(begin_spans([labels[i] for i in best]))
     assert changed > 20, "single words alone would often break the rule"
     assert decode_strictly(np.zeros((0, 5)), IOB2).tolist() == []
+    assert decode_strictly(np.array([[0, 9.0]]), ("O", "I-X")).tolist() == [0], (
+        "there is no B-X to begin with"
+    )
 
 
 def test_the_training_tags_decide_and_published_models_are_free():
@@ -44,12 +51,13 @@ def test_the_training_tags_decide_and_published_models_are_free():
 
 def test_probabilities_are_those_of_the_predicted_tags():
     kind = Tags(IOB2, strict=True)
-    raw = np.array([[2.0, 1.8, 0, 0, 0], [0, 0, 3.0, 0, 0], [3.0, 0, 0, 0, 0]])
+    raw = np.array([[2.0, 1.8, 0, 0, 0], [0, 0, 3.0, 0, 0], [3.0, 0, 0, 0, 0], [0, 0, 0, 0, 5.0]])
     p, calibration = softmax(raw / 2), Calibration("tags", IOB2, (2.0,))
-    assert kind.predict(raw, UNCALIBRATED) == kind.predict(raw, calibration) == ["B-X", "I-X", "O"]
-    outcomes = Outcomes(kind, [Example(("a", "b", "c"), ("B-X", "I-X", "O"), "")], [raw], calibration)
+    tags = ["B-X", "I-X", "O", "B-Y"]
+    assert kind.predict(raw, UNCALIBRATED) == kind.predict(raw, calibration) == tags
+    outcomes = Outcomes(kind, [Example(("a", "b", "c", "d"), tuple(tags), "")], [raw], calibration)
     data = outcomes.report_data
-    np.testing.assert_allclose(data.calibrated, [p[0, 1], p[1, 2], p[2, 0]], rtol=1e-6)
+    np.testing.assert_allclose(data.calibrated, [p[0, 1], p[1, 2], p[2, 0], p[3, 4]], rtol=1e-6)
     assert data.right.all()
     np.testing.assert_allclose(kind.confidence(raw, calibration), p[0, 1], rtol=1e-6)
 

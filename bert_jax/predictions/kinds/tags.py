@@ -46,7 +46,7 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.marked_spans import list_spans, mark_spans
 from bert_jax.predictions.report_data import ReportData
-from bert_jax.predictions.strict_tags import decode_strictly
+from bert_jax.predictions.strict_tags import begin_spans, decode_strictly
 from bert_jax.predictions.text_spans import Span, TokenLogits, join_spans, join_tokens
 from bert_jax.text import tables
 from bert_jax.text.tables import normalize_column
@@ -70,7 +70,7 @@ class Tags(Kind):
         "label_weights": Target("float32", each_token=True),
     }
 
-    strict: bool = False  # every I- and E- that is predicted continues a span
+    strict: bool = False  # every span begins with B- or S-
 
     @classmethod
     def matches_layout(cls, layout: Layout) -> bool:
@@ -167,14 +167,15 @@ class Tags(Kind):
         return {"accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
 
     def predict(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
-        return [self.labels[i] for i in self.decode(raw)]
+        tags = [self.labels[i] for i in self.decode(raw)]
+        return begin_spans(tags) if self.strict else tags
 
     def decode(self, logits: np.ndarray) -> np.ndarray:
-        """Return the indices of the predicted tags, [words]. No temperature changes them."""
+        """Return the indices of the best labels, [words]. No temperature changes them."""
         return decode_strictly(logits, self.labels) if self.strict else logits.argmax(-1)
 
     def confidences(self, logits: np.ndarray, calibration: Calibration) -> np.ndarray:
-        """Return the probabilities of the predicted tags, [words]."""
+        """Return the probabilities of the best labels, [words]."""
         return calibration.probabilities(logits)[np.arange(len(logits)), self.decode(logits)]
 
     def score_sums(self, predicted: Sequence, truth: Sequence) -> ScoreSums:
@@ -224,8 +225,12 @@ class Tags(Kind):
         before, after = (
             np.concatenate([self.confidences(raw, c) for raw in raws]) for c in (UNCALIBRATED, calibration)
         )
-        right = [self.decode(raw) == self.label_indices(tags) for raw, tags in zip(raws, truth, strict=True)]
-        return before, after, np.concatenate(right)
+        predicted = [self.label_indices(self.predict(raw, calibration)) for raw in raws]
+        return (
+            before,
+            after,
+            np.concatenate(predicted) == np.concatenate(list(map(self.label_indices, truth))),
+        )
 
     def judged_spans(
         self, raws: Sequence[np.ndarray], truth: Sequence, calibration: Calibration, rows: ExampleIndices
