@@ -13,7 +13,5 @@ from ml_collections import ConfigDict
 def get_config() -> ConfigDict:
     config = ConfigDict()
     config.task = "tag"
-    # One decision per word needs a higher learning rate than the middle of the published grid.
-    config.optimizer = ConfigDict({"learning_rate": 5e-5})
     config.data = ConfigDict({"batch_size": 16})
     return config

@@ -1,6 +1,6 @@
 """Divide labelled examples into those for training, for validation and for calibration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import jax
@@ -25,7 +25,7 @@ def split_examples(config: FinetuneConfig, read: Reader | None = None) -> Exampl
     data, kind = config.data, config.prediction_kind
     columns, read = data.columns, read or kind.read_examples
     train = read(data.train, columns, data.max_examples)
-    count = default_num_folds(config, len(train)) if data.folds < 0 else data.folds
+    count = default_num_folds(config, train) if data.folds < 0 else data.folds
     if count and jax.process_count() > 1:
         raise BertJaxError(f"data.folds={count} is for one process; set --config.data.folds=0")
     if count and data.fold_index < 0:
@@ -62,18 +62,15 @@ def set_aside_calibration(train: list[E], share: float) -> tuple[list[E], list[E
     return train, []
 
 
-def default_num_folds(config: FinetuneConfig, examples: int) -> int:
-    """Return the number of folds for so many examples, if the config leaves it to the data."""
+def default_num_folds(config: FinetuneConfig, train: Sequence[Example]) -> int:
+    """Return the number of folds for these examples, if the config leaves it to the data."""
     # A user who sets one of these keys wants a validation or calibration set instead of folds.
     wants_split = config.patience or config.checkpoints.best_metric
     wants_split = wants_split or any(
         getattr(config.data, key) != getattr(ExamplesConfig, key) for key in SPLIT_KEYS
     )
-    return (
-        DEFAULT_FOLDS
-        if not wants_split and 2 * DEFAULT_FOLDS <= examples < FOLDS_BELOW and jax.process_count() == 1
-        else 0
-    )
+    is_few = len(train) < FOLDS_BELOW and len(set(document_keys(train))) >= DEFAULT_FOLDS
+    return DEFAULT_FOLDS if is_few and not wants_split and jax.process_count() == 1 else 0
 
 
 def suffices_for_calibration(share: float, documents: int, examples: int) -> bool:

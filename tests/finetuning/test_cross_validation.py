@@ -348,8 +348,8 @@ def test_folds_decide_as_far_as_they_can_be_trusted(opened, tmp_path, monkeypatc
 
 @pytest.mark.parametrize(
     ("changes", "count"),
-    [((), 5), (("data.folds=0",), 0), (("data.folds=3",), 3), (("data.calibration_ratio=0.5",), 0),
-     (("patience=2", "checkpoints.best_metric=accuracy"), 0)],
+    [((), 5), (("data.max_examples=6",), 5), (("data.folds=0",), 0), (("data.folds=3",), 3),
+     (("data.calibration_ratio=0.5",), 0), (("patience=2", "checkpoints.best_metric=accuracy"), 0)],
 )  # fmt: skip
 def test_a_part_is_held_out_where_that_is_asked_for(opened, changes, count):
     given = opened.given
