@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Literal
 
 from bert_jax.core.config import Range
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.finetuning.epochs_config import MAX_LEARNING_RATE
 from bert_jax.finetuning.example_counts import FOLDS_BELOW
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_data import open_data
@@ -13,9 +12,6 @@ from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions.kind import Kind
 from bert_jax.predictions.kinds.tags import Tags
-
-# The factor of the learning rate for fewer than FOLDS_BELOW sentences, which are trained on for few steps.
-FEW_SENTENCES_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
@@ -27,6 +23,7 @@ class WordsConfig(ExamplesConfig):
 class Config(FinetuneConfig):
     # One decision per word needs a higher learning rate than the middle of the published grid.
     base_learning_rate: ClassVar[float] = 5e-5
+    rate_power: ClassVar[int] = 2
 
     labels: tuple[str, ...] = ()  # tags in the order of the model's outputs; (): the tags in the data
     # share of the target probability that is spread over all tags
@@ -38,8 +35,10 @@ class Config(FinetuneConfig):
         return Tags
 
     def default_learning_rate(self, width: int, examples: int) -> float:
-        factor = FEW_SENTENCES_FACTOR if examples < FOLDS_BELOW else 1
-        return min(super().default_learning_rate(width, examples) * factor, MAX_LEARNING_RATE)
+        # With few sentences, which means few steps, a narrow model learns more at a higher rate: on 64 sentences of
+        # CoNLL-2003, MiniLM has an F1 of .56 for names and .77 for chunks at 2e-4, and of .50 and .70 at 5e-5.
+        few = examples < FOLDS_BELOW
+        return super().default_learning_rate(width, examples) if few else self.base_learning_rate
 
 
 def open(config: Config, directories: ModelDirectories) -> tuple[FinetuneTask, Epochs, Config]:

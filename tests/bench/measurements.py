@@ -81,7 +81,8 @@ MEASUREMENTS = (
     ),
     finetuning(
         "conll-2003", "fine-tune on CoNLL-2003",
-        "tag {data}/conll2003/eng.train {data}/conll2003/eng.testa", ONE_EPOCH,
+        "tag {data}/conll2003/eng.train {data}/conll2003/eng.testa",
+        f"{ONE_EPOCH} --config.optimizer.learning_rate=5e-5",
     ),
     finetuning(
         "squad", "fine-tune on SQuAD", "answer {data}/squad/dev-v1.1.json",
