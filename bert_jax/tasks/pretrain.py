@@ -120,6 +120,10 @@ def keep_other_parts(layout: Layout, directory: ModelDirectory) -> Layout:
     if embedder and embedder.unknown:
         print_notice(f"{directory} embeds by {embedder.unknown}; the model of this run will be no embedder")
         embedder = None
+    elif embedder:
+        print_notice(
+            f"masked words may make the embedder in {directory} a worse one; `bert-jax evaluate --compare` measures it"
+        )
     return dataclasses.replace(layout, pooler=layout.pooler or source.pooler, embedder=embedder)
 
 
