@@ -242,7 +242,8 @@ def precision_lines(given: Outcomes, view: ReportData) -> list[str]:
     header = ("guaranteed precision", "minimum probability", f"{units} kept here", *measured)
     lines = ["", note, "", *markdown_table(header, rows_of_all(given.calibration, view))]
     if rows := list(rows_of_labels(given.calibration, view)):
-        note = "`--min-precision LABEL=P` keeps the predictions of a label that are probable enough for its precision."
+        note = "`--min-precision LABEL=P` keeps the predictions of a label that are probable enough for its precision. "
+        note += "Each guarantee holds by itself."
         if len(given.calibration.by_label) > MAX_LABELS:
             note += (
                 f" These are the {MAX_LABELS} most frequent of {len(given.calibration.by_label):,} labels."

@@ -75,10 +75,14 @@ def their_logits(model, rows, padding: int) -> np.ndarray:
 CASES = [
     (name, "compare_cls" if name in TWO_SEPARATORS else "classify_mean") for name in sorted(FAMILIES.names())
 ]
+LIKE_ROBERTA = ("camembert", "xlm_roberta")
 CASES += [("bert", "classify_cls"), ("bert", "compare_mean"), ("nomic_bert", "answer")]
 
 
-@pytest.mark.parametrize(("name", "head"), CASES)
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [pytest.param(*case, marks=[pytest.mark.long] * (case[0] in LIKE_ROBERTA)) for case in CASES],
+)
 def test_logits_are_the_same_in_transformers_and_in_what_it_saves(name, head, tmp_path):
     labels = ("a", "b", "c") if HEADS[head].labels else ()
     layout = family_layout(name, FAMILY_CONFIGS.get(name, LIKE_BERT) | {"vocab_size": 61}, (head,), labels)
