@@ -45,7 +45,7 @@ TOKEN = re.compile(r"\S+")
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag(
         "--explain", action="store_true",
-        help="for each passage, show its rank and score in keywords, vectors, their fusion (reciprocal rank fusion) "
+        help="for each passage, show its rank and score in keywords, vectors, their fusion (sum of scaled scores) "
         "and the reranker, and what each query word adds to the keyword score",
     ),
     flag("--full", action="store_true", help="print whole passages, not excerpts"),

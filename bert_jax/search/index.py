@@ -237,9 +237,7 @@ class Index:
                 rankings[VECTORS] = vector_rankings[number]
             best = rankings[retrievers[0]]
             if len(retrievers) > 1:
-                best = rankings[FUSION] = self.sort_passages(
-                    fuse_rankings({name: list(ranking) for name, ranking in rankings.items()}, weights)
-                )
+                best = rankings[FUSION] = self.sort_passages(fuse_rankings(rankings, weights))
             if cross_encoder and truncated:
                 reranked = rankings[RERANKER] = self.rerank(
                     text, list(best)[:rerank_top], cross_encoder, truncated

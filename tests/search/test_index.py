@@ -141,14 +141,20 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(name, kind, 
     assert [hit.id for hit in asked(opened(path))[1][0]][:5] == [hit.id for hit in before[1][0]][:5]
 
 
-def test_fusion_is_that_of_the_ranks(tmp_path):
-    change_index(tmp_path / "index", [random_document(f"d{n}", random.Random(n)) for n in range(30)])
-    weights = {"keywords": 0.5, "vectors": 2.0}
-    hits = opened(tmp_path / "index").search("w1 w2 w9", 5, weights=weights)
+def test_fusion_is_that_of_the_scores_around_their_mean(tmp_path):
+    change_index(tmp_path / "index", [random_document(f"d{n}", random.Random(n)) for n in range(60)])
+    weights, index = {"keywords": 0.5, "vectors": 2.0}, opened(tmp_path / "index")
+    alone = {leg: np.array([hit.score for hit in index.search("w1 w2 w9", 100, [leg])]) for leg in weights}
+    hits = index.search("w1 w2 w9", 300, weights=weights)
     for hit in hits:
-        sums = sum(weights[leg] / (60 + hit.rankings[leg].rank) for leg in weights if leg in hit.rankings)
+        sums = sum(
+            weights[leg] * max(0, 0.5 + (hit.rankings[leg].score - scores.mean()) / (6 * scores.std()))
+            for leg, scores in alone.items()
+            if leg in hit.rankings
+        )
         assert hit.score == hit.rankings["fusion"].score == pytest.approx(sums, rel=1e-12)
-    assert any(len(hit.rankings) == 3 for hit in hits)
+    assert {len(hit.rankings) for hit in hits} == {2, 3}
+    assert len(alone["vectors"]) == 100 < sum("vectors" in hit.rankings for hit in hits)  # the first count
     for wrong, message in (
         ({"retrievers": ["words"]}, 'this index is searched by keywords and vectors, not by "words"'),
         ({"weights": {"vector": 1}}, 'not by "vector"'),
