@@ -114,7 +114,7 @@ def saved_steps(directory: Workdir, config: RunConfig) -> list[int]:
 def estimate_time(run: OpenedRun, directory: Workdir, mesh: Mesh, count: int) -> str:
     """Say how long the run will take, or a sweep of `count` runs; what is not known yet is measured."""
     config = run.config
-    first = max(config.first_step, *saved_steps(directory, config))
+    first = max([config.first_step, *saved_steps(directory, config)])
     if config.steps <= first:
         return "none" if first > config.first_step else "not estimated, because no step is taken"
     if config.slow_to_open:
