@@ -34,6 +34,8 @@ from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import calibration, out_of_scope, training_origin
+from bert_jax.predictions.label_levels import LabelLevels
+from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.search.index import Index
 from bert_jax.search.index_info import describe_index, document_ids
 from bert_jax.text import tables
@@ -116,10 +118,10 @@ def with_few_tensors(folder: Path) -> None:
 
 
 def with_calibration(folder: Path) -> None:
-    levels = tuple(calibration.CoverageLevel(0.5 + i / 40, 100 - i, 90 - i) for i in range(3))
-    calibration.save_calibration(
-        folder, calibration.Calibration("classes", LABELS, (1.5,), levels=levels, examples=200)
-    )
+    levels = tuple(CoverageLevel(0.5 + i / 40, 100 - i, 90 - i) for i in range(3))
+    by_label = (LabelLevels(LABELS[0], 90, levels, (0.9, 0.8, 0.7)),)
+    given = calibration.Calibration("classes", LABELS, (1.5,), levels=levels, by_label=by_label, examples=200)
+    calibration.save_calibration(folder, given)
 
 
 def with_origin(folder: Path) -> None:
