@@ -24,8 +24,8 @@ from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.hub.families import resolve_size, sizes_of_families
 from bert_jax.models.encoder_config import BERT_SIZES
 
-# What holds instead in a run that starts from a model (--config.init). At the rate of the recipes, which start from
-# random values, a model would forget what it knows.
+# What holds instead in a run that starts from a model (--config.init): the recipes' rates and warm-ups are made for
+# random values. 2e-5 is what BERT's authors give for further steps.
 FROM_INIT = {
     "steps": -1,  # three passes over the corpora
     "optimizer": {"name": "adam", "learning_rate": 2e-5, "schedule": "linear", "warmup_steps": 0.1},

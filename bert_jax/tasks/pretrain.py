@@ -202,7 +202,9 @@ class MaskedLMTask(Task):
     embedding_init: str = field(default="random", kw_only=True)  # as in the config
 
     def facts(self, run: "OpenedRun", directory: "Workdir") -> Iterator[Fact]:
-        model = self.layout.config
+        model, optimizer = self.layout.config, run.config.optimizer
+        warmup = f"{optimizer.num_warmup_steps(run.config.steps):,} steps of warm-up"
+        yield "schedule", f"a learning rate of {optimizer.learning_rate:g} after {warmup}"
         rows = f"{model.padded_vocab:,} rows of word embeddings for {model.vocab_size:,} entries"
         yield (
             "computes",
