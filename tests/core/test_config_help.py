@@ -132,7 +132,7 @@ def test_the_keys_of_a_config_as_lines_and_as_json(tmp_path, monkeypatch, capsys
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80 and not any("\x1b" in line for line in lines)
     (rate,) = [n for n, line in enumerate(lines) if line.startswith("  learning_rate ")]
-    of_rate = " ".join(" ".join(lines[rate : rate + 5]).split())
+    of_rate = " ".join(" ".join(lines[rate : rate + 6]).split())
     assert of_rate.split()[1] == "*2e-05" and "(default: 0)" in of_rate
     meanings = " ".join(" ".join(lines).split())
     assert "the faster one on this device; one of: float32, bfloat16, auto" in meanings
