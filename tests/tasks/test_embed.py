@@ -145,6 +145,16 @@ def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, 
     assert_gradients_equal(its, theirs, 1e-5)
 
 
+def test_an_embedder_goes_on_at_a_lower_rate_than_an_encoder_begins(encoder_path, tmp_path):
+    train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(20))
+    Embedder.load(encoder_path, pooling="mean").save(tmp_path / "embedder")
+    rates = [
+        open_embed_task(path, train)[2].optimizer.learning_rate
+        for path in (encoder_path, tmp_path / "embedder")
+    ]
+    assert rates == pytest.approx([3e-4, 1e-4])
+
+
 @pytest.mark.slow
 def test_a_run_learns_and_its_model_opens_everywhere(encoder_path, tmp_path, capsys):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(300))
