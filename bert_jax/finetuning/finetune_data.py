@@ -26,6 +26,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import FinishInputs
+from bert_jax.training.warm_start import list_new_modules
 
 C = TypeVar("C", bound=FinetuneConfig)
 
@@ -87,12 +88,14 @@ def make_finetune_task(
     )
     make = ContrastiveTask if config.method == "contrastive" else FinetuneTask
     card = prediction_card(layout, kind, data, parts.train, describe_data(data, parts))
+    probes_head = config.head_init == "linear_probe"
     return make(
         layout,
         kind,
         smoothing,
         weights,
-        config.head_init == "linear_probe",
+        probes_head,
+        begins_trained=not (probes_head and kind.link) and not list_new_modules(init, layout),
         finish_inputs=results,
         model_card=card,
     )
