@@ -126,7 +126,8 @@ def test_a_pre_training_and_that_of_transformers_reach_the_same(tmp_path, capsys
     ("init", "message"), [("model", "does not pre-train from random values"), ("", "corpus")]
 )
 def test_a_pre_training_that_cannot_be_compared_is_refused(init, message, tmp_path):
-    settings = [f"init={init}", "first_step=0", f"data.corpora={tmp_path}/corpus"]
+    write_model(tmp_path / "model", heads=("mlm",))
+    settings = [f"init={tmp_path / init if init else ''}", f"data.corpora={tmp_path}/corpus"]
     with pytest.raises(BertJaxError, match=message):
         compare_pretraining(f"{ROOT}/configs/pretrain.py:tiny", settings, str(tmp_path))
 

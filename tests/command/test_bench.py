@@ -151,7 +151,9 @@ def test_made_up_rows_are_full_and_count_whole(examples):
 def test_a_step_of_made_up_rows_of_labels_learns(tmp_path):
     """A labelled run has the shapes of its own rows: of packed texts, with their tags."""
     write_model(tmp_path / "model", heads=("mlm",))
-    (tmp_path / "train.conll").write_text("the O\ncat B-X\nsat O\n\n" * 40)
+    (tmp_path / "train.conll").write_text(
+        "".join("the O\ncat B-X\nsat O\n" * (1 + n % 5) + "\n" for n in range(40))
+    )
     settings = [
         f"init={tmp_path / 'model'}",
         f"data.train={tmp_path / 'train.conll'}",
