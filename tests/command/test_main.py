@@ -80,7 +80,7 @@ def test_failures_exit_with_1_and_debug_shows_where(tmp_path):
 def test_nothing_is_said_but_our_own_lines_and_programs_are_found_again(tmp_path):
     """On a machine without accelerators, where this runs with libtpu too, and no variable hushes what is imported."""
     corpus = make_corpus(tmp_path)
-    of_start = r"(corpus|step|steps) +\S|[\d,]+ parameters on |compiling the step"
+    of_start = r"(corpus|schedule|computes|step|steps) +\S|[\d,]+ parameters on |compiling the step"
     ours = re.compile(rf"{of_start}|step \d |the model is in ")
     said_by_tests = ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL", "JAX_COMPILATION_CACHE_DIR")
     environment = {k: v for k, v in os.environ.items() if k not in said_by_tests}
