@@ -30,7 +30,7 @@ STEP = {"base": 3 * (24.7397e12 + 0.9471e12), "large": 3 * (85.7622e12 + 1.2738e
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["base", "large"])
 def test_flops_and_bytes_are_those_by_hand(size):
-    config = settings("model.attention=xla", name=size)
+    config = settings("model.attention=xla", "model.vocab_multiple=1", name=size)
     task, mesh = PretrainTask.from_config(config, ModelDirectories()), make_mesh(config.mesh)
     state, batch = abstract_state(task, config, mesh), abstract_batch(task.features(256, 512), config, mesh)
     assert bytes_per_device(state.params) == 4 * PARAMETERS[size]
