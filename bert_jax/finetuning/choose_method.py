@@ -22,9 +22,9 @@ from bert_jax.finetuning.example_counts import (
     ONE_FOLD_FROM,
     PROBE_BELOW,
 )
-from bert_jax.finetuning.finetune_config import WITHOUT_STEPS, FinetuneConfig, Method
+from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
-from bert_jax.finetuning.training_gain import Gain, gain_after_folds, prior_gain, prior_gain_over_start
+from bert_jax.finetuning.training_gain import Gain, gain_after_folds, prior_gain
 from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
@@ -36,7 +36,6 @@ from bert_jax.training.step import StepCache
 from bert_jax.training.workdir import Workdir
 
 METHOD_NAMES: dict[Method, str] = {
-    "none": "the model before training",
     "linear_probe": "a linear probe on the frozen encoder",
     "contrastive": "contrastive training and a linear probe",
     "finetune": "fine-tuning",
@@ -91,8 +90,8 @@ def folds_to_predict(run: OpenedRun, directory: Workdir) -> Folds | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a method predicted out of fold; `gain` is what it is expected to gain over the method without training, None
-    if there is nothing to compare with."""
+    """What a method predicted out of fold; `gain` is what it is expected to gain over a probe, None for a method that
+    is compared with none."""
 
     outcomes: Outcomes
     gain: Gain | None
@@ -115,16 +114,15 @@ def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions:
     for method in tried:
         if prior and not prior.may_be_worthwhile:
             print_once(
-                f"not tried: {METHOD_NAMES[method]}, whose expected gain over {METHOD_NAMES[tried[0]]} is {prior}; "
+                f"not tried: {METHOD_NAMES[method]}, whose expected gain over the probe is {prior}; "
                 f"--config.method={method} trains the final model by it"
             )
             continue
         trials[method] = try_method(parts, method, gain_after, workdir)
-        if method in WITHOUT_STEPS:
-            untrained = trials[method].outcomes
-            probed = method == "linear_probe"
-            prior = prior_gain(untrained, examples) if probed else prior_gain_over_start(untrained)
-            gain_after = partial(gain_after_folds, prior, untrained)
+        if method == "linear_probe":
+            probe = trials[method].outcomes
+            prior = prior_gain(probe, examples)
+            gain_after = partial(gain_after_folds, prior, probe)
     if config.method == "auto" and tried == ["linear_probe"]:
         print_once(
             f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder, so nothing else is tried; "
@@ -133,17 +131,14 @@ def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions:
     best = pick_best({method: trial.gain for method, trial in trials.items()})
     compared = "; ".join(f"{METHOD_NAMES[method]}: {trial.describe()}" for method, trial in trials.items())
     whole = " on all examples" * parts.covers_all
-    final = f"The final model is trained{whole} by {METHOD_NAMES[best]}"
-    if best == "none":
-        final = "The model before training is kept"
-    print_once(f"out of fold, {compared}. {final}")
+    print_once(f"out of fold, {compared}. The final model is trained{whole} by {METHOD_NAMES[best]}")
     return OutOfFoldPredictions(best, trials[best].outcomes, parts.curve)
 
 
 def try_method(
     parts: Folds, method: Method, gain_after: Callable[[Outcomes], Gain] | None, workdir: Path
 ) -> Trial:
-    """Predict the folds, but end early if the method can hardly gain enough any more."""
+    """Predict the folds, but end early if the method can hardly gain enough over the probe any more."""
 
     def is_hopeless(so_far: Outcomes) -> bool:
         return gain_after is not None and not gain_after(so_far).may_be_worthwhile
@@ -151,8 +146,6 @@ def try_method(
     begun, count = time.monotonic(), parts.config.data.folds
     if method == "linear_probe":
         outcomes = parts.predict_with_probes()
-    elif method == "none":
-        outcomes = parts.predict_with_start()
     else:
         models = f"{count} fold models" if parts.covers_all else f"the model of one of {count} folds"
         print_once(
@@ -168,13 +161,13 @@ def try_method(
 
 
 def pick_best(gains: Mapping[Method, Gain | None]) -> Method:
-    """Return the method that is expected to gain most over the first one, or the first if no gain is worthwhile.
+    """Return the method that is expected to gain most over the probe, or the probe if no gain is worthwhile.
 
     A method that was not compared has no gain.
     """
-    first = next(iter(gains))
-    compared = {method: gain for method, gain in gains.items() if gain and gain.is_worthwhile}
-    return max(compared, key=lambda method: compared[method].mean, default=first)
+    compared = {method: gain for method, gain in gains.items() if gain}
+    best = max(compared, key=lambda method: compared[method].mean, default=next(iter(gains)))
+    return best if best not in compared or compared[best].is_worthwhile else "linear_probe"
 
 
 def candidate_methods(
@@ -184,8 +177,6 @@ def candidate_methods(
     kind = task.kind
     if config.method != "auto":
         return [config.method]
-    if task.begins_trained:
-        return ["none", "finetune"]
     if config.head_init == "pretrained" or not kind.link:
         return ["finetune"]
     compares = HEADS[task.head].compares

@@ -99,41 +99,20 @@ class Folds:
         )
         return all_shares - learnt_shares
 
-    def predict_with_start(self) -> Outcomes:
-        """Predict by the model that the run starts from, which learnt from none of these examples."""
-        features = self.compute_features()
-        dense = features.params[self.task.head]["dense"]
-        outcomes = self.make_outcomes(
-            [states @ dense["kernel"] + dense["bias"] for states in features.states]
-        )
-        return replace(outcomes, similarities=self.similarities(features))
-
     def predict_with_probes(self) -> Outcomes:
         """Predict by regressions on the frozen encoder's features, which need no training run."""
-        link = self.task.kind.link
+        task, link = self.task, self.task.kind.link
         assert link is not None  # or the config refuses the method
-        features = self.compute_features()
+        params, _ = warm_start.read_initial_params(
+            self.run.directories, self.config.init, task, self.config.seed
+        )
+        features = HeadInputs(task.layout, params, self.data.tokenizer, self.pieces)
         all_pieces = np.ones(len(self.pieces), bool)
         outcomes, penalties = self.predict_with_probe(features, link, all_pieces)
-        if self.covers_all and len(self.evaluator.examples) >= MIN_CURVE_EXAMPLES:
+        if not self.covers_all:
+            return outcomes
+        if len(self.evaluator.examples) >= MIN_CURVE_EXAMPLES:
             self.curve = self.make_learning_curve(features, link, outcomes, penalties)
-        return replace(outcomes, similarities=self.similarities(features))
-
-    def compute_features(self) -> HeadInputs:
-        """Compute what the head reads of each piece, from the encoder of `init`."""
-        directories, config = self.run.directories, self.config
-        params, _ = warm_start.read_initial_params(directories, config.init, self.task, config.seed)
-        return HeadInputs(self.task.layout, params, self.data.tokenizer, self.pieces)
-
-    @property
-    def needs_similarities(self) -> bool:
-        """Not if only some folds are predicted, to choose the method, or if the predictions have no scope."""
-        return self.covers_all and self.task.kind.detects_out_of_scope
-
-    def similarities(self, features: HeadInputs) -> np.ndarray | None:
-        """Return the similarity of each example to those of the other folds; None if it is not needed."""
-        if not self.needs_similarities:
-            return None
         vectors = np.stack(features.vectors)[self.is_first]
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:
@@ -141,7 +120,7 @@ class Folds:
             near[inside] = OutOfScopeDetector.from_vectors(vectors[self.sample_learnt(fold)]).similarity(
                 vectors[inside]
             )
-        return near
+        return replace(outcomes, similarities=near)
 
     def make_learning_curve(
         self, features: HeadInputs, link: Link, outcomes: Outcomes, penalties: int
@@ -228,7 +207,7 @@ class Folds:
         program = head_logits_and_vectors(model.config, self.task.head, len(model.labels))
         outputs = model.run([self.pieces[i].encoding for i in pieces], program)
         logits, vectors = zip(*outputs, strict=True)
-        if self.needs_similarities:
+        if model.kind.detects_out_of_scope and self.covers_all:
             learnt = np.flatnonzero(self.is_first)[self.sample_learnt(fold)]
             program = pooled_states(model.config, "mean", True)
             scope = OutOfScopeDetector.from_vectors(
@@ -246,8 +225,11 @@ class Folds:
         return others[draw_text_indices(len(others))]
 
     def read_similarities(self, directory: Path) -> np.ndarray | None:
-        """Return the saved similarity of each example to those that its model learnt from; None if it is not needed."""
-        if not self.needs_similarities:
+        """Return the saved similarity of each example to the examples that its model learnt from.
+
+        Return None if only some folds are predicted, to choose the method, or if the predictions have no scope.
+        """
+        if not self.covers_all or not self.task.kind.detects_out_of_scope:
             return None
         near = np.zeros(len(self.fold_of_example), np.float32)
         for fold in self.predicted:

@@ -19,8 +19,7 @@ from bert_jax.finetuning.epochs_config import (
 from bert_jax.finetuning.example_counts import FEW_TEXTS, MAX_RATE_FACTOR
 from bert_jax.predictions.kind import Kind
 
-Method = Literal["finetune", "contrastive", "linear_probe", "none"]
-WITHOUT_STEPS = ("linear_probe", "none")
+Method = Literal["finetune", "contrastive", "linear_probe"]
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,9 @@ class FinetuneConfig(EpochsConfig):
     model: HeadConfig = field(default_factory=HeadConfig)
     # what is trained; finetune: encoder and head; linear_probe: the head alone, by regression on the frozen encoder, in
     # seconds; contrastive: the encoder, to tell texts of the same class from others, then a linear probe, for few
-    # labels; none: nothing, with head_init=pretrained; auto: the best in cross-validation or, for 2,000 examples or
-    # more but fewer than 1,000 of each class, the best on one fold; else finetune
-    method: Literal["auto", "finetune", "contrastive", "linear_probe", "none"] = "auto"
+    # labels; auto: the best in cross-validation or, for 2,000 examples or more but fewer than 1,000 of each class, the
+    # best on one fold; else finetune
+    method: Literal["auto", "finetune", "contrastive", "linear_probe"] = "auto"
     # what the head starts from; linear_probe: a regression on the frozen encoder; pretrained: the head of `init`,
     # random if it has none
     head_init: Literal["linear_probe", "pretrained"] = "linear_probe"
@@ -102,8 +101,6 @@ class FinetuneConfig(EpochsConfig):
             raise BertJaxError(
                 f"method={self.method} makes a new head; leave --config.head_init=pretrained out"
             )
-        if self.method == "none" and self.head_init != "pretrained" and self.prediction_kind.link:
-            raise BertJaxError("method=none keeps the head of `init`; add --config.head_init=pretrained")
         if self.method == "linear_probe" and self.prediction_kind.link is None:
             raise BertJaxError(
                 f"a linear probe cannot predict {self.prediction_kind.name}; leave --config.method=linear_probe out"
@@ -142,8 +139,6 @@ class FinetuneConfig(EpochsConfig):
     def runs_without_steps(self) -> str:
         if self.method == "linear_probe":
             return "the head is computed by a regression, the encoder stays as it is"
-        if self.method == "none":
-            return "the model stays as it is"
         return super().runs_without_steps
 
     @property
@@ -163,11 +158,11 @@ class FinetuneConfig(EpochsConfig):
         return min(rate * higher, MAX_LEARNING_RATE)
 
     def with_method(self, method: Method) -> Self:
-        return dataclasses.replace(self, method=method, steps=0 if method in WITHOUT_STEPS else self.steps)
+        return dataclasses.replace(self, method=method, steps=0 if method == "linear_probe" else self.steps)
 
     @property
     def batch_size(self) -> int:
         return self.data.batch_size
 
     def num_steps(self, examples: int) -> int:
-        return 0 if self.method in WITHOUT_STEPS else super().num_steps(examples)
+        return 0 if self.method == "linear_probe" else super().num_steps(examples)

@@ -26,7 +26,6 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import FinishInputs
-from bert_jax.training.warm_start import list_new_modules
 
 C = TypeVar("C", bound=FinetuneConfig)
 
@@ -88,14 +87,12 @@ def make_finetune_task(
     )
     make = ContrastiveTask if config.method == "contrastive" else FinetuneTask
     card = prediction_card(layout, kind, data, parts.train, describe_data(data, parts))
-    probes_head = config.head_init == "linear_probe"
     return make(
         layout,
         kind,
         smoothing,
         weights,
-        probes_head,
-        begins_trained=not (probes_head and kind.link) and not list_new_modules(init, layout),
+        config.head_init == "linear_probe",
         finish_inputs=results,
         model_card=card,
     )

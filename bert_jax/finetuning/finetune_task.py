@@ -13,7 +13,7 @@ from bert_jax.finetuning.choose_method import (
     resume_method,
 )
 from bert_jax.finetuning.example_counts import DEFAULT_FOLDS
-from bert_jax.finetuning.finetune_config import WITHOUT_STEPS, FinetuneConfig
+from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.label_warnings import label_warnings
 from bert_jax.training.opened_run import OpenedRun
@@ -42,7 +42,7 @@ class FinetuneTask(HeadTask):
         folds = config.data.folds if all_folds else DEFAULT_FOLDS
         examples = len(self.finish_inputs.train) if self.finish_inputs else 0
         for method in candidate_methods(config, self, examples, all_folds):
-            if method not in WITHOUT_STEPS:
+            if method != "linear_probe":
                 data = replace(given.data, folds=folds, fold_index=0, out_of_scope="")
                 fold = replace(given, method=method, steps=config.steps, report=False, data=data)
                 yield run.reopen(fold), folds if all_folds else 1

@@ -33,8 +33,6 @@ class HeadTask(Task):
     class_weights: tuple[float, ...] = ()
     # Whether the head starts as a fitted probe, if a probe can learn these predictions.
     probes_head: bool = field(default=False, compare=False)
-    # Whether the whole model begins as one that makes these predictions already.
-    begins_trained: bool = field(default=False, compare=False)
 
     @property
     def best_metric(self) -> str:

@@ -20,7 +20,7 @@ class HeadInputs:
     `vectors` by which texts are compared."""
 
     def __init__(self, layout: Layout, params: dict, tokenizer: Tokenizer, pieces: Sequence[EncodedExample]):
-        self.layout, self.params, self.pieces = layout, params, pieces
+        self.layout, self.pieces = layout, pieces
         self.head = layout.heads[-1]
         width = HEADS[self.head].width(layout.config)
         # With an identity matrix, the logits of a head are what it reads.

@@ -1,5 +1,4 @@
-"""How much more a trained encoder is expected to score than a linear probe on the frozen one, or than the model that
-training starts from.
+"""How much more a trained encoder is expected to score than a linear probe on the frozen one.
 
 Before any fold is predicted, the expectation is what other data sets showed. Predictions out of fold move it as far as
 their standard error allows.
@@ -20,7 +19,6 @@ MIN_GAIN = 0.005  # a smaller gain is not worth the time and the larger model di
 # 0.17, 0.19, 0.22); 28 emotions with 8 0.11 (0.19); 48 articles with 8 -0.09 (-0.16); 77 intents with 10 -0.15 (-0.18);
 # pairs of MRPC with 64, 256 0.03, 0.10 (0.19, 0.22); tags of CoNLL-2003 0.20 to 0.32 (0.25).
 USUAL_SHARE, SKILL_SHARE = 0.25, 1.6
-START_SPREAD = 0.05  # of the gain over a model that was trained for these predictions before; not measured
 SHARE_SPREAD = 0.1  # the root mean square of the differences above is 0.08
 
 
@@ -62,17 +60,11 @@ def prior_gain(probe: Outcomes, examples: int) -> Gain:
     return Gain(errors * share, errors * SHARE_SPREAD)
 
 
-def prior_gain_over_start(start: Outcomes) -> Gain:
-    """Return what to expect of training a model further, before anything is measured: as much harm as good."""
-    errors = 1 - start.score_sums.scores[start.kind.best_metric]
-    return Gain(0.0, min(errors, START_SPREAD))
-
-
-def gain_after_folds(prior: Gain, untrained: Outcomes, trained: Outcomes) -> Gain:
+def gain_after_folds(prior: Gain, probe: Outcomes, trained: Outcomes) -> Gain:
     """Return the expectation after some or all folds were predicted by both methods."""
-    place = {id(example): i for i, example in enumerate(untrained.examples)}
-    sums, shared = untrained.score_sums, [place[id(example)] for example in trained.examples]
+    place = {id(example): i for i, example in enumerate(probe.examples)}
+    sums, shared = probe.score_sums, [place[id(example)] for example in trained.examples]
     same = ScoreSums(sums.rows[shared], sums.compute_scores)
-    measured = difference_intervals(same, trained.score_sums)[untrained.kind.best_metric]
+    measured = difference_intervals(same, trained.score_sums)[probe.kind.best_metric]
     # No error is smaller than one example that may fall otherwise.
     return prior.given(measured.value, max(measured.standard_error, 1 / len(shared)))

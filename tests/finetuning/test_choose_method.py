@@ -4,12 +4,10 @@ import json
 from types import SimpleNamespace
 
 import jax
-import numpy as np
 import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning import choose_method, example_splits
 from bert_jax.finetuning.choose_method import needs_one_fold
 from bert_jax.finetuning.example_counts import FOLDS_BELOW, ONE_FOLD_BELOW
@@ -17,7 +15,6 @@ from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.runs import finish_run
 from bert_jax.runs.run import run_from_config
 from bert_jax.tasks import load_config
-from tests.support.finetuning_runs import finetune
 from tests.support.project import ROOT
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
@@ -134,27 +131,3 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
     assert main(planned) == 0
     again = capsys.readouterr().out
     assert "predicted by" not in again and "a run that has finished" in again
-
-
-@pytest.mark.ci
-def test_a_classifier_that_training_would_make_worse_stays_as_it_is(encoder_path, tmp_path, capsys):
-    texts = marked_texts(240, 0)
-    learnt = {"data.train": write_csv(tmp_path / "1.csv", texts[40:]), "epochs": 12}
-    finetune("classify", encoder_path, tmp_path / "first", **learnt)
-    start = bert_jax.load(tmp_path / "first/model")
-    noisy = [(text, label if n % 5 else "bad") for n, (text, label) in enumerate(texts[:40])]
-    given = {
-        "data.train": write_csv(tmp_path / "2.csv", noisy), "data.folds": 2, "steps": 2, "report": True,
-        "optimizer.learning_rate": 1.0,
-    }  # fmt: skip
-    for _ in range(2):  # the second finds the first
-        finetune("classify", tmp_path / "first/model", tmp_path / "run", **given)
-        (tmp_path / "run/finished.json").unlink()
-    printed = capsys.readouterr().err
-    assert "examples out of fold, fine-tuning: accuracy" in printed
-    assert "The model before training is kept" in printed
-    kept = bert_jax.load(tmp_path / "run/model")
-    jax.tree.map(np.testing.assert_array_equal, kept.params, start.params)
-    assert kept.calibration.examples == 40 and kept.scope.is_fitted
-    with pytest.raises(BertJaxError, match="method=none keeps the head of `init`"):
-        load_config("configs/classify.py", ["init=model", "data.train=t.csv", "method=none"])

@@ -235,7 +235,7 @@ def test_few_pairs_of_several_labels_are_fine_tuned_too():
         "configs/classify.py", ["init=model", "data.train=t.csv", "problem_type=multi_label"]
     )
     for name, expected in (("labels", ["linear_probe", "finetune"]), ("classes", ["linear_probe"])):
-        task = SimpleNamespace(kind=KINDS[name](LABELS), head="compare_mean", begins_trained=False)
+        task = SimpleNamespace(kind=KINDS[name](LABELS), head="compare_mean")
         assert candidate_methods(config, task, 10) == expected
 
 
