@@ -89,9 +89,8 @@ class EpochsConfig(RunConfig, ABC):
     # The learning rate for a model as wide as base; for other widths it is multiplied by (768 / width) ** rate_power.
     base_learning_rate: ClassVar[float]
     rate_power: ClassVar[int] = 1
-    trained_rate_share: ClassVar[float] = (
-        1.0  # of that rate, for a model that was trained for the task before
-    )
+    # The share of it for a model that was trained for the task before.
+    trained_rate_share: ClassVar[float] = 1.0
 
     # number of updates; 0: none, the run evaluates its initial parameters; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1

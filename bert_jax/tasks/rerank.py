@@ -50,12 +50,7 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     train_pieces, validation_pieces = reading.encode_lists(train), reading.encode_lists(validation)
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_notice(notice)
-    config = config.resolve_defaults(
-        len(train),
-        task.best_metric,
-        task.layout.config.hidden_size,
-        begins_trained=HEAD in init.layout.heads and init.layout.labels == task.layout.labels,
-    )
+    config = config.resolve_defaults(len(train), task.best_metric, task.layout.config.hidden_size)
     about = describe_queries(config, task, *map(len, (train, validation, calibration)))
     task = dataclasses.replace(task, model_card=cross_encoder_card(task, config, about, reading.truncated))
     batches = make_batch_config(
