@@ -102,9 +102,9 @@ class EmbeddingLossConfig:
 class EmbedConfig(EpochsConfig):
     default_epochs: ClassVar[float] = 1.0
     base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
-    # MiniLM (384 wide) is an embedder. On 1,500 scored pairs of STS-B its Spearman of .867 became .816 after 24 steps at
-    # 6e-5, .8665 at 2e-5; after 60 steps at 2e-5 .8625 became .853, at 7e-6 .865. On pairs of Cranfield its nDCG@10 of
-    # .535 became .588 after 60 steps at 2e-5.
+    # MiniLM (384 wide) is an embedder. On 1,500 scored pairs of STS-B its Spearman of .867 became .816 after 24 steps
+    # at 6e-5, .8665 at 2e-5; after 60 steps at 2e-5 .8625 became .853, at 7e-6 .865. On pairs of Cranfield its nDCG@10
+    # of .535 became .588 after 60 steps at 2e-5.
     trained_rate_share: ClassVar[float] = 1 / 3
 
     init: str = ""
