@@ -7,6 +7,7 @@ from bert_jax import tasks
 from bert_jax.bench.timing import Figures, Machine, Measured, Turn, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.chunks import cores
+from bert_jax.data.corpus.stream import Stream
 from bert_jax.pod.preflight_checks import corpus_config, rows_per_second
 
 FAR = 1_000_000  # a step that needs all earlier ones if batches cannot be computed directly
@@ -20,8 +21,6 @@ def measure_input(spec: str, overrides: Sequence[str], as_json: bool = False) ->
         raise BertJaxError(
             f"{spec} names no corpus to read; give a pre-training config and --config.data.corpora=DIR"
         )
-    from bert_jax.data.corpus.stream import Stream  # importing TensorFlow takes seconds
-
     machine, figures, turns = Machine(), dict[str, Figures](), list[Turn]()
     for length in data.lengths:
         of_length = dataclasses.replace(data, lengths=(length,), length_ratios=(1.0,))

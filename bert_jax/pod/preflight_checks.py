@@ -9,6 +9,7 @@ import time
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
+from bert_jax.data.corpus.stream import Stream
 from bert_jax.pod.topology import Slice
 from bert_jax.training.outline import Outline
 from bert_jax.training.run_config import CheckpointConfig, RunConfig
@@ -122,8 +123,6 @@ def check_input(data: DataConfig, seed: int, phase: dict, where: Slice) -> str:
 
 def rows_per_second(data: DataConfig, seed: int = 0, seconds: float = MEASURE_SECONDS) -> float:
     """Measure how many rows of a corpus this machine makes per second."""
-    from bert_jax.data.corpus.stream import Stream  # importing TensorFlow takes seconds
-
     batches = Stream(data, seed, steps=1_000_000).batches()
     for _ in range(5):  # warm-up: plans, tracing, threads
         next(batches)

@@ -17,6 +17,7 @@ from bert_jax.data.corpus.cooccurrences import cooccurrence_embeddings
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.step_preview import show_step
+from bert_jax.data.corpus.stream import Stream
 from bert_jax.hub.families import FAMILIES, family_for
 from bert_jax.hub.family import Family
 from bert_jax.hub.layout import Layout
@@ -33,7 +34,6 @@ from bert_jax.training.task import Task
 from bert_jax.training.warm_start import adopt_saved_layout, check_same_tokenizer, check_sizes
 
 if TYPE_CHECKING:
-    from bert_jax.data.corpus.stream import Stream
     from bert_jax.training.opened_run import OpenedRun
     from bert_jax.training.workdir import Workdir
 
@@ -128,9 +128,6 @@ def keep_other_parts(layout: Layout, directory: ModelDirectory) -> Layout:
 
 
 def open_corpora(config: CorporaConfig) -> "Corpora":
-    # Imported here because TensorFlow takes seconds to import: a misspelt key is reported before that.
-    from bert_jax.data.corpus.stream import Stream
-
     return Corpora(Stream(config.data, config.seed, config.steps))
 
 
@@ -299,7 +296,7 @@ def label_logits(logits, labels):
 class Corpora(BatchSource):
     """The stream of prepared corpora, as the `BatchSource` of the training loop."""
 
-    def __init__(self, stream: "Stream"):
+    def __init__(self, stream: Stream):
         self.stream, self.tokenizer, self.rows_per_step = stream, stream.tokenizer, stream.config.batch_size
 
     def identity(self) -> dict[str, str]:

@@ -16,7 +16,7 @@ def explain_missing_packages() -> Iterator[None]:
         yield
     except ImportError as error:
         raise BertJaxError(
-            f"pre-training, tfds:, gs:// and TensorFlow checkpoints need TensorFlow ({first_line(error)}); install it, "
+            f"tfds: and TensorFlow checkpoints need TensorFlow ({first_line(error)}); install it, "
             "in the folder that bert_jax was installed from: pip install '.[train]'"
         ) from error
 

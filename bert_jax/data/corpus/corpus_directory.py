@@ -24,7 +24,7 @@ import numpy as np
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.files import cache_home, parse_json, write_atomically
-from bert_jax.core.output import explain_os_errors, keep_mode, sync_to_disk, temporary_sibling
+from bert_jax.core.output import keep_mode, sync_to_disk, temporary_sibling
 from bert_jax.text.tokenizer import Tokenizer
 
 CORPUS_VERSION = 3
@@ -204,11 +204,14 @@ def _local(name: str) -> Path:
     gathered from memory-mapped files."""
     if "://" not in name:
         return Path(name)
-    from bert_jax.text.host_tensorflow import tf
+    import pyarrow as pa
+    from pyarrow import fs
 
     corpora = cache_home() / "corpora"
+    retries = "?retry_limit_seconds=60" if name.startswith("gs://") else ""  # instead of 15 minutes
     try:
-        content = tf.io.gfile.GFile(f"{name}/manifest.json", "rb").read()
+        bucket, root = fs.FileSystem.from_uri(name.rstrip("/") + retries)
+        content = bucket.open_input_stream(f"{root}/manifest.json").read()
         manifest = _manifest(content, f"{name}/manifest.json")
         target = corpora / hashes.json_digest(manifest["files"])
         if target.is_dir():
@@ -216,10 +219,10 @@ def _local(name: str) -> Path:
             if not any(hashes.describe_mismatch(target, *size) for size in sizes):
                 return target
             shutil.rmtree(target)
-        with explain_os_errors(target), temporary_sibling(target, is_directory=True, shared=True) as partial:
+        with temporary_sibling(target, is_directory=True, shared=True) as partial:
             for file in ["manifest.json", *manifest["files"]]:
                 (partial / file).parent.mkdir(parents=True, exist_ok=True)
-                tf.io.gfile.copy(f"{name}/{file}", str(partial / file), overwrite=True)
+                fs.copy_files(f"{root}/{file}", str(partial / file), source_filesystem=bucket)
                 sync_to_disk(partial / file)
             keep_mode(partial, target, 0o777)
             try:
@@ -228,7 +231,7 @@ def _local(name: str) -> Path:
                 if not target.is_dir():
                     raise
         return target
-    except tf.errors.OpError as error:
+    except (OSError, pa.ArrowException) as error:
         raise BertJaxError(
             f"{name}: the corpus cannot be copied to {corpora} ({first_line(error)}); check the address and the "
             "permissions of the bucket, and the free disk space of this host"

@@ -2,14 +2,13 @@
 
     stream = Stream(config.data, seed=0, steps=1_000_000)
     stream.batch(777)                          # the arrays of one step
-    for batch in stream.batches(start=777): ... # the batches from step 777 on, made ahead by tf.data
+    for batch in stream.batches(start=777): ... # the batches from step 777 on, made ahead
 
 Step N of a length holds its examples N x batch up to (N + 1) x batch. A mixture decides which corpus an example comes
 from. Within a corpus, passes over its plans follow one another, each in its own order. All of this is arithmetic on
 indices, so nothing has to be replayed to get to step N, and a host makes only its own rows of a batch.
 """
 
-import atexit
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,17 +23,10 @@ from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.full_sentences import Rows
 from bert_jax.data.corpus.masking import Masking, word_continuations
 from bert_jax.data.corpus.mixture import Mixture
+from bert_jax.data.corpus.read_ahead import Batch, Maker, read_ahead
 from bert_jax.data.corpus.segment_plan import SegmentPlan, load_or_build
 from bert_jax.data.corpus.sentence_pairs import Pairs
 from bert_jax.data.randomness import permuted, random_bits, random_key
-from bert_jax.text.host_tensorflow import tf
-
-Batch = dict[str, np.ndarray]
-
-# The only references to running pipelines, so that all of them are closed before Python exits: their threads call
-# Python, and a thread that waits for an interpreter that is shutting down would keep the process alive for ever.
-RUNNING: dict[object, Iterator] = {}
-atexit.register(RUNNING.clear)
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,7 @@ class Stream:
     def __init__(self, config: DataConfig, seed: int, steps: int, threads: int | None = None):
         if not config.corpora:
             raise BertJaxError("no corpus given; set --config.data.corpora=DIR (see `bert-jax prepare`)")
-        self.config, self.seed, self.threads = config, seed, threads or tf.data.AUTOTUNE
+        self.config, self.seed, self.threads = config, seed, threads
         self.corpora = [Corpus(path) for path in config.corpora]
         self.tokenizer = self.corpora[0].tokenizer
         for corpus in self.corpora[1:]:
@@ -70,8 +62,6 @@ class Stream:
         self.continues = word_continuations(self.tokenizer)
         self._plans: dict[tuple[int, int, int], SegmentPlan] = {}
         self._lock = threading.Lock()
-        self._failure: Exception | None = None
-        self._makers: dict = {}
 
     def length(self, step: int) -> int:
         return self.phase(step).length
@@ -83,9 +73,7 @@ class Stream:
 
     def batch(self, step: int, host_index: int = 0, host_count: int = 1) -> Batch:
         """Make the rows of one step that belong to one host. The rows of all hosts, in order, are the whole batch."""
-        make = self._maker(self.length(step), host_index, host_count)
-        batch = self._raise_own_error(lambda: make(tf.constant(step, tf.int64)))
-        return {name: value.numpy() for name, value in batch.items()}
+        return self._maker(self.length(step), host_index, host_count)(step)
 
     def batches(
         self, start: int = 0, stop: int | None = None, host_index: int = 0, host_count: int = 1
@@ -96,16 +84,15 @@ class Stream:
             phase = self.phase(start)
             end = stop if phase is self.phases[-1] else min(phase.stop, stop)
             make = self._maker(phase.length, host_index, host_count)
-            steps = tf.data.Dataset.range(start, end)
-            made = steps.map(make, num_parallel_calls=self.threads, deterministic=True).prefetch(2)
-            yield from self._numpy(made)
+            types = {name: kind for name, (_, kind) in self.config.features(1, phase.length).items()}
+            yield from read_ahead(make, range(start, end), types, self.threads)
             start = end
 
     def validation_batches(self, length: int, host_index: int = 0, host_count: int = 1) -> Iterator[Batch]:
         """Yield every validation example once, always with the same masks. The last batch is padded with weight 0."""
         table, owner, keys = self._validation_rows(length)
         rows = self._rows_of(host_index, host_count)
-        masking = tf.function(self._masking(length), autograph=False)
+        masking = self._masking(length)
         tokens = [corpus.validation.tokens for corpus in self.corpora]
         starts = range(0, len(table), self.config.batch_size)
         for first in track(starts, "batches", "validation") if host_index == 0 else starts:
@@ -116,7 +103,7 @@ class Stream:
                 for name, value in self._gather(tokens, owner[here], table[here], length).items()
             }
             masked = masking(batch["input_ids"], batch["attention_mask"], keys[here])
-            yield self._order_arrays(batch | {name: value.numpy() for name, value in masked.items()})
+            yield self._order_arrays(batch | masked)
 
     def example_origins(self, step: int) -> list[dict[str, int]]:
         """Return, for each example of a step, its corpus, plan, pass and index in the plan."""
@@ -126,55 +113,17 @@ class Stream:
 
     # How a batch is made.
 
-    def _maker(self, length: int, host_index: int, host_count: int):
-        """Return a TensorFlow function from step to batch. Rows are gathered in NumPy and masked in TensorFlow."""
-        key = (length, host_index, host_count)
-        if key not in self._makers:
-            rows = self._rows_of(host_index, host_count)
-            self._check_size(length)
-            features = self.config.features(rows.stop - rows.start, length)
-            gathered = [name for name in features if not name.startswith("target")]
-            masking = self._masking(length)
+    def _maker(self, length: int, host_index: int, host_count: int) -> Maker:
+        """Return the function from a step of this length to the rows of one host."""
+        rows = self._rows_of(host_index, host_count)
+        self._check_size(length)
+        masking = self._masking(length)
 
-            def gather(step):
-                try:
-                    batch, keys = self._unmasked(int(step), length, rows)
-                except Exception as error:
-                    self._failure = error
-                    raise
-                return [batch[name] for name in gathered] + [keys]
+        def make(step: int) -> Batch:
+            batch, keys = self._unmasked(step, length, rows)
+            return self._order_arrays(batch | masking(batch["input_ids"], batch["attention_mask"], keys))
 
-            # Without autograph: it has nothing to rewrite here, takes seconds, and writes files to /tmp.
-            @tf.function(input_signature=[tf.TensorSpec([], tf.int64)], autograph=False)
-            def make(step):
-                types = [tf.as_dtype(features[name][1]) for name in gathered]
-                *values, keys = tf.numpy_function(gather, [step], [*types, tf.uint64], stateful=False)
-                keys.set_shape([rows.stop - rows.start])
-                batch = dict(zip(gathered, values, strict=True))
-                for name, value in batch.items():
-                    value.set_shape(features[name][0])
-                return self._order_arrays(batch | masking(batch["input_ids"], batch["attention_mask"], keys))
-
-            self._makers[key] = make
-        return self._makers[key]
-
-    def _numpy(self, batches: tf.data.Dataset) -> Iterator[Batch]:
-        key = object()
-        RUNNING[key] = iter(batches)
-        try:
-            while (batch := self._raise_own_error(lambda: next(RUNNING[key], None))) is not None:
-                yield {name: value.numpy() for name, value in batch.items()}
-        finally:
-            RUNNING.pop(key, None)
-
-    def _raise_own_error(self, make):
-        """Call `make`. If our own function failed within TensorFlow, raise its error instead of TensorFlow's."""
-        try:
-            return make()
-        except tf.errors.OpError as error:
-            # Without TensorFlow's traceback, whose frames would keep the pipeline alive.
-            failure = self._failure or error.with_traceback(None)
-        raise failure
+        return make
 
     def _order_arrays(self, batch):
         return {name: batch[name] for name in self.config.features(1, batch["input_ids"].shape[1])}
@@ -258,7 +207,7 @@ class Stream:
 
     def _plan(self, c: int, length: int, number: int) -> SegmentPlan:
         key = (c, length, number)
-        with self._lock:  # several threads of tf.data call this at the same time
+        with self._lock:  # several threads call this at the same time
             if key not in self._plans:
                 self._plans[key] = load_or_build(self.corpora[c].train, self.kind, self.seed, length, number)
             return self._plans[key]

@@ -310,30 +310,24 @@ def test_a_damaged_corpus_is_refused(kind, vocabulary, tmp_path):
 
 
 def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):
-    """ram:// stands in for gs://, both are TensorFlow's file systems."""
-    from bert_jax.text.host_tensorflow import tf
-
+    """file:// stands in for gs://, both are file systems of pyarrow."""
     (tmp_path / "x.txt").write_text(PLAIN)
     made = prepare_corpus(TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", processes=1)
-    for name in ["manifest.json", *made["files"]]:
-        tf.io.gfile.makedirs(os.path.dirname(f"ram://bucket/{name}"))
-        tf.io.gfile.copy(str(tmp_path / "corpus" / name), f"ram://bucket/{name}")
+    shutil.copytree(tmp_path / "corpus", tmp_path / "bucket")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for _ in range(2):
-        corpus = Corpus("ram://bucket")
+    bucket = f"file://{tmp_path}/bucket"
+    for name in (bucket, f"{bucket}/"):
+        corpus = Corpus(name)
         assert np.array_equal(corpus.train.tokens, Corpus(tmp_path / "corpus").train.tokens)
     (local,) = (tmp_path / "cache/bert_jax/corpora").iterdir()
     (local / next(iter(made["files"]))).write_bytes(b"cut")
     (local.parent / f".{local.name}.abcdefgh.partial").mkdir()  # of a copy that was killed
-    assert np.array_equal(Corpus("ram://bucket").train.tokens, corpus.train.tokens)
+    assert np.array_equal(Corpus(bucket).train.tokens, corpus.train.tokens)
     assert [*local.parent.iterdir()] == [local]
-    tf.io.gfile.remove(f"ram://bucket/{list(made['files'])[-1]}")
+    (tmp_path / "bucket" / list(made["files"])[-1]).unlink()
     shutil.rmtree(local)
-    for name in ("ram://bucket", "ram://elsewhere"):
-        with pytest.raises(
-            BertJaxError,
-            match="bucket",
-        ):
+    for name in (bucket, f"file://{tmp_path}/elsewhere", "nowhere://bucket", "gs://a bucket"):
+        with pytest.raises(BertJaxError, match="the corpus cannot be copied"):
             Corpus(name)
     assert not [*local.parent.iterdir()]
 

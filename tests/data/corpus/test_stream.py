@@ -1,6 +1,7 @@
 """The stream is a pure function of (corpus, seed, step), and what masking promises holds in its batches."""
 
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -10,14 +11,14 @@ import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.corpus import read_ahead
 from bert_jax.data.corpus.corpus_directory import SPLITS, Corpus
 from bert_jax.data.corpus.data_config import DataConfig
-from bert_jax.data.corpus.masking import Masking
+from bert_jax.data.corpus.masking import Masking, choose_groups, draw_order
 from bert_jax.data.corpus.mixture import BLOCK, Mixture
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.stream import Stream, phases
 from bert_jax.text.text_source import TextSource
-from bert_jax.text.tokenizer import Special
 from tests.support.cases import long_except
 from tests.support.made_up_language import (
     ENTRIES,
@@ -26,7 +27,8 @@ from tests.support.made_up_language import (
     save_tokenizer,
     token_ids,
 )
-from tests.support.published_examples import choose_groups, whole_word_groups
+from tests.support.published_examples import choose_groups as published_choice
+from tests.support.published_examples import whole_word_groups
 
 STEPS = (0, 1, 777, 1_000_000)
 BATCH = 32
@@ -68,7 +70,7 @@ def boundary(stream: Stream, length: int) -> int:
 @pytest.mark.parametrize(
     "examples", long_except(["next_sentence", "sentence_order", "none"], ["next_sentence"])
 )
-def test_any_step_can_be_made_again(corpus, examples):
+def test_any_step_can_be_made_again(corpus, examples, monkeypatch):
     stream = opened(corpus, sentence_objective=examples)
     steps = (*STEPS, boundary(stream, 64))
     assert {fact["pass"] for fact in stream.example_origins(steps[-1])} == {0, 1}
@@ -83,9 +85,11 @@ def test_any_step_can_be_made_again(corpus, examples):
             parts = [again.batch(step, i, hosts) for i in range(hosts)]
             assert all(len(part["input_ids"]) == BATCH // hosts for part in parts)
             assert digest(joined(parts)) == wanted[step]
-    for threads in (1, 2, 8):
-        batches = opened(corpus, threads, sentence_objective=examples).batches(775, 778)
-        assert digest(list(batches)[2]) == wanted[777]
+    for threads, tensorflow in itertools.product((1, 2, 8), (True, False)):
+        with monkeypatch.context() as context:
+            context.setattr(read_ahead, "find_spec", lambda _, found=tensorflow: found)
+            batches = opened(corpus, threads, sentence_objective=examples).batches(775, 778)
+            assert digest(list(batches)[2]) == wanted[777]
     assert digest(opened(corpus, seed=1, sentence_objective=examples).batch(777)) != wanted[777]
 
 
@@ -116,11 +120,15 @@ def test_bytes_are_those_of_before(corpus):
     ]
 
 
+WITHOUT_TENSORFLOW = "from bert_jax.data.corpus import read_ahead\nread_ahead.find_spec = {}.get\n"
+
+
 @pytest.mark.ci
-def test_another_process_makes_the_same_and_ends(corpus):
+@pytest.mark.parametrize("driver", ["", WITHOUT_TENSORFLOW], ids=["tf.data", "threads"])
+def test_another_process_makes_the_same_and_ends(corpus, driver):
     """Also one that leaves with a pipeline still running."""
     code = (
-        "import sys\nfrom tests.data.corpus import test_stream as t\n"
+        f"import sys\n{driver}from tests.data.corpus import test_stream as t\n"
         "stream = t.opened(sys.argv[1])\n"
         "running = stream.batches(777)\n"
         "print(t.digest(next(running)), t.digest(stream.batch(1_000_000)), flush=True)\n"
@@ -252,22 +260,16 @@ def test_whole_words_are_never_split_and_fill_the_count(corpus):
 
 def test_word_groups_are_taken_as_the_published_loop_takes_them():
     """The batch-wise selection equals the loop, word by word, for the same order of words."""
-    from bert_jax.data.corpus import masking
-
     rng = np.random.default_rng(0)
-    masker = Masking(DataConfig(mask_unit="word"), 128, Special(*range(5)), np.zeros(1000, bool))
     group = np.stack([np.repeat(np.arange(64), row)[:64] for row in rng.integers(1, 6, (64, 64))])
     keys = rng.integers(0, 2**63, 64).astype(np.uint64)
-    wanted = rng.integers(1, 21, 64).astype(np.int32)
-    tf = masking.tf
-    found = masker._groups(
-        tf.constant(group, tf.int32), tf.ones((64, 64), tf.bool), tf.constant(wanted), tf.constant(keys)
-    )
-    order = masking.hash_integers(tf.constant(keys), masking.ORDER + np.arange(64)).numpy()
+    wanted = rng.integers(1, 21, 64)
+    found = choose_groups(group, np.ones((64, 64), bool), wanted, keys)
+    order = draw_order(np.ones((64, 64), bool), keys)
     for i in range(64):
         groups = [np.flatnonzero(group[i] == g).tolist() for g in range(group[i].max() + 1)]
-        expected = choose_groups(groups, np.argsort(order[i, : len(groups)]).tolist(), wanted[i])
-        assert [p for p in found[i].numpy().tolist() if p < 64] == expected
+        expected = published_choice(groups, np.argsort(order[i, : len(groups)]).tolist(), wanted[i])
+        assert np.flatnonzero(found[i]).tolist() == expected
 
 
 def test_span_lengths_follow_their_distribution(corpus):
@@ -283,13 +285,10 @@ def test_span_lengths_follow_their_distribution(corpus):
     )
     drawn = np.zeros(5)
     masker = Masking(stream.config, 512, stream.tokenizer.special, stream.continues)
-    from bert_jax.data.corpus import masking
-
-    tf = masking.tf
     tokens = np.full((256, 512), 700, np.int32)
     tokens[:, 0] = 2
     keys = np.arange(256).astype(np.uint64) * 12345
-    spans = masker._group(tf.constant(tokens), tf.constant(tokens > 4), tf.constant(keys)).numpy()
+    spans = masker.number_groups(tokens, tokens > 4, keys)
     for row in spans:
         drawn += np.bincount(np.bincount(row)[1:-1], minlength=5)
     shares = drawn[1:4] / drawn.sum()
@@ -386,7 +385,9 @@ def test_a_batch_that_hosts_cannot_share_is_refused(corpus):
         opened(corpus).batch(0, 0, 3)
 
 
-def test_a_failure_in_the_pipeline_is_ours_to_read(corpus, monkeypatch):
+@pytest.mark.parametrize("tensorflow", [True, False])
+def test_a_failure_in_the_pipeline_is_ours_to_read(corpus, monkeypatch, tensorflow):
+    monkeypatch.setattr(read_ahead, "find_spec", lambda _: tensorflow)
     stream = opened(corpus)
     batches = stream.batches()
     next(batches)
