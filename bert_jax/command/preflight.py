@@ -11,7 +11,7 @@ from bert_jax.command.flags import CONFIG, JSON, flag, number_type, verb
         "--topology",
         required=True,
         metavar="CHIP:SIDES",
-        help="slice, as in v5e:4x4, v6e:8x8, v4:2x2x4, v5p:4x4x4",
+        help="slice, as in v5e:4x4, v6e:8x8, v4:2x2x4, v5p:4x4x4, tpu7x:2x2x2",
     ),
     flag("--price", type=number_type(0), metavar="P", help="price per chip-hour, in any currency"),
     JSON,

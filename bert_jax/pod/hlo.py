@@ -19,7 +19,8 @@ ASYNC_START = 'custom_call_target="AsyncCollectiveStart"'
 # Kinds of instructions that move nothing themselves.
 FREE_KINDS = {
     "parameter", "constant", "get-tuple-element", "tuple", "bitcast", "while", "conditional", "call", "after-all",
-    "partition-id", "replica-id", "iota", "opt-barrier", "async-done", "async-update", "domain",
+    "partition-id", "replica-id", "iota", "opt-barrier", "async-done", "async-update", "domain", "call-start",
+    "call-update",
 }  # fmt: skip
 READS_A_PART = ("dynamic-slice", "slice", "gather")
 WRITES_A_PART = ("dynamic-update-slice", "scatter")
@@ -103,9 +104,9 @@ Computation = dict[str, Instruction]
 @dataclass
 class Collective:
     kind: str
-    bytes: float  # of one chip's values, for each run
+    bytes: float  # of one device's values, for each run
     trips: int
-    members: int  # chips of a group; 0: all
+    members: int  # devices of a group; 0: all
     asynchronous: bool
 
 
@@ -175,18 +176,18 @@ class CostReader:
     computations: dict[str, Computation]
     program: HloProgram
 
-    def walk(self, name: str, trips: int) -> None:
-        """Add the cost of a computation that runs `trips` times."""
+    def walk(self, name: str, trips: int, started: bool = False) -> None:
+        """Add the cost of a computation that runs `trips` times; `started`: beside others, on SparseCores."""
         here = self.computations[name]
         for instruction in here.values():
             kind = instruction.kind
             if kind == "while":
                 self.walk(instruction.called["body"], trips * self.trip_count(instruction))
-            elif kind in ("call", "conditional"):
+            elif kind in ("call", "call-start", "conditional"):
                 for branch in instruction.branches:
-                    self.walk(branch, trips)
+                    self.walk(branch, trips, started or kind == "call-start")
             if kind.removesuffix("-start") in COLLECTIVES:
-                self.program.collectives.append(make_collective(instruction, here, trips))
+                self.program.collectives.append(make_collective(instruction, here, trips, started))
             if kind == "fusion":
                 self.program.collectives += self.started_collectives(instruction, trips)
             if kind in FREE_KINDS or kind.endswith("-done") or "AllocateBuffer" in instruction.attributes:

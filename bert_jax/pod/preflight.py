@@ -80,7 +80,7 @@ def add_phase_speeds(phase: dict, rows: int, where: Slice) -> dict:
         phase["binds"] = roofline.bottleneck
         phase["seconds"] |= {bound: getattr(roofline, bound) for bound in BOUNDS}
         speeds = {bound: 1 / phase["seconds"][bound] for bound in BOUNDS}  # steps per second
-        peak_share = phase["model_flops"] / (where.chips * where.chip.flops)
+        peak_share = phase["model_flops"] / (where.device_count * where.chip.flops)
         tokens = rows * phase["length"]
         phase["mfu"] = {bound: peak_share * speed for bound, speed in speeds.items()}
         phase["tokens_per_second"] = {bound: tokens * speed for bound, speed in speeds.items()}
@@ -105,8 +105,8 @@ def memory_advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> 
     memory, batch = phase["memory"], facts["batch_size"]
     needed, has = sum(memory.values()), where.chip.memory
     shortage = (
-        f"{facts['rows']} x {phase['length']} needs {needed / GiB:.1f} GiB on each chip of {where}, which has "
-        f"{has / GiB:.2f}"
+        f"{facts['rows']} x {phase['length']} needs {needed / GiB:.1f} GiB on each {where.chip.unit} of {where}, which "
+        f"has {has / GiB:.2f}"
     )
     lasting = memory["parameters"] + memory["optimizer"]
     if lasting + memory["batch"] > 0.9 * has:
@@ -116,7 +116,7 @@ def memory_advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> 
         if memory["optimizer"] > 0.4 * has and not config.mesh.shard_optimizer:
             return f"{too_large}: set --config.mesh.shard_optimizer=true"
         free = "" if config.mesh.data == -1 else " --config.mesh.data=-1"
-        return f"{too_large}: set --config.mesh.fsdp={where.chips // mesh['tensor']}{free}"
+        return f"{too_large}: set --config.mesh.fsdp={where.device_count // mesh['tensor']}{free}"
     # Temporaries are mostly activations, which halve with the rows that are computed at once.
     parts, shares = config.mesh.gradient_accumulation_steps, phase["mesh"]["data"] * phase["mesh"]["fsdp"]
     while lasting + memory["temporaries"] * config.mesh.gradient_accumulation_steps / parts > 0.9 * has:
@@ -136,7 +136,8 @@ def describe_preflight(facts: dict, where: Slice) -> str:
     mesh = " x ".join(f"{axis} {size}" for axis, size in first["mesh"].items())
     in_rows = f" in {facts['rows']} rows" if facts["rows"] != facts["batch_size"] else ""
     lines = [
-        f"{facts['topology']}: {where.chips} chips, {where.hosts} hosts ({mesh}), "
+        f"{facts['topology']}: {where.chips} chips{f', {where.device_count} devices' * (chip.devices > 1)}, "
+        f"{where.hosts} hosts ({mesh}), "
         f"{first['parameters']:,} parameters, batch {facts['batch_size']}{in_rows}",
     ]
     for phase in facts["phases"]:
@@ -144,37 +145,40 @@ def describe_preflight(facts: dict, where: Slice) -> str:
     if hours := facts.get("hours"):
         lines += [
             "",
-            f"{facts['steps']:,} steps: {hours['serial']:,.1f} h serial, {hours['by_operation']:,.1f} h by "
-            f"operation, {hours['least']:,.1f} h at least",
+            f"{facts['steps']:,} steps, hours: {list_bounds(hours, ',.1f')}",
         ]
     if cost := facts.get("cost"):
-        lines.append(f"cost: {cost['serial']:,.0f} serial, {cost['by_operation']:,.0f} by operation")
+        lines.append(f"cost: {list_bounds(cost, ',.0f')}")
     lines += ["", *facts["checks"]]
     lines.append(
-        f"Peaks of {chip.kind}: {chip.flops / 1e12:.0f} TFLOP/s, {chip.memory_speed / 1e9:.0f} GB/s, "
+        f"Peaks of a {chip.unit}, {chip.kind}: {chip.flops / 1e12:.0f} TFLOP/s, {chip.memory_speed / 1e9:.0f} GB/s, "
         f"{where.all_reduce_bandwidth / 1e9:.0f} GB/s from the chip with the fewest links."
     )
     return "\n".join(lines)
 
 
+def list_bounds(values: dict[str, float], form: str) -> str:
+    return ", ".join(f"{bound} {values[bound]:{form}}" for bound in BOUNDS)
+
+
 def describe_phase(phase: dict, where: Slice) -> list[str]:
-    memory, seconds = phase["memory"], phase["seconds"]
+    memory, seconds, unit = phase["memory"], phase["seconds"], where.chip.unit
     share = f", {phase['share']:.0%} of the steps" if phase["share"] < 1 else ""
     kinds = ", ".join(f"{kind} {size / GiB:.2f}" for kind, size in memory.items())
     lines = [
         f"length {phase['length']}{share}",
-        f"  memory      {sum(memory.values()) / GiB:.2f} of {where.chip.memory / GiB:.2f} GiB a chip ({kinds}), "
+        f"  memory      {sum(memory.values()) / GiB:.2f} of {where.chip.memory / GiB:.2f} GiB a {unit} ({kinds}), "
         f"{phase['headroom'] / GiB:.2f} free",
         f"  compute     {phase['flops'] / 1e12:,.1f} TFLOP a step, {phase['flops'] / phase['model_flops'] - 1:.1%} "
         f"more than the model's own (recomputation and other products): {seconds['compute'] * 1e3:.1f} ms",
-        f"  traffic     {phase['traffic'] / 1e9:,.2f} GB a chip to and from memory: {seconds['memory'] * 1e3:.1f} ms",
+        f"  traffic     {phase['traffic'] / 1e9:,.2f} GB a {unit} to and from memory: {seconds['memory'] * 1e3:.1f} ms",
         f"  links       {seconds['links'] * 1e3:.1f} ms",
         *(f"              {line}" for line in describe_collectives(phase["collectives"])),
         f"  kernels     {', '.join(phase['kernels']) or 'none'}",
     ]
-    for bound, name in BOUNDS.items():
+    for bound in BOUNDS:
         lines.append(
-            f"  {name:<22}  {seconds[bound] * 1e3:6.1f} ms a step, MFU {phase['mfu'][bound]:.1%}, "
+            f"  {bound:<11} {seconds[bound] * 1e3:6.1f} ms a step, MFU {phase['mfu'][bound]:.1%}, "
             f"{phase['tokens_per_second'][bound] / 1e6:.2f} M tokens/s"
         )
     rows = phase["rows_per_second"] / where.chips

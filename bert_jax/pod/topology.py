@@ -23,6 +23,10 @@ class Slice:
         return math.prod(self.shape)
 
     @property
+    def device_count(self) -> int:
+        return self.chips * self.chip.devices
+
+    @property
     def hosts(self) -> int:
         return -(-self.chips // CHIPS_ON_A_HOST)
 

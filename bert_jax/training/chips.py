@@ -1,10 +1,10 @@
 """Speed and memory of chips, as their makers publish them.
 
-TPUs: per chip, from the "System architecture" tables of the Cloud TPU documentation (docs.cloud.google.com/tpu/docs/v4,
-v5e, v5p and v6e). The speed of a link is that of one direction: the published all-reduce bandwidth of a pod (v4, v5e,
-v6e) or interconnect bandwidth of a chip (v5p), divided by the number of chips and of ports per chip. Usable memory is
-what the TPU compiler leaves to a program. NVIDIA: the dense figures of the SXM boards; the data sheets print twice as
-much, for sparse matrices.
+TPUs: from the "System architecture" tables of the Cloud TPU documentation (docs.cloud.google.com/tpu/docs/v4, v5e, v5p,
+v6e and tpu7x); where a chip is two devices of JAX, each has half. The speed of a link is that of one direction: the
+published all-reduce bandwidth of a pod (v4, v5e, v6e) or interconnect bandwidth of a chip (v5p, tpu7x), divided by the
+number of chips and of ports per chip. Usable memory is what the TPU compiler leaves to a program. NVIDIA: the dense
+figures of the SXM boards; the data sheets print twice as much, for sparse matrices.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,15 @@ class Chip:
     flops: float  # per second, for dense bfloat16
     memory: float  # bytes that a program may use
     memory_speed: float  # bytes per second
-    link: float  # bytes per second, one way
+    link: float  # bytes per second, one way, which the devices of a chip share
     axes: int  # of the torus of chips; a chip has two ports on each
     wraps_at: int  # the ends of an axis are joined if its number of chips is a multiple of this
+    devices: int = 1  # that JAX sees in a chip
+
+    @property
+    def unit(self) -> str:
+        """The word for what JAX calls a device."""
+        return "chip" if self.devices == 1 else "device"
 
 
 GiB = 2**30
@@ -32,6 +38,7 @@ TPUS = {
         Chip("v5e", "TPU v5 lite", 197e12, 15.75 * GiB, 819e9, 50e9, 2, 16),
         Chip("v5p", "TPU v5", 459e12, 95.74 * GiB, 2765e9, 100e9, 3, 4),
         Chip("v6e", "TPU v6 lite", 918e12, 31.25 * GiB, 1638e9, 100e9, 2, 16),
+        Chip("tpu7x", "TPU7x", 1153.5e12, 94.74 * GiB, 3690e9, 100e9, 3, 4, devices=2),
     )
 }
 

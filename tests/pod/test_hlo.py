@@ -1,6 +1,8 @@
 # ruff: noqa: E501  (XLA's lines are as long as they are)
 """What a compiled text says of its collectives, products and kernels."""
 
+import dataclasses
+
 import pytest
 
 from bert_jax.core.errors import BertJaxError
@@ -75,6 +77,24 @@ def test_what_a_compiled_text_says():
     assert result.traffic == 12 * loop.traffic + 2 * padded
 
 
+def test_a_sum_on_another_core_costs_what_it_costs_here():
+    """As tpu7x sums, on its SparseCores: a computation that is started, updated and awaited."""
+    reduced = "%all-reduce.1 = f32[100,64]{1,0:T(8,128)} all-reduce(%z), replica_groups=[2,8]<=[16], to_apply=%summed"
+    begun = """%begun = ((), (), (s32[1]{0:T(128)})) call-start(), async_execution_thread="sparsecore", to_apply=%called
+  %going = ((f32[100,64]{1,0:T(8,128)}), f32[100,64]{1,0:T(8,128)}) call-update(%begun, %z)
+  ROOT %there = f32[100,64]{1,0:T(8,128)} call-done(%going)"""
+    called = f"""%called (z: f32[100,64]) -> f32[100,64] {{
+  %z = f32[100,64]{{1,0:T(8,128)}} parameter(0)
+  ROOT {reduced}
+}}, execution_thread="sparsecore"
+
+ENTRY """
+    text = TEXT.replace(f"ROOT {reduced}", begun).replace("ENTRY ", called)
+    here, there = hlo.parse_program(TEXT), hlo.parse_program(text)
+    assert there.collectives == [dataclasses.replace(here.collectives[0], asynchronous=True)]
+    assert there.traffic == here.traffic
+
+
 def test_a_sum_crosses_in_the_type_it_is_summed_in():
     narrow = TEXT.replace(
         "%z = f32[100,64]{1,0:T(8,128)} parameter", "%z = bf16[100,64]{1,0:T(8,128)(2,1)} parameter"
@@ -100,7 +120,7 @@ def test_bounds_by_hand():
     assert bounds.serial == pytest.approx(bounds.compute + bounds.memory + bounds.links)
     assert bounds.least == bounds.compute
     assert bounds.bottleneck == "compute"
-    assert bounds.links < bounds.by_operation < bounds.serial
+    assert bounds.links < bounds.scheduled < bounds.serial
 
 
 KERNELS = """HloModule jit_step, is_scheduled=true
@@ -122,7 +142,7 @@ def test_a_kernel_is_known_by_its_whole_name(order):
     second = HERE.chip.flops  # what a chip computes in one
     flops = {"short_attention": 2 * second, "short_attention_backward": 5 * second}
     flops = dict(list(flops.items())[::order])
-    assert make_roofline(read, 0.0, flops, HERE).by_operation == pytest.approx(2 + 5)
+    assert make_roofline(read, 0.0, flops, HERE).scheduled == pytest.approx(2 + 5)
 
 
 @pytest.mark.parametrize(

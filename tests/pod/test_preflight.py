@@ -161,7 +161,7 @@ def test_a_missing_compiler_is_installed_as_the_guide_says(monkeypatch):
 def a_phase(length: int = 512, temporaries: float = 3.0, **changes) -> dict:
     """What pod/compile.py would find for base on 16 chips of v5e, in round numbers."""
     memory = {"parameters": 0.4 * GiB, "optimizer": 0.8 * GiB, "batch": 0.0, "temporaries": temporaries * GiB}
-    seconds = {"compute": 0.025, "memory": 0.020, "links": 0.008, "by_operation": 0.040}
+    seconds = {"compute": 0.025, "memory": 0.020, "links": 0.008, "scheduled": 0.040}
     phase = {
         "length": length, "mesh": {"data": 16, "fsdp": 1, "tensor": 1}, "parameters": 110_106_428, "state": 1.3e9,
         "flops": 80e12, "model_flops": 77e12, "memory": memory, "kernels": ["short_attention"], "traffic": 16e9,

@@ -1,4 +1,4 @@
-"""Slices of the four kinds of chips."""
+"""Slices of all kinds of chips."""
 
 import pytest
 
@@ -23,15 +23,17 @@ def test_a_slice_that_is_none_is_refused(name, message):
     assert message in str(error.value)
 
 
-def test_slices_of_the_four_kinds():
+def test_slices_of_all_kinds():
     counts = {
         "v5e:4x4": (16, 4),
         "v5e:8x8": (64, 16),
         "v4:2x2x4": (16, 4),
         "v5p:4x4x4": (64, 16),
         "v6e:1x1": (1, 1),
+        "tpu7x:2x2x2": (8, 2),
     }
     assert {name: (parse_slice(name).chips, parse_slice(name).hosts) for name in counts} == counts
+    assert parse_slice("tpu7x:2x2x2").device_count == 16 and parse_slice("v5p:2x2x2").device_count == 8
     # A corner of a slice of v5e has two links until its ends are joined; cubes of v5p have all six.
     assert parse_slice("v5e:8x8").all_reduce_bandwidth == 2 * 50e9
     assert parse_slice("v5e:16x16").all_reduce_bandwidth == 4 * 50e9

@@ -116,11 +116,12 @@ def test_large_fits_on_64_chips():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("topology", ["v4:2x2x4", "v5p:2x2x4", "v6e:4x4"])
+@pytest.mark.parametrize("topology", ["v4:2x2x4", "v5p:2x2x4", "v6e:4x4", "tpu7x:2x2x2"])
 def test_other_chips_compile_too(topology):
     result = compiled("base", topology)
     assert result["mesh"]["data"] == 16
     assert "short_attention" in result["kernels"]
+    assert sum(collective["bytes"] for collective in result["collectives"]) >= 4 * result["parameters"]
 
 
 @pytest.mark.long
