@@ -107,23 +107,19 @@ class Trial:
 
 def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions:
     """Return the method of the final run, with its predictions out of fold."""
-    config, trials = parts.config, dict[Method, Trial]()
-    prior, gain_after = None, None
-    examples = len(parts.evaluator.examples)
-    tried = candidate_methods(config, parts.task, examples, parts.covers_all)
-    for method in tried:
-        if prior and not prior.may_be_worthwhile:
-            print_once(
-                f"not tried: {METHOD_NAMES[method]}, whose expected gain over the probe is {prior}; "
-                f"--config.method={method} trains the final model by it"
-            )
-            continue
-        trials[method] = try_method(parts, method, gain_after, workdir)
-        if method == "linear_probe":
-            probe = trials[method].outcomes
-            prior = prior_gain(probe, examples)
-            gain_after = partial(gain_after_folds, prior, probe)
-    if config.method == "auto" and tried == ["linear_probe"]:
+    config, examples = parts.config, len(parts.evaluator.examples)
+    first, *others = candidate_methods(config, parts.task, examples)
+    trials = {first: try_method(parts, first, None, workdir)}
+    probe = trials[first].outcomes
+    priors = {method: prior_gain(method, probe, examples) for method in others}
+    for method in methods_to_try(priors, tries_one_method(parts.task, examples, parts.covers_all)):
+        trials[method] = try_method(parts, method, partial(gain_after_folds, priors[method], probe), workdir)
+    for method in priors.keys() - trials.keys():
+        print_once(
+            f"not tried: {METHOD_NAMES[method]}, whose expected gain over the probe is {priors[method]}; "
+            f"--config.method={method} trains the final model by it"
+        )
+    if config.method == "auto" and first == "linear_probe" and not others:
         print_once(
             f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder, so nothing else is tried; "
             "--config.method=finetune trains the encoder"
@@ -170,10 +166,8 @@ def pick_best(gains: Mapping[Method, Gain | None]) -> Method:
     return best if best not in compared or compared[best].is_worthwhile else "linear_probe"
 
 
-def candidate_methods(
-    config: FinetuneConfig, task: HeadTask, examples: int, whole: bool = True
-) -> list[Method]:
-    """Return the methods to compare, by all folds if `whole`, else by one fold."""
+def candidate_methods(config: FinetuneConfig, task: HeadTask, examples: int) -> list[Method]:
+    """Return the methods that may train the final model; what the first predicts says which others are tried."""
     kind = task.kind
     if config.method != "auto":
         return [config.method]
@@ -184,8 +178,22 @@ def candidate_methods(
         return ["linear_probe"]
     if not kind.supports_contrastive or compares:
         return ["linear_probe", "finetune"]
-    few = whole and examples < CONTRASTIVE_BELOW * len(kind.labels)
-    return ["linear_probe", "contrastive"] if few else ["linear_probe", "contrastive", "finetune"]
+    return ["linear_probe", "contrastive", "finetune"]
+
+
+def tries_one_method(task: HeadTask, examples: int, whole: bool = True) -> bool:
+    """Return whether at most one method is tried after the probe: with few examples, whose folds are all predicted."""
+    return whole and examples < CONTRASTIVE_BELOW * len(task.kind.labels)
+
+
+def methods_to_try(priors: Mapping[Method, Gain], one: bool) -> list[Method]:
+    """Return the methods that may be worth their folds; only the most promising of them if `one`.
+
+    >>> methods_to_try({"contrastive": Gain(0.05, 0.02), "finetune": Gain(0.03, 0.02)}, one=True)
+    ['contrastive']
+    """
+    worth_it = [method for method, gain in priors.items() if gain.may_be_worthwhile]
+    return sorted(worth_it, key=lambda method: -priors[method].mean)[: 1 if one else None]
 
 
 def needs_one_fold(run: OpenedRun) -> bool:
@@ -205,20 +213,22 @@ def describe_folds(run: OpenedRun, directory: Workdir) -> str:
     """Describe the folds that are predicted before the run, and the methods that they compare; "" if there are none."""
     config, task = cast(FinetuneConfig, run.config), cast(HeadTask, run.task)
     examples = len(task.finish_inputs.train) if task.finish_inputs else 0
+    methods = candidate_methods(config, task, examples)
     if config.cross_validates:
-        return describe_compared(config.data.folds, candidate_methods(config, task, examples))
+        return describe_compared(config.data.folds, methods, tries_one_method(task, examples))
     if needs_one_fold(run) and not directory.run.exists():
-        return describe_compared(1, candidate_methods(config, task, examples, whole=False))
+        return describe_compared(1, methods, one=False)
     return ""
 
 
-def describe_compared(count: int, compared: Sequence[Method]) -> str:
-    """Describe the methods whose models predict `count` folds.
+def describe_compared(count: int, methods: Sequence[Method], one: bool) -> str:
+    """Describe the methods whose models predict `count` folds; at most one after the first if `one`.
 
-    >>> describe_compared(5, ["linear_probe"])
+    >>> describe_compared(5, ["linear_probe"], one=True)
     '5, predicted by a linear probe on the frozen encoder'
-    >>> describe_compared(1, ["linear_probe", "finetune"])
+    >>> describe_compared(1, ["linear_probe", "finetune"], one=False)
     '1, predicted by a linear probe on the frozen encoder; if it may pay, also by fine-tuning'
     """
-    first, *others = (METHOD_NAMES[method] for method in compared)
-    return f"{count}, predicted by {first}" + "".join(f"; if it may pay, also by {name}" for name in others)
+    first, *others = (METHOD_NAMES[method] for method in methods)
+    also = (" or " if one else " and by ").join(others)
+    return f"{count}, predicted by {first}" + f"; if it may pay, also by {also}" * bool(others)

@@ -11,6 +11,7 @@ from bert_jax.finetuning.choose_method import (
     needs_one_fold,
     prepare_method,
     resume_method,
+    tries_one_method,
 )
 from bert_jax.finetuning.example_counts import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import FinetuneConfig
@@ -41,11 +42,11 @@ class FinetuneTask(HeadTask):
             return
         folds = config.data.folds if all_folds else DEFAULT_FOLDS
         examples = len(self.finish_inputs.train) if self.finish_inputs else 0
-        for method in candidate_methods(config, self, examples, all_folds):
-            if method != "linear_probe":
-                data = replace(given.data, folds=folds, fold_index=0, out_of_scope="")
-                fold = replace(given, method=method, steps=config.steps, report=False, data=data)
-                yield run.reopen(fold), folds if all_folds else 1
+        methods = [method for method in candidate_methods(config, self, examples) if method != "linear_probe"]
+        for method in methods[: 1 if tries_one_method(self, examples, all_folds) else None]:
+            data = replace(given.data, folds=folds, fold_index=0, out_of_scope="")
+            fold = replace(given, method=method, steps=config.steps, report=False, data=data)
+            yield run.reopen(fold), folds if all_folds else 1
 
     def prepare(self, run: OpenedRun, directory: Workdir) -> OpenedRun:
         return prepare_method(run, directory)
