@@ -102,16 +102,18 @@ class EmbeddingLossConfig:
 class EmbedConfig(EpochsConfig):
     default_epochs: ClassVar[float] = 1.0
     base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
-    # MiniLM (384 wide) is an embedder. On 1,500 scored pairs of STS-B its Spearman of .867 became .816 after 24 steps
-    # at 6e-5, .8665 at 2e-5; after 60 steps at 2e-5 .8625 became .853, at 7e-6 .865. On pairs of Cranfield its nDCG@10
-    # of .535 became .588 after 60 steps at 2e-5.
-    trained_rate_share: ClassVar[float] = 1 / 3
-
     init: str = ""
+    # weight of the parameters of `init` in the final model, which is their mean with the trained ones; -1: 0.5 if
+    # `init` is an embedder, else 0
+    init_share: Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)] = -1.0
     model: EmbedderConfig = field(default_factory=EmbedderConfig)
     loss: EmbeddingLossConfig = field(default_factory=EmbeddingLossConfig)
     data: GroupsConfig = field(default_factory=GroupsConfig)
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
+
+    @property
+    def start_share(self) -> float:
+        return max(self.init_share, 0.0)
 
     @property
     def batch_size(self) -> int:

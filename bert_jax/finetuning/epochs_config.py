@@ -24,8 +24,8 @@ Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 # rates up to 3e-4.
 @dataclass(frozen=True)
 class FinetuneOptimizerConfig(OptimizerConfig):
-    # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank, tag 5e-5; embed from an embedder 1e-5),
-    # higher for narrower models (tag: only for fewer than 2,000 examples) and for method=contrastive
+    # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank, tag 5e-5), higher for narrower models (tag:
+    # only for fewer than 2,000 examples) and for method=contrastive
     learning_rate: Rate = 0.0
     warmup_steps: Warmup = 0.1
 
@@ -89,8 +89,6 @@ class EpochsConfig(RunConfig, ABC):
     # The learning rate for a model as wide as base; for other widths it is multiplied by (768 / width) ** rate_power.
     base_learning_rate: ClassVar[float]
     rate_power: ClassVar[int] = 1
-    # The share of it for a model that was trained for the task before.
-    trained_rate_share: ClassVar[float] = 1.0
 
     # number of updates; 0: none, the run evaluates its initial parameters; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
@@ -127,13 +125,10 @@ class EpochsConfig(RunConfig, ABC):
     def default_learning_rate(self, width: int, examples: int) -> float:
         return min(self.base_learning_rate * (BASE_WIDTH / width) ** self.rate_power, MAX_LEARNING_RATE)
 
-    def resolve_defaults(
-        self, examples: int, best_metric: str, width: int, begins_trained: bool = False
-    ) -> Self:
+    def resolve_defaults(self, examples: int, best_metric: str, width: int) -> Self:
         """Return the config with the values that follow from the data and from the width of the hidden states.
 
         `best_metric` is the usual validation metric of the task; "" if nothing is validated during the run.
-        `begins_trained`: the whole model of `init` was trained for this task before.
         """
         if self.patience and not (self.checkpoints.best_metric or best_metric):
             raise BertJaxError(
@@ -154,8 +149,6 @@ class EpochsConfig(RunConfig, ABC):
             best_metric=self.checkpoints.best_metric or best_metric,
         )
         rate = self.choose_learning_rate(width, examples)
-        if begins_trained and not self.optimizer.learning_rate:
-            rate *= self.trained_rate_share
         return dataclasses.replace(
             self,
             steps=steps,

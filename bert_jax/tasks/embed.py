@@ -44,6 +44,7 @@ from bert_jax.training.outline import Outline, OutlinePhase, make_outline
 from bert_jax.training.processes import print_notice, print_once
 
 USUAL = "multiple_negatives"  # the loss of groups without scores
+INIT_SHARE = 0.5  # of an embedder in what it becomes
 
 
 def open(
@@ -82,8 +83,9 @@ def open(
         len(train),
         task.best_metric if validation else "",
         task.layout.config.hidden_size,
-        begins_trained=directories[config.init].layout.embedder is not None,
     )
+    if config.init_share < 0 and directories[config.init].layout.embedder:
+        config = dataclasses.replace(config, init_share=INIT_SHARE)
     about = describe_groups(config, task, len(train), len(validation))
     task = dataclasses.replace(task, model_card=embedder_card(task, config, about, truncated))
     shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)

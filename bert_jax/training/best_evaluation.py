@@ -5,9 +5,8 @@ from pathlib import Path
 
 from bert_jax.training.log import read_metrics, validation_lines
 
-KEPT_MODEL_LINE = (
-    "kept"  # kind of the line that names the step of the model, if it is not the best evaluation's
-)
+# Kind of the line about the model, if it is not the best evaluation's: it names another step, or has its own metrics.
+KEPT_MODEL_LINE = "kept"
 RankKey = tuple[float, float]
 
 
@@ -27,7 +26,9 @@ def best_step(standings: Iterable[tuple[int, RankKey]]) -> int | None:
     return max(standings, key=lambda pair: (pair[1], pair[0]), default=(None,))[0]
 
 
-def describe_kept(metric: str, standings: Sequence[tuple[int, RankKey]], first: int) -> str:
+def describe_kept(
+    metric: str, standings: Sequence[tuple[int, RankKey]], first: int, verb: str = "kept"
+) -> str:
     """Say what training did to the metric, and which step's model is kept; `first` is the step of the start.
 
     >>> describe_kept("spearman", [(0, (0.867, -1.0)), (12, (0.85, -1.1)), (24, (0.816, -1.2))], 0)
@@ -40,7 +41,7 @@ def describe_kept(metric: str, standings: Sequence[tuple[int, RankKey]], first: 
     told = (standings[0][0], kept, standings[-1][0])
     values = [f"{sign * key[0]:.4g} {names[step]}" for step, key in standings if step in told]
     model = "the model before training" if kept == first else f"the model of step {kept:,}"
-    return f"{metric} {', '.join(values)}; kept: {model}"
+    return f"{metric} {', '.join(values)}; {verb}: {model}"
 
 
 def is_out_of_patience(standings: Iterable[tuple[int, RankKey]], patience: int) -> bool:
@@ -53,13 +54,15 @@ def is_out_of_patience(standings: Iterable[tuple[int, RankKey]], patience: int) 
 def read_kept_metrics(metrics: Path, best: str) -> dict:
     """Return the line that measured the model that a run kept, or {} if there is none.
 
-    It is the line of the step that a KEPT line names; without one, the best line by the metric `best`, or the last line
-    if `best` is "".
+    It is the last KEPT line if that has metrics, else the line of the step that it names; without one, the best line by
+    the metric `best`, or the last line if `best` is "".
     """
     lines = {line["step"]: line for line in validation_lines(metrics)}
-    kept = [line["step"] for line in read_metrics(metrics) if line["kind"] == KEPT_MODEL_LINE]
+    kept = [line for line in read_metrics(metrics) if line["kind"] == KEPT_MODEL_LINE]
+    if kept and best in kept[-1]:
+        return kept[-1]
     if kept:
-        step = kept[-1]
+        step = kept[-1]["step"]
     elif best:
         step = best_step((number, rank_key(best, line)) for number, line in lines.items())
     else:

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 
 import jax
 
@@ -28,23 +29,25 @@ from bert_jax.training.best_evaluation import (
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.feed import local_data_shard, place_batches
 from bert_jax.training.log import MetricsLog, MetricSums
+from bert_jax.training.profiler import Profiler
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
 from bert_jax.training.state import (
     StepConstants,
     TrainState,
     abstract_state,
+    average_params,
     gather_params,
+    get_shardings,
     initial_state,
     make_constants,
+    place_on_mesh,
 )
 from bert_jax.training.step import StepCache
 from bert_jax.training.step_timer import StepTimer
 from bert_jax.training.stop_signal import RunStopped, StopSignal
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir, save_models
-
-PROFILED_STEPS = 5  # steps in a trace
 
 
 def train(
@@ -102,7 +105,8 @@ class TrainingLoop:
         self.validation_metrics: dict = {}
         self.history: list = []  # (step, standing) of each evaluation, if checkpoints.best_metric is set
         self.pending: dict | None = None  # the metrics of the last step, still on the devices
-        self.tracing = False
+        self.start_params: Callable[[], dict] | None = None
+        self.profiler = Profiler(config.log.profile, workdir.profile)
         self.pace = StepTimer()
         self.shares_programs = cache is not None
         self.train_step, self.eval_step = (cache or StepCache()).get_or_make(task, config, self.mesh)
@@ -118,6 +122,7 @@ class TrainingLoop:
             self.print_line(text)
 
     def start_or_resume(self, params: Callable[[], dict] | None) -> None:
+        self.start_params = params
         self.print_detail(self.description())
         self.check_memory()
         newest = self.checkpoints.newest_step()
@@ -184,9 +189,9 @@ class TrainingLoop:
                     self.save()
                 self.validation_metrics = {}  # valid for this step only
                 if due or asked:
-                    self.update_profiler(ends=True)
+                    self.profiler.stop(self.state)
                     return due
-                self.update_profiler()
+                self.profiler.update(self.step, self.state)
                 batch = self.next_batch(feed)
                 # No implicit transfers to or from the devices: each would wait for the step.
                 with jax.transfer_guard("disallow"):
@@ -320,23 +325,13 @@ class TrainingLoop:
         }
         self.checkpoints.save(self.step, self.state, position)
 
-    def update_profiler(self, ends: bool = False) -> None:
-        """Start the profile at the configured step; stop it PROFILED_STEPS later, or when the run ends (`ends`)."""
-        first = self.config.log.profile
-        if not self.tracing and self.step == first:
-            jax.profiler.start_trace(str(self.workdir.profile))
-            self.tracing = True
-        elif self.tracing and (ends or self.step >= first + PROFILED_STEPS):
-            jax.block_until_ready(self.state)
-            jax.profiler.stop_trace()
-            self.tracing = False
-
     def save_final_model(self, finished: bool) -> None:
         self.checkpoints.finish()
         if not finished:
             self.print_line(f"stopped at step {self.step:,}; run the same command to resume")
             return
         self.restore_best()
+        self.average_with_start()
         params = gather_params(self.state.params, self.mesh)
         if jax.process_index() > 0:
             return
@@ -359,9 +354,35 @@ class TrainingLoop:
                 self.state, _ = self.checkpoints.restore(best, self.abstract)
                 break
         if best is not None:
-            self.print_detail(describe_kept(metric, self.history, self.config.first_step))
+            averages = self.config.start_share and best != self.config.first_step
+            verb = "best" if averages else "kept"
+            self.print_detail(describe_kept(metric, self.history, self.config.first_step, verb))
         if lost:
             self.log.write_line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
+
+    def average_with_start(self) -> None:
+        """Average the parameters with those of `init`, if the config says so; keep `init` if it is better than the
+        mean."""
+        share, first, metric = (
+            self.config.start_share,
+            self.config.first_step,
+            self.config.checkpoints.best_metric,
+        )
+        if not (share and self.start_params) or first in (self.step, self.best_step()):
+            return
+        start = place_on_mesh(self.start_params(), get_shardings(self.abstract).params)
+        self.state = replace(self.state, params=average_params(start, self.state.params, share))
+        self.print_detail(f"averaged with the model before training (init_share={share:g})")
+        if not self.history:
+            return
+        measured = self.compute_metrics()
+        before = dict(self.history).get(first)
+        if before and before > rank_key(metric, measured):
+            self.state = replace(self.state, params=start)
+            self.print_detail("the mean is less good than the model before training, which is kept")
+            self.log.write_line(KEPT_MODEL_LINE, first, {f"{metric}_of_mean": measured[metric]})
+        else:
+            self.log.write_line(KEPT_MODEL_LINE, self.best_step() or self.step, measured)
 
     def close(self) -> None:
         """Wait for background writes (with one process) and close the log, however the run ended."""

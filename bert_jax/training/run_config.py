@@ -130,6 +130,11 @@ class RunConfig:
     single_run_overrides: ClassVar[tuple[str, ...]] = ()  # of each run of a sweep
 
     @property
+    def start_share(self) -> float:
+        """The weight of the parameters of `init` in the final model; the rest is that of the trained ones."""
+        return 0.0
+
+    @property
     def batch_size(self) -> int:
         """The number of examples per step."""
         raise BertJaxError(

@@ -137,6 +137,12 @@ def initial_state(task: Task, config: RunConfig, mesh: Mesh, params=None) -> Tra
     return first(place_on_mesh(params, shardings.params))
 
 
+def average_params(first, second, share: float):
+    """Average two trees of parameters on the devices; `share` is the weight of the first."""
+    mean = jax.jit(lambda *trees: jax.tree.map(lambda a, b: share * a + (1 - share) * b, *trees))
+    return mean(first, second)
+
+
 def make_constants(task: Task, config: RunConfig, mesh: Mesh) -> StepConstants:
     # jax.random.key() takes the low 32 bits of a Python integer, too.
     seed = np.int64(config.seed).astype(np.int32)
