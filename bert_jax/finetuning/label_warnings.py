@@ -12,7 +12,7 @@ MAX_LISTED = 5  # at most this many labels, or groups of labels, are named in a 
 
 
 def label_warnings(kind: Kind, examples: Sequence[Example], data: ExamplesConfig) -> Iterator[str]:
-    if advice := kind.label_hint(data.columns):
+    if advice := kind.label_hint(examples, data.columns):
         yield advice
     counts = kind.count_labels(examples)
     known = {label: counts[label] for label in kind.labels}

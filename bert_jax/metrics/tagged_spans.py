@@ -72,14 +72,16 @@ def needs_predecessor(tag: str) -> bool:
     return tag != OUTSIDE and split_tag(tag)[0] in ("I", "E")
 
 
-def are_strict(tags: Sequence[str]) -> bool:
-    """Whether each I- and E- continues a span, as in IOB2 and BIOES.
+def find_unstarted_spans(tags: Sequence[str]) -> list[int]:
+    """Return the index of each I- and E- that continues no span. In IOB2 and BIOES there are none.
 
-    >>> are_strict(["B-PER", "I-PER", "O"]), are_strict(["O", "I-PER", "I-PER"]), are_strict(["B-PER", "I-LOC"])
-    (True, False, False)
+    >>> [find_unstarted_spans(tags.split()) for tags in ("B-PER I-PER O", "O I-PER I-PER", "B-PER I-LOC")]
+    [[], [1], [1]]
     """
-    neighbours = pairwise([OUTSIDE, *tags])
-    return all(continues_span(before, tag) or not needs_predecessor(tag) for before, tag in neighbours)
+    neighbours = enumerate(pairwise([OUTSIDE, *tags]))
+    return [
+        i for i, (before, tag) in neighbours if needs_predecessor(tag) and not continues_span(before, tag)
+    ]
 
 
 def split_tag(tag: str) -> tuple[str, str]:

@@ -131,7 +131,7 @@ class Kind(ABC):
         kind.check_examples(train)
         return kind
 
-    def label_hint(self, columns: ExampleColumns) -> str:
+    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
         """Return a hint if the labels look wrong, otherwise ""."""
         return ""
 

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 
 import bert_jax
+from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.data.examples.example import Example
-from bert_jax.metrics.tagged_spans import are_strict
+from bert_jax.metrics.tagged_spans import find_unstarted_spans
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, softmax
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds.tags import Tags
@@ -30,7 +31,7 @@ def test_decoding_finds_the_best_of_all_tags():
         best = max(values, key=values.__getitem__)
         assert decode_strictly(scores, labels).tolist() == list(best)
         changed += list(best) != scores.argmax(-1).tolist()
-        assert are_strict(begin_spans([labels[i] for i in best]))
+        assert not find_unstarted_spans(begin_spans([labels[i] for i in best]))
     assert changed > 20, "single words alone would often break the rule"
     assert decode_strictly(np.zeros((0, 5)), IOB2).tolist() == []
     assert decode_strictly(np.array([[0, 9.0]]), ("O", "I-X")).tolist() == [0], (
@@ -38,15 +39,32 @@ def test_decoding_finds_the_best_of_all_tags():
     )
 
 
+def tagged(*sentences: str) -> list[Example]:
+    words = [tuple(tags.split()) for tags in sentences]
+    return [Example(tags, tags, f"row {number}") for number, tags in enumerate(words, 1)]
+
+
 def test_the_training_tags_decide_and_published_models_are_free():
     def kind_of(*sentences: str) -> Tags:
-        rows = [Example(tuple(tags.split()), tuple(tags.split()), "") for tags in sentences]
-        return Tags.from_examples(rows)
+        return Tags.from_examples(tagged(*sentences))
 
     assert kind_of("O B-X I-X", "B-X O").strict
     assert not kind_of("O B-X I-X", "I-X O").strict, "IOB1"
     assert not kind_of("NOUN VERB NOUN").strict
     assert not Tags(IOB2).strict
+
+
+def test_tags_that_look_wrong_are_named_before_training():
+    def hint(*sentences: str) -> str:
+        examples = tagged(*sentences)
+        return Tags.from_examples(examples).label_hint(examples, AUTODETECT)
+
+    assert hint("B-X I-X O", "O B-X I-Y O", "S-Y") == (
+        '1 of 4 spans do not begin with B-, first "I-Y", word 3 of row 2, so predicted spans need not either; correct '
+        "the tags if all should"
+    )
+    assert "numbers" in hint("0 1 2 0")
+    assert hint("B-X I-X O") == hint("I-X B-X I-X O") == hint("NOUN VERB") == ""
 
 
 def test_probabilities_are_those_of_the_predicted_tags():
@@ -69,6 +87,6 @@ def test_a_model_directory_keeps_the_rule(tmp_path):
     free = bert_jax.Tagger.load(tmp_path).tag_words(words)
     edit_config(tmp_path, strict_tags=True)
     model = bert_jax.Tagger.load(tmp_path)
-    assert not are_strict(free) and are_strict(model.tag_words(words))
+    assert find_unstarted_spans(free) and not find_unstarted_spans(model.tag_words(words))
     model.save(tmp_path / "copy")
     assert bert_jax.load(tmp_path / "copy").kind.strict

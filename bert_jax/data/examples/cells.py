@@ -74,6 +74,7 @@ CLASS_FORMAT = LabelFormat("classes", lambda separator: ClassParser())
 def parse_labels(where: str, value, separator: str, parse_class: ClassParser) -> tuple[str, ...]:
     """Read several labels, from a list or from a text with separators, without duplicates."""
     if isinstance(value, str):
+        refuse_written_list(where, value, f'"{separator}"')
         value = [part for part in value.split(separator) if part.strip()]
     return tuple(dict.fromkeys(parse_class(where, part) for part in parse_list(where, value)))
 
@@ -93,9 +94,22 @@ def parse_number_cell(where: str, value) -> float:
     return number
 
 
+WRITTEN_LIST = re.compile(r"""\s*\[["'].*["']\]\s*""", re.DOTALL)
+
+
+def refuse_written_list(where: str, value: str, separator: str) -> None:
+    """Refuse a list that was written to a cell as text, as pandas' `to_csv` does, which would be split wrongly."""
+    if WRITTEN_LIST.fullmatch(value):
+        raise BadRowError(
+            f"{where} holds a list as text, {value.strip():.20}...; put {separator} between its parts instead, or "
+            "write the table as .jsonl or parquet"
+        )
+
+
 def parse_list(where: str, value) -> Sequence:
     """Return a list as it is, or a text as the list of its words."""
     if isinstance(value, str):
+        refuse_written_list(where, value, "spaces")
         value = value.split()
     if not isinstance(value, list | tuple):
         raise BadRowError(f"{where} holds {type_name(value)}, not a list")

@@ -48,7 +48,7 @@ class Classes(WholeTextKind):
             ("multi_label", "regression")
         )
 
-    def label_hint(self, columns: ExampleColumns) -> str:
+    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
         if len(self.labels) < 3 or not all(NUMBER.fullmatch(label) for label in self.labels):
             return ""
         return (

@@ -51,7 +51,7 @@ class Labels(WholeTextKind):
     def check_examples(self, examples: Sequence[Example]) -> None:
         check_labels(examples, self.labels, fewest=1)
 
-    def label_hint(self, columns: ExampleColumns) -> str:
+    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
         joined = next((name for name in self.labels if len(split_label(name)) > 1), None)
         if joined is None:
             return ""

@@ -26,9 +26,9 @@ from bert_jax.metrics.classification import precision_recall_f1
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.tagged_spans import (
     OUTSIDE,
-    are_strict,
     count_spans,
     extract_spans,
+    find_unstarted_spans,
     score_spans,
     split_tag,
 )
@@ -86,7 +86,7 @@ class Tags(Kind):
 
     @classmethod
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
-        strict = all(are_strict(labels_of(example)) for example in train)
+        strict = not any(find_unstarted_spans(labels_of(example)) for example in train)
         return replace(super().from_examples(train, known), strict=strict)
 
     @classmethod
@@ -114,6 +114,22 @@ class Tags(Kind):
         if normalize_column(words) in WORDS or isinstance(first.get(words), list):
             return parse_tagged_words(rows, columns, need_label=False)
         return parse_labelled_texts(rows, columns, need_label=False, pairs=False)
+
+    def label_hint(self, examples: Sequence[Example], columns: ExampleColumns) -> str:
+        if self.labels and all(label.isdecimal() for label in self.labels):
+            return (
+                "the tags are numbers, and none of them means outside of spans, so F1 counts words that are outside, "
+                "too; write names such as O and B-PER"
+            )
+        faults = [(example, n) for example in examples for n in find_unstarted_spans(labels_of(example))]
+        started = sum(tag[:2] in ("B-", "S-") for example in examples for tag in labels_of(example))
+        if not 0 < len(faults) < started:
+            return ""  # as in IOB2 and BIOES, or as in IOB1
+        example, n = faults[0]
+        return (
+            f'{len(faults)} of {len(faults) + started} spans do not begin with B-, first "{labels_of(example)[n]}", '
+            f"word {n + 1} of {example.where}, so predicted spans need not either; correct the tags if all should"
+        )
 
     def truth(self, example: Example) -> list[str]:
         return [self.names.get(tag, tag) for tag in labels_of(example)]

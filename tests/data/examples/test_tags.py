@@ -58,6 +58,7 @@ def test_tags_in_tables(tmp_path):
             "row 1.* 5.*2",
         ),
         ("a.jsonl", '{"tokens": [], "tags": []}', "row 1.*word"),
+        ("a.csv", "tokens,tags\n\"['a', 'b']\",O O\n", "row 2.*list as text, \\['a', 'b'\\].*jsonl"),
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", 1]}', "row 1.*mixed"),
         ("a.jsonl", '{"tokens": ["a"], "tags": "O O"}', "row 1.*2 tags"),
         (

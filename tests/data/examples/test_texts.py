@@ -173,6 +173,7 @@ ROW = '{"text": "a", "label": 1}\n'
         ("a.jsonl", ROW + '{"text": "b", "label": 0.5}', {}, "classes", 'row 2.*"regression"'),
         ("a.jsonl", ROW + '{"text": "b", "label": [1]}', {}, "classes", "row 2.*list"),
         ("a.jsonl", ROW, {}, "labels", "row 1.*list"),
+        ("a.csv", "text,labels\nA,\"['joy', 'fear']\"\n", {}, "labels", 'row 2.*list as text.*put ","'),
         ("a.csv", "text,label\na,nan\n", {}, "number", "row 2.*'nan'"),
         ("a.jsonl", '{"text": "a", "label": Infinity}', {}, "number", "row 1.*inf"),
         ("a.jsonl", ROW.replace("1", "true"), {}, "number", "row 1.*True"),
