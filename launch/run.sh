@@ -10,6 +10,11 @@ set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
+workdir=$(workdir_of ${words[@]+"${words[@]}"})
+case $workdir in
+  '' | runs/* | ./runs/*) ;;
+  *) die "--workdir $workdir is not in runs/, which outlives the slice; name --workdir runs/..." ;;
+esac
 if [ ${#words[@]} -gt 0 ]; then
   [ -n "$dry_run" ] || printf '%q ' "${words[@]}" >"$state/command"
 elif [ -n "$dry_run" ] && [ ! -f "$state/command" ]; then

@@ -388,6 +388,13 @@ def test_settings_that_cannot_be(cloud, setting, value, line):
     assert not cloud.calls()
 
 
+def test_a_run_is_kept_where_it_outlives_the_slice(cloud):
+    cloud.script()
+    for workdir in ("--workdir /tmp/base", "--workdir=base"):
+        assert "is not in runs/" in cloud.run("run", "train", *workdir.split(), code=1)
+    assert not cloud.calls()
+
+
 @pytest.mark.parametrize(
     "kind, hosts", [("v4-32", 4), ("v5litepod-8", 1), ("v5litepod-16", 4), ("v5p-128", 16), ("v6e-256", 64)]
 )
