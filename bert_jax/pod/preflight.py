@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
+from bert_jax.core.terminal import print_line
 from bert_jax.pod import preflight_checks
 from bert_jax.pod.roofline import BOUNDS, Roofline
 from bert_jax.pod.topology import Slice, parse_slice
@@ -50,6 +51,7 @@ def preflight(
 
 def compile_in_subprocess(spec: str, overrides: Sequence[str], where: Slice) -> dict:
     """Return the result of pod/compile.py, run in its own process: libtpu does not mix with a running JAX program."""
+    print_line(f"compiling the step for {where}, which takes a minute or more")
     request = {"config": spec, "overrides": list(overrides), "topology": str(where)}
     command = [sys.executable, "-m", "bert_jax.pod.compile", json.dumps(request)]
     ran = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True)

@@ -149,13 +149,14 @@ def test_a_corpus_is_checked_against_the_model(corpus):
         pretrain.outline(settings(f"data.corpora={corpus}", "model.vocab_size=77"), ModelDirectories())
 
 
-def test_a_missing_compiler_is_installed_as_the_guide_says(monkeypatch):
+def test_a_missing_compiler_is_installed_as_the_guide_says(monkeypatch, capsys):
     ran = subprocess.CompletedProcess([], 1, stderr="RuntimeError: TPU support not installed")
     monkeypatch.setattr(preflight.subprocess, "run", lambda *_, **__: ran)
     guide = (LAUNCH / "README.md").read_text(encoding="utf-8")
     assert "pip install -e '.[preflight]'" in guide
     with pytest.raises(BertJaxError, match=r"pip install 'bert-jax\[preflight\]'"):
         preflight.compile_in_subprocess("pretrain", [], HERE)
+    assert capsys.readouterr().err == f"compiling the step for {HERE}, which takes a minute or more\n"
 
 
 def a_phase(length: int = 512, temporaries: float = 3.0, **changes) -> dict:
