@@ -227,7 +227,11 @@ def check_values(values: dict, reader: type, where: str = "", root: type | None 
         elif isinstance(value, dict):
             fitting[name] = check_values(value, kind, f"{where}{name}.", root)
         else:
-            raise BertJaxError(f"config key {where}{name} is a section, not a value")
+            first = dataclasses.fields(kind)[0].name
+            raise BertJaxError(
+                f"config key {where}{name} is a section, not {value!r:.40}; give a dict of its keys, such as "
+                f'{{"{first}": ...}}'
+            )
     return fitting
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bert_jax.command.main import main
-from bert_jax.core.config import load_config_file, split_names
+from bert_jax.core.config import build_config, load_config_file, split_names
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.examples import glue
@@ -134,6 +134,11 @@ def test_wrong_overrides_are_one_clear_line(override):
     with pytest.raises(BertJaxError) as error:
         load_config_file(f"{PRETRAIN}:tiny", [override], Settings, strict=False)
     assert WRONG[override] in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_section_is_given_as_a_dict():
+    with pytest.raises(BertJaxError, match="data is a section, not 'train.csv'.*such as {\"corpora\": ...}"):
+        build_config(Settings, {"data": "train.csv"})
 
 
 def test_wrong_files_and_names(tmp_path):
