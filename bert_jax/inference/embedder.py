@@ -38,7 +38,10 @@ from bert_jax.text.truncation import TruncationWarner
 # Arguments of sentence-transformers that have one possible value here, and what to do instead.
 ONLY = {
     "output_value": ("sentence_embedding", "hidden_states gives a vector for each token"),
-    "precision": ("float32", "`bert-jax index --quantize` rounds the vectors of an index"),
+    "precision": (
+        "float32",
+        "`bert-jax embed --quantize` writes rounded vectors",
+    ),
     "convert_to_numpy": (True, "all vectors are NumPy arrays"),
     "convert_to_tensor": (False, "torch.from_numpy makes a tensor of the NumPy array"),
     "device": (None, "JAX chooses the device; set the variable JAX_PLATFORMS, such as JAX_PLATFORMS=cpu"),
