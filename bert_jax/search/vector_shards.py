@@ -95,7 +95,8 @@ class VectorsManifest:
             return read_json(directory / VECTORS_FILE, cls, "name a new directory")
         except (FileNotFoundError, NotADirectoryError):
             raise BertJaxError(
-                f"{directory} holds no {VECTORS_FILE}; name a directory that `bert-jax embed` wrote"
+                f"{directory} holds no {VECTORS_FILE}; name a directory that `bert-jax embed` wrote, and read a .npy "
+                "file with numpy.load"
             ) from None
 
     def truncations(self) -> TruncationCounter:

@@ -66,9 +66,9 @@ def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> l
     assigned = [WordWindow(window, [], []) for window in windows]
     for word, n, position in choose_central_windows(windows, places):
         assigned[n].words.append((position, word))
-    for window, tokens in zip(assigned, further, strict=True):
-        decided = {word for _, word in window.words}
-        window.further_tokens.extend((position, word) for word, position in tokens if word in decided)
+    for made, tokens in zip(assigned, further, strict=True):
+        decided = {word for _, word in made.words}
+        made.further_tokens.extend((position, word) for word, position in tokens if word in decided)
     return assigned
 
 

@@ -353,7 +353,7 @@ class TrainingLoop:
             else:
                 self.state, _ = self.checkpoints.restore(best, self.abstract)
                 break
-        if best is not None:
+        if best is not None and self.config.steps > self.config.first_step:
             averages = self.config.start_share and best != self.config.first_step
             verb = "best" if averages else "kept"
             self.print_detail(describe_kept(metric, self.history, self.config.first_step, verb))

@@ -247,6 +247,8 @@ def test_a_directory_of_other_vectors_stays_as_it_is(embed, model, tmp_path):
     assert "there/00001.npy is damaged; delete it, and repeat the command" in embed(*given, code=1)
     with pytest.raises(BertJaxError, match="00001.npy"):
         bert_jax.open_vectors("there")
+    with pytest.raises(BertJaxError, match="read a .npy file with numpy.load"):
+        bert_jax.open_vectors("there/00000.npy")
 
 
 @pytest.mark.parametrize(

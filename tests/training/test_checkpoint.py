@@ -127,6 +127,9 @@ def test_a_run_that_makes_the_metric_worse_keeps_the_model_before_training(tmp_p
     assert "accuracy 0.9 before training, 0.7 at step 20; kept: the model before training\n" in said
     kept = load(tmp_path / "model").params
     jax.tree.map(np.testing.assert_array_equal, kept["encoder"], start["encoder"])
+    task, config = tiny_pretraining(steps=0, checkpoint_best_metric="accuracy")
+    train(task, Batches(), config, tmp_path / "probe", lambda: start)
+    assert "kept" not in capsys.readouterr().err, "without a step no model is chosen"
 
 
 def test_the_hint_of_a_damaged_checkpoint_lists_the_others(tmp_path):
