@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.core.config import Range, Registered, merge_values
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import pluralize
 from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.corpus.cooccurrences import cooccurrence_embeddings
 from bert_jax.data.corpus.corpus_directory import Corpus
@@ -200,8 +201,16 @@ class MaskedLMTask(Task):
 
     def facts(self, run: "OpenedRun", directory: "Workdir") -> Iterator[Fact]:
         model, optimizer = self.layout.config, run.config.optimizer
-        warmup = f"{optimizer.num_warmup_steps(run.config.steps):,} steps of warm-up"
-        yield "schedule", f"a learning rate of {optimizer.learning_rate:g} after {warmup}"
+        steps, warmup = run.config.steps, optimizer.num_warmup_steps(run.config.steps)
+        advice = (
+            f", which the run of {pluralize(steps, 'step')} does not reach; --config.optimizer.warmup_steps=0.1 takes "
+            "a tenth of its steps"
+        )
+        yield (
+            "schedule",
+            f"a learning rate of {optimizer.learning_rate:g} after {warmup:,} steps of warm-up"
+            + advice * (0 < steps <= warmup),
+        )
         rows = f"{model.padded_vocab:,} rows of word embeddings for {model.vocab_size:,} entries"
         yield (
             "computes",

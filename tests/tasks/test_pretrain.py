@@ -1,6 +1,7 @@
 """Pre-training that continues from a model: its sizes, what its directory keeps, and the settings of a TPU."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -82,6 +83,13 @@ def test_what_contradicts_init_is_refused(embedder, corpus, capsys, tmp_path):
     write_model(other, ENCODER_CONFIG.replace(vocab_size=len(words)), words=words)
     assert f"prepare it again with --tokenizer {other}" in said(init=other)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("warmup", "reached"), [(20, False), (5, True)])
+def test_a_run_says_that_it_ends_within_its_warm_up(warmup, reached):
+    task, config = tiny_pretraining(steps=20, warmup_steps=warmup)
+    schedule = dict(task.facts(SimpleNamespace(config=config), None))["schedule"]
+    assert ("the run of 20 steps does not reach; --config.optimizer.warmup_steps=0.1" in schedule) != reached
 
 
 @pytest.mark.slow
