@@ -141,7 +141,9 @@ def test_a_head_begins_as_a_probe_where_one_can_learn_its_kind():
 def test_class_weights_and_windows_weigh_as_they_should():
     task, pieces = classify_pieces("classes")
     examples = [Example("", label, "") for label in "aaab"]
-    assert balanced_class_weights(KINDS["classes"](("a", "b")), examples) == pytest.approx((2 / 3, 2))
+    kind = KINDS["classes"](("a", "b"))
+    assert balanced_class_weights(kind, examples, 1.0) == pytest.approx((2 / 3, 2))
+    assert balanced_class_weights(kind, examples, 0.5) == pytest.approx(((2 / 3) ** 0.5, 2**0.5))
     weighted = dataclasses.replace(task, class_weights=(1.0, 2.0, 5.0))
     batch = {"labels": np.array([0, 1, 2]), "label_weights": np.array([1.0, 1.0, 0.5])}
     loss = weighted.losses({"classify": np.zeros((3, 3), np.float32)}, batch)["classify_loss"]
@@ -200,7 +202,7 @@ def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):
     with pytest.raises(BertJaxError, match="--step"):
         shown("classify", tmp_path / "t.csv", 3)
     (tmp_path / "t.conll").write_text("w1 O\nw5y7 B-PER\nw6 I-PER\n\nw9 O\n\n" * 4)
-    assert "[CLS] w1 w5/B-PERy7 w6/I-PER [SEP]" in shown("tag", tmp_path / "t.conll")
+    assert "[CLS] w1 w5/B-PERy7/B-PER w6/I-PER [SEP]" in shown("tag", tmp_path / "t.conll")
     answers = {"text": ["w3 w4"], "answer_start": [3]}
     asked = [{"question": f"w{n}", "context": "w2 w3 w4 w5", "answers": answers} for n in range(8)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
