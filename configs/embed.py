@@ -9,8 +9,8 @@ size fits into memory with --config.mesh.gradient_accumulation_steps=N, which co
 still those of the whole batch, and the model learns the same.
 
 Time: 135 s on two cores for 2,048 questions and their paragraphs of 128 tokens, with a 6-layer MiniLM.
-Score: this raised its nDCG@10 on SQuAD's paragraphs of other articles from 0.834 to 0.864, at a learning rate of 2e-5 and with
---config.init_share=0.
+Score: this raised its nDCG@10 on SQuAD's paragraphs of other articles from 0.834 to 0.864, at a learning rate of 2e-5
+and with --config.init_share=0.
 """
 
 from ml_collections import ConfigDict

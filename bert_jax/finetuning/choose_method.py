@@ -186,14 +186,14 @@ def tries_one_method(task: HeadTask, examples: int, whole: bool = True) -> bool:
     return whole and examples < CONTRASTIVE_BELOW * len(task.kind.labels)
 
 
-def methods_to_try(priors: Mapping[Method, Gain], one: bool) -> list[Method]:
-    """Return the methods that may be worth their folds; only the most promising of them if `one`.
+def methods_to_try(priors: Mapping[Method, Gain], only_best: bool) -> list[Method]:
+    """Return the methods that may be worth their folds; only the most promising of them if `only_best`.
 
-    >>> methods_to_try({"contrastive": Gain(0.05, 0.02), "finetune": Gain(0.03, 0.02)}, one=True)
+    >>> methods_to_try({"contrastive": Gain(0.05, 0.02), "finetune": Gain(0.03, 0.02)}, only_best=True)
     ['contrastive']
     """
     worth_it = [method for method, gain in priors.items() if gain.may_be_worthwhile]
-    return sorted(worth_it, key=lambda method: -priors[method].mean)[: 1 if one else None]
+    return sorted(worth_it, key=lambda method: -priors[method].mean)[: 1 if only_best else None]
 
 
 def needs_one_fold(run: OpenedRun) -> bool:
@@ -217,18 +217,18 @@ def describe_folds(run: OpenedRun, directory: Workdir) -> str:
     if config.cross_validates:
         return describe_compared(config.data.folds, methods, tries_one_method(task, examples))
     if needs_one_fold(run) and not directory.run.exists():
-        return describe_compared(1, methods, one=False)
+        return describe_compared(1, methods, only_best=False)
     return ""
 
 
-def describe_compared(count: int, methods: Sequence[Method], one: bool) -> str:
-    """Describe the methods whose models predict `count` folds; at most one after the first if `one`.
+def describe_compared(count: int, methods: Sequence[Method], only_best: bool) -> str:
+    """Describe the methods whose models predict `count` folds; at most one after the first if `only_best`.
 
-    >>> describe_compared(5, ["linear_probe"], one=True)
+    >>> describe_compared(5, ["linear_probe"], only_best=True)
     '5, predicted by a linear probe on the frozen encoder'
-    >>> describe_compared(1, ["linear_probe", "finetune"], one=False)
+    >>> describe_compared(1, ["linear_probe", "finetune"], only_best=False)
     '1, predicted by a linear probe on the frozen encoder; if it may pay, also by fine-tuning'
     """
     first, *others = (METHOD_NAMES[method] for method in methods)
-    also = (" or " if one else " and by ").join(others)
+    also = (" or " if only_best else " and by ").join(others)
     return f"{count}, predicted by {first}" + f"; if it may pay, also by {also}" * bool(others)

@@ -32,7 +32,7 @@ def prior(accuracy: float, matthews: float, examples: int, classes: int, method=
 )
 def test_the_most_promising_method_is_tried_unless_it_cannot_pay(probe, tried):
     priors = {method: prior(*probe, method=method) for method in ("contrastive", "finetune")}
-    assert methods_to_try(priors, one=True) == [tried] * bool(tried)
+    assert methods_to_try(priors, only_best=True) == [tried] * bool(tried)
 
 
 def test_a_small_lead_out_of_fold_does_not_outweigh_what_is_known():

@@ -18,7 +18,7 @@ from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.load import load
 from bert_jax.predictions import training_origin
 from bert_jax.tasks import load_config as load_task
-from bert_jax.tasks.embed import read_group_splits
+from bert_jax.tasks.embed import INIT_SHARE, read_group_splits
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read_metrics
@@ -145,14 +145,15 @@ def test_packed_and_bucketed_rows_have_the_same_loss_and_gradient(encoder_path, 
     assert_gradients_equal(its, theirs, 1e-5)
 
 
-def test_an_embedder_goes_on_at_a_lower_rate_than_an_encoder_begins(encoder_path, tmp_path):
+def test_an_embedder_is_averaged_with_what_it_becomes_and_an_encoder_is_not(encoder_path, tmp_path):
     train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(20))
     Embedder.load(encoder_path, pooling="mean").save(tmp_path / "embedder")
-    rates = [
-        open_embed_task(path, train)[2].optimizer.learning_rate
-        for path in (encoder_path, tmp_path / "embedder")
-    ]
-    assert rates == pytest.approx([3e-4, 1e-4])
+    for path, overrides, share in (
+        (encoder_path, (), 0.0),
+        (tmp_path / "embedder", (), INIT_SHARE),
+        (tmp_path / "embedder", ("init_share=0",), 0.0),
+    ):
+        assert open_embed_task(path, train, *overrides)[2].start_share == share
 
 
 @pytest.mark.slow
