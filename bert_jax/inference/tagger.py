@@ -30,7 +30,7 @@ class Tagger(Encoder):
     def tag(self, texts: Any) -> Any:
         """Return the labelled `Span`s of a text, in order.
 
-        A word gets the label of its first token. Labels such as B-PER and I-PER are joined to spans;
+        A word gets the label of its first token, as in training. Labels such as B-PER and I-PER are joined to spans;
         without B- and I-, equal labels of neighbouring words are joined. Long texts are read in windows, and each word
         is predicted in the window in which it is most central.
 

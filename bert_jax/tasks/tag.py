@@ -1,4 +1,4 @@
-"""Fine-tuning on words: each word gets a tag, which is trained at all of its tokens and predicted at its first."""
+"""Fine-tuning on words: each word gets a tag, which is trained at the word's first token."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal

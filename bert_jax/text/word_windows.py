@@ -23,7 +23,6 @@ class WordWindow:
     encoding: Encoding
     # (position of its first token, index of the word), for words decided in this window
     words: list[tuple[int, int]]
-    further_tokens: list[tuple[int, int]]  # the same for the other tokens of these words
 
 
 def encode_words(
@@ -51,24 +50,19 @@ def assign(words: Sequence[str], windows: Sequence[Encoding], overlap: int) -> l
     spaces = [0, *accumulate(len(word) + 1 for word in words)][: len(words)]
     first: dict[int, int] = {}  # word -> index of its first token in the whole text
     places: list[list[tuple[int, int]]] = []
-    further: list[list[tuple[int, int]]] = []
     start = 0
     for window in windows:
         places.append([])
-        further.append([])
         span = window.spans[0]
         for position in span:
             word = bisect_right(spaces, window.offsets[position][0]) - 1
             token = start + position - span.start
-            is_first = first.setdefault(word, token) == token
-            (places if is_first else further)[-1].append((word, position))
+            if first.setdefault(word, token) == token:
+                places[-1].append((word, position))
         start += len(span) - overlap
-    assigned = [WordWindow(window, [], []) for window in windows]
+    assigned = [WordWindow(window, []) for window in windows]
     for word, n, position in choose_central_windows(windows, places):
         assigned[n].words.append((position, word))
-    for made, tokens in zip(assigned, further, strict=True):
-        decided = {word for _, word in made.words}
-        made.further_tokens.extend((position, word) for word, position in tokens if word in decided)
     return assigned
 
 

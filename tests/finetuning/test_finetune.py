@@ -202,7 +202,7 @@ def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):
     with pytest.raises(BertJaxError, match="--step"):
         shown("classify", tmp_path / "t.csv", 3)
     (tmp_path / "t.conll").write_text("w1 O\nw5y7 B-PER\nw6 I-PER\n\nw9 O\n\n" * 4)
-    assert "[CLS] w1 w5/B-PERy7/B-PER w6/I-PER [SEP]" in shown("tag", tmp_path / "t.conll")
+    assert "[CLS] w1 w5/B-PERy7 w6/I-PER [SEP]" in shown("tag", tmp_path / "t.conll")
     answers = {"text": ["w3 w4"], "answer_start": [3]}
     asked = [{"question": f"w{n}", "context": "w2 w3 w4 w5", "answers": answers} for n in range(8)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))

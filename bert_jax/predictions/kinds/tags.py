@@ -142,7 +142,7 @@ class Tags(Kind):
             whole = tokenizer.windows(texts, max_length=reading.max_length, overlap=overlap)
             return [TextWindows(encodings) for encodings in whole]
         parts = encode_words(tokenizer, texts, max_length=reading.max_length, overlap=overlap)
-        return [TextWindows([window.encoding for window in windows], windows) for windows in parts]
+        return [TextWindows([w.encoding for w in windows], [w.words for w in windows]) for windows in parts]
 
     def combine_windows(self, text, windows: TextWindows, logits: Sequence) -> np.ndarray | TokenLogits:
         if isinstance(text, str):
@@ -155,17 +155,17 @@ class Tags(Kind):
         # A word without tokens is outside of every span.
         tags = np.zeros((len(text), len(self.labels)), np.float32)
         tags[:, self.labels.index(OUTSIDE) if OUTSIDE in self.labels else 0] = 1
-        for window, scores in zip(windows.extra, logits, strict=True):
-            for position, word in window.words:
+        for words, scores in zip(windows.extra, logits, strict=True):
+            for position, word in words:
                 tags[word] = scores[position]
         return tags
 
     def target_values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
-        """Return the targets of each window: a word has its label at all of its tokens."""
+        """Return the targets of each window: a word has its label and weight at its first token."""
         numbers, values = self.label_indices(self.truth(example)), []
-        for window in windows.extra:
-            labels, label_weights = np.zeros((2, len(window.encoding.input_ids)))
-            for position, word in (*window.words, *window.further_tokens):
+        for encoding, words in zip(windows.encodings, windows.extra, strict=True):
+            labels, label_weights = np.zeros((2, len(encoding.input_ids)))
+            for position, word in words:
                 labels[position], label_weights[position] = numbers[word], 1
             values.append({"labels": labels, "label_weights": label_weights})
         return values
