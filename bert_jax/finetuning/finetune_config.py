@@ -157,10 +157,6 @@ class FinetuneConfig(EpochsConfig):
         higher = min(max(examples / FEW_TEXTS, 1), MAX_RATE_FACTOR) if self.method == "contrastive" else 1
         return min(rate * higher, MAX_LEARNING_RATE)
 
-    def class_balance(self, examples: int) -> float:
-        """Return how far the loss makes up for rare classes: 0 not at all, 1 until all classes count the same."""
-        return 0.0
-
     def with_method(self, method: Method) -> Self:
         return dataclasses.replace(self, method=method, steps=0 if method == "linear_probe" else self.steps)
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.columns import source_labels
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.data.examples.example import Example, labels_of
+from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.contrastive import ContrastiveTask
@@ -35,15 +35,17 @@ def open_data(
     init: ModelDirectory,
     labels: Sequence[str] = (),
     smoothing: float = 0.0,
+    balanced: bool = False,
     read_examples: Reader | None = None,
 ) -> tuple[FinetuneTask, Epochs, C]:
     """Return the task, its data and the resolved config; `init` is the opened directory of the config.
 
-    `labels` are in the order of the model's outputs; (): those of the data.
+    `labels` are in the order of the model's outputs; (): those of the data. With `balanced`, each class has the same
+    total weight.
     """
     parts = split_examples(config, read_examples)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, folds=parts.folds))
-    task = make_finetune_task(config, init, parts, labels, smoothing)
+    task = make_finetune_task(config, init, parts, labels, smoothing, balanced)
     train = encode_windows(task, init.tokenizer, config.data, parts.train, "training")
     validation = encode_windows(task, init.tokenizer, config.data, parts.validation, "validation")
     pieces = make_pieces(task.kind, parts.train, train)
@@ -62,6 +64,7 @@ def make_finetune_task(
     parts: ExampleSplits,
     labels: Sequence[str],
     smoothing: float,
+    balanced: bool,
 ) -> FinetuneTask:
     data = config.data
     everything = [*parts.train, *parts.validation] if data.fold_index >= 0 else parts.train
@@ -71,8 +74,7 @@ def make_finetune_task(
     layout = layout_with_head(config, init.layout, kind, pairs)
     if data.fold_index < 0 and (notice := describe_own_head(config, layout)):
         print_once(notice)
-    balance = config.class_balance(len(parts.train))
-    weights = balanced_class_weights(kind, parts.train, balance) if balance else ()
+    weights = balanced_class_weights(kind, parts.train) if balanced else ()
     out_of_scope = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
     results = FinishInputs(
         parts.train,
@@ -194,11 +196,9 @@ def needs_cross_encoding(config: FinetuneConfig) -> bool:
     return config.method == "contrastive" or config.data.long_texts == "windows"
 
 
-def balanced_class_weights(kind: Kind, examples: Sequence[Example], balance: float) -> tuple[float, ...]:
-    """Return the weight of each class: 1 / how often it occurs, to the power `balance`, but 1 for the mean class."""
-    counts = Counter(kind.names.get(label, label) for example in examples for label in labels_of(example))
-    mean = counts.total() / len(kind.labels)
-    return tuple((mean / max(counts[label], 1)) ** balance for label in kind.labels)
+def balanced_class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:
+    counts = Counter(kind.truth(example) for example in examples)
+    return tuple(len(examples) / (len(kind.labels) * max(counts[label], 1)) for label in kind.labels)
 
 
 def encode_windows(

@@ -43,9 +43,6 @@ class Config(FinetuneConfig):
     def prediction_kind(self) -> type[Kind]:
         return kind_of_problem(self.problem_type)
 
-    def class_balance(self, examples: int) -> float:
-        return float(self.class_weights == "balanced")
-
 
 def kind_of_problem(problem_type: str) -> type[Kind]:
     """Return the kind of prediction for a Hugging Face problem_type, which may lack its ending, or for a kind's name.
@@ -62,4 +59,5 @@ def kind_of_problem(problem_type: str) -> type[Kind]:
 
 
 def open(config: Config, directories: ModelDirectories) -> tuple[FinetuneTask, Epochs, Config]:
-    return open_data(config, directories[config.init], config.labels, config.label_smoothing)
+    balanced = config.class_weights == "balanced"
+    return open_data(config, directories[config.init], config.labels, config.label_smoothing, balanced)

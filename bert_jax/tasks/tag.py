@@ -26,9 +26,6 @@ class Config(FinetuneConfig):
     rate_power: ClassVar[int] = 2
 
     labels: tuple[str, ...] = ()  # tags in the order of the model's outputs; (): the tags in the data
-    # weights of tags in the loss; balanced: all tags count the same, however rare; auto: the square roots of these
-    # weights for fewer than 2,000 examples, else none
-    class_weights: Literal["auto", "none", "balanced"] = "auto"
     # share of the target probability that is spread over all tags
     label_smoothing: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.0
     data: WordsConfig = field(default_factory=WordsConfig)
@@ -36,10 +33,6 @@ class Config(FinetuneConfig):
     @property
     def prediction_kind(self) -> type[Kind]:
         return Tags
-
-    def class_balance(self, examples: int) -> float:
-        usual = 0.5 if examples < FOLDS_BELOW else 0.0
-        return {"auto": usual, "none": 0.0, "balanced": 1.0}[self.class_weights]
 
     def default_learning_rate(self, width: int, examples: int) -> float:
         # With few sentences, which means few steps, a narrow model learns more at a higher rate: on 64 sentences of

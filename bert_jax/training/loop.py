@@ -343,7 +343,10 @@ class TrainingLoop:
     def restore_best(self) -> None:
         """Restore the best step whose checkpoint can be read."""
         metric, lost = self.config.checkpoints.best_metric, 0
+        averages, first = self.config.start_share, self.config.first_step
         while (best := self.best_step()) not in (None, self.step):
+            if averages and best == first:
+                break  # the last step is averaged with it
             try:
                 self.checkpoints.require_step(best)
             except BertJaxError as error:
@@ -354,9 +357,7 @@ class TrainingLoop:
                 self.state, _ = self.checkpoints.restore(best, self.abstract)
                 break
         if best is not None and self.config.steps > self.config.first_step:
-            averages = self.config.start_share and best != self.config.first_step
-            verb = "best" if averages else "kept"
-            self.print_detail(describe_kept(metric, self.history, self.config.first_step, verb))
+            self.print_detail(describe_kept(metric, self.history, first, "best" if averages else "kept"))
         if lost:
             self.log.write_line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
 
@@ -368,7 +369,7 @@ class TrainingLoop:
             self.config.first_step,
             self.config.checkpoints.best_metric,
         )
-        if not (share and self.start_params) or first in (self.step, self.best_step()):
+        if not (share and self.start_params) or self.step == first:
             return
         start = place_on_mesh(self.start_params(), get_shardings(self.abstract).params)
         self.state = replace(self.state, params=average_params(start, self.state.params, share))
@@ -382,7 +383,8 @@ class TrainingLoop:
             self.print_detail("the mean is less good than the model before training, which is kept")
             self.log.write_line(KEPT_MODEL_LINE, first, {f"{metric}_of_mean": measured[metric]})
         else:
-            self.log.write_line(KEPT_MODEL_LINE, self.best_step() or self.step, measured)
+            best = self.best_step()
+            self.log.write_line(KEPT_MODEL_LINE, self.step if best in (None, first) else best, measured)
 
     def close(self) -> None:
         """Wait for background writes (with one process) and close the log, however the run ended."""

@@ -190,26 +190,34 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(finished
     assert_same_run(finished_run, tmp_path)
 
 
-@pytest.mark.parametrize(("of_mean", "kept"), [(0.85, "the mean"), (0.7, "the start")])
-def test_a_model_that_went_on_is_averaged_with_its_start(tmp_path, monkeypatch, capsys, of_mean, kept):
-    """Unless the mean is worse than the start. The best step, 10, is averaged, not the last."""
-    accuracies, steps = {0: 0.8, 10: 0.9, 20: 0.6}, iter((0, 10, 20))
-    monkeypatch.setattr(
-        TrainingLoop, "compute_metrics", lambda run: {"accuracy": accuracies.get(next(steps, None), of_mean)}
-    )
+@pytest.mark.parametrize(
+    ("before", "at_10", "of_mean", "averaged", "share"),
+    [
+        (0.8, 0.9, 0.85, 10, 0.25),
+        (0.8, 0.9, 0.7, 10, 1.0),
+        (0.8, 0.7, 0.85, 20, 0.25),
+        (0.8, 0.7, 0.75, 20, 1.0),
+    ],
+)
+def test_a_model_that_went_on_is_averaged_with_its_start(
+    tmp_path, monkeypatch, capsys, before, at_10, of_mean, averaged, share
+):
+    """The best step is averaged, or the last where none is better than the start, unless the start is better still."""
+    values = iter((before, at_10, 0.6, of_mean))
+    monkeypatch.setattr(TrainingLoop, "compute_metrics", lambda run: {"accuracy": next(values)})
     monkeypatch.setattr(RunConfig, "start_share", 0.25)
     task, config = tiny_pretraining(checkpoint_best_metric="accuracy", checkpoint_keep=9)
     start = jax.device_get(task.init(jax.random.key(7)))
     train(task, Batches(), config, tmp_path, lambda: start)
+    best = "the model of step 10" if averaged == 10 else "the model before training"
     said = capsys.readouterr().err
-    assert (
-        "accuracy 0.8 before training, 0.9 at step 10, 0.6 at step 20; best: the model of step 10\n" in said
+    assert f"accuracy 0.8 before training, {at_10} at step 10, 0.6 at step 20; best: {best}\n" in said or (
+        averaged == 20 and f"accuracy 0.8 before training, 0.6 at step 20; best: {best}\n" in said
     )
     assert "averaged with the model before training (init_share=0.25)" in said
-    export_checkpoint(tmp_path, tmp_path / "trained", 10)
+    export_checkpoint(tmp_path, tmp_path / "trained", averaged)
     trained, found = (load(tmp_path / name).params["encoder"] for name in ("trained", "model"))
-    share = 0.25 if kept == "the mean" else 1.0
     mean = jax.tree.map(lambda a, b: share * a + (1 - share) * b, start["encoder"], trained)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, mean)
     line = read_kept_metrics(tmp_path / "metrics.jsonl", "accuracy")
-    assert (line["step"], line["accuracy"]) == ((10, 0.85) if kept == "the mean" else (0, 0.8))
+    assert (line["step"], line["accuracy"]) == ((averaged, of_mean) if share < 1 else (0, before))
