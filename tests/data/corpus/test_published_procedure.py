@@ -14,6 +14,7 @@ from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.data.corpus.stream import Stream
+from bert_jax.data.randomness import random_bits, to_unit_floats
 from bert_jax.text.text_source import TextSource
 from tests.support.cases import long_except
 from tests.support.made_up_language import (
@@ -178,13 +179,12 @@ def test_another_share_of_random_pairs_is_caught(corpus, theirs, monkeypatch):
 
 @pytest.mark.slow
 def test_bernoulli_masking_is_caught(corpus, theirs, monkeypatch):
-    def bernoulli(self, open_to, wanted, keys):
-        tf, length = masking.tf, open_to.shape[1]
-        chosen = open_to & (masking.uniform(keys, np.arange(length)) < 0.15)
-        place = tf.where(chosen, tf.range(length), length)
-        return self._padded(tf.sort(place, axis=1)[:, : self.cap], length)
+    def bernoulli(maskable, wanted, keys):
+        length = maskable.shape[1]
+        chosen = maskable & (to_unit_floats(random_bits(keys[:, None], np.arange(length))) < 0.15)
+        return chosen & (np.cumsum(chosen, axis=1) <= DataConfig().max_targets(length))
 
-    monkeypatch.setattr(masking.Masking, "_tokens", bernoulli)
+    monkeypatch.setattr(masking, "choose_tokens", bernoulli)
     assert heads(compare(ours(corpus), theirs)) == ["number of targets"]
 
 
