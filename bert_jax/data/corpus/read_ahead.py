@@ -1,13 +1,14 @@
 """Batches made ahead of the loop that reads them: by tf.data, or by a pool of threads where TensorFlow is absent."""
 
 import atexit
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 
 import numpy as np
+
+from bert_jax.data.corpus.chunks import cores
 
 Batch = dict[str, np.ndarray]
 Maker = Callable[[int], Batch]
@@ -25,7 +26,7 @@ def read_ahead(
     """Yield `make(step)` of all steps, in order. `types` are the names and types of the arrays of a batch."""
     if find_spec("tensorflow"):
         return read_from_tf_data(make, steps, types, threads)
-    return read_from_threads(make, steps, threads or os.cpu_count() or 1)
+    return read_from_threads(make, steps, threads or cores())
 
 
 def read_from_tf_data(
