@@ -114,11 +114,12 @@ def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions:
     priors = {method: prior_gain(method, probe, examples) for method in others}
     for method in methods_to_try(priors, tries_one_method(parts.task, examples, parts.covers_all)):
         trials[method] = try_method(parts, method, partial(gain_after_folds, priors[method], probe), workdir)
-    for method in priors.keys() - trials.keys():
-        print_once(
-            f"not tried: {METHOD_NAMES[method]}, whose expected gain over the probe is {priors[method]}; "
-            f"--config.method={method} trains the final model by it"
-        )
+    for method, prior in priors.items():
+        if method not in trials:
+            print_once(
+                f"not tried: {METHOD_NAMES[method]}, whose expected gain over the probe is {prior}; "
+                f"--config.method={method} trains the final model by it"
+            )
     if config.method == "auto" and first == "linear_probe" and not others:
         print_once(
             f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder, so nothing else is tried; "
