@@ -102,6 +102,7 @@ class EmbeddingLossConfig:
 class EmbedConfig(EpochsConfig):
     default_epochs: ClassVar[float] = 1.0
     base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
+
     init: str = ""
     # weight of the parameters of `init` in the final model, which is their mean with the trained ones; -1: 0.5 if
     # `init` is an embedder, else 0
@@ -110,10 +111,6 @@ class EmbedConfig(EpochsConfig):
     loss: EmbeddingLossConfig = field(default_factory=EmbeddingLossConfig)
     data: GroupsConfig = field(default_factory=GroupsConfig)
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
-
-    @property
-    def start_share(self) -> float:
-        return max(self.init_share, 0.0)
 
     @property
     def batch_size(self) -> int:

@@ -84,8 +84,9 @@ def open(
         task.best_metric if validation else "",
         task.layout.config.hidden_size,
     )
-    if config.init_share < 0 and directories[config.init].layout.embedder:
-        config = dataclasses.replace(config, init_share=INIT_SHARE)
+    if config.init_share < 0:
+        is_embedder = directories[config.init].layout.embedder is not None
+        config = dataclasses.replace(config, init_share=INIT_SHARE if is_embedder else 0.0)
     about = describe_groups(config, task, len(train), len(validation))
     task = dataclasses.replace(task, model_card=embedder_card(task, config, about, truncated))
     shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)

@@ -343,7 +343,7 @@ class TrainingLoop:
     def restore_best(self) -> None:
         """Restore the best step whose checkpoint can be read."""
         metric, lost = self.config.checkpoints.best_metric, 0
-        averages, first = self.config.start_share, self.config.first_step
+        averages, first = self.config.init_share > 0, self.config.first_step
         while (best := self.best_step()) not in (None, self.step):
             if averages and best == first:
                 break  # the last step is averaged with it
@@ -364,12 +364,9 @@ class TrainingLoop:
     def average_with_start(self) -> None:
         """Average the parameters with those of `init`, if the config says so; keep `init` if it is better than the
         mean."""
-        share, first, metric = (
-            self.config.start_share,
-            self.config.first_step,
-            self.config.checkpoints.best_metric,
-        )
-        if not (share and self.start_params) or self.step == first:
+        share, first = self.config.init_share, self.config.first_step
+        metric = self.config.checkpoints.best_metric
+        if share <= 0 or not self.start_params or self.step == first:
             return
         start = place_on_mesh(self.start_params(), get_shardings(self.abstract).params)
         self.state = replace(self.state, params=average_params(start, self.state.params, share))

@@ -130,7 +130,7 @@ class RunConfig:
     single_run_overrides: ClassVar[tuple[str, ...]] = ()  # of each run of a sweep
 
     @property
-    def start_share(self) -> float:
+    def init_share(self) -> float:
         """The weight of the parameters of `init` in the final model; the rest is that of the trained ones."""
         return 0.0
 

@@ -167,7 +167,7 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
 MAY_KEYS: dict[str, tuple[str, ...]] = {
     "data.columns.score": NONE, "data.columns.texts": ("", " "), "data.max_documents_per_query": ZERO,
     "data.num_random_negatives": MINUS, "data.mixture_weights": (",,",), "loss.scale": HALF, "model.dimensions": ZERO,
-    "loss.margin": ZERO,
+    "loss.margin": ZERO, "init_share": MINUS,
     "loss.sizes": (",,", "1,2,3,4,5"), "loss.teacher": NONE, "prompts.query": TEXTS, "prompts.document": TEXTS,
 }  # fmt: skip
 LINES = (

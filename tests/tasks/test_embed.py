@@ -153,7 +153,7 @@ def test_an_embedder_is_averaged_with_what_it_becomes_and_an_encoder_is_not(enco
         (tmp_path / "embedder", (), INIT_SHARE),
         (tmp_path / "embedder", ("init_share=0",), 0.0),
     ):
-        assert open_embed_task(path, train, *overrides)[2].start_share == share
+        assert open_embed_task(path, train, *overrides)[2].init_share == share
 
 
 @pytest.mark.slow
