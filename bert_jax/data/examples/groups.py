@@ -26,7 +26,7 @@ from bert_jax.data.examples.cells import (
     read_label_cell,
     read_name_cell,
 )
-from bert_jax.data.examples.column_names import DOCUMENT_TEXTS, TITLES
+from bert_jax.data.examples.column_names import DOCUMENT_TEXTS, QUERIES, TITLES
 from bert_jax.data.examples.columns import ExampleColumns, LocatedRow
 from bert_jax.data.examples.example import Example, collect_examples
 from bert_jax.data.examples.group_columns import (
@@ -163,8 +163,9 @@ def parse_groups(
 
 
 def refuse_few_values(some: Sequence[LocatedRow], names: Sequence[str]) -> None:
-    """Refuse columns that the user did not name and that look like labels, judged by the table's first rows."""
-    for name in names:
+    """Refuse columns that the user did not name and that look like labels, judged by the table's first rows. A query
+    has as many rows as relevant passages."""
+    for name in (name for name in names if normalize_column(name) not in QUERIES):
         count = len({str(row.get(name)) for _, row in some})
         if count * FEW < len(some):
             raise BertJaxError(
