@@ -8,8 +8,15 @@
 #   on_host.sh look DIR BYTES    print its state (running, stopped, ended CODE or none), then its output past BYTES
 #   on_host.sh stop DIR          send SIGTERM, and SIGKILL after a minute
 #   on_host.sh send WORKDIR      write the result of a run as a tar stream
+#   on_host.sh check FOLDER COORDINATOR COUNT INDEX FLAG...
+#                                measure this host, as INDEX of COUNT, in at most ten minutes; print JSON
+#   on_host.sh strike DIR SIGNAL WORKDIR STEP
+#                                send the process a signal once WORKDIR has the checkpoint of this step
+#   on_host.sh compare FOLDER    print as JSON what the runs FOLDER/whole and FOLDER/interrupted left
+#   on_host.sh keep FILE         write standard input to a file
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+python=$here/../.venv/bin/python
 
 setup() {
   # shellcheck source=launch/python.sh
@@ -136,7 +143,26 @@ send() {
   tar -cf - "${files[@]}"
 }
 
+check() {
+  local folder=$1
+  shift
+  timeout 600 "$python" -m bert_jax.pod.host_check "$folder" "$here/constraints.txt" "$@"
+}
+
+strike() {
+  local waited=0
+  until [ -f "$3/checkpoints/$4/manifest.json" ]; do
+    [ $((waited += 1)) -lt 4500 ] || return 1 # 15 minutes
+    sleep 0.2
+  done
+  kill -s "$2" "$(cat "$1/pid")"
+}
+
+compare() { JAX_PLATFORMS=cpu "$python" -m bert_jax.pod.measured_runs "$1"; }
+
+keep() { mkdir -p "$(dirname "$1")" && cat >"$1"; }
+
 case ${1:-} in
-  setup | corpus | start | look | stop | send) "$@" ;;
+  setup | corpus | start | look | stop | send | check | strike | compare | keep) "$@" ;;
   *) sed -nE '2,/^[^#]/s/^#( |$)//p' "$0" ;;
 esac

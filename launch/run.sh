@@ -24,13 +24,8 @@ else
   eval "words=($(cat "$state/command"))"
 fi
 
-addresses=$(tpus tpu-vm describe "$name" "--format=value(networkEndpoints[].ipAddress)") ||
-  die "the hosts of $name are unknown; see launch/status.sh"
-count=$(($(tr -cd ';' <<<"$addresses" | wc -c) + 1))
-[ -z "$dry_run" ] || addresses=ADDRESS count=$hosts
-[ "$count" = "$hosts" ] || die "$name has $count hosts, but $type has $hosts; delete the slice and create it again"
-
-if ! start_all "${addresses%%;*}:8476" "${words[@]}"; then
+find_coordinator
+if ! start_all "$coordinator" "${words[@]}"; then
   for index in $failed; do
     say "host $index did not start: $(last_line "$logs/start-$index.log")"
   done

@@ -13,6 +13,7 @@ corpus=             # copied or mounted on each host as ./corpus: gs://BUCKET/FO
 
 folder=runs/slices/$name # on this machine, for the output of the hosts and the result
 keep=no             # yes: keep the slice after a failure; it goes on costing money
+price=1.2           # dollars per chip-hour, with which first_hour.sh computes what it costs
 restarts=3          # restarts before giving up, counting failures within an hour of the last start, but not preemptions
 poll=30             # seconds between two checks
 libtpu=             # flags of the TPU compiler (LIBTPU_INIT_ARGS), such as those in launch/README.md, "Gradients and links"

@@ -119,3 +119,27 @@ give_up() {
   remove
   die "$*; the slice is deleted"
 }
+
+# Sets `coordinator`, the address at which the processes find each other.
+find_coordinator() {
+  local addresses count
+  addresses=$(tpus tpu-vm describe "$name" "--format=value(networkEndpoints[].ipAddress)") ||
+    die "the hosts of $name are unknown; see launch/status.sh"
+  count=$(($(tr -cd ';' <<<"$addresses" | wc -c) + 1))
+  [ -z "$dry_run" ] || addresses=ADDRESS count=$hosts
+  [ "$count" = "$hosts" ] || die "$name has $count hosts, but $type has $hosts; delete the slice and create it again"
+  coordinator=${addresses%%;*}:8476
+}
+
+# What `follow` does when a process or the slice is lost. A step that failed because the slice was preempted again is
+# not a failure: the slice is recreated once more.
+again() { watched=yes "$launch/run.sh" "${same[@]}" || [ "$(slice_state)" != READY ]; }
+renew() {
+  "$launch/create.sh" "${same[@]}" || return
+  if watched=yes "$launch/setup.sh" "${same[@]}" &&
+    { [ -z "$corpus" ] || watched=yes "$launch/corpus.sh" "${same[@]}"; }; then
+    again
+  else
+    [ "$(slice_state)" != READY ]
+  fi
+}

@@ -9,18 +9,6 @@ set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 
-# A step that failed because the slice was preempted again is not a failure: the slice is recreated once more.
-again() { watched=yes "$launch/run.sh" "${same[@]}" || [ "$(slice_state)" != READY ]; }
-renew() {
-  "$launch/create.sh" "${same[@]}" || return
-  if watched=yes "$launch/setup.sh" "${same[@]}" &&
-    { [ -z "$corpus" ] || watched=yes "$launch/corpus.sh" "${same[@]}"; }; then
-    again
-  else
-    [ "$(slice_state)" != READY ]
-  fi
-}
-
 if [ -n "$dry_run" ]; then
   echo "# every $poll seconds:" && slice_state && look_all
   echo "# when a host is lost:" && ask_all stop "$traces" && again

@@ -82,6 +82,11 @@ def free_bytes(device=None) -> int | None:
     return free
 
 
+def peak_bytes(device) -> int | None:
+    """Return the most memory of the device that was in use at a time; None if it is not known, as on CPUs."""
+    return (device.memory_stats() or {}).get("peak_bytes_in_use")
+
+
 def own_groups() -> list[Path]:
     """Return the control groups (version 2) that contain this process, innermost first; each may have a limit."""
     lines = OWN_GROUP.read_text().splitlines() if OWN_GROUP.is_file() else []

@@ -51,6 +51,33 @@ class Slice:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=str(self), **more).devices)
 
 
+# The types of slices in launch/settings.sh -> the name of the chip, and its cores, by which the type counts.
+TYPES = {"v4": ("v4", 2), "v5litepod": ("v5e", 1), "v5p": ("v5p", 2), "v6e": ("v6e", 1)}
+
+
+def slice_of_type(kind: str) -> Slice:
+    """Return the slice of an accelerator type, in the shape that it has by default.
+
+    >>> str(slice_of_type("v5litepod-16")), str(slice_of_type("v4-32")), str(slice_of_type("v5litepod-32"))
+    ('v5e:4x4', 'v4:2x2x4', 'v5e:4x8')
+    >>> str(slice_of_type("v4-8"))
+    'v4:2x2x1'
+    """
+    name, _, count = kind.partition("-")
+    if name not in TYPES or not count.isdecimal():
+        raise BertJaxError(
+            f'no slice "{kind}"; types are named like {", ".join(f"{known}-16" for known in TYPES)}'
+        )
+    chip, cores = find_tpu(TYPES[name][0]), TYPES[name][1]
+    chips, sides = int(count) // cores, [1] * find_tpu(TYPES[name][0]).axes
+    while math.prod(sides) < chips:  # double the last of the shortest sides
+        shortest = min(sides)
+        sides[len(sides) - 1 - sides[::-1].index(shortest)] *= 2
+    if math.prod(sides) != chips:
+        raise BertJaxError(f"{kind}: the number of chips of a slice is a power of two, not {chips}")
+    return Slice(chip, tuple(sorted(sides, reverse=1 in sides)))  # 2x2x1, but 2x2x4
+
+
 def parse_slice(name: str) -> Slice:
     """Return the slice that has this name.
 

@@ -174,7 +174,7 @@ class EventFile:
 
 BAR = ("loss", "mlm_accuracy", "accuracy", "tokens_per_second", "mfu", "input_wait")
 NOTABLE_WAIT = 0.05  # share of the time
-FILE_ONLY = ("gradient_norm", "tokens", "seconds")  # not printed
+FILE_ONLY = ("gradient_norm", "tokens", "seconds", "seconds_per_step", "peak_memory")  # not printed
 
 
 def format_metrics(values: dict, names: tuple[str, ...] | None = None) -> str:

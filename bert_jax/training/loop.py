@@ -14,6 +14,7 @@ from dataclasses import replace
 import jax
 
 from bert_jax.core.errors import BertJaxError, NonFiniteError, suggest_name
+from bert_jax.core.memory import peak_bytes
 from bert_jax.core.terminal import RUN_PREFIX, pluralize, print_line
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
@@ -247,6 +248,8 @@ class TrainingLoop:
 
     def timings(self, step: int) -> dict:
         timings = self.pace.take_timings(self.config.steps - step)
+        if peak := peak_bytes(jax.local_devices()[0]):
+            timings["peak_memory"] = peak
         if self.peak_flops and "tokens_per_second" in timings:
             length = self.data.row_length(step - 1)
             # FLOPs per token by the published formula; the tokens per second do not count padding.

@@ -41,6 +41,7 @@ class StepTimer:
         timings = {"seconds": now - self.mark, "input_wait": self.waited / (now - self.mark)}
         if self.steps:
             timings["tokens_per_second"] = self.tokens / (now - self.begun)
+            timings["seconds_per_step"] = (now - self.begun) / self.steps
             timings["hours_left"] = left * ((now - self.begun) / self.steps + self.pause_per_step) / 3600
         self.mark = self.begun = now
         self.steps = self.tokens = 0

@@ -81,7 +81,9 @@ def test_a_column_of_few_values_is_no_text_unless_it_is_named(tmp_path):
     named = GroupColumns(texts=("agent", "answer"))
     assert read_groups(str(path), named)[1].texts == ("eve", "because w1")
     path.write_text(path.read_text().replace("agent,asked", "query,document"))
-    assert read_groups(str(path), GroupColumns())[1].texts == ("eve", "because w1"), "a query has many passages"
+    assert read_groups(str(path), GroupColumns())[1].texts == ("eve", "because w1"), (
+        "a query has many passages"
+    )
 
 
 @pytest.mark.parametrize(
