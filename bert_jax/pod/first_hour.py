@@ -39,7 +39,8 @@ MAX_DIFFERENCE = (
 )
 MAX_DROPOUT_ERROR = 0.006  # of the share of weights that are kept: 3.6 standard errors
 SLOWER, FASTER = 1.1, 0.95  # than the serial bound, than the least bound
-MEMORY_MARGIN, BYTES_MARGIN = 1.05, 1.1
+MEMORY_MARGIN = 1.05
+LEAST_BYTES, MOST_BYTES = 0.8, 1.1  # of a checkpoint, which is compressed and has some text
 PASS, FAIL, UNKNOWN = "pass", "FAIL", "not measured"
 COLOURS = {PASS: GREEN, FAIL: RED, UNKNOWN: YELLOW}
 
@@ -64,14 +65,16 @@ def judge(name: str, predicted: str, measured: str, good: bool, advice: str) -> 
 
 
 def predict(kind: str, price: float, spec: str, overrides: Sequence[str]) -> dict:
-    """Return what preflight predicts for a slice of this type; the corpora are on its hosts, not here."""
-    if not any(override.startswith(CORPORA) for override in overrides):
+    """Return what preflight predicts for a slice of this type. The corpora are on its hosts, and perhaps not here."""
+    corpora = [override for override in overrides if override.startswith(CORPORA)]
+    if not corpora:
         raise BertJaxError(
             "the first hour needs the corpus that its hosts read; give --config.data.corpora=corpus"
         )
     where = slice_of_type(kind)
-    known = [override for override in overrides if not override.startswith(CORPORA)]
-    facts = json.loads(preflight(spec, known, str(where), price, as_json=True))
+    if not Path(corpora[-1].removeprefix(CORPORA)).is_dir():
+        overrides = [override for override in overrides if override not in corpora]
+    facts = json.loads(preflight(spec, overrides, str(where), price, as_json=True))
     return facts | {"price": price, "kind": where.chip.kind, "chip_memory": where.chip.memory}
 
 
@@ -270,7 +273,8 @@ def judge_checkpoint(predicted: dict, hosts: list[dict]) -> Finding:
     save, restore = (max(result["seconds"][part] for result in results) for part in ("save", "restore"))
     times = f"{save:.1f} s to write, {restore:.1f} s to read"
     measured = f"{format_bytes(size)}, {'equal' if equal else 'DIFFERENT'}; {times}"
-    return judge(name, text, measured, equal and size <= BYTES_MARGIN * state + 1e6, advice)
+    good = equal and LEAST_BYTES * state <= size <= MOST_BYTES * state + 1e6
+    return judge(name, text, measured, good, advice)
 
 
 def judge_interruptions(whole: dict, interrupted: dict, resumed: list[str]) -> Finding:

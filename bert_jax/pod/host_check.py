@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
@@ -30,7 +31,7 @@ from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.processes import join_processes
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import abstract_state, initial_state
+from bert_jax.training.state import abstract_state, get_shardings, initial_state
 
 PROBE = b"bert-jax " * 2**17  # what each host writes to the storage and reads again
 
@@ -109,10 +110,9 @@ def check_storage(probe: Path) -> dict:
 
 
 def measure_checkpoint(config: RunConfig, directory: Path) -> dict:
-    """Write the first state of the run as a checkpoint and read it again, on all hosts together."""
+    """Write a state of the run as a checkpoint and read it again, on all hosts together."""
     task, mesh = tasks.outline_run(config).task, make_mesh(config.mesh)
-    state = initial_state(task, config, mesh)
-    jax.block_until_ready(state)
+    state = jax.block_until_ready(make_noise(initial_state(task, config, mesh)))
     if jax.process_index() == 0:
         remove_path(directory)
     wait_for_all("empty")
@@ -130,6 +130,21 @@ def measure_checkpoint(config: RunConfig, directory: Path) -> dict:
     if jax.process_index() == 0:
         remove_path(directory)
     return {"bytes": size, "seconds": seconds, "equal": all(bool(same) for same in jax.tree.leaves(equal))}
+
+
+def make_noise(state):
+    """Return a state of the same shapes with random numbers: the zeros of a first one would take no room on a disk."""
+
+    def draw(number: int, leaf):
+        return jax.random.normal(jax.random.key(number), leaf.shape, leaf.dtype)
+
+    def fill(state):
+        leaves, kind = jax.tree.flatten(state)
+        is_float = [jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
+        noise = [draw(n, leaf) if is_float[n] else leaf for n, leaf in enumerate(leaves)]
+        return jax.tree.unflatten(kind, noise)
+
+    return jax.jit(fill, out_shardings=get_shardings(state))(state)
 
 
 def wait_for_all(what: str) -> None:
