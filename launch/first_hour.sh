@@ -43,8 +43,8 @@ take_steps() { # NAME
   watched=yes "$launch/run.sh" "${same[@]}" train "${flags[@]}" "${steps[@]}" ${profile[@]+"${profile[@]}"} \
     --workdir "$hour/$1" || return
   if [ "$1" = interrupted ]; then
-    strike_one $((hosts - 1)) KILL 30 </dev/null &
-    at_once strike_one TERM 60 &
+    strike_one $((hosts - 1)) KILL 30 </dev/null >/dev/null 2>&1 3>&- &
+    at_once strike_one TERM 60 >/dev/null 2>&1 3>&- &
   fi
   follow
 }
@@ -68,9 +68,16 @@ say "predicting what the slice will do"
 "$python" -m bert_jax.pod.first_hour predict "$type" "$price" "${flags[@]}" >"$page/predicted.json" ||
   die "nothing was created; the message above says why"
 "$launch/create.sh" "${same[@]}"
-trap 'trap - INT TERM; give_up "stopped"' INT TERM
-(sleep 3600 && say "an hour is over" && pkill -TERM -P $$ && kill -TERM $$) </dev/null >/dev/null 2>&1 &
-clock=$!
+trap 'trap - INT TERM; give_up "stopped by a signal, or because the hour is over"' INT TERM
+# shellcheck disable=SC2046
+trap 'rm -rf "$scratch"; kill $(jobs -p) 2>/dev/null || true' EXIT
+(
+  trap 'kill "$!"; exit' TERM
+  sleep 3600 &
+  wait "$!"
+  kill -TERM $$ # bash waits for the command that it runs
+  pkill -TERM -P $$
+) </dev/null >/dev/null 2>&1 3>&- &
 "$launch/setup.sh" "${same[@]}"
 [ -z "$corpus" ] || "$launch/corpus.sh" "${same[@]}"
 
@@ -96,7 +103,6 @@ code=0
 ask 0 keep "$hour/page.md" <"$page/page.md" >"$logs/keep.log" 2>&1 ||
   say "the page is not on the slice's storage: $(last_line "$logs/keep.log")"
 say "the page is $page/page.md"
-kill "$clock" 2>/dev/null || true
 if [ "$keep" = yes ]; then
   say "$name is kept and goes on costing money until you run launch/delete.sh"
 else
