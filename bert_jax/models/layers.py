@@ -14,6 +14,7 @@ from bert_jax.models.elementwise import gelu, normalize, save_activation
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, recover_attention_weights
 from bert_jax.models.kernels import attention
+from bert_jax.models.mesh import FSDP, TENSOR, platform
 from bert_jax.models.rotary import rotate
 
 ACTIVATIONS: dict[str, Callable] = {
@@ -23,6 +24,10 @@ ACTIVATIONS: dict[str, Callable] = {
     "silu": jax.nn.silu,
     "tanh": jnp.tanh,
 }
+
+# Bytes of an array that XLA keeps in the vector memory of a TPU beside its gradient: of 50 MB it did not.
+ON_CHIP = 2**25
+MOST_PARTS = 4  # into which such an array is split; more were not tried
 
 
 def default_initializer(config: EncoderConfig):
@@ -140,15 +145,34 @@ class FeedForward(nn.Module):
     def __call__(self, hidden):
         c = self.config
         activation = ACTIVATIONS[c.hidden_act]
-        if c.gated:
-            both = save_activation(Dense(c, (2, c.intermediate_size), bias=c.bias, name="gated")(hidden))
-            activated, gate = attention.unstack(both)
-            inner = activation(activated) * gate
-        else:
-            inner = activation(
-                save_activation(Dense(c, (c.intermediate_size,), bias=c.bias, name="in")(hidden))
-            )
-        return Dense(c, (c.hidden_size,), initial=residual_initializer, bias=c.bias, name="out")(inner)
+        outputs, name = ((2, c.intermediate_size), "gated") if c.gated else ((c.intermediate_size,), "in")
+        widen = Dense(c, outputs, bias=c.bias, name=name)
+        narrow = Dense(c, (c.hidden_size,), initial=residual_initializer, bias=c.bias, name="out")
+
+        def feed(states):
+            wide = save_activation(widen(states))
+            if not c.gated:
+                return narrow(activation(wide))
+            activated, gate = attention.unstack(wide)
+            return narrow(activation(activated) * gate)
+
+        count = count_parts(hidden.shape, math.prod(outputs), c.computed_dtype)
+        if count == 1:
+            return feed(hidden)
+        # The tokens of a row, not the rows, which a mesh may split.
+        return jnp.concatenate([feed(part) for part in jnp.split(hidden, count, axis=1)], axis=1)
+
+
+def count_parts(shape: tuple[int, ...], width: int, dtype: str) -> int:
+    """Return into how many equal parts of its tokens a batch of hidden states [B, L, D] is split, so that on a TPU
+    `width` numbers per token stay on the chip between two products, not in HBM."""
+    if platform() != "tpu":
+        return 1
+    rows, length, _ = shape
+    mesh = jax.sharding.get_abstract_mesh()
+    shards = 1 if mesh.empty else mesh.shape[FSDP] * mesh.shape[TENSOR]
+    count = -(-rows * length * width * jnp.dtype(dtype).itemsize // (shards * ON_CHIP))
+    return next((parts for parts in range(max(count, 1), MOST_PARTS + 1) if length % parts == 0), 1)
 
 
 class Embeddings(nn.Module):
