@@ -14,7 +14,7 @@ from bert_jax.models.elementwise import gelu, normalize, save_activation
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, recover_attention_weights
 from bert_jax.models.kernels import attention
-from bert_jax.models.mesh import FSDP, TENSOR, platform
+from bert_jax.models.mesh import FSDP, TENSOR, device_kind
 from bert_jax.models.rotary import rotate
 
 ACTIVATIONS: dict[str, Callable] = {
@@ -25,9 +25,10 @@ ACTIVATIONS: dict[str, Callable] = {
     "tanh": jnp.tanh,
 }
 
-# Bytes of an array that XLA keeps in the vector memory of a TPU beside its gradient: of 50 MB it did not.
-ON_CHIP = 2**25
-MOST_PARTS = 4  # into which such an array is split; more were not tried
+# On these chips XLA keeps an array of so many bytes on the chip, beside its gradient; of 50 MB it does not. On a v4 it
+# does not either way.
+PARTS_ON, ON_CHIP = "TPU v5 lite", 2**25
+MOST_PARTS = 4  # into which a larger array is split; more were not tried
 
 
 def default_initializer(config: EncoderConfig):
@@ -164,9 +165,9 @@ class FeedForward(nn.Module):
 
 
 def count_parts(shape: tuple[int, ...], width: int, dtype: str) -> int:
-    """Return into how many equal parts of its tokens a batch of hidden states [B, L, D] is split, so that on a TPU
-    `width` numbers per token stay on the chip between two products, not in HBM."""
-    if platform() != "tpu":
+    """Return into how many equal parts hidden states [B, L, D] are split along L, so that `width` numbers per token
+    stay on the chip between two products, not in HBM."""
+    if device_kind() != PARTS_ON:
         return 1
     rows, length, _ = shape
     mesh = jax.sharding.get_abstract_mesh()

@@ -1,4 +1,4 @@
-"""The feed-forward part in parts of the tokens, as on TPUs, beside the same in one."""
+"""A feed-forward layer computed in parts of the tokens, as on v5e chips, beside the same in one."""
 
 import jax
 import numpy as np
@@ -49,8 +49,8 @@ def test_parts_give_the_result_and_the_gradients_of_the_whole(monkeypatch, gated
     ],
 )
 def test_parts_fit_on_the_chip(monkeypatch, rows, length, mesh, parts):
-    monkeypatch.setattr(layers, "platform", lambda: "tpu")
+    monkeypatch.setattr(layers, "device_kind", lambda: "TPU v5 lite")
     with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh(mesh, AXES)):
         assert count_parts((rows, length, 768), 3072, "bfloat16") == parts
-        monkeypatch.setattr(layers, "platform", lambda: "cpu")
+        monkeypatch.undo()
         assert count_parts((rows, length, 768), 3072, "bfloat16") == 1

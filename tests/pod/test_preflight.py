@@ -202,7 +202,6 @@ def test_what_is_compiled_has_the_settings_that_a_run_takes_on_tpus(monkeypatch)
     monkeypatch.setattr(tasks, "platform", lambda: "tpu")
     assert seen == [tasks.load_config(f"{CONFIG}:base", ["steps=5"])[1]]
     assert (seen[0].prng_impl, seen[0].model.dtype, seen[0].model.vocab_multiple) == ("rbg", "bfloat16", 128)
-    assert seen[0].mesh.shard_optimizer
 
 
 def test_the_verb_prints_what_a_run_takes(compiles, capsys):
