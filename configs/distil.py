@@ -52,7 +52,13 @@ def classifier(config: ConfigDict) -> None:
 def of_corpora(config: ConfigDict, objective: str) -> None:
     config.task = "distil"
     # What holds on TPUs, where it is faster; the models and their objective stay the same.
-    config.on_tpu = ConfigDict({"prng_impl": "rbg", "model": {"dtype": "bfloat16", "vocab_multiple": 128}})
+    config.on_tpu = ConfigDict(
+        {
+            "prng_impl": "rbg",
+            "model": {"dtype": "bfloat16", "vocab_multiple": 128},
+            "mesh": {"shard_optimizer": True},
+        }
+    )
     config.objective = objective
 
 

@@ -26,7 +26,11 @@ FROM_INIT = {
     "optimizer": {"name": "adam", "learning_rate": 2e-5, "schedule": "linear", "warmup_steps": 0.1},
     "checkpoints": {"best_metric": "replaced_loss"},
 }
-ON_TPU = {"prng_impl": "rbg", "model": {"dtype": "bfloat16", "vocab_multiple": 128}}
+ON_TPU = {
+    "prng_impl": "rbg",
+    "model": {"dtype": "bfloat16", "vocab_multiple": 128},
+    "mesh": {"shard_optimizer": True},
+}
 
 SIZES = {
     **{name: f"electra-{name}" for name in ("small", "base", "large")},

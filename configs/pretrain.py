@@ -33,7 +33,11 @@ FROM_INIT = {
     "data": {"sentence_objective": "none"},
 }
 # What holds on TPUs, where it is faster; the model and its objective stay the same.
-ON_TPU = {"prng_impl": "rbg", "model": {"dtype": "bfloat16", "vocab_multiple": 128}}
+ON_TPU = {
+    "prng_impl": "rbg",
+    "model": {"dtype": "bfloat16", "vocab_multiple": 128},
+    "mesh": {"shard_optimizer": True},
+}
 
 
 def get_config(names: str = "base") -> ConfigDict:

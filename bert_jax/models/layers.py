@@ -14,6 +14,7 @@ from bert_jax.models.elementwise import gelu, normalize, save_activation
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, recover_attention_weights
 from bert_jax.models.kernels import attention
+from bert_jax.models.mesh import FSDP, TENSOR, device_kind
 from bert_jax.models.rotary import rotate
 
 ACTIVATIONS: dict[str, Callable] = {
@@ -23,6 +24,11 @@ ACTIVATIONS: dict[str, Callable] = {
     "silu": jax.nn.silu,
     "tanh": jnp.tanh,
 }
+
+# On these chips XLA keeps an array of so many bytes on the chip, beside its gradient; of 50 MB it does not. On a v4 it
+# does not either way.
+PARTS_ON, ON_CHIP = "TPU v5 lite", 2**25
+MOST_PARTS = 4  # into which a larger array is split; more were not tried
 
 
 def default_initializer(config: EncoderConfig):
@@ -140,15 +146,34 @@ class FeedForward(nn.Module):
     def __call__(self, hidden):
         c = self.config
         activation = ACTIVATIONS[c.hidden_act]
-        if c.gated:
-            both = save_activation(Dense(c, (2, c.intermediate_size), bias=c.bias, name="gated")(hidden))
-            activated, gate = attention.unstack(both)
-            inner = activation(activated) * gate
-        else:
-            inner = activation(
-                save_activation(Dense(c, (c.intermediate_size,), bias=c.bias, name="in")(hidden))
-            )
-        return Dense(c, (c.hidden_size,), initial=residual_initializer, bias=c.bias, name="out")(inner)
+        outputs, name = ((2, c.intermediate_size), "gated") if c.gated else ((c.intermediate_size,), "in")
+        widen = Dense(c, outputs, bias=c.bias, name=name)
+        narrow = Dense(c, (c.hidden_size,), initial=residual_initializer, bias=c.bias, name="out")
+
+        def feed(states):
+            wide = save_activation(widen(states))
+            if not c.gated:
+                return narrow(activation(wide))
+            activated, gate = attention.unstack(wide)
+            return narrow(activation(activated) * gate)
+
+        count = count_parts(hidden.shape, math.prod(outputs), c.computed_dtype)
+        if count == 1:
+            return feed(hidden)
+        # The tokens of a row, not the rows, which a mesh may split.
+        return jnp.concatenate([feed(part) for part in jnp.split(hidden, count, axis=1)], axis=1)
+
+
+def count_parts(shape: tuple[int, ...], width: int, dtype: str) -> int:
+    """Return into how many equal parts hidden states [B, L, D] are split along L, so that `width` numbers per token
+    stay on the chip between two products, not in HBM."""
+    if device_kind() != PARTS_ON:
+        return 1
+    rows, length, _ = shape
+    mesh = jax.sharding.get_abstract_mesh()
+    shards = 1 if mesh.empty else mesh.shape[FSDP] * mesh.shape[TENSOR]
+    count = -(-rows * length * width * jnp.dtype(dtype).itemsize // (shards * ON_CHIP))
+    return next((parts for parts in range(max(count, 1), MOST_PARTS + 1) if length % parts == 0), 1)
 
 
 class Embeddings(nn.Module):

@@ -27,6 +27,12 @@ def platform() -> str:
     return mesh.abstract_device.platform if mesh.abstract_device else jax.default_backend()
 
 
+def device_kind() -> str:
+    """Return the kind of the devices of the traced program, as JAX names it: "cpu", "TPU v5 lite"."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh.abstract_device.device_kind if mesh.abstract_device else jax.devices()[0].device_kind
+
+
 def device_count() -> int:
     """Return the number of devices of the traced program: those of the mesh in context, or all."""
     mesh = jax.sharding.get_abstract_mesh()

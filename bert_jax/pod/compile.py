@@ -21,7 +21,7 @@ from bert_jax.pod.roofline import make_roofline
 from bert_jax.pod.topology import Slice, parse_slice
 from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharding import make_mesh
+from bert_jax.training.sharding import make_mesh, mesh_warnings
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.training.step import make_step
 
@@ -39,7 +39,7 @@ def outline_on_slice(config: RunConfig, where: Slice) -> tuple[Outline, Mesh]:
 
 def compile_config(config: RunConfig, where: Slice) -> dict:
     outline, mesh = outline_on_slice(config, where)
-    lines = preflight_checks.check_outline(config, outline, where)
+    lines = preflight_checks.check_outline(config, outline, where) + mesh_warnings(config.mesh, mesh)
     return {
         "batch_size": outline.batch,
         "rows": outline.rows,

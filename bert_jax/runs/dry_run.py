@@ -25,7 +25,7 @@ from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
 from bert_jax.training.opened_run import OpenedRun, preview_run
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.run_facts import INDENT, format_fact, run_facts
-from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
+from bert_jax.training.sharding import check_batch, describe_devices, make_mesh, mesh_warnings
 from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step_time import StepTime, measure_steps
 from bert_jax.training.warm_start import list_new_modules
@@ -56,7 +56,7 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     abstract = abstract_state(task, config, mesh)
     needed = estimate_memory(task, data, config, mesh, abstract)
     print_facts(run_facts(run, directory))
-    print_facts(("", warning) for warning in task.warnings(run))
+    print_facts(("", warning) for warning in [*task.warnings(run), *mesh_warnings(config.mesh, mesh)])
     print_facts(model_facts(abstract, run, mesh))
     print_facts(memory_facts(needed))
     print_facts(directory_facts(directory, config))

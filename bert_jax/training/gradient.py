@@ -21,6 +21,7 @@ from bert_jax.losses.loss import Loss
 from bert_jax.models.mesh import DATA, FSDP, ROWS
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharded_gradient import make_sharded_gradient
+from bert_jax.training.sharding import is_split_over_data
 from bert_jax.training.state import gather_whole_params
 from bert_jax.training.task import Task
 
@@ -32,7 +33,7 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
     """
     count = config.mesh.gradient_accumulation_steps
     sharded_gradient = None
-    if config.mesh.shard_optimizer or config.mesh.gradient_reduce_dtype != "float32":
+    if is_split_over_data(config.mesh, mesh) or config.mesh.gradient_reduce_dtype != "float32":
         sharded_gradient = make_sharded_gradient(task, config, mesh, shardings)
 
     def accumulate_gradients(objective: Callable, params, rows):

@@ -32,7 +32,7 @@ from bert_jax.training.feed import local_data_shard, place_batches
 from bert_jax.training.log import MetricsLog, MetricSums
 from bert_jax.training.profiler import Profiler
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharding import check_batch, describe_devices, make_mesh
+from bert_jax.training.sharding import check_batch, describe_devices, make_mesh, mesh_warnings
 from bert_jax.training.state import (
     StepConstants,
     TrainState,
@@ -125,6 +125,8 @@ class TrainingLoop:
     def start_or_resume(self, params: Callable[[], dict] | None) -> None:
         self.start_params = params
         self.print_detail(self.description())
+        for warning in mesh_warnings(self.config.mesh, self.mesh):
+            self.print_detail(warning)
         self.check_memory()
         newest = self.checkpoints.newest_step()
         if newest is None:

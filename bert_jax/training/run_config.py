@@ -50,7 +50,8 @@ class MeshConfig:
     """How devices share the work. Only `gradient_reduce_dtype` changes what is computed: it rounds gradients.
 
     With `shard_optimizer` a step gathers the parameters, each in the dtype in which matrix products read it, sends
-    each part of a gradient to the device that holds that part of the parameter, and updates the parts.
+    each part of a gradient to the device that holds that part of the parameter, and updates the parts. It has no effect
+    on one data shard, or where XLA cannot compile it.
     """
 
     data: int = -1  # data-parallel replicas; -1: all devices not used by the other axes

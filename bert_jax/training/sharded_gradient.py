@@ -15,22 +15,11 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models import data_sharded
 from bert_jax.models.data_sharded import DataSharded
-from bert_jax.models.mesh import DATA, FSDP, TENSOR
+from bert_jax.models.mesh import DATA
 from bert_jax.training.parameter_rules import LAYERS
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharding import data_axis
+from bert_jax.training.sharding import can_map_over_data, data_axis
 from bert_jax.training.task import Task
-
-ABORTING = (0, 11)  # jax 0.12 ends the process here, 0.10 does not; the versions between were not tried
-
-
-def refuse_fsdp_with_tensor(mesh: Mesh, version: tuple[int, ...] = jax.__version_info__) -> None:
-    """Refuse to split a data shard's program over both fsdp and tensor: XLA's partitioner aborts."""
-    if version >= ABORTING and mesh.shape[FSDP] > 1 and mesh.shape[TENSOR] > 1:
-        raise BertJaxError(
-            "with this version of JAX, mesh.shard_optimizer and mesh.gradient_reduce_dtype work beside mesh.fsdp or "
-            "mesh.tensor, not beside both; set --config.mesh.tensor=1 or --config.mesh.fsdp=1"
-        )
 
 
 def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
@@ -39,7 +28,11 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
 
     `objective(params, some of the rows)` returns a number and metrics; gradients are sharded by `shardings`.
     """
-    refuse_fsdp_with_tensor(mesh)
+    if not can_map_over_data(mesh):
+        raise BertJaxError(
+            "with this version of JAX, mesh.gradient_reduce_dtype works beside mesh.fsdp or mesh.tensor, not beside "
+            "both; set --config.mesh.gradient_reduce_dtype=float32"
+        )
     specs = jax.tree.map(
         lambda sharding: P(*(axis if axis == DATA else None for axis in sharding.spec)), shardings
     )

@@ -21,6 +21,8 @@ from bert_jax.training.parameter_rules import (
 )
 from bert_jax.training.run_config import MeshConfig
 
+ABORTING = (0, 11)  # jax 0.12 ends the process, 0.10 does not; the versions between were not tried
+
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
     devices = list(jax.devices() if devices is None else devices)
@@ -40,6 +42,27 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
             f"{text} takes {math.prod(sizes.values())} devices, but there are {len(devices)}; set one to -1"
         )
     return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
+
+
+def is_split_over_data(config: MeshConfig, mesh: Mesh) -> bool:
+    """Whether each data shard holds a part of the parameters, not all of them."""
+    return config.shard_optimizer and mesh.shape[DATA] > 1 and can_map_over_data(mesh)
+
+
+def can_map_over_data(mesh: Mesh, version: tuple[int, ...] = jax.__version_info__) -> bool:
+    """Whether each data shard can run its own program. XLA's partitioner aborts on one that is split over both fsdp and
+    tensor."""
+    return version < ABORTING or mesh.shape[FSDP] == 1 or mesh.shape[TENSOR] == 1
+
+
+def mesh_warnings(config: MeshConfig, mesh: Mesh) -> list[str]:
+    """Return lines about settings of the mesh that have no effect."""
+    if not config.shard_optimizer or mesh.shape[DATA] == 1 or is_split_over_data(config, mesh):
+        return []
+    return [
+        "mesh.shard_optimizer has no effect: with this version of JAX, parameters are split over mesh.data beside "
+        "mesh.fsdp or mesh.tensor, not beside both"
+    ]
 
 
 def describe_devices(mesh: Mesh) -> str:

@@ -19,6 +19,7 @@ from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import (
     check_batch,
     gather_over_data,
+    is_split_over_data,
     optimizer_shardings,
     parameter_shardings,
     split_over_data,
@@ -71,7 +72,7 @@ def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> TrainState:
     """Return the shapes and shardings of the state; nothing is allocated."""
     shapes = jax.eval_shape(lambda: first_state(task, config, init_random_params(task, config)))
     params = whole_shardings(task, shapes.params, mesh)
-    if config.mesh.shard_optimizer:
+    if is_split_over_data(config.mesh, mesh):
         params = split_over_data(shapes.params, params, mesh, collect_rules(task))
     moments = optimizer_shardings(make_task_optimizer(task, config), shapes.params, params, mesh)
     everywhere = NamedSharding(mesh, P())

@@ -61,7 +61,6 @@ def test_a_layer_s_gradients_are_sent_beside_the_backward_pass_of_the_rest(monke
     overrides = [
         "data.lengths=512",
         "data.length_ratios=1",
-        "mesh.shard_optimizer=True",
         "mesh.gradient_reduce_dtype=bfloat16",
     ]
     (result,) = preflight.compile_in_subprocess(

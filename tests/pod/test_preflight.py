@@ -246,7 +246,13 @@ def test_the_verb_prints_what_a_run_takes(compiles, capsys):
             ["data.batch_size=32", "model.remat=full", "mesh.gradient_accumulation_steps=2"],
             "has 15.75; take a larger slice, or a smaller model",
         ),
-        (1.0, {"parameters": 8 * GiB, "optimizer": 16 * GiB}, [], "--config.mesh.shard_optimizer=true"),
+        (
+            1.0,
+            {"parameters": 8 * GiB, "optimizer": 16 * GiB},
+            ["mesh.shard_optimizer=False"],
+            "--config.mesh.shard_optimizer=true",
+        ),
+        (1.0, {"parameters": 8 * GiB, "optimizer": 16 * GiB}, [], "--config.mesh.fsdp=16"),
         (1.0, {"parameters": 16 * GiB, "optimizer": 4 * GiB}, [], "--config.mesh.fsdp=16"),
     ],
 )

@@ -121,14 +121,14 @@ def test_an_embedder_stays_one_and_becomes_a_masked_lm(embedder, corpus, tmp_pat
 def test_on_a_tpu_the_fast_settings_hold_unless_others_are_named(embedder):
     def settings(device: str, *overrides: str, config=f"{PRETRAIN}:base") -> tuple:
         _, config = load_config(config, overrides, device)
-        return config.prng_impl, config.model.dtype, config.model.padded_vocab
+        return config.prng_impl, config.model.dtype, config.model.padded_vocab, config.mesh.shard_optimizer
 
-    plain, fast = ("threefry2x32", "float32", 30522), ("rbg", "bfloat16", 30592)
+    plain, fast = ("threefry2x32", "float32", 30522, False), ("rbg", "bfloat16", 30592, True)
     assert settings("cpu") == settings("gpu") == plain
     assert settings("tpu") == settings("tpu", config=f"{ROOT}/configs/electra.py") == fast
     assert settings("tpu", f"init={embedder}") == fast
-    named = ("prng_impl=threefry2x32", "model.dtype=float32", "model.vocab_multiple=1")
-    assert settings("tpu", *named) == plain
+    named = ["prng_impl=threefry2x32", "model.dtype=float32", "model.vocab_multiple=1"]
+    assert settings("tpu", *named, "mesh.shard_optimizer=False") == plain
 
 
 def test_a_run_of_a_tpu_is_not_resumed_with_other_random_numbers(tmp_path):

@@ -1,7 +1,6 @@
 """Schedules, the ordered rules on parameter names, and what the optimizer does to stacked parameters."""
 
 import re
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +17,22 @@ from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS, Bert
 from bert_jax.models.mesh import AXES, DATA
+from bert_jax.training import sharded_gradient, sharding
 from bert_jax.training.optimizer import guarded_adam, make_optimizer, scale_by_trust_ratio
 from bert_jax.training.parameter_rules import PARAMETER_RULES, ParameterRule, match_rule, params_by_name
 from bert_jax.training.run_config import MeshConfig, OptimizerConfig
 from bert_jax.training.schedule import learning_rate_factor
-from bert_jax.training.sharded_gradient import ABORTING, refuse_fsdp_with_tensor
-from bert_jax.training.sharding import check_batch, make_mesh, parameter_shardings
+from bert_jax.training.sharding import (
+    ABORTING,
+    can_map_over_data,
+    check_batch,
+    make_mesh,
+    mesh_warnings,
+    parameter_shardings,
+)
 from bert_jax.training.state import (
+    abstract_batch,
+    abstract_constants,
     abstract_state,
     init_random_params,
     initial_state,
@@ -326,11 +334,42 @@ def test_parameters_and_optimizer_are_split_over_data_where_asked():
 
 
 @pytest.mark.parametrize("version", [(0, 10, 2), (0, 12, 0)])
-def test_parts_beside_fsdp_and_tensor_are_refused_where_xla_would_abort(version):
-    refuse_fsdp_with_tensor(SimpleNamespace(shape={"data": 4, "fsdp": 1, "tensor": 2}), version)
-    mesh = SimpleNamespace(shape={"data": 2, "fsdp": 2, "tensor": 2})
-    if version < ABORTING:
-        refuse_fsdp_with_tensor(mesh, version)
-    else:
-        with pytest.raises(BertJaxError, match="not beside both"):
-            refuse_fsdp_with_tensor(mesh, version)
+def test_a_data_shard_s_program_is_split_over_fsdp_or_tensor_where_xla_would_abort(version):
+    both = jax.sharding.AbstractMesh((2, 2, 2), AXES)
+    assert can_map_over_data(both, version) == (version < ABORTING)
+    for sizes in ((4, 1, 2), (4, 2, 1), (8, 1, 1)):
+        assert can_map_over_data(jax.sharding.AbstractMesh(sizes, AXES), version)
+
+
+@pytest.mark.parametrize(("sizes", "split"), [((4, 2, 1), True), ((2, 2, 2), False), ((1, 4, 1), False)])
+def test_parameters_stay_whole_on_each_data_shard_where_they_cannot_be_split(monkeypatch, sizes, split):
+    monkeypatch.setattr(sharding, "can_map_over_data", lambda mesh: can_map_over_data(mesh, ABORTING))
+    task, config = tiny_pretraining(shard_optimizer=True)
+    mesh = jax.sharding.AbstractMesh(sizes, AXES)
+    specs = [leaf.sharding.spec for leaf in jax.tree.leaves(abstract_state(task, config, mesh))]
+    assert any(DATA in spec for spec in specs) == split
+    # One data shard has nothing to share; two should, and the run says why they do not.
+    assert [warning.partition(":")[0] for warning in mesh_warnings(config.mesh, mesh)] == (
+        ["mesh.shard_optimizer has no effect"] if sizes == (2, 2, 2) else []
+    )
+
+
+def test_rounded_gradients_beside_fsdp_and_tensor_are_refused(monkeypatch):
+    monkeypatch.setattr(sharded_gradient, "can_map_over_data", lambda mesh: False)
+    task, config = tiny_pretraining(gradient_reduce_dtype="bfloat16")
+    mesh = jax.sharding.AbstractMesh((2, 2, 2), AXES)
+    with pytest.raises(
+        BertJaxError, match="not beside both; set --config.mesh.gradient_reduce_dtype=float32"
+    ):
+        make_step(task, config, mesh)
+
+
+def test_one_device_computes_the_same_program_if_the_optimizer_is_to_be_split():
+    texts = []
+    for asked in (False, True):
+        task, config = tiny_pretraining(shard_optimizer=asked)
+        mesh = make_mesh(config.mesh, jax.devices()[:1])
+        batch = abstract_batch(Batches().features(0), config, mesh)
+        state, constants = abstract_state(task, config, mesh), abstract_constants(task, mesh)
+        texts.append(make_step(task, config, mesh).lower(state, batch, constants).as_text())
+    assert texts[0] == texts[1]
