@@ -28,6 +28,7 @@ failed_step() {
   echo "$*" >>"$page/failures"
 }
 
+# shellcheck disable=SC2329 # called by at_once
 check_one() { # INDEX
   ask "$1" check "$hour" "$coordinator" "$hosts" "$1" "${flags[@]}" >"$page/check-$1.log" 2>"$page/check-$1.error"
 }

@@ -411,13 +411,28 @@ def test_flags_of_the_compiler_are_set_on_the_hosts(cloud):
     assert shlex.split(command)[3:5] == ["LIBTPU_INIT_ARGS=--first=true --second=1", "launch/on_host.sh"]
 
 
-@pytest.mark.parametrize("name", [*SCRIPTS, "local_pod", "on_host", "slurm"])
+@pytest.mark.parametrize("name", [*SCRIPTS, "first_hour", "local_pod", "on_host", "slurm"])
 def test_help(cloud, name):
     shown = subprocess.run(
         [LAUNCH / f"{name}.sh", "--help"], env=cloud.environment, capture_output=True, text=True
     )
     assert shown.returncode == 0 and f"{name}.sh" in shown.stdout and not shown.stderr
     assert "set -" not in shown.stdout
+
+
+@pytest.mark.slow
+def test_a_first_hour_that_would_fail_creates_nothing(cloud):
+    cloud.environment["PYTHON"] = sys.executable
+    train = ("train", "--config", "configs/pretrain.py:tiny")
+    for words, message in {
+        (): "name the run",
+        (*train, "--workdir", "runs/a"): "leave --workdir out",
+        train: "the first hour needs the corpus",
+    }.items():
+        assert message in cloud.run("first_hour", *words, code=1)
+    cloud.settings["type"] = "v4-24"
+    assert "is a power of two, not 12" in cloud.run("first_hour", *train, "--config.data.corpora=c", code=1)
+    assert cloud.calls() == []
 
 
 @pytest.mark.slow
