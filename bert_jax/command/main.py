@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import traceback
 import warnings
 from contextlib import nullcontext
 from glob import glob
@@ -69,7 +70,24 @@ def command() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] in (["train"], ["bench"]):
         use_large_pages()
-    return main()
+    try:
+        code = main()
+    except Exception:
+        if not is_joined():
+            raise
+        traceback.print_exc()
+        code = 1
+    if code and is_joined():
+        # A normal exit would wait for the other processes of the run, for minutes, and they wait for this one.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def is_joined() -> bool:
+    """Whether this process still belongs to several that run together."""
+    return "jax" in sys.modules and sys.modules["jax"].distributed.is_initialized()
 
 
 def main(argv: list[str] | None = None) -> int:

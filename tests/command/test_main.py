@@ -150,3 +150,19 @@ def test_errors_of_ours_only_are_made_short(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         cli.main(["info", "."])
     assert not issubclass(ZeroDivisionError, BertJaxError)
+
+
+@pytest.mark.parametrize(("joined", "exits"), [(True, [1]), (False, [])])
+def test_one_of_several_processes_ends_at_once_after_an_error(joined, exits, monkeypatch, capfd):
+    codes: list[int] = []
+    monkeypatch.setattr(cli, "is_joined", lambda: joined)
+    monkeypatch.setattr(cli.os, "_exit", codes.append)
+    monkeypatch.setattr(sys, "argv", ["bert-jax", "info", "nowhere"])
+    assert cli.command() == 1 and codes == exits
+    monkeypatch.setattr(cli, "main", lambda: 1 / 0)
+    if joined:
+        assert cli.command() == 1 and codes == [1, 1]
+        assert "ZeroDivisionError" in capfd.readouterr().err
+    else:
+        with pytest.raises(ZeroDivisionError):
+            cli.command()
