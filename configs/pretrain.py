@@ -2,7 +2,7 @@
 
     bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus
 
-Time: base takes 4 to 8 hours on 16 TPU v5e chips, large 7 to 16 on 64 (bounds of `bert-jax preflight`; in 2018 both
+Time: base takes 3 to 6 hours on 16 TPU v5e chips, large 9 to 13 on 64 (bounds of `bert-jax preflight`; in 2018 both
 took four days, on 16 and 64 chips); `tiny,laptop` takes ten to fifteen minutes on two cores.
 Score: after fine-tuning, the BERT paper's base has a GLUE average of 79.6, large 82.1; after 600 steps on Python's
 documentation (launch/quickstart.sh), `tiny,laptop` predicts 22% of the masked words of the validation set.
