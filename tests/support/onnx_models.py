@@ -45,9 +45,9 @@ ODDITIES = {
 }
 CASES: dict[str, tuple[str, dict]] = {
     "bert": ("bert", BERT | {"type_vocab_size": 3, "hidden_act": "gelu_new"}),
-    "roberta": ("roberta", BERT | {"pad_token_id": 1}),
-    "camembert": ("camembert", BERT | {"pad_token_id": 1}),
-    "xlm-roberta": ("xlm-roberta", BERT | {"pad_token_id": 1}),
+    "roberta": ("roberta", BERT | {"pad_token_id": 1, "type_vocab_size": 1}),
+    "camembert": ("camembert", BERT | {"pad_token_id": 1, "type_vocab_size": 1}),
+    "xlm-roberta": ("xlm-roberta", BERT | {"pad_token_id": 1, "type_vocab_size": 1}),
     **{name: (name, config | SHORT | ODDITIES.get(name, {})) for name, config in FAMILY_CONFIGS.items()},
     "modernbert, plain": ("modernbert", FAMILY_CONFIGS["modernbert"] | SHORT),
     **{f"deberta-v2, {name}": ("deberta-v2", config | SHORT) for name, config in DEBERTA_V2_CONFIGS.items()},
