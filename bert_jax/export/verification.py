@@ -1,6 +1,7 @@
 """Compare the outputs of an ONNX file with those of the model that it was written from."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,22 +21,33 @@ PAIRS = (("a", "b"), ("Where is it?", SENTENCE), (SENTENCE * 2, "short"), (SENTE
 TEXTS = ("", "a", "Hello, world!", "naïve café, 東京, Привет", SENTENCE, SENTENCE * 6)
 
 
-def largest_difference(model: Encoder, session: OnnxSession) -> float:
-    """Return the largest difference of any output for texts of several lengths, each alone and all in one batch."""
+@dataclass(frozen=True)
+class Difference:
+    largest: float
+    share: float  # the root mean square of the differences, as a share of that of the outputs
+
+
+def measure_difference(model: Encoder, session: OnnxSession) -> Difference:
+    """Compare all outputs for texts of several lengths, each alone and all in one batch."""
     head = exported_head(model.layout)
     texts: Sequence[Text] = PAIRS if reads_pairs(model, head) else TEXTS
     encodings = encode(model, head, texts)
     expected = model_outputs(model, head, texts, encodings, session.outputs)
     alone = [[number] for number in range(len(texts))]
-    largest = 0.0
+    largest, squares, differences = 0.0, 0.0, 0.0
     for numbers in [*alone, list(range(len(texts)))]:
         rows = [row for number in numbers for row in rows_of(encodings[number])]
         outputs = session.run(pad_rows(rows, model.tokenizer.special.pad))
         for name, values in outputs.items():
             for number, row in zip(numbers, values, strict=True):
-                ours = expected[name][number]
-                largest = max(largest, float(np.abs(row[: len(ours)] - ours).max()))
-    return largest
+                ours = expected[name][number].astype(np.float64)
+                difference = row[: len(ours)] - ours
+                largest = max(largest, np.abs(difference).max())
+                squares, differences = (
+                    squares + np.square(ours).sum(),
+                    differences + np.square(difference).sum(),
+                )
+    return Difference(float(largest), float(np.sqrt(differences / squares)))
 
 
 def reads_pairs(model: Encoder, head: str | None) -> bool:

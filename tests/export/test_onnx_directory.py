@@ -2,14 +2,16 @@
 
 import json
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.export import activations, encoder, model_graph, onnx_directory
+from bert_jax.export import activations, encoder, model_graph, onnx_directory, quantization
 from bert_jax.export.onnxruntime_session import OnnxSession
 from bert_jax.export.verification import pad_rows
 from bert_jax.hub import model_directory as hub
@@ -208,3 +210,40 @@ def test_names_of_a_graph_are_those_of_the_modules():
     assert {
         opset.version for opset in model_graph.make_model(layout, random_params(layout)).opset_import
     } == {17}
+
+
+@pytest.mark.slow
+def test_an_int8_file_is_close_and_for_this_processor(directory, tmp_path, capsys, monkeypatch):
+    path = directory(embedder=EmbedderSettings())
+    for flags, file in (
+        ({"avx2", "avx512_vnni"}, "model_qint8_avx512_vnni"),
+        ({"avx2"}, "model_quint8_avx2"),
+    ):
+        monkeypatch.setattr(quantization, "processor_flags", lambda flags=flags: flags)
+        assert export(path, tmp_path / "onnx", "--quantize", "auto") == 0
+        assert (
+            capsys.readouterr()
+            .out.splitlines()[1]
+            .startswith(f"{tmp_path}/onnx/onnx/{file}.onnx: int8; it changes")
+        )
+        names = {entry.name for entry in (tmp_path / "onnx/onnx").iterdir()}
+        assert names == {"model.onnx", f"{file}.onnx"}
+        model = onnx.load(tmp_path / f"onnx/onnx/{file}.onnx")
+        kinds = Counter(node.op_type for node in model.graph.node)
+        # Four products of attention and two of the feed-forward in each layer; scores and mixtures stay float32.
+        assert kinds["MatMulInteger"] == 6 * CONFIG.num_hidden_layers
+        weight = next(
+            value for value in model.graph.initializer if value.name.endswith("in/kernel_quantized")
+        )
+        expected = onnx.TensorProto.INT8 if "_qint8" in file else onnx.TensorProto.UINT8
+        assert weight.data_type == expected and list(weight.dims) == [8, 12]
+        scale = next(value for value in model.graph.initializer if value.name.endswith("in/kernel_scale"))
+        assert list(scale.dims) == [12]  # one for each column
+    assert export(path, tmp_path / "other", "--quantize", "avx512_vnni") == 1
+    assert "--quantize avx512_vnni needs a processor with avx512_vnni or avx_vnni" in refusal(capsys)
+    assert main(["export", str(path), "--quantize", "avx2", "--output", str(tmp_path / "other")]) == 1
+    assert "add --format onnx" in refusal(capsys)
+    monkeypatch.setattr(onnx_directory, "MOST_ROUNDED", 0)
+    assert export(path, tmp_path / "other", "--quantize", "avx2") == 1
+    assert "int8 changes the outputs by" in refusal(capsys)
+    assert not (tmp_path / "other").exists()

@@ -84,7 +84,7 @@ RIGHT = {
     "preflight": [*train("pretrain", "preflight"), "--topology", "v5e:2x2"],
     "train": train("pretrain"),
     "export": ["export", "{root}/run", "--output", "{out}/made"],
-    "export onnx": ["export", "{root}/masked", "--format", "onnx", "--output", "{out}/made"],
+    "export onnx": ["export", "{root}/masked", "--format", "onnx", "--quantize", "auto", "--output", "{out}/made"],
     "info": ["info", "{root}/masked"],
     "import": ["import", "{root}/masked", "{out}/made"],
     "fill-mask": ["fill-mask", "--model", "{root}/masked", "w1 [MASK] w2"],

@@ -144,13 +144,18 @@ def compute_with_jax(model: SmallModel, texts: list[dict]) -> dict[str, list[np.
     return result
 
 
-def run_graph(session, layout: Layout, texts: list[dict]) -> dict[str, np.ndarray]:
-    """Return the outputs by name for a batch, padded to its longest text."""
+def graph_inputs(layout: Layout, texts: list[dict]) -> dict[str, np.ndarray]:
+    """Return the inputs of a batch, padded to its longest text."""
     length = max(len(text["input_ids"]) for text in texts)
     batch = {name: np.zeros((len(texts), length), np.int64) for name in input_names(layout)}
     for row, text in enumerate(texts):
         padded = text | {"attention_mask": np.ones_like(text["input_ids"])}
         for name in batch:
             batch[name][row, : len(text["input_ids"])] = padded[name]
+    return batch
+
+
+def run_graph(session, layout: Layout, texts: list[dict]) -> dict[str, np.ndarray]:
+    """Return the outputs by name for a batch."""
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, batch), strict=True))
+    return dict(zip(names, session.run(names, graph_inputs(layout, texts)), strict=True))
