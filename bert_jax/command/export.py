@@ -1,24 +1,57 @@
 """The verb `export`."""
 
-from bert_jax.command.flags import (
-    flag,
-    verb,
-    whole_number_type,
-)
+from bert_jax.command.flags import OUTPUT, flag, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError
 
 
 @verb(
-    "write the model of a run's checkpoint as a Hugging Face directory",
-    "bert-jax export runs/base model --step 10000",
-    flag("workdir", help="directory of the run"),
-    flag("directory", help="output directory"),
+    "write the model of a run's checkpoint as a Hugging Face directory, or a model as an ONNX file",
+    "bert-jax export DIR --format onnx --output model-onnx",
+    flag("directory", help="directory of a run; for an ONNX file, a model directory"),
+    OUTPUT,
+    flag(
+        "--format", choices=("hf", "onnx"), default="hf",
+        help="hf: the model of a checkpoint, as transformers opens it; onnx: a model without JAX, for ONNX Runtime, "
+        "sentence-transformers, FastEmbed, TEI (default hf)",
+    ),
+    flag(
+        "--quantize", choices=("auto", "avx512_vnni", "avx2"), metavar="FOR",
+        help="write an int8 file, too: faster, less exact; avx512_vnni: for processors with VNNI, avx2: for others, "
+        "auto: for this one",
+    ),
     flag("--step", type=whole_number_type(0), help="step of the checkpoint (default: the newest)"),
-)
+)  # fmt: skip
 def export(args):
+    FORMATS[args.format](args)
+
+
+def export_hf(args) -> None:
+    if args.quantize:
+        raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
+    step = export_checkpoint(args.directory, args.output, args.step)
+    print(f"the model of step {step:,} is in {args.output}")
+
+
+def export_onnx(args) -> None:
+    if args.step is not None:
+        raise BertJaxError(
+            "--step chooses a checkpoint of a run; export it first, then the model to --format onnx"
+        )
+    from bert_jax.export.onnxruntime_session import require_onnx
+
+    require_onnx()
+    from bert_jax.export.onnx_directory import export_onnx
+
+    exact, *quantized = export_onnx(args.directory, args.output, args.quantize)
     print(
-        f"the model of step {export_checkpoint(args.workdir, args.directory, args.step):,} is in {args.directory}"
+        f"{exact.path}: {', '.join(exact.outputs)}; the largest difference from {args.directory} is "
+        f"{exact.difference.largest:.1e}"
     )
+    for file in quantized:
+        print(f"{file.path}: int8; it changes the outputs by {file.difference.share:.1%} of their size")
+
+
+FORMATS = {"hf": export_hf, "onnx": export_onnx}
 
 
 def export_checkpoint(path: str, directory: str, step: int | None = None) -> int:

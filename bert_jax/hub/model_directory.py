@@ -359,8 +359,13 @@ def save_tensors(directory: Path, tensors: dict) -> None:
             raise recover_os_error(error) from error
 
 
-def save_model(directory, layout: Layout, params: Mapping, tokenizer=None) -> None:
-    """Write the files of a model into a directory; for an embedder, those of sentence-transformers, too."""
+def save_model(
+    directory, layout: Layout, params: Mapping, tokenizer=None, encoder_weights: bool = True
+) -> None:
+    """Write the files of a model into a directory; for an embedder, those of sentence-transformers, too.
+
+    Without `encoder_weights`, model.safetensors is left out: another program's file holds the weights.
+    """
     directory = Path(directory)
     if layout.embedder:  # first, because it may refuse
         sentence_transformers.write_embedder(directory, layout.embedder, layout.config.hidden_size)
@@ -371,7 +376,8 @@ def save_model(directory, layout: Layout, params: Mapping, tokenizer=None) -> No
         for name in list(tensors)
         if name.startswith(f"{PROJECTION}.")
     }
-    save_tensors(directory, tensors)
+    if encoder_weights:
+        save_tensors(directory, tensors)
     if folder := sentence_transformers.projection_folder(directory):
         save_tensors(folder, projection)
     config = layout.to_hf_config(tokenizer.special.pad if tokenizer else None)

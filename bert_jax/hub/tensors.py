@@ -41,6 +41,11 @@ class Tensors(Mapping[str, np.ndarray]):
         if file is None:
             if checkpoint := tensorflow_checkpoint.checkpoint_in(directory):
                 return cls(*tensorflow_checkpoint.variables(checkpoint))
+            if any(directory.glob("onnx/*.onnx")):
+                raise BertJaxError(
+                    f"{directory} holds only an ONNX file, from which weights are not read; name the directory that it "
+                    "was exported from"
+                )
             files = ", ".join(FILES)
             raise BertJaxError(f"{directory} holds no weights: none of {files}, *.ckpt.index is there")
         parts = shards(file) if file.name.endswith(".index.json") else [file]

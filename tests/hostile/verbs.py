@@ -84,7 +84,9 @@ CASES = {
         "prepare", "--input", small / "text.txt", "--layout", "sentences", "--tokenizer", small / "vocabulary",
         "--processes", 1, "--output", folder / "corpus"], "corpus", again=False),
     "train": Case(training, "run/model", says=29),
-    "export": Case(lambda small, folder: ["export", small / "run", folder / "model"], "model"),
+    "export": Case(lambda small, folder: ["export", small / "run", "--output", folder / "model"], "model"),
+    "export --format onnx": Case(lambda small, folder: [
+        "export", small / "masked", "--format", "onnx", "--output", folder / "model"], "model"),
     "import": Case(lambda small, folder: ["import", small / "masked", folder / "model"], "model", again=False),
     "predict": Case(lambda small, folder: [
         "predict", "--model", small / "classifier", "--input", small / "many.txt", "--output", folder / "out.jsonl"],

@@ -1,0 +1,1 @@
+"""Models as files of other programs: ONNX graphs, written layer by layer from configuration and weights."""

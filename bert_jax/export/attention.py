@@ -1,0 +1,53 @@
+"""Attention: what blocks share of it, for heads side by side in states [B, L, H x K]."""
+
+import numpy as np
+
+from bert_jax.export.context import Context
+from bert_jax.export.graph import Scope, Value
+from bert_jax.export.layers import dense, linear
+from bert_jax.export.rotary import rotate
+
+PARTS = ("query", "key", "value")
+
+
+def self_attention(
+    scope: Scope, hidden: Value, context: Context, visible: Value | None = None, rotary_index: int = 0
+) -> Value:
+    """Return the output of attention [B, L, D]. A block may pass what its tokens see, and its rotary table."""
+    query, key, value = (split_heads(scope / name, project(scope, hidden, name)) for name in PARTS)
+    if context.rotary:
+        table = context.rotary[rotary_index]
+        query, key = rotate(scope / "query", query, table), rotate(scope / "key", key, table)
+    query = scope.add("Mul", query, scope.number(scope.config.head_size**-0.5))
+    scores = scope.add("MatMul", query, scope.add("Transpose", key, perm=[0, 1, 3, 2]))
+    if context.bias is not None:
+        scores = scope.add("Add", scores, context.bias)
+    return attend(scope, scores, value, visible or context.visible)
+
+
+def project(scope: Scope, states: Value, name: str) -> Value:
+    """Project states to queries, keys or values [B, L, H x K]."""
+    kernel, bias = project_parameters(scope, name)
+    return linear(scope / name, states, kernel, bias)
+
+
+def project_parameters(scope: Scope, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    qkv, part = scope.params["qkv"], PARTS.index(name)
+    width = scope.config.hidden_size
+    bias = qkv["bias"][part].reshape(width) if "bias" in qkv else None
+    return qkv["kernel"][:, part].reshape(-1, width), bias
+
+
+def split_heads(scope: Scope, states: Value) -> Value:
+    """Return states [B, L, H x K] as [B, H, L, K]."""
+    c = scope.config
+    parts = scope.add("Reshape", states, scope.integers(0, 0, c.num_attention_heads, c.head_size))
+    return scope.add("Transpose", parts, perm=[0, 2, 1, 3])
+
+
+def attend(scope: Scope, scores: Value, value: Value, visible: Value) -> Value:
+    """Average values [B, H, L, K] by the softmax of scores, and project the result [B, L, D]."""
+    weights = scope.add("Softmax", scope.add("Add", scores, visible), axis=-1)
+    mixed = scope.add("Transpose", scope.add("MatMul", weights, value), perm=[0, 2, 1, 3])
+    merged = scope.add("Reshape", mixed, scope.integers(0, 0, scope.config.hidden_size))
+    return dense(scope / "out", merged, input_axes=2)

@@ -1,0 +1,73 @@
+"""The encoder: embeddings, then blocks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import jax
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.registry import Registry
+from bert_jax.export.context import Context, make_context
+from bert_jax.export.convolution import convolve
+from bert_jax.export.embeddings import embed, position_embeddings
+from bert_jax.export.graph import Scope, Value
+from bert_jax.export.layers import layer_norm
+from bert_jax.models.encoder import layer_types, normalizes_last
+
+# Name of a block -> the function that writes it: (scope, hidden, context, layer_type) -> hidden.
+BLOCK_BUILDERS = Registry("bert_jax.export.blocks", "ONNX export of the block", "build")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    hidden: Value  # [B, L, D]
+    decoded: Value | None = None  # the states of the enhanced mask decoder
+
+
+def find_builder(builders: Registry, kind: str, name: str) -> Callable:
+    """Return the function that writes a block or a head."""
+    if name not in builders and name not in builders.names():
+        raise BertJaxError(
+            f"the {kind} {name} has no ONNX form; add {builders.package.replace('.', '/')}/{name}.py with a function "
+            f'"{builders.attribute}"'
+        )
+    return builders[name]
+
+
+def encode(scope: Scope, inputs: Mapping[str, Value], decodes: bool = False) -> Encoded:
+    c, types = scope.config, layer_types(scope.config)
+    build = find_builder(BLOCK_BUILDERS, "block", c.block)
+    hidden = embed(scope / "embeddings", inputs)
+    context = make_context(scope, inputs["attention_mask"])
+    if c.convolution.width:
+        convolved = convolve(scope / "convolution", hidden, inputs["attention_mask"])
+        context = replace(context, convolved=convolved)
+    penultimate = hidden
+    for layer in range(c.num_hidden_layers):
+        penultimate = hidden
+        layer_type = None if types is None else types.reshape(-1)[layer].item()
+        hidden = build(layer_scope(scope, layer), hidden, context, layer_type)
+    if decodes:
+        return Encoded(hidden, decode_masked(scope, penultimate, inputs["input_ids"], context, build))
+    return Encoded(layer_norm(scope / "final_norm", hidden) if normalizes_last(c) else hidden)
+
+
+def layer_scope(scope: Scope, layer: int, name: str = "layers") -> Scope:
+    """Return the place of a layer, with the parameters of its group."""
+    group = layer // (scope.config.num_hidden_layers // scope.config.groups)
+    params = jax.tree.map(lambda leaf: leaf[group], scope.params["layers"])
+    return replace(
+        scope / f"{name}.{layer}", params=params, weight_path=f"{scope.weight_path}/layers.{group}"
+    )
+
+
+def decode_masked(
+    scope: Scope, penultimate: Value, input_ids: Value, context: Context, build: Callable
+) -> Value:
+    """Return the states of DeBERTa's enhanced mask decoder: see models/encoder.py."""
+    last = layer_scope(scope, scope.config.num_hidden_layers - 1, "decoder")
+    positions = position_embeddings(scope / "embeddings", input_ids)
+    queries = scope.add("Add", penultimate, positions)
+    for _ in range(2):
+        queries = build(last, penultimate, context.without_convolution(), None, queries)
+    return queries

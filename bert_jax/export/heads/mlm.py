@@ -1,0 +1,16 @@
+"""The masked LM: logits over the vocabulary."""
+
+from bert_jax.export.activations import ACTIVATIONS
+from bert_jax.export.graph import Output, Scope, Value
+from bert_jax.export.layers import dense, layer_norm
+
+
+def build(scope: Scope, states: Value, axes: tuple[str, ...]) -> dict[str, Output]:
+    c, transform = scope.config, scope / "transform"
+    states = ACTIVATIONS[c.mlm_activation or c.hidden_act](transform, dense(transform, states))
+    states = layer_norm(scope / "norm", states)
+    # Tied weights are stored once, as the embeddings [V, D].
+    words = "encoder/embeddings/words" if c.tie_word_embeddings else scope.weight("decoder")
+    decoder = scope.add("Transpose", words, perm=[1, 0])
+    logits = scope.add("Add", scope.add("MatMul", states, decoder), scope.weight("bias"))
+    return {"logits": Output(logits, (*axes, c.vocab_size))}

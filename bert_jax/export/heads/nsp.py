@@ -1,0 +1,5 @@
+"""Next-sentence prediction."""
+
+from bert_jax.export.linear_head import build
+
+__all__ = ["build"]

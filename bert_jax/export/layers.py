@@ -1,0 +1,38 @@
+"""The layers that blocks and heads consist of."""
+
+import math
+
+import numpy as np
+
+from bert_jax.export.activations import ACTIVATIONS
+from bert_jax.export.graph import Scope, Value
+
+
+def linear(scope: Scope, states: Value, kernel: np.ndarray, bias: np.ndarray | None = None) -> Value:
+    """Multiply states [..., D] by a kernel [D, E] and add a bias [E]."""
+    product = scope.add("MatMul", states, scope.weight("kernel", kernel))
+    return product if bias is None else scope.add("Add", product, scope.weight("bias", bias))
+
+
+def dense(scope: Scope, states: Value, input_axes: int = 1) -> Value:
+    """Apply a dense layer, whose kernel has `input_axes` axes of inputs before those of outputs."""
+    kernel, bias = scope.params["kernel"], scope.params.get("bias")
+    kernel = kernel.reshape(math.prod(kernel.shape[:input_axes]), -1)
+    return linear(scope, states, kernel, None if bias is None else bias.reshape(-1))
+
+
+def layer_norm(scope: Scope, states: Value) -> Value:
+    parameters = [scope.weight(name) for name in ("scale", "bias") if name in scope.params]
+    return scope.add("LayerNormalization", states, *parameters, axis=-1, epsilon=scope.config.layer_norm_eps)
+
+
+def feed_forward(scope: Scope, hidden: Value) -> Value:
+    c, activation = scope.config, ACTIVATIONS[scope.config.hidden_act]
+    if not c.gated:
+        return dense(scope / "out", activation(scope, dense(scope / "in", hidden)))
+    both = (scope / "gated").params
+    halves = []
+    for part, name in enumerate(("activated", "gate")):
+        bias = both["bias"][part] if "bias" in both else None
+        halves.append(linear(scope / name, hidden, both["kernel"][:, part], bias))
+    return dense(scope / "out", scope.add("Mul", activation(scope, halves[0]), halves[1]))

@@ -1,0 +1,9 @@
+"""The head of most models: one dense layer."""
+
+from bert_jax.export.graph import Output, Scope, Value
+from bert_jax.export.layers import dense
+
+
+def build(scope: Scope, states: Value, axes: tuple[str, ...]) -> dict[str, Output]:
+    labels = scope.params["dense"]["kernel"].shape[-1]
+    return {"logits": Output(dense(scope / "dense", states), (*axes, labels))}

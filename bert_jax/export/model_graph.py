@@ -1,0 +1,68 @@
+"""The ONNX graph of a whole model, with the inputs and outputs that other programs expect."""
+
+from collections.abc import Mapping
+
+import onnx
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.registry import Registry
+from bert_jax.export.activations import ACTIVATIONS
+from bert_jax.export.encoder import encode, find_builder
+from bert_jax.export.graph import BATCH, LENGTH, Graph, Output, Scope
+from bert_jax.export.layers import dense
+from bert_jax.export.pooling import normalize
+from bert_jax.export.states import States, shape_of_states
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
+from bert_jax.inference.encoder import CLASS_HEADS, class_name_for
+from bert_jax.models.heads import HEADS
+
+# Name of a head -> the function that writes it: (scope, states, axes) -> outputs.
+HEAD_BUILDERS = Registry("bert_jax.export.heads", "ONNX export of the head", "build")
+HIDDEN_STATES, EMBEDDING = "last_hidden_state", "sentence_embedding"
+
+
+def make_model(layout: Layout, params: Mapping) -> onnx.ModelProto:
+    """Return the graph of a model.
+
+    Its outputs are the hidden states and, for an embedder, the embeddings; or the logits of a head.
+    """
+    scope = Scope(Graph(), layout.config, params)
+    inputs = {name: name for name in input_names(layout)}
+    head = exported_head(layout)
+    decodes = head is not None and HEADS[head].decoded and layout.config.positions == "decoder"
+    encoded = encode(scope / "encoder", inputs, decodes)
+    states = States(scope, inputs, encoded)
+    if head is None:
+        outputs = {HIDDEN_STATES: Output(encoded.hidden, (BATCH, LENGTH, layout.config.hidden_size))}
+        if layout.embedder:
+            outputs[EMBEDDING] = embedding(states, layout, layout.embedder)
+    else:
+        build = find_builder(HEAD_BUILDERS, "head", head)
+        outputs = build(scope / head, states.read_by(head, HEADS[head]), shape_of_states(HEADS[head]))
+    return scope.graph.to_model(list(inputs), outputs)
+
+
+def input_names(layout: Layout) -> list[str]:
+    """Return the names of the inputs; models of one segment type or none do not read segments."""
+    segments = layout.config.type_vocab_size > 1
+    return ["input_ids", "attention_mask", *["token_type_ids"] * segments]
+
+
+def exported_head(layout: Layout) -> str | None:
+    """Return the head whose logits the graph returns: the one that `bert_jax.load` would use, or else the last."""
+    if layout.embedder or not layout.heads:
+        return None
+    used = CLASS_HEADS.get(class_name_for(layout), ())
+    return next((head for head in reversed(layout.heads) if head in used), layout.heads[-1])
+
+
+def embedding(states: States, layout: Layout, embedder: EmbedderSettings) -> Output:
+    place = states.scope / EMBEDDING
+    if embedder.unknown:
+        raise BertJaxError(f"this embedder needs {embedder.unknown}, which is not supported")
+    vectors = states.text_states(embedder.pooling)
+    if projection := embedder.projection:
+        vectors = dense(states.scope / PROJECTION / "dense", vectors)
+        vectors = ACTIVATIONS[projection.activation](place, vectors)
+    return Output(normalize(place, vectors) if embedder.normalize else vectors, (BATCH, layout.vector_size))

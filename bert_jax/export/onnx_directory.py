@@ -1,0 +1,97 @@
+"""Directories with a model as an ONNX file, which sentence-transformers, FastEmbed, TEI and Optimum read.
+
+Beside `onnx/model.onnx` stand the tokenizer, the configs and what the model knows of itself, but no model.safetensors.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx
+from onnx.external_data_helper import convert_model_to_external_data
+
+from bert_jax.core import hashes, memory
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import atomic_directory
+from bert_jax.export.model_graph import make_model
+from bert_jax.export.onnxruntime_session import OnnxSession
+from bert_jax.export.quantization import QUANTIZATIONS, choose_quantization, quantize_file
+from bert_jax.export.verification import Difference, measure_difference
+from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectory, save_model
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
+from bert_jax.predictions import calibration, out_of_scope, training_origin
+
+ONNX_FILE = "onnx/model.onnx"
+EXTERNAL_DATA = "model.onnx_data"  # the weights of a model that is too large for one file
+ONNX_FILES = {Path(ONNX_FILE).name, EXTERNAL_DATA} | {
+    name for key, form in QUANTIZATIONS.items() for name in (form.file(key), f"{form.file(key)}.data")
+}
+MOST_BYTES = 2**31 - 2**20  # of the weights in one file: protobuf's limit, less room for the rest
+LEAST_EXTERNAL = 1024  # bytes of an array that stands in the second file
+MOST_DIFFERENT = 1e-4  # an output may differ from ours
+MOST_ROUNDED = (
+    0.5  # int8 may change outputs by this share of their size; working files change them by a tenth or so
+)
+COPIES = 5  # of the weights at once: ours, those of the compiled program, the graph, the file, ONNX Runtime's
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    path: Path
+    outputs: list[str]
+    difference: Difference
+
+
+def export_onnx(source, output, quantization: str | None = None) -> list[ExportedFile]:
+    """Write the model of a directory as an ONNX file, with the files beside it; check that its outputs are ours.
+
+    With a `quantization`, write it in int8, too.
+    """
+    quantization = quantization and choose_quantization(quantization)
+    directory = ModelDirectory.open(source)
+    size = 4 * sum(map(math.prod, directory.tensors.shapes.values()))
+    memory.require_free_memory(COPIES * size, f"the export of {source}", "export it on a larger machine")
+    model, output = load(directory), Path(output)
+    with atomic_directory(output, WRITTEN_FILES | ONNX_FILES) as new:
+        path = new / ONNX_FILE
+        path.parent.mkdir()
+        save_onnx(path, make_model(model.layout, model.params))
+        exact = measured(path, model)
+        if not exact.difference.largest <= MOST_DIFFERENT:
+            raise BertJaxError(
+                f"{output} is not written: outputs of ONNX Runtime differ by up to {exact.difference.largest:.1e} from "
+                f"those of {source}, and at most {MOST_DIFFERENT:.0e} is accepted; use the model itself"
+            )
+        files = [exact]
+        if quantization:
+            external = (path.parent / EXTERNAL_DATA).exists()
+            rounded = measured(quantize_file(path, quantization, external), model)
+            if not rounded.difference.share <= MOST_ROUNDED:
+                raise BertJaxError(
+                    f"{output} is not written: int8 changes the outputs by {rounded.difference.share:.0%} of their "
+                    f"size, more than {MOST_ROUNDED:.0%}; leave --quantize out"
+                )
+            files.append(rounded)
+        save_beside(new, model)
+        hashes.write_hashes(new)
+    return [replace(file, path=output / file.path.relative_to(new)) for file in files]
+
+
+def measured(path: Path, model: Encoder) -> ExportedFile:
+    session = OnnxSession(path)
+    return ExportedFile(path, session.outputs, measure_difference(model, session))
+
+
+def save_onnx(path: Path, model: onnx.ModelProto) -> None:
+    if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > MOST_BYTES:
+        convert_model_to_external_data(model, location=EXTERNAL_DATA, size_threshold=LEAST_EXTERNAL)
+    onnx.save_model(model, path)
+
+
+def save_beside(directory: Path, model: Encoder) -> None:
+    """Write what a model directory holds beside the weights of its encoder."""
+    save_model(directory, model.layout, model.params, model.tokenizer, encoder_weights=False)
+    calibration.save_calibration(directory, model.calibration)
+    training_origin.save_origin(directory, model.origin)
+    out_of_scope.save_detector(directory, model.scope)

@@ -1,0 +1,109 @@
+"""Compare the outputs of an ONNX file with those of the model that it was written from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_jax.export.model_graph import EMBEDDING, HIDDEN_STATES, exported_head
+from bert_jax.export.onnxruntime_session import OnnxSession
+from bert_jax.inference import programs
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.text_vectors import PromptText, embedder_reading, make_embed_function, prepare_texts
+from bert_jax.models.heads import HEADS
+from bert_jax.text.tokenizer import Encoding, Text
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter
+
+SENTENCE = (
+    "Each of these sentences is read alone, and then in one batch, in which the short ones are padded. "
+)
+PAIRS = (("a", "b"), ("Where is it?", SENTENCE), (SENTENCE * 2, "short"), (SENTENCE, SENTENCE * 3))
+TEXTS = ("", "a", "Hello, world!", "naïve café, 東京, Привет", SENTENCE, SENTENCE * 6)
+
+
+@dataclass(frozen=True)
+class Difference:
+    largest: float
+    share: float  # the root mean square of the differences, as a share of that of the outputs
+
+
+def measure_difference(model: Encoder, session: OnnxSession) -> Difference:
+    """Compare all outputs for texts of several lengths, each alone and all in one batch."""
+    head = exported_head(model.layout)
+    texts: Sequence[Text] = PAIRS if reads_pairs(model, head) else TEXTS
+    encodings = encode(model, head, texts)
+    expected = model_outputs(model, head, texts, encodings, session.outputs)
+    alone = [[number] for number in range(len(texts))]
+    largest, squares, differences = 0.0, 0.0, 0.0
+    for numbers in [*alone, list(range(len(texts)))]:
+        rows = [row for number in numbers for row in rows_of(encodings[number])]
+        outputs = session.run(pad_rows(rows, model.tokenizer.special.pad))
+        for name, values in outputs.items():
+            for number, row in zip(numbers, values, strict=True):
+                ours = expected[name][number].astype(np.float64)
+                difference = row[: len(ours)] - ours
+                largest = max(largest, np.abs(difference).max())
+                squares, differences = (
+                    squares + np.square(ours).sum(),
+                    differences + np.square(difference).sum(),
+                )
+    return Difference(float(largest), float(np.sqrt(differences / squares)))
+
+
+def reads_pairs(model: Encoder, head: str | None) -> bool:
+    return model.layout.is_cross_encoder or head == "answer" or (head is not None and HEADS[head].compares)
+
+
+def encode(model: Encoder, head: str | None, texts: Sequence[Text]) -> list[Encoding]:
+    if model.layout.embedder:
+        reading, texts = embedder_reading(model), prepare_texts(model.embedder, texts, "")
+    else:
+        apart = head is not None and HEADS[head].compares
+        reading = EncodingOptions(model.config.max_position_embeddings, separate_texts=apart)
+    return [encoding for (encoding,) in reading.encode(model.tokenizer, texts)]
+
+
+def model_outputs(
+    model: Encoder, head: str | None, texts: Sequence[Text], encodings: list[Encoding], names: Sequence[str]
+) -> dict[str, list[np.ndarray]]:
+    """Return what the model computes for each text, by the names of the graph's outputs."""
+
+    def each_token(outputs: list[np.ndarray]) -> list[np.ndarray]:
+        """Without padding."""
+        lengths = (len(encoding.input_ids) for encoding in encodings)
+        return [output[:length] for output, length in zip(outputs, lengths, strict=True)]
+
+    if head is None:
+        hidden = each_token(model.run(encodings, programs.last_hidden_states(model.config)))
+        if not model.layout.embedder:
+            return {HIDDEN_STATES: hidden}
+        uncounted = TruncationCounter(model.config.max_position_embeddings)
+        embed = make_embed_function(model, prompt=PromptText(""), truncated=uncounted)
+        return {HIDDEN_STATES: hidden, EMBEDDING: list(embed(texts))}
+    logits = model.run(encodings, programs.head_logits(model.config, head, len(model.labels)))
+    logits = each_token(logits) if HEADS[head].each_token else logits
+    if len(names) == 1:
+        return {names[0]: logits}
+    return {name: [values[..., i] for values in logits] for i, name in enumerate(names)}
+
+
+def rows_of(encoding: Encoding) -> Iterator[Encoding]:
+    """Yield the rows in which a graph reads a text or pair: one, or one for each text that is encoded separately."""
+    ends = [*encoding.text_starts[1:], len(encoding.input_ids)]
+    for start, end in zip(encoding.text_starts, ends, strict=True):
+        yield Encoding(encoding.input_ids[start:end], encoding.token_type_ids[start:end], [])
+
+
+def pad_rows(rows: Sequence[Encoding], pad: int) -> dict[str, np.ndarray]:
+    """Return the inputs of a graph for these rows."""
+    length = max(len(row.input_ids) for row in rows)
+    batch = {
+        "input_ids": np.full((len(rows), length), pad, np.int64),
+        "attention_mask": np.zeros((len(rows), length), np.int64),
+        "token_type_ids": np.zeros((len(rows), length), np.int64),
+    }
+    for number, row in enumerate(rows):
+        here = number, slice(len(row.input_ids))
+        batch["input_ids"][here], batch["token_type_ids"][here] = row.input_ids, row.token_type_ids
+        batch["attention_mask"][here] = 1
+    return batch
