@@ -13,6 +13,7 @@ from onnx.external_data_helper import convert_model_to_external_data
 from bert_jax.core import hashes, memory
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_directory
+from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.export.model_graph import make_model
 from bert_jax.export.onnxruntime_session import OnnxSession
 from bert_jax.export.quantization import QUANTIZATIONS, choose_quantization, quantize_file
@@ -48,6 +49,10 @@ def export_onnx(source, output, quantization: str | None = None) -> list[Exporte
 
     With a `quantization`, write it in int8, too.
     """
+    if holds_surrogates(str(Path(output).absolute())):
+        raise BertJaxError(
+            f"ONNX Runtime opens only files whose path is UTF-8, which {output!s} is not; name another"
+        )
     quantization = quantization and choose_quantization(quantization)
     directory = ModelDirectory.open(source)
     size = 4 * sum(map(math.prod, directory.tensors.shapes.values()))

@@ -173,6 +173,8 @@ def test_bad_commands_are_refused_in_a_line(directory, tmp_path, capsys, monkeyp
     (path / "model.safetensors").rename(path / "onnx/model.onnx")
     assert export(path, tmp_path / "onnx") == 1
     assert "holds only an ONNX file, from which weights are not read" in refusal(capsys)
+    assert export(path, tmp_path / "\udcff") == 1
+    assert "ONNX Runtime opens only files whose path is UTF-8" in refusal(capsys)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert export(path, tmp_path / "onnx") == 1
     assert "install them with pip install onnx onnxruntime" in refusal(capsys)

@@ -37,7 +37,7 @@ LISTS = (
 )
 TEXTS = ("", " ", "nowhere/at/all", "/proc/self/mem", "\x1b[31mred\nline", "\udcff", LONG, "..")
 PLACES = ("", ".", "x" * 300, "/proc/nowhere/x", "{out}/taken", "{out}/taken.txt", "{out}/taken.txt/x")
-OUTPUTS = {"--output", "--workdir", "--report", "--profile", "destination", "directory"}
+OUTPUTS = {"--output", "--workdir", "--report", "--profile", "destination"}
 
 TINY = {
     "model.num_hidden_layers": 1, "model.hidden_size": 32, "model.num_attention_heads": 2,
@@ -83,8 +83,8 @@ RIGHT = {
     "inspect": train("pretrain", "inspect"),
     "preflight": [*train("pretrain", "preflight"), "--topology", "v5e:2x2"],
     "train": train("pretrain"),
-    "export": ["export", "{root}/run", "--output", "{out}/made"],
-    "export onnx": ["export", "{root}/masked", "--format", "onnx", "--quantize", "auto", "--output", "{out}/made"],
+    "export": ["export", "--output", "{out}/made", "{root}/run"],
+    "export onnx": ["export", "--format", "onnx", "--quantize", "auto", "--output", "{out}/made", "{root}/masked"],
     "info": ["info", "{root}/masked"],
     "import": ["import", "{root}/masked", "{out}/made"],
     "fill-mask": ["fill-mask", "--model", "{root}/masked", "w1 [MASK] w2"],
@@ -129,7 +129,7 @@ def odd_flags(
     for name, right in commands.items():
         for action in actions_of(name, right):
             flag = action.option_strings[-1] if action.option_strings else action.dest
-            if flag in OUTPUTS and name != "info":
+            if flag in OUTPUTS:
                 values = PLACES
             elif action.choices:
                 values = CHOICES
