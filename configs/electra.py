@@ -7,7 +7,7 @@ discriminator predicts for every token whether it was replaced. The run writes t
 to model/ and the generator to model/generator/. --config.init=DIR continues with both: DIR/generator holds the
 generator.
 
-Time: base takes 6 to 13 hours on 16 TPU v5e chips (bounds of `bert-jax preflight`).
+Time: base takes 6 to 12 hours on 16 TPU v5e chips (bounds of `bert-jax preflight`).
 Score: after fine-tuning, the paper's small has a GLUE average of 79.9 (validation sets) and its base 85.1; trained on
 OpenWebText alone, small has 78.9 on MNLI and 88.3 on SST-2. On MNLI DeBERTa-v3-xsmall has 88.1, base 90.6, large 91.8.
 
