@@ -5,7 +5,7 @@ from bert_jax.core.errors import BertJaxError
 
 
 @verb(
-    "write a run's checkpoint as a Hugging Face directory, or a model as an ONNX file",
+    "write a checkpoint as a model directory, or a model as an ONNX file",
     "bert-jax export DIR --format onnx --output model-onnx",
     flag("directory", help="directory of a run; for an ONNX file, a model directory"),
     OUTPUT,
