@@ -13,12 +13,12 @@ from tests.support.onnx_models import (
     run_graph,
 )
 
-openvino = pytest.importorskip("openvino")
-
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_openvino_computes_the_same(case):
+    import openvino  # here, because only those who run the longest tests need it
+
     model, core = SmallModel.of_case(case), openvino.Core()
     # By default it computes in bfloat16 where the processor can.
     core.set_property("CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1})

@@ -296,7 +296,13 @@ def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluati
     pace.exclude_pause(7)
     pace.add_input_wait(1.7)
     assert pace.take_timings(left=9) == pytest.approx(
-        {"seconds": 34, "input_wait": 0.05, "tokens_per_second": 50, "hours_left": 9 * (2 + 7 / 3) / 3600}
+        {
+            "seconds": 34,
+            "input_wait": 0.05,
+            "tokens_per_second": 50,
+            "seconds_per_step": 2,
+            "hours_left": 9 * (2 + 7 / 3) / 3600,
+        }
     )
     clock[0] += 4
     pace.count_step(tokens=100)
