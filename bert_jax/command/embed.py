@@ -1,6 +1,6 @@
 """The verb `embed`."""
 
-from bert_jax.command.flags import LONG, flag, positive_integer, verb
+from bert_jax.command.flags import ENGINE, LONG, engine_of, flag, positive_integer, verb
 
 
 @verb(
@@ -27,9 +27,18 @@ from bert_jax.command.flags import LONG, flag, positive_integer, verb
         help="store each dimension as a byte, or its sign as a bit",
     ),
     LONG,
+    *ENGINE,
 )  # fmt: skip
 def embed(args):
+    from bert_jax.inference.engine import open_directory
     from bert_jax.search.embed_file import write_vectors
 
     settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long_texts": args.long_texts}
-    write_vectors(args.model, settings, args.input, args.text, args.output, args.quantize)
+    write_vectors(
+        open_directory(args.model, **engine_of(args)),
+        settings,
+        args.input,
+        args.text,
+        args.output,
+        args.quantize,
+    )

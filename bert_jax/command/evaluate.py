@@ -5,12 +5,14 @@ import sys
 from pathlib import Path
 
 from bert_jax.command.flags import (
+    ENGINE,
     JSON,
     LONG,
     PAIR,
     PREDICTORS,
     SKIP_BAD,
     TEXT,
+    engine_of,
     exactly_one,
     flag,
     positive_integer,
@@ -70,6 +72,7 @@ INDEX_FLAGS = ("rerank", "rerank_top", "embedder")
         "--rerank-top", type=positive_integer, metavar="N", help="passages that --rerank scores "
         "(default 50)",
     ),
+    *ENGINE,
 )  # fmt: skip
 def evaluate(args):
     command = shlex.join(["bert-jax", *sys.argv[1:]])
@@ -85,7 +88,7 @@ def evaluate(args):
 
 
 def evaluate_models(args, command: str) -> None:
-    from bert_jax.hub.model_directory import ModelDirectory
+    from bert_jax.inference.engine import open_directory
     from bert_jax.report.embedders.bm25 import BM25
     from bert_jax.report.model_evaluation import EvaluationSettings, describe_models
 
@@ -94,7 +97,7 @@ def evaluate_models(args, command: str) -> None:
         skip_bad=args.skip_bad, dimensions=args.dimensions, command=command, **given
     )
     names = args.compare or [args.model]
-    models = [name if name == BM25.name else ModelDirectory.open(name) for name in names]
+    models = [name if name == BM25.name else open_directory(name, **engine_of(args)) for name in names]
     results, table = describe_models(models, settings, args.json)
     if table:
         print_line(table)

@@ -37,9 +37,9 @@ def export_onnx(args) -> None:
         raise BertJaxError(
             "--step chooses a checkpoint of a run; export it first, then the model to --format onnx"
         )
-    from bert_jax.export.onnxruntime_session import require_onnx
+    from bert_jax.inference.onnx_session import require_packages
 
-    require_onnx()
+    require_packages("--format onnx", "onnx", "onnxruntime")
     from bert_jax.export.onnx_directory import export_onnx
 
     exact, *quantized = export_onnx(args.directory, args.output, args.quantize)

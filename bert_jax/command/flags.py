@@ -93,6 +93,11 @@ def verb(summary: str, example: str, *flags: Flag) -> Callable[[Callable], Verb]
     return lambda run: Verb(run.__name__.strip("_").replace("_", "-"), summary, example, flags, run)
 
 
+def engine_of(args: argparse.Namespace) -> dict[str, str]:
+    """Return the flags of ENGINE as arguments of `bert_jax.load`."""
+    return {"engine": args.engine, "dtype": args.dtype}
+
+
 def find_verbs(module) -> dict[str, Verb]:
     return {value.name: value for value in vars(module).values() if isinstance(value, Verb)}
 
@@ -181,6 +186,16 @@ JSON = flag("--json", action="store_true", help="print one JSON object instead o
 LONG = flag(
     "--long-texts", choices=("truncate", "windows"), default="truncate",
     help="truncate texts that are too long, or read them in windows and average (default truncate)",
+)  # fmt: skip
+ENGINE = (
+    flag(
+        "--engine", choices=("jax", "onnxruntime"), default="jax",
+        help="compute with JAX, or with the ONNX file of a directory that `export --format onnx` wrote (default jax)",
+    ),
+    flag(
+        "--dtype", choices=("float32", "bfloat16", "int8"), default="float32",
+        help="numbers of the matrix products: bfloat16 for jax, int8 for onnxruntime (default float32)",
+    ),
 )  # fmt: skip
 TOKENIZER = flag("--tokenizer", required=True, metavar="DIR", help="vocabulary or model directory")
 INPUT = flag(

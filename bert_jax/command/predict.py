@@ -5,7 +5,18 @@ from argparse import ArgumentTypeError
 from contextlib import nullcontext
 from pathlib import Path
 
-from bert_jax.command.flags import LONG, PAIR, PREDICTORS, SKIP_BAD, TEXT, flag, number_type, verb
+from bert_jax.command.flags import (
+    ENGINE,
+    LONG,
+    PAIR,
+    PREDICTORS,
+    SKIP_BAD,
+    TEXT,
+    engine_of,
+    flag,
+    number_type,
+    verb,
+)
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import open_output, refuse_input
 from bert_jax.core.terminal import pluralize, print_line
@@ -82,6 +93,7 @@ def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] 
         help="write the texts in the order in which to label them, each with its rank: first those that are similar to "
         "many texts that the model is unsure of",
     ),
+    *ENGINE,
 )  # fmt: skip
 def predict(args):
     from bert_jax.data.examples.columns import ExampleColumns
@@ -102,7 +114,7 @@ def predict(args):
     )
     in_terminal = output is None and sys.stdout.isatty()
     with open_output(output) if output else nullcontext(sys.stdout) as file:
-        predictor = RowPredictor(load(args.model), options, ending == ".csv", in_terminal)
+        predictor = RowPredictor(load(args.model, **engine_of(args)), options, ending == ".csv", in_terminal)
         if isinstance(precision, dict):
             for label, wanted in precision.items():
                 print_line(predictor.model.calibration.describe_label_threshold(label, wanted))

@@ -4,7 +4,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from bert_jax.command.flags import SKIP_BAD, flag, number_type, positive_integer, verb
+from bert_jax.command.flags import ENGINE, SKIP_BAD, engine_of, flag, number_type, positive_integer, verb
 from bert_jax.core.files import to_json
 from bert_jax.core.terminal import print_line
 
@@ -32,6 +32,7 @@ from bert_jax.core.terminal import print_line
         help="leave out doubtful documents so that this share of the others is relevant; needs a calibrated model",
     ),
     SKIP_BAD,
+    *ENGINE,
 )  # fmt: skip
 def rerank(args):
     from bert_jax.core.caller_warning import warn_caller
@@ -47,7 +48,7 @@ def rerank(args):
     names = tuple(name for name in (args.text, args.text_pair) if name)
     columns = CandidateColumns(names, skip_bad=args.skip_bad)
     lists = read_candidates(args.input, columns)
-    model = load(args.model)
+    model = load(args.model, **engine_of(args))
     check_cross_encoder(model, args.model)
     print_line(describe_columns(args.input, columns, "--text and --text-pair"))
     truncated = TruncationCounter(model.config.max_position_embeddings)

@@ -8,6 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from bert_jax.command.flags import (
+    ENGINE,
+    engine_of,
     flag,
     positive_integer,
     verb,
@@ -50,6 +52,7 @@ TOKEN = re.compile(r"\S+")
     ),
     flag("--full", action="store_true", help="print whole passages, not excerpts"),
     flag("--json", action="store_true", help="print a JSON object for each query"),
+    *ENGINE,
 )  # fmt: skip
 def search(args):
     if args.query is None and args.queries is None:
@@ -65,7 +68,7 @@ def print_hits(args) -> None:
     from bert_jax.search.index import RERANK_TOP, Index
     from bert_jax.search.words import WordFinder
 
-    index = Index.open(args.index, args.model, args.verify)
+    index = Index.open(args.index, args.model, args.verify, **engine_of(args))
     if not len(index):
         raise BertJaxError(
             f"{args.index} holds no documents; `bert-jax index DOCS --output {args.index}` adds some"

@@ -22,10 +22,11 @@ HEAD_BUILDERS = Registry("bert_jax.export.heads", "ONNX export of the head", "bu
 HIDDEN_STATES, EMBEDDING = "last_hidden_state", "sentence_embedding"
 
 
-def make_model(layout: Layout, params: Mapping) -> onnx.ModelProto:
+def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = False) -> onnx.ModelProto:
     """Return the graph of a model.
 
-    Its outputs are the hidden states and, for an embedder, the embeddings; or the logits of a head.
+    Its outputs are the hidden states and, for an embedder, the embeddings; or the logits of a head and, if the model
+    `detects_out_of_scope`, the hidden states, by which texts are compared.
     """
     scope = Scope(Graph(), layout.config, params)
     inputs = {name: name for name in input_names(layout)}
@@ -33,13 +34,15 @@ def make_model(layout: Layout, params: Mapping) -> onnx.ModelProto:
     decodes = head is not None and HEADS[head].decoded and layout.config.positions == "decoder"
     encoded = encode(scope / "encoder", inputs, decodes)
     states = States(scope, inputs, encoded)
+    hidden = {HIDDEN_STATES: Output(encoded.hidden, (BATCH, LENGTH, layout.config.hidden_size))}
     if head is None:
-        outputs = {HIDDEN_STATES: Output(encoded.hidden, (BATCH, LENGTH, layout.config.hidden_size))}
+        outputs = hidden
         if layout.embedder:
             outputs[EMBEDDING] = embedding(states, layout, layout.embedder)
     else:
         build = find_builder(HEAD_BUILDERS, "head", head)
         outputs = build(scope / head, states.read_by(head, HEADS[head]), shape_of_states(HEADS[head]))
+        outputs |= hidden if detects_out_of_scope else {}
     return scope.graph.to_model(list(inputs), outputs)
 
 

@@ -12,20 +12,22 @@ from onnx.external_data_helper import convert_model_to_external_data
 
 from bert_jax.core import hashes, memory
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.export.model_graph import make_model
-from bert_jax.export.onnxruntime_session import OnnxSession
-from bert_jax.export.quantization import QUANTIZATIONS, choose_quantization, quantize_file
+from bert_jax.export.quantization import quantize_file
 from bert_jax.export.verification import Difference, measure_difference
 from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectory, save_model
+from bert_jax.hub.onnx_files import ONNX_FILE, QUANTIZATIONS, SOURCE_FILE, choose_quantization
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
+from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.predictions import calibration, out_of_scope, training_origin
+from bert_jax.search.cached_vectors import model_fingerprint
 
-ONNX_FILE = "onnx/model.onnx"
 EXTERNAL_DATA = "model.onnx_data"  # the weights of a model that is too large for one file
-ONNX_FILES = {Path(ONNX_FILE).name, EXTERNAL_DATA} | {
+ONNX_FILES = {Path(ONNX_FILE).name, Path(SOURCE_FILE).name, EXTERNAL_DATA} | {
     name for key, form in QUANTIZATIONS.items() for name in (form.file(key), f"{form.file(key)}.data")
 }
 MOST_BYTES = 2**31 - 2**20  # of the weights in one file: protobuf's limit, less room for the rest
@@ -61,7 +63,7 @@ def export_onnx(source, output, quantization: str | None = None) -> list[Exporte
     with atomic_directory(output, WRITTEN_FILES | ONNX_FILES) as new:
         path = new / ONNX_FILE
         path.parent.mkdir()
-        save_onnx(path, make_model(model.layout, model.params))
+        save_onnx(path, make_model(model.layout, model.params, model.scope.is_fitted))
         exact = measured(path, model)
         if not exact.difference.largest <= MOST_DIFFERENT:
             raise BertJaxError(
@@ -79,6 +81,7 @@ def export_onnx(source, output, quantization: str | None = None) -> list[Exporte
                 )
             files.append(rounded)
         save_beside(new, model)
+        write_json(new / SOURCE_FILE, {"fingerprint": model_fingerprint(directory)})
         hashes.write_hashes(new)
     return [replace(file, path=output / file.path.relative_to(new)) for file in files]
 

@@ -11,7 +11,8 @@ from bert_jax.export.encoder import Encoded
 from bert_jax.export.graph import BATCH, LENGTH, Scope, Value
 from bert_jax.export.layers import dense, layer_norm
 from bert_jax.export.pooling import pool
-from bert_jax.models.heads import SMALL, Head, has_transform
+from bert_jax.models.bert import SMALL
+from bert_jax.models.heads import Head, has_transform
 
 PAIRS = "pairs"  # the axis of pairs, half as many as the texts of the batch
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.export.model_graph import EMBEDDING, HIDDEN_STATES, exported_head
-from bert_jax.export.onnxruntime_session import OnnxSession
-from bert_jax.inference import programs
+from bert_jax.inference.computations import HeadLogits, HiddenStates
 from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.inference.text_vectors import PromptText, embedder_reading, make_embed_function, prepare_texts
 from bert_jax.models.heads import HEADS
 from bert_jax.text.tokenizer import Encoding, Text
@@ -39,7 +39,11 @@ def measure_difference(model: Encoder, session: OnnxSession) -> Difference:
         rows = [row for number in numbers for row in rows_of(encodings[number])]
         outputs = session.run(pad_rows(rows, model.tokenizer.special.pad))
         for name, values in outputs.items():
-            for number, row in zip(numbers, values, strict=True):
+            each_token = name == HIDDEN_STATES
+            rows_of_texts = (
+                join_texts(values, [encodings[number] for number in numbers]) if each_token else values
+            )
+            for number, row in zip(numbers, rows_of_texts, strict=True):
                 ours = expected[name][number].astype(np.float64)
                 difference = row[: len(ours)] - ours
                 largest = max(largest, np.abs(difference).max())
@@ -73,18 +77,28 @@ def model_outputs(
         lengths = (len(encoding.input_ids) for encoding in encodings)
         return [output[:length] for output, length in zip(outputs, lengths, strict=True)]
 
+    hidden = (
+        {HIDDEN_STATES: each_token(model.run(encodings, HiddenStates()))} if HIDDEN_STATES in names else {}
+    )
     if head is None:
-        hidden = each_token(model.run(encodings, programs.last_hidden_states(model.config)))
         if not model.layout.embedder:
-            return {HIDDEN_STATES: hidden}
+            return hidden
         uncounted = TruncationCounter(model.config.max_position_embeddings)
         embed = make_embed_function(model, prompt=PromptText(""), truncated=uncounted)
-        return {HIDDEN_STATES: hidden, EMBEDDING: list(embed(texts))}
-    logits = model.run(encodings, programs.head_logits(model.config, head, len(model.labels)))
+        return hidden | {EMBEDDING: list(embed(texts))}
+    names = [name for name in names if name != HIDDEN_STATES]
+    logits = model.run(encodings, HeadLogits(head, len(model.labels)))
     logits = each_token(logits) if HEADS[head].each_token else logits
     if len(names) == 1:
-        return {names[0]: logits}
-    return {name: [values[..., i] for values in logits] for i, name in enumerate(names)}
+        return hidden | {names[0]: logits}
+    return hidden | {name: [values[..., i] for values in logits] for i, name in enumerate(names)}
+
+
+def join_texts(states: np.ndarray, encodings: Sequence[Encoding]) -> list[np.ndarray]:
+    """Join the states of the rows of each encoding, without padding."""
+    rows = iter(states)
+    lengths = ([len(row.input_ids) for row in rows_of(encoding)] for encoding in encodings)
+    return [np.concatenate([next(rows)[:length] for length in of_text]) for of_text in lengths]
 
 
 def rows_of(encoding: Encoding) -> Iterator[Encoding]:

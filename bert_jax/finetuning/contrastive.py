@@ -8,7 +8,8 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.finetuning.linear_probe import fit_head_as_probe
 from bert_jax.losses.loss import Loss, pair_error
-from bert_jax.models.heads import HEADS, states_read
+from bert_jax.models.bert import states_read
+from bert_jax.models.heads import HEADS
 
 VECTORS = "vectors"
 

@@ -25,8 +25,8 @@ from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.linear_probe import HeadInputs
 from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
+from bert_jax.inference.computations import HeadLogits, PooledStates
 from bert_jax.inference.load import load
-from bert_jax.inference.programs import head_logits_and_vectors, pooled_states
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.learning_curve import NUM_PARTS, LearningCurve, forecast_learning_curve
@@ -204,14 +204,14 @@ class Folds:
         """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
         model = load(directory.model)
         pieces = np.flatnonzero(self.fold_of_piece == fold)
-        program = head_logits_and_vectors(model.config, self.task.head, len(model.labels))
-        outputs = model.run([self.pieces[i].encoding for i in pieces], program)
+        wanted = HeadLogits(self.task.head, len(model.labels), with_vectors=True)
+        outputs = model.run([self.pieces[i].encoding for i in pieces], wanted)
         logits, vectors = zip(*outputs, strict=True)
         if model.kind.detects_out_of_scope and self.covers_all:
             learnt = np.flatnonzero(self.is_first)[self.sample_learnt(fold)]
-            program = pooled_states(model.config, "mean", True)
+            states = PooledStates("mean", normalize=True)
             scope = OutOfScopeDetector.from_vectors(
-                np.stack(model.run([self.pieces[i].encoding for i in learnt], program))
+                np.stack(model.run([self.pieces[i].encoding for i in learnt], states))
             )
             near = scope.similarity(np.stack(vectors)[self.is_first[pieces]])
             with atomic_file(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:

@@ -8,7 +8,8 @@ from bert_jax.core.progress import Progress
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.randomness import sample_indices
 from bert_jax.hub.layout import Layout
-from bert_jax.inference.programs import head_logits_and_vectors
+from bert_jax.inference.computations import HeadLogits
+from bert_jax.inference.engines.jax import JaxEngine
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.linear_model import MAX_UNITS, LinearModel, Link, Units, fit_linear_model
@@ -25,10 +26,10 @@ class HeadInputs:
         width = HEADS[self.head].width(layout.config)
         # With an identity matrix, the logits of a head are what it reads.
         identity = {"dense": {"kernel": np.eye(width, dtype=np.float32), "bias": np.zeros(width, np.float32)}}
-        runner = Runner(layout, params | {self.head: identity}, tokenizer)
-        program = head_logits_and_vectors(layout.config, self.head, width)
+        runner = Runner(layout, JaxEngine(layout.config, params | {self.head: identity}), tokenizer)
+        wanted = HeadLogits(self.head, width, with_vectors=True)
         with Progress("texts", len(pieces), "linear probe") as progress:
-            outputs = runner.run([piece.encoding for piece in pieces], program, progress=progress)
+            outputs = runner.run([piece.encoding for piece in pieces], wanted, progress=progress)
         self.states, self.vectors = map(list, zip(*outputs, strict=True))
 
     def fit_probe(

@@ -2,14 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import flax.linen as nn
-import jax
-import jax.numpy as jnp
 import numpy as np
-from flax.traverse_util import flatten_dict
 
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.surrogates import holds_surrogates
@@ -17,9 +13,11 @@ from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.family import OWN_HEADS, Family
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER_KEYS, PROJECTION, EmbedderSettings, Projection
-from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.heads import HEADS, Bert, has_transform
+from bert_jax.models.heads import HEADS, has_transform
+
+if TYPE_CHECKING:  # JAX is imported only where it is needed
+    from bert_jax.models.bert import Bert
 
 PROBLEM_TYPE = "problem_type"  # Hugging Face's key for what a classifier predicts, such as "regression"
 PREDICTION_KIND = "prediction_kind"  # the kind of predictions, if Hugging Face's keys do not say it
@@ -35,12 +33,6 @@ STRICT_TAGS = "strict_tags"  # whether no I- or E- began a span in the tags that
 HEAD_KEYS = (
     "id2label", "label2id", PROBLEM_TYPE, PREDICTION_KIND, MAY_BE_MISSING, STRICT_TAGS, *CROSS_ENCODER_KEYS
 )  # fmt: skip
-
-
-@partial(jax.jit, static_argnums=0)
-def init_params(module: nn.Module, key) -> dict:
-    """Return a module's initial parameters. Jitted to be traced only once: a run asks for their shapes many times."""
-    return module.init(key, dummy_batch())["params"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,9 @@ class Layout:
             raise BertJaxError(f'models of the family "{family.model_type}" have no head "{missing[0]}"')
 
     @property
-    def module(self) -> Bert:
+    def module(self) -> "Bert":
+        from bert_jax.models.bert import Bert
+
         return Bert(self.config, self.heads, len(self.labels), self.pooler)
 
     @property
@@ -94,15 +88,19 @@ class Layout:
 
     def init(self, key, modules: Iterable[str] | None = None) -> dict:
         """Return initial values of the whole model, or of the named modules only."""
+        from bert_jax.models.bert import init_dense, init_params
+
         params = init_params(self.module, key)
         if projection := self.projection:
-            dense = nn.Dense(projection.width, use_bias=projection.bias)
-            vector = jnp.zeros((1, self.config.hidden_size))
-            params = params | {PROJECTION: {"dense": dense.init(key, vector)["params"]}}
+            dense = init_dense(key, self.config.hidden_size, projection.width, projection.bias)
+            params = params | {PROJECTION: {"dense": dense}}
         return {name: params[name] for name in (self.module_names if modules is None else modules)}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter, by its path."""
+        import jax
+        from flax.traverse_util import flatten_dict
+
         params = jax.eval_shape(self.init, jax.random.key(0))
         return {path: leaf.shape for path, leaf in flatten_dict(params, sep="/").items()}
 
@@ -135,6 +133,8 @@ class Layout:
 
     def to_hf_tensors(self, params: Mapping) -> dict[str, np.ndarray]:
         """Convert the parameters to their published names and shapes."""
+        from flax.traverse_util import flatten_dict
+
         flat = flatten_dict(params, sep="/")
         tensors: dict[str, np.ndarray] = {}
         for part in self.parameter_mappings(prefixed=bool(self.heads)):

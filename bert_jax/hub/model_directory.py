@@ -16,17 +16,22 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
-from flax.traverse_util import unflatten_dict
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from bert_jax.core import hashes, memory
-from bert_jax.core.errors import BertJaxError, first_line, recover_os_error, suggest_name
+from bert_jax.core.errors import BertJaxError, first_line, recover_os_error
 from bert_jax.core.files import read_json, write_atomically, write_json
 from bert_jax.core.output import atomic_directory, atomic_file
 from bert_jax.hub import sentence_transformers
+from bert_jax.hub.directory_heads import (
+    heads_in,
+    is_prefixed,
+    named_heads,
+    read_architecture,
+    read_label_names,
+)
 from bert_jax.hub.families import find_family
-from bert_jax.hub.family import Family, size_of
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
@@ -37,7 +42,6 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
-MOST_LABELS = 1 << 20
 CONFIGS = ("config.json", "bert_config.json")  # the first published models used the second name
 # The names of all files that are ever written into a model directory.
 WRITTEN_FILES = {
@@ -73,9 +77,12 @@ class ModelDirectory:
     path: Path
     layout: Layout
     tensors: Tensors  # under today's names, not read yet
+    engine: str = "jax"  # that computes the model
+    onnx_file: Path | None = None  # that the engine opens, if the weights are in such a file
 
     @classmethod
-    def open(cls, name, **computed) -> "ModelDirectory":
+    def open(cls, name, *, has_weights: bool = True, **computed) -> "ModelDirectory":
+        """Open the directory of a model; `has_weights=False`: one in which another file holds them, such as ONNX."""
         if isinstance(name, cls):
             return name
         path = resolve_directory(name)
@@ -83,13 +90,20 @@ class ModelDirectory:
         family = find_family(published, where)
         published = family.modernize_config(published, where)
         config = family.read_config(published, where, **computed)
-        tensors = family.modernize_tensors(Tensors.from_directory(path).renamed(modernize_tensor_name))
-        config = family.complete_from_tensors(config, tensors)
-        heads = heads_in(tensors, read_architecture(published, family, where), Layout(config, family))
+        architecture = read_architecture(published, family, where)
+        if has_weights:
+            tensors = family.modernize_tensors(Tensors.from_directory(path).renamed(modernize_tensor_name))
+            config = family.complete_from_tensors(config, tensors)
+            heads = heads_in(tensors, architecture, Layout(config, family))
+        else:
+            tensors, heads = Tensors({}, {}), named_heads(architecture, family)
         labels = read_label_names(published, where) if any(HEADS[head].labels for head in heads) else ()
         pooler = any(HEADS[head].pooler for head in heads)
         pooler |= not family.pooler_names(is_prefixed(tensors, family)).isdisjoint(tensors)
         embedder = sentence_transformers.read_embedder(path)
+        heads = (
+            heads if has_weights or not embedder else ()
+        )  # an embedder may keep the name of its base model
         folder = sentence_transformers.projection_folder(path)
         if folder and embedder and embedder.projection:
             projection = Tensors.from_directory(folder)
@@ -109,6 +123,8 @@ class ModelDirectory:
     def read_params(self, layout: Layout | None = None, new_head: str | None = None) -> dict:
         """Read the parameters of a layout, by default its own, as nested dicts of float32 arrays; leave out those of a
         new head."""
+        from flax.traverse_util import unflatten_dict
+
         memory.require_address_space()
         layout = layout or self.layout
         fresh = self.check_tensors(layout, new_head)
@@ -128,6 +144,8 @@ class ModelDirectory:
     def read_pooler_and_transform(self, layout: Layout) -> dict:
         """Read the pooler and the transform of a layout, if the directory has them in the right shapes, even for
         another head."""
+        from flax.traverse_util import unflatten_dict
+
         mappings = layout.parameter_mappings(is_prefixed(self.tensors, layout.family))
         shapes, groups = layout.shapes(), layout.config.groups
         flat: dict[str, np.ndarray] = {}
@@ -263,66 +281,6 @@ def modernize_tensor_name(name: str) -> tuple[str]:
     for old, new in OLD_NAMES.items():
         name = name.replace(old, new)
     return (name.removeprefix("module."),)  # left by torch's DataParallel
-
-
-def is_prefixed(tensors: Mapping, family: Family) -> bool:
-    return any(name.startswith(f"{family.prefix}.") for name in tensors)
-
-
-def read_architecture(published: dict, family: Family, where) -> str:
-    """Return the name of the class that saved the model, without the family: "ForMaskedLM", "Model" or ""."""
-    named = published.get("architectures") or [""]
-    suffix = str(named[0]).removeprefix(family.class_name)
-    head_architectures = (HEADS[head].architecture for head in HEADS if head in family.heads)
-    known = {"", "Model", *family.architectures, *head_architectures}
-    if suffix not in known:
-        raise BertJaxError(
-            f"{where}: the architecture {named[0]} has a head that is not supported; "
-            f"{suggest_name(suffix, sorted(known - {''}))}"
-        )
-    return suffix
-
-
-def heads_in(tensors: Mapping, architecture: str, layout: Layout) -> tuple[str, ...]:
-    """List the heads of a directory: those its architecture names, and all others whose tensors are complete."""
-    family = layout.family
-    names = {
-        head: {name for part in family.head_mappings(head, layout.config) for name in part.tensor_names}
-        for head in HEADS
-        if head in family.heads
-    }
-    present = set(family.architectures.get(architecture, ()))
-    present |= {head for head in names if HEADS[head].architecture == architecture}
-    if not is_prefixed(tensors, family):
-        # An embedder keeps the architecture name of its base model, but maybe not that model's heads.
-        present = {head for head in present if not names[head].isdisjoint(tensors)}
-    for head in names:
-        # Sequence and token classifiers use the same tensor names; without an architecture, the pooler decides.
-        pooler = set[str]()
-        if HEADS[head].pooler and not family.has_own_pooler(head):
-            pooler = family.pooler_names(is_prefixed(tensors, family))
-        taken = set[str]().union(*(names[other] for other in present))
-        if names[head] and names[head] | pooler <= set(tensors) and not names[head] & taken:
-            present.add(head)
-    return tuple(head for head in names if head in present)
-
-
-def read_label_names(published: dict, where) -> tuple[str, ...]:
-    named = published.get("id2label")
-    if named is None:
-        count = size_of(published, "num_labels", 2, where)
-        if count > MOST_LABELS:
-            raise BertJaxError(
-                f"{where}: num_labels = {count} is too many: at most {MOST_LABELS:,} are supported"
-            )
-        return tuple(f"LABEL_{i}" for i in range(count))
-    try:
-        ordered = {int(i): str(label) for i, label in named.items()}
-        return tuple(ordered[i] for i in range(len(ordered)))
-    except (AttributeError, ValueError, KeyError):
-        raise BertJaxError(
-            f"{where}: id2label does not number the labels 0, 1, 2 ...: {str(named)[:80]}"
-        ) from None
 
 
 def abbreviate_names(names: list[str], most: int = 4) -> str:

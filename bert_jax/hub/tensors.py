@@ -7,6 +7,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from bert_jax.core.arguments import spell_setting
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json
 from bert_jax.hub import tensorflow_checkpoint
@@ -42,9 +43,10 @@ class Tensors(Mapping[str, np.ndarray]):
             if checkpoint := tensorflow_checkpoint.checkpoint_in(directory):
                 return cls(*tensorflow_checkpoint.variables(checkpoint))
             if any(directory.glob("onnx/*.onnx")):
+                compute = spell_setting("--engine onnxruntime", 'engine="onnxruntime"')
                 raise BertJaxError(
                     f"{directory} holds only an ONNX file, from which weights are not read; name the directory that it "
-                    "was exported from"
+                    f"was exported from, or compute with the file: {compute}"
                 )
             files = ", ".join(FILES)
             raise BertJaxError(f"{directory} holds no weights: none of {files}, *.ckpt.index is there")

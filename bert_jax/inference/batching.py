@@ -1,67 +1,68 @@
 """Arrange texts of any lengths in few, full batches of few shapes.
 
-Rows are sorted by length, so that a batch is padded to its own longest row, not to the longest of all. Row lengths and
-row counts are taken from short lists of allowed sizes (rungs), so the number of programs to compile is bounded for any
-texts.
+Rows are sorted by length, so that a batch is padded to its own longest row, not to the longest of all.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-import jax
 import numpy as np
 
 from bert_jax.data.examples.row_packing import EncodedExample, collate_rows
 from bert_jax.text.tokenizer import Encoding
 
-# A CPU pays for every token of padding; an accelerator compiles each program for seconds.
-LENGTHS = {"cpu": (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))}
-ACCELERATOR_LENGTHS = (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64))
-# Approximate tokens of a batch: as many as a CPU's caches hold, or as many as keep an accelerator busy.
-TOKENS = {"cpu": 1024}
-ACCELERATOR_TOKENS = 16384
+CPU_TOKENS, ACCELERATOR_TOKENS = 1024, 16384  # as many as a CPU's caches hold, or as keep an accelerator busy
 
 
-def allowed_lengths() -> tuple[int, ...]:
-    return LENGTHS.get(jax.default_backend(), ACCELERATOR_LENGTHS)
+@dataclass(frozen=True)
+class BatchShapes:
+    """The shapes of batches that an engine computes. With `lengths`, row lengths and row counts are taken from short
+    lists (rungs), so that the number of programs to compile is bounded for any texts."""
+
+    tokens: int  # of a batch, approximately
+    lengths: tuple[int, ...] = ()  # of rows, up to 512; above, their multiples of 512; (): any
+
+    def padded_length(self, length: int, longest: int) -> int:
+        """Return the length that a row of `length` tokens is padded to, at most `longest`."""
+        if not self.lengths:
+            return length
+        rung = next((rung for rung in self.lengths if rung >= length), None) or -(-length // 512) * 512
+        return min(rung, longest)
+
+    def row_counts(self, length: int) -> Sequence[int]:
+        """Return the allowed numbers of rows of this length: powers of two, and the most that the tokens allow.
+
+        >>> BatchShapes(1024, (80,)).row_counts(80), BatchShapes(240).row_counts(80)
+        ([1, 2, 4, 8, 12], range(1, 4))
+        """
+        most = max(1, self.tokens // length)
+        if not self.lengths:
+            return range(1, most + 1)
+        return sorted({1 << n for n in range(most.bit_length())} | {most})
 
 
 def tokens_per_batch() -> int:
-    return TOKENS.get(jax.default_backend(), ACCELERATOR_TOKENS)
-
-
-def padded_length(length: int, longest: int) -> int:
-    """Return the length that a row of `length` tokens is padded to, at most `longest`.
-
-    >>> lengths = (20, 512), (130, 512), (500, 500), (700, 2048)
-    >>> [padded_length(length, longest) for length, longest in lengths]  # on a CPU
-    [20, 144, 500, 1024]
-    """
-    rung = next((rung for rung in allowed_lengths() if rung >= length), None) or -(-length // 512) * 512
-    return min(rung, longest)
-
-
-def allowed_row_counts(length: int, tokens: int) -> list[int]:
-    """Return the allowed numbers of rows of this length: powers of two, and the most that `tokens` allow.
-
-    >>> allowed_row_counts(80, 1024)
-    [1, 2, 4, 8, 12]
-    """
-    most = max(1, tokens // length)
-    return sorted({1 << n for n in range(most.bit_length())} | {most})
+    """Return the tokens of a batch on the device that this process computes on: JAX's, or else a CPU."""
+    jax = sys.modules.get("jax")
+    return CPU_TOKENS if jax is None or jax.default_backend() == "cpu" else ACCELERATOR_TOKENS
 
 
 def make_batches(
-    encodings: Sequence[Encoding], longest: int, pad: int, beside: dict[str, np.ndarray] | None = None
+    encodings: Sequence[Encoding],
+    longest: int,
+    pad: int,
+    shapes: BatchShapes,
+    beside: dict[str, np.ndarray] | None = None,
 ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
     """Yield (indices of the encodings in the rows, batch); the rows after those are padding.
 
     `beside` holds further arrays of the batch, with a row for each encoding.
     """
     order = sorted(range(len(encodings)), key=lambda i: len(encodings[i].input_ids))
-    tokens = tokens_per_batch()
     while order:
-        length = padded_length(len(encodings[order[-1]].input_ids), longest)
-        rungs = allowed_row_counts(length, tokens)
+        length = shapes.padded_length(len(encodings[order[-1]].input_ids), longest)
+        rungs = shapes.row_counts(length)
         # The longest rows come first, so that memory use peaks in the first batch, not in the last.
         rows = next((rows for rows in rungs if rows >= len(order)), rungs[-1])
         taken, order = order[-rows:], order[:-rows]

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self, TypedDict, Unpack, overload
 
-import jax
 import numpy as np
 
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name, first_line
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.engine import open_directory
 from bert_jax.inference.streaming import (
     TextOrPair,
     Texts,
@@ -32,7 +31,7 @@ from bert_jax.inference.text_vectors import (
     find_prompt_name,
     make_embed_function,
 )
-from bert_jax.models.pooling import POOLINGS
+from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import TruncationWarner
 
 # Arguments of sentence-transformers that have one possible value here, and what to do instead.
@@ -83,7 +82,7 @@ def find_vectors(side: Any, name: str) -> np.ndarray | None:
         ) from error
     if array.dtype.kind in "OSTU":  # texts
         return None
-    if not any(jax.dtypes.issubdtype(array.dtype, kind) for kind in (np.integer, np.floating)):
+    if array.dtype == bool or not np.can_cast(array.dtype, np.float32, "same_kind"):
         raise BertJaxError(f"{name} must hold texts or real numbers, not {array.dtype}")
     if array.ndim not in (1, 2):
         raise BertJaxError(
@@ -118,7 +117,7 @@ class Embedder(Encoder):
     @classmethod
     def load(
         cls, path, *, pooling: str | None = None, dtype: str = "float32", attention: str = "auto",
-        remat: str = "none", tokenizer: bool = True,
+        remat: str = "none", tokenizer: bool = True, engine: str = "jax",
     ) -> Self:  # fmt: skip
         """Open an embedder or, with `pooling`, any encoder: its vectors are then pooled so and normalized to length 1.
 
@@ -127,7 +126,7 @@ class Embedder(Encoder):
         """
         if pooling is not None:
             check_name(pooling, POOLINGS, "pooling")
-        directory = ModelDirectory.open(path, dtype=dtype, attention=attention, remat=remat)
+        directory = open_directory(path, engine, dtype, attention, remat)
         if directory.layout.embedder is None and pooling is None:
             raise BertJaxError(
                 f'{path} is not an embedder; Embedder.load(DIR, pooling="mean") takes the mean of its hidden states'

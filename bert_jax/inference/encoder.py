@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any, Self, overload
 
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.compilation_cache import enable_compilation_cache
 from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings
-from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory, check_path, save_model
+from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory, check_path
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference import layer_states, programs, warm_up
+from bert_jax.inference import layer_states, warm_up
+from bert_jax.inference.computations import POOLER, PooledStates
+from bert_jax.inference.engine import open_directory, start_engine
 from bert_jax.inference.layer_states import ALL, Layers
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, vector_stacker
-from bert_jax.models.pooling import POOLINGS
+from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions import training_origin
@@ -61,7 +62,7 @@ def restore_model(
             path = Path(scratch) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        model = of_use.from_directory(ModelDirectory.open(f"{scratch}/model", **computed), tokenizer)
+        model = of_use.from_directory(open_directory(f"{scratch}/model", **computed), tokenizer)
     model.embedder, model.directory = embedder, directory
     return model
 
@@ -93,16 +94,17 @@ class Encoder(Runner):
         attention: str = "auto",
         remat: str = "none",
         tokenizer: bool = True,
+        engine: str = "jax",
     ) -> Self:
         """Open a Hugging Face model directory of any family in hub/families.
 
         `dtype`, `attention` and `remat` say how to compute, as in the config of a run. With `tokenizer=False` the
-        directory needs no tokenizer.
+        directory needs no tokenizer. For `engine` see `bert_jax.load`.
 
         >>> bert_jax.Encoder.load(DIR).encode("the cat").shape
         (8,)
         """
-        directory = ModelDirectory.open(path, dtype=dtype, attention=attention, remat=remat)
+        directory = open_directory(path, engine, dtype, attention, remat)
         if not cls.accepts(directory.layout):
             name = class_name_for(directory.layout)
             raise BertJaxError(
@@ -115,14 +117,13 @@ class Encoder(Runner):
     def from_directory(cls, directory: ModelDirectory, tokenizer: bool = True) -> Self:
         """Return the model of a directory that is open."""
         check_flag(tokenizer, "tokenizer")
-        enable_compilation_cache()
         if tokenizer:
             for note in layout_warnings(directory):
                 warn_caller(note)
         layout, path = directory.layout, directory.path
         model = cls(
             layout,
-            directory.read_params(),
+            start_engine(directory),
             directory.tokenizer if tokenizer else None,
             calibrations.read_calibration(path, layout.labels),
             training_origin.read_origin(path),
@@ -133,9 +134,7 @@ class Encoder(Runner):
 
     def __repr__(self) -> str:
         c, heads = self.config, ", ".join(self.layout.heads) or "none"
-        shape = (
-            f"{c.num_hidden_layers} layers of {c.hidden_size}, heads: {heads}, computed in {c.computed_dtype}"
-        )
+        shape = f"{c.num_hidden_layers} layers of {c.hidden_size}, heads: {heads}, computed in {self.engine.dtype}"
         return f"<{type(self).__name__} of {self.layout.family.model_type}: {shape}>"
 
     @overload
@@ -158,12 +157,12 @@ class Encoder(Runner):
         """
         check_flag(normalize_embeddings, "normalize_embeddings")
         pooling = "mean" if pooling is None else pooling
-        check_name(pooling, (*POOLINGS, programs.POOLER), "pooling")
-        if pooling == programs.POOLER and not self.layout.pooler:
+        check_name(pooling, (*POOLINGS, POOLER), "pooling")
+        if pooling == POOLER and not self.layout.pooler:
             raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
-        program = programs.pooled_states(self.config, pooling, normalize_embeddings)
+        wanted = PooledStates(pooling, normalize_embeddings)
         gather = vector_stacker(self.config.hidden_size)
-        return self.map_encodings(inputs, lambda encodings: self.run(encodings, program), gather)
+        return self.map_encodings(inputs, lambda encodings: self.run(encodings, wanted), gather)
 
     @overload
     def tokenize(self, texts: TextOrPair) -> Encoding: ...
@@ -241,7 +240,20 @@ class Encoder(Runner):
         >>> model.with_params(model.params)
         <MaskedLM of bert: 2 layers of 8, heads: mlm, nsp, computed in float32>
         """
-        return type(self)(self.layout, params, self._tokenizer)
+        from bert_jax.inference.engines.jax import JaxEngine
+
+        return type(self)(self.layout, JaxEngine(self.config, params), self._tokenizer)
+
+    @property
+    def computed(self) -> dict[str, str]:
+        """How the model is computed, as arguments of `load`."""
+        c = self.config
+        return {
+            "engine": self.engine.name,
+            "dtype": self.engine.dtype,
+            "attention": c.attention,
+            "remat": c.remat,
+        }
 
     def __reduce__(self):
         """Pickle and copy the model as the files of its directory, with how it is computed."""
@@ -252,9 +264,8 @@ class Encoder(Runner):
                 for path in sorted(Path(scratch).rglob("*"))
                 if path.is_file()
             }
-        computed = {name: getattr(self.config, name) for name in ("dtype", "attention", "remat")}
         kept = self.embedder, self._tokenizer is not None, self.directory
-        return restore_model, (type(self), files, computed, *kept)
+        return restore_model, (type(self), files, self.computed, *kept)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a Hugging Face directory that `transformers` and `load` can open.
@@ -262,7 +273,7 @@ class Encoder(Runner):
         The directory of an embedder can also be opened by `sentence-transformers`.
         """
         with atomic_model_directory(check_path(path)) as new:
-            save_model(new, self.layout, self.params, self._tokenizer)
+            self.engine.write_model(new, self.layout, self._tokenizer)
             calibrations.save_calibration(new, self.calibration)
             training_origin.save_origin(new, self.origin)
             scopes.save_detector(new, self.scope)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_jax.inference.programs import pooled_states
+from bert_jax.inference.computations import PooledStates
 from bert_jax.inference.runner import Runner
 
 
@@ -12,4 +12,4 @@ def mean_state_vectors(model: Runner, texts: Sequence, long_texts: str = "trunca
     """Return the vectors [N, D] by which texts are compared: the mean states of the first window, normalized."""
     windows = model.kind.encode_windows(model.tokenizer, texts, model.reading(model.kind, long_texts))
     first = [text.encodings[0] for text in windows]
-    return np.stack(model.run(first, pooled_states(model.config, "mean", True)))
+    return np.stack(model.run(first, PooledStates("mean", normalize=True)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference import programs
+from bert_jax.inference.computations import AttentionWeights, Computation, HiddenStates, LayerStates
 from bert_jax.inference.runner import Runner
 
 ALL = "all"
@@ -16,13 +16,14 @@ TEXTS_AT_ONCE = 16  # texts computed at a time: the outputs of several layers ta
 
 def hidden_states(model: Runner, texts, layers: Layers | None = None):
     if layers is None:
-        program, place = programs.last_hidden_states(model.config), None
+        wanted: Computation = HiddenStates()
+        place: int | slice | None = None
     else:
         chosen, place = parse_layers(layers, model.config.num_hidden_layers + 1)
-        program = programs.layer_states(model.config, chosen)
+        wanted = LayerStates(chosen)
 
     def read(encodings):
-        for states, encoding in zip(model.run(encodings, program), encodings, strict=True):
+        for states, encoding in zip(model.run(encodings, wanted), encodings, strict=True):
             length = len(encoding.input_ids)
             yield states[:length] if layers is None else states[place, :length]
 
@@ -31,10 +32,9 @@ def hidden_states(model: Runner, texts, layers: Layers | None = None):
 
 def attentions(model: Runner, texts, layers: Layers = ALL):
     chosen, place = parse_layers(layers, model.config.num_hidden_layers)
-    program = programs.attention_weights(model.config, chosen)
 
     def read(encodings):
-        for weights, encoding in zip(model.run(encodings, program), encodings, strict=True):
+        for weights, encoding in zip(model.run(encodings, AttentionWeights(chosen)), encodings, strict=True):
             length = len(encoding.input_ids)
             yield weights[place, :, :length, :length]
 

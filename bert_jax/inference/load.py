@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-import jax
-
 from bert_jax.core.config import SEED_RANGE, check_flag, check_number
+from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.classifier import Classifier
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.encoder import Encoder, class_name_for
+from bert_jax.inference.engine import open_directory
 from bert_jax.inference.masked_lm import MaskedLM
 from bert_jax.inference.question_answerer import QuestionAnswerer
 from bert_jax.inference.reranker import Reranker
@@ -31,6 +30,7 @@ def load(
     labels: Sequence[str] = (),
     seed: int = 0,
     tokenizer: bool = True,
+    engine: str = "jax",
 ) -> Encoder:
     """Open a Hugging Face model directory of any family in hub/families, as the class for what it is.
 
@@ -41,6 +41,9 @@ def load(
     random initial values from `seed`. `dtype`, `attention` and `remat` say how to compute, as in the config of a run.
     With `tokenizer=False` the directory needs no tokenizer.
 
+    `engine="onnxruntime"` computes with the ONNX file of a directory that `bert-jax export --format onnx` wrote, and
+    does not import JAX; with `dtype="int8"`, with the int8 file of --quantize.
+
     Compiled programs are cached on disk for later processes, in the user's cache directory unless JAX is configured
     with another one.
 
@@ -49,15 +52,22 @@ def load(
     """
     check_number(seed, "seed", is_whole=True, allowed=SEED_RANGE)
     check_flag(tokenizer, "tokenizer")
-    directory = ModelDirectory.open(path, dtype=dtype, attention=attention, remat=remat)
+    directory = open_directory(path, engine, dtype, attention, remat)
     if head is None:
         return CLASSES[class_name_for(directory.layout)].from_directory(directory, tokenizer)
+    if directory.engine != "jax":
+        raise BertJaxError(f'a new head is computed by the engine jax, not by "{directory.engine}"')
+    from bert_jax.inference.engines.jax import JaxEngine
+
     layout = directory.layout.with_head(head, labels)
     params = directory.read_params(layout, new_head=head)
     params = {**init_missing_parts(layout, seed, set(layout.module_names) - set(params)), **params}
-    return CLASSES[class_name_for(layout)](layout, params, directory.tokenizer if tokenizer else None)
+    started = JaxEngine(layout.config, params)
+    return CLASSES[class_name_for(layout)](layout, started, directory.tokenizer if tokenizer else None)
 
 
 def init_missing_parts(layout: Layout, seed: int, names: set[str]) -> dict:
     """Return random initial values for the named parts of a model."""
+    import jax
+
     return jax.jit(lambda key: layout.init(key, names))(jax.random.key(seed)) if names else {}

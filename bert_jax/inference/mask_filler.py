@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.inference.computations import MaskFillings
 from bert_jax.inference.mask_predict import fill_in_passes
 from bert_jax.inference.masks import encode_overlapping_windows, find_masks, replace_mask, use_mask_token
-from bert_jax.inference.programs import mask_fillings
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import map_texts
 from bert_jax.text.tokenizer import Encoding
@@ -51,7 +51,7 @@ def fill_separately(model: Runner, texts: list[str], top: int) -> list:
         slots.append((len(rows) - 1, len(columns[-1])))
         columns[-1].append(position)
     positions = np.array([row + [0] * (width - len(row)) for row in columns], np.int32)
-    outputs = model.run(rows, mask_fillings(model.config, top), {"target_positions": positions})
+    outputs = model.run(rows, MaskFillings(top), {"target_positions": positions})
     by_text: list[list] = [[] for _ in texts]
     for (i, window, position), (row, column) in zip(masks, slots, strict=True):
         scores, ids = outputs[row]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bert_jax.inference.computations import MaskFillings
 from bert_jax.inference.masks import MaskPlace, encode_overlapping_windows, find_masks, replace_mask
-from bert_jax.inference.programs import mask_fillings
 from bert_jax.inference.runner import Runner
 from bert_jax.text.tokenizer import Encoding
 
@@ -76,7 +76,7 @@ def predict_masks(
     positions = np.zeros((len(rows), width), np.int32)
     for row, places in enumerate(columns.values()):
         positions[row, : len(places)] = places
-    outputs = model.run(list(rows.values()), mask_fillings(model.config, 1), {"target_positions": positions})
+    outputs = model.run(list(rows.values()), MaskFillings(1), {"target_positions": positions})
     by_row = dict(zip(rows, outputs, strict=True))
     fillings = {}
     for completion, mask in masks:

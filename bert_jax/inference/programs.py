@@ -1,57 +1,64 @@
-"""Compiled programs: functions of (params, batch), one for each config and purpose."""
+"""Compiled programs: functions of (params, batch), one for each config and computation."""
 
-import functools
 from collections.abc import Callable
+from functools import lru_cache, singledispatch
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.sentence_transformers import PROJECTION, Projection
+from bert_jax.hub.sentence_transformers import PROJECTION
+from bert_jax.inference.computations import (
+    POOLER,
+    AttentionWeights,
+    Computation,
+    HeadLogits,
+    HiddenStates,
+    LayerStates,
+    LogLikelihoods,
+    MaskFillings,
+    PooledStates,
+)
 from bert_jax.inference.parameters import uses_unrolled_layers
+from bert_jax.models.bert import Bert
 from bert_jax.models.encoder import Encoder, unroll_layers
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.heads import HEADS, Bert
+from bert_jax.models.heads import HEADS
 from bert_jax.models.intermediates import STATES, WEIGHTS
 from bert_jax.models.pooling import pool, project
 
-POOLER = "pooler"  # BERT's own pooling; the others have no parameters
+Program = Callable[[dict, dict], jax.Array | tuple[jax.Array, ...]]
 
 
-def program(make: Callable) -> Callable:
-    """Decorate `make(config, ...)` to compile the function that it returns, once for each set of arguments."""
-
-    @functools.lru_cache(maxsize=16)
-    def compiled(*arguments):
-        return jax.jit(make(*arguments))
-
-    return compiled
+@lru_cache(maxsize=128)
+def compiled(computation: Computation, config: EncoderConfig) -> Program:
+    return jax.jit(program_of(computation, config))
 
 
-@program
-def head_logits(config: EncoderConfig, head: str, labels: int):
-    module = Bert(config, (head,), labels, HEADS[head].pooler, uses_unrolled_layers())
-
-    def run(params, batch):
-        return module.apply({"params": params}, batch)[head]
-
-    return run
+@singledispatch
+def program_of(computation: Computation, config: EncoderConfig) -> Program:
+    """Return the function that computes it. Each of the functions below does so for a class of computations."""
+    raise NotImplementedError(computation)
 
 
-@program
-def head_logits_and_vectors(config: EncoderConfig, head: str, labels: int):
-    """The program returns (logits, mean of the hidden states, normalized to length 1)."""
-    module = Bert(config, (head,), labels, HEADS[head].pooler, uses_unrolled_layers())
+@program_of.register
+def head_logits(wanted: HeadLogits, config: EncoderConfig) -> Program:
+    module = module_with_head(config, wanted.head, wanted.labels)
 
     def run(params, batch):
         outputs = module.apply({"params": params}, batch)
-        return outputs[head], pool(outputs["hidden"], batch["attention_mask"])
+        logits = outputs[wanted.head]
+        return (logits, pool(outputs["hidden"], batch["attention_mask"])) if wanted.with_vectors else logits
 
     return run
 
 
-@program
-def last_hidden_states(config: EncoderConfig):
+def module_with_head(config: EncoderConfig, head: str, labels: int = 0) -> Bert:
+    return Bert(config, (head,), labels, HEADS[head].pooler, uses_unrolled_layers())
+
+
+@program_of.register
+def last_hidden_states(wanted: HiddenStates, config: EncoderConfig) -> Program:
     encoder = Encoder(config, uses_unrolled_layers())
 
     def run(params, batch):
@@ -60,25 +67,18 @@ def last_hidden_states(config: EncoderConfig):
     return run
 
 
-@program
-def layer_states(config: EncoderConfig, layers: tuple[int, ...]):
-    """The program returns states [B, layers, L, D]; layer 0 is the embeddings.
-
-    The last layer has the encoder's final normalization, if the encoder has one.
-    """
-
+@program_of.register
+def layer_states(wanted: LayerStates, config: EncoderConfig) -> Program:
     def run(params, batch):
         last, states = run_with_intermediates(config, STATES, params, batch)
         states = [*jax.tree.leaves(states)[: config.num_hidden_layers], last]
-        return jnp.stack([states[layer] for layer in layers], axis=1).astype("float32")
+        return jnp.stack([states[layer] for layer in wanted.layers], axis=1).astype("float32")
 
     return run
 
 
-@program
-def attention_weights(config: EncoderConfig, layers: tuple[int, ...]):
-    """The program returns attention weights [B, layers, H, L, L]; layer 0 is the first layer after the embeddings."""
-
+@program_of.register
+def attention_weights(wanted: AttentionWeights, config: EncoderConfig) -> Program:
     def run(params, batch):
         _, kept = run_with_intermediates(config, WEIGHTS, params, batch)
         # The layers of a group share parameters and are called in sequence.
@@ -86,7 +86,7 @@ def attention_weights(config: EncoderConfig, layers: tuple[int, ...]):
         weights = [leaf for leaves in of_groups for leaf in leaves]
         if len(weights) != config.num_hidden_layers:
             raise BertJaxError(f"the layers of block {config.block} keep no attention weights")
-        return jnp.stack([weights[layer] for layer in layers], axis=1).astype("float32")
+        return jnp.stack([weights[layer] for layer in wanted.layers], axis=1).astype("float32")
 
     return run
 
@@ -98,37 +98,35 @@ def run_with_intermediates(config: EncoderConfig, collection: str, params: dict,
     return hidden, kept.get(collection, {})
 
 
-@program
-def pooled_states(config: EncoderConfig, pooling: str, normalize: bool, projection: Projection | None = None):
+@program_of.register
+def pooled_states(wanted: PooledStates, config: EncoderConfig) -> Program:
     def run(params, batch):
-        if pooling == POOLER:
+        if wanted.pooling == POOLER:
             pooled = Bert(config, unrolled=uses_unrolled_layers()).apply({"params": params}, batch)["pooled"]
             return pooled.astype("float32")
         hidden = Encoder(config, uses_unrolled_layers()).apply({"params": params["encoder"]}, batch)
-        if projection is None:
-            return pool(hidden, batch["attention_mask"], pooling, normalize)
-        vectors = pool(hidden, batch["attention_mask"], pooling, False)
-        return project(vectors, params[PROJECTION]["dense"], projection.activation)
+        if wanted.projection is None:
+            return pool(hidden, batch["attention_mask"], wanted.pooling, wanted.normalize)
+        vectors = pool(hidden, batch["attention_mask"], wanted.pooling, False)
+        return project(vectors, params[PROJECTION]["dense"], wanted.projection.activation)
 
     return run
 
 
-@program
-def mask_fillings(config: EncoderConfig, top: int):
-    """The program returns (probabilities, ids) of the `top` tokens at each target position."""
-    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooler, uses_unrolled_layers())
+@program_of.register
+def mask_fillings(wanted: MaskFillings, config: EncoderConfig) -> Program:
+    module = module_with_head(config, "mlm")
 
     def run(params, batch):
         logits = module.apply({"params": params}, batch)["mlm"]
-        return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), top)
+        return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), wanted.top)
 
     return run
 
 
-@program
-def log_likelihoods(config: EncoderConfig):
-    """The program returns the log probability of each of the `targets` at its position, [B, K]."""
-    module = Bert(config, ("mlm",), 0, HEADS["mlm"].pooler, uses_unrolled_layers())
+@program_of.register
+def log_likelihoods(wanted: LogLikelihoods, config: EncoderConfig) -> Program:
+    module = module_with_head(config, "mlm")
 
     def run(params, batch):
         logits = module.apply({"params": params}, batch)["mlm"].astype(jnp.float32)

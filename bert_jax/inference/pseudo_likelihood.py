@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.inference.computations import LogLikelihoods
 from bert_jax.inference.masks import encode_overlapping_windows, require_text
-from bert_jax.inference.programs import log_likelihoods
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import map_texts
 from bert_jax.text.tokenizer import Encoding
@@ -36,7 +36,6 @@ class PseudoLogLikelihood:
 def score_texts(model: Runner, texts):
     """Return the pseudo-log-likelihood of each text."""
     model.require_head(("mlm",), "pseudo_log_likelihood")
-    program = log_likelihoods(model.config)
 
     def score_chunk(chunk):
         texts = [require_text(text, "pseudo_log_likelihood") for text in chunk]
@@ -45,7 +44,7 @@ def score_texts(model: Runner, texts):
             positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))
             beside = {"target_positions": positions, "targets": targets}
             for (i, *_), value in zip(
-                part, model.run([copy[1] for copy in part], program, beside), strict=True
+                part, model.run([copy[1] for copy in part], LogLikelihoods(), beside), strict=True
             ):
                 logarithms[i].append(float(value[0]))
         return [PseudoLogLikelihood(sum(values), tuple(values)) for values in logarithms]

@@ -1,10 +1,9 @@
-"""A model with its parameters and tokenizer, and the code that runs it on texts of any lengths."""
+"""A model with its engine and tokenizer, and the code that runs it on texts of any lengths."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
@@ -13,10 +12,11 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.weights import is_finite
 from bert_jax.inference.batching import make_batches
-from bert_jax.inference.parameters import place_on_device, restack_layers, round_kernels
+from bert_jax.inference.computations import Computation
+from bert_jax.inference.engine import Engine
 from bert_jax.inference.streaming import map_texts
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.heads import HEADS, Bert
+from bert_jax.models.heads import HEADS
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.kind import Kind, require_kind
 from bert_jax.predictions.out_of_scope import NO_DETECTOR as NO_SCOPE
@@ -25,6 +25,9 @@ from bert_jax.predictions.training_origin import UNKNOWN_ORIGIN, TrainingOrigin
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions, TruncationWarner
 
+if TYPE_CHECKING:
+    from bert_jax.models.bert import Bert
+
 TRAINED_BY = {"mlm": "pretrain"}  # head -> config that trains it, if their names differ
 
 
@@ -32,15 +35,13 @@ class Runner:
     def __init__(
         self,
         layout: Layout,
-        params: dict,
+        engine: Engine,
         tokenizer: Tokenizer | None,
         calibration: Calibration = UNCALIBRATED,
         origin: TrainingOrigin = UNKNOWN_ORIGIN,
         scope: OutOfScopeDetector = NO_SCOPE,
     ):
-        self.layout, self.process = layout, os.getpid()
-        self.device_params = place_on_device(params)
-        self.rounded_params = round_kernels(self.device_params, layout.config.computed_dtype)
+        self.layout, self.engine, self.process = layout, engine, os.getpid()
         self._tokenizer = tokenizer
         self.embedder = layout.embedder or EmbedderSettings()
         self.calibration, self.origin, self.scope = calibration, origin, scope
@@ -48,14 +49,14 @@ class Runner:
     @property
     def params(self) -> dict:
         """The parameters of `module`. Keep them in a variable: on a CPU each access stacks the layers again."""
-        return restack_layers(self.device_params)
+        return self.engine.params
 
     @property
     def config(self) -> EncoderConfig:
         return self.layout.config
 
     @property
-    def module(self) -> Bert:
+    def module(self) -> "Bert":
         return self.layout.module
 
     @property
@@ -97,40 +98,39 @@ class Runner:
     def run(
         self,
         encodings: Sequence[Encoding],
-        program,
+        wanted: Computation,
         beside: dict[str, np.ndarray] | None = None,
         progress: Progress | None = None,
     ) -> list:
-        """Return the outputs of program(params, batch) for each encoding, in order.
+        """Return the outputs of a computation for each encoding, in order.
 
         `beside` holds further arrays of the batch, with a row for each encoding; `progress` counts the encodings.
         """
         if os.getpid() != self.process:
             raise BertJaxError(
-                "this model was loaded before its process forked, and JAX does not work in the fork; load it in each "
-                'process, or start processes by multiprocessing.get_context("spawn")'
+                "this model was loaded before its process forked, and its engine does not work in the fork; load it in "
+                'each process, or start processes by multiprocessing.get_context("spawn")'
             )
         outputs: list = [None] * len(encodings)
         ahead: list = []  # the device computes a batch while the host reads the outputs of the one before
 
         def read():
             rows, values = ahead.pop(0)
-            values = jax.device_get(values)
+            values = self.engine.read(values)
             several = isinstance(values, list | tuple)
             if not all(is_finite(value[: len(rows)]) for value in (values if several else [values])):
                 raise BertJaxError(
                     "the model's outputs for these texts are not finite; its weights are too large for "
-                    f"{self.config.computed_dtype}"
+                    f"{self.engine.dtype}"
                 )
             for row, i in enumerate(rows):
                 outputs[i] = tuple(value[row] for value in values) if several else values[row]
             if progress:
                 progress.advance(len(rows))
 
-        for rows, batch in make_batches(
-            encodings, self.config.max_position_embeddings, self.tokenizer.special.pad, beside
-        ):
-            ahead.append((rows, program(self.rounded_params, batch)))
+        longest, pad = self.config.max_position_embeddings, self.tokenizer.special.pad
+        for rows, batch in make_batches(encodings, longest, pad, self.engine.shapes, beside):
+            ahead.append((rows, self.engine.start(wanted, batch)))
             if len(ahead) > 1:
                 read()
         while ahead:

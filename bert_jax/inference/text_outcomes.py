@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.inference.programs import head_logits, head_logits_and_vectors
+from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.runner import Runner
 from bert_jax.predictions.kind import Kind
 from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter, TruncationWarner, windows_advice
@@ -34,8 +34,7 @@ def make_outcome_function(
     Truncated texts are counted in `truncated`; without it there is a warning.
     """
     reading = model.reading(kind, long_texts)
-    program_of = head_logits_and_vectors if compares else head_logits
-    program = program_of(model.config, model.require_head(kind.heads, kind.name), len(model.labels))
+    wanted = HeadLogits(model.require_head(kind.heads, kind.name), len(model.labels), compares)
     counter = truncated or TruncationWarner(
         reading.max_length, "" if reading.separate_texts else WINDOWS_ADVICE
     )
@@ -43,7 +42,7 @@ def make_outcome_function(
     def compute_outcomes(texts: Sequence) -> Iterator[TextOutcome]:
         windows = kind.encode_windows(model.tokenizer, texts, reading)
         counter.count(parts.encodings[0] for parts in windows)
-        outputs = iter(model.run([encoding for parts in windows for encoding in parts.encodings], program))
+        outputs = iter(model.run([encoding for parts in windows for encoding in parts.encodings], wanted))
         by_text = [list(islice(outputs, len(parts.encodings))) for parts in windows]
         similarities = [None] * len(by_text)
         if compares:

@@ -8,9 +8,9 @@ import numpy as np
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference.programs import pooled_states
+from bert_jax.inference.computations import PooledStates
 from bert_jax.inference.runner import Runner
-from bert_jax.models.pooling import POOLINGS
+from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
 
 # The usual names of the prompts for queries and for documents.
@@ -44,14 +44,14 @@ def make_embed_function(
     if dimensions is not None:
         check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
     before = prompt_text(embedder, prompt)
-    program = pooled_states(model.config, pooling, False, embedder.projection)
+    wanted = PooledStates(pooling, projection=embedder.projection)
     reading = embedder_reading(model, long_texts)
     counter = truncated or TruncationWarner(reading.max_length, WINDOWS_ADVICE)
 
     def embed_chunk(chunk):
         windows = reading.encode(model.tokenizer, prepare_texts(embedder, chunk, before))
         counter.count(parts[0] for parts in windows)
-        vectors = np.stack(model.run([window for parts in windows for window in parts], program))
+        vectors = np.stack(model.run([window for parts in windows for window in parts], wanted))
         if len(vectors) > len(chunk):
             vectors = average_windows(vectors, windows)
         vectors = vectors[:, :dimensions]

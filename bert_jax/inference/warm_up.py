@@ -7,8 +7,8 @@ import numpy as np
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
-from bert_jax.inference import programs
-from bert_jax.inference.batching import allowed_lengths, allowed_row_counts, padded_length, tokens_per_batch
+from bert_jax.inference.batching import BatchShapes
+from bert_jax.inference.computations import HeadLogits, MaskFillings, PooledStates
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import find_kind
@@ -16,20 +16,20 @@ from bert_jax.text.tokenizer import Encoding
 
 
 def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -> None:
-    longest = model.config.max_position_embeddings
+    longest, shapes = model.config.max_position_embeddings, model.engine.shapes
     if lengths is None:
-        lengths = [length for length in allowed_lengths() if length < longest] + [longest]
+        lengths = [length for length in shapes.lengths if length < longest] + [longest]
     if not isinstance(lengths, Iterable):
         raise BertJaxError(f"lengths must be a list of whole numbers, not {lengths!r:.40}")
     lengths = list(lengths)
     for length in lengths:
         check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
     check_number(texts, "texts", is_whole=True, allowed=Range(1))
-    rungs = sorted({padded_length(length, longest) for length in lengths})
+    rungs = sorted({shapes.padded_length(length, longest) for length in lengths})
     calls = [
         (run, length, rows)
         for length in rungs
-        for rows in possible_row_counts(length, texts)
+        for rows in possible_row_counts(shapes, length, texts)
         for run in list_programs(model)
     ]
     for run, length, rows in track(calls, "programs", "compiling"):
@@ -40,27 +40,27 @@ def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -
         )
 
 
-def possible_row_counts(length: int, texts: int) -> list[int]:
+def possible_row_counts(shapes: BatchShapes, length: int, texts: int) -> list[int]:
     """Return the possible numbers of rows in the batches of up to `texts` texts.
 
-    >>> possible_row_counts(80, 1), possible_row_counts(80, 5), possible_row_counts(80, 1000)  # on a CPU
-    ([1], [1, 2, 4, 8], [1, 2, 4, 8, 12])
+    >>> shapes = BatchShapes(1024, (80,))
+    >>> [possible_row_counts(shapes, 80, texts) for texts in (1, 5, 1000)]
+    [[1], [1, 2, 4, 8], [1, 2, 4, 8, 12]]
     """
-    rungs = allowed_row_counts(length, tokens_per_batch())
+    rungs = shapes.row_counts(length)
     return [rows for n, rows in enumerate(rungs) if not n or rungs[n - 1] < texts]
 
 
 def list_programs(model: Runner) -> list[Callable]:
     """Return functions that run each of the model's programs on encodings."""
-    config, heads = model.config, model.layout.heads
+    embedder, heads = model.embedder, model.layout.heads
     if kind := find_kind(model.layout):
-        head = model.require_head(kind.heads, kind.name)
-        predict = programs.head_logits(config, head, len(model.labels))
+        predict = HeadLogits(model.require_head(kind.heads, kind.name), len(model.labels))
         return [lambda encodings: model.run(encodings, predict)]
-    pool = programs.pooled_states(config, model.embedder.pooling, False, model.embedder.projection)
+    pool = PooledStates(embedder.pooling, projection=embedder.projection)
     several: list[Callable] = [lambda encodings: model.run(encodings, pool)]
     if "mlm" in heads:
-        fill = programs.mask_fillings(config, 5)
+        fill = MaskFillings(5)
         several.append(
             lambda encodings: model.run(
                 encodings, fill, {"target_positions": np.zeros((len(encodings), 1), np.int32)}

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 from bert_jax.core.config import NonNegative, OneOf, Positive, Range, Registered, check_choices, check_ranges
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.registry import Registry
-from bert_jax.models.mesh import platform
-from bert_jax.models.precision import fast_dtype
 
 # Here rather than in the folder of the blocks: blocks import this file, and that folder may import any block.
 BLOCKS = Registry("bert_jax.models.blocks", "block", "Block")
@@ -30,6 +28,7 @@ TRAINING_FIELDS = (
     "initializer_range",
     "scaled_init",
 )
+DTYPES = ("float32", "bfloat16", "auto")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 Activation = Annotated[str, OneOf(ACTIVATIONS)]
 # The kernels are in attention.py.
@@ -193,7 +192,7 @@ class EncoderConfig:
         "auto"  # attention kernel; auto: the fastest one for this model and device
     )
     # type of computation; parameters, softmax, LayerNorm and losses stay float32; auto: the faster one on this device
-    dtype: Annotated[str, OneOf(("float32", "bfloat16", "auto"))] = "float32"
+    dtype: Annotated[str, OneOf(DTYPES)] = "float32"
     # activations that the backward pass recomputes, to save memory: only norms, all but matrix products, or all
     remat: Annotated[str, OneOf(("none", "dots", "full"))] = "none"
     # compile layers one by one, not as a loop: a fifth faster on a GPU, but slower to compile
@@ -244,7 +243,12 @@ class EncoderConfig:
     @property
     def computed_dtype(self) -> str:
         """`dtype`, or the type that "auto" stands for on this device."""
-        return fast_dtype(platform()) if self.dtype == "auto" else self.dtype
+        if self.dtype != "auto":
+            return self.dtype
+        from bert_jax.models.mesh import platform
+        from bert_jax.models.precision import fast_dtype
+
+        return fast_dtype(platform())
 
     @property
     def groups(self) -> int:

@@ -1,158 +1,17 @@
-"""Heads, which read hidden states and know nothing of the encoder that computed them.
+"""What the heads are: what each reads, and how Hugging Face calls it. Their modules are in bert.py.
 
-To add a head, add it to `HEADS`, and its published names to the `heads` of the families that have it.
+To add a head, add it here, its module to `HEAD_MODULES`, and its published names to the `heads` of the families that
+have it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import flax.linen as nn
-import jax
-import jax.numpy as jnp
-
-from bert_jax.models.dropout import Dropout
-from bert_jax.models.einsum import mixed_einsum
-from bert_jax.models.encoder import Encoder
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.layers import ACTIVATIONS, Dense, default_initializer, norm, residual_initializer
-from bert_jax.models.pooling import pool_texts
-
-SMALL = 1e-12
-PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry, which gets no probability
-
-
-class Pooler(nn.Module):
-    """The pooler: [CLS] or mean states [B, ..., D] -> pooled states [B, ..., D]."""
-
-    config: EncoderConfig
-
-    @nn.compact
-    def __call__(self, states, batch, train: bool):
-        c = self.config
-        if c.pooler.dropout:
-            states = Dropout(c.head_dropout)(states, batch.get("rows"), train)
-        states = ACTIVATIONS[c.pooler.activation](dense_of_head(c, c.hidden_size)(states))
-        return norm(c)(states) if c.pooler.norm else states
-
-
-class Transform(nn.Module):
-    """Hidden states [B, L, D] -> the states [B, L, D] that tagging and answer heads read in some families."""
-
-    config: EncoderConfig
-
-    @nn.compact
-    def __call__(self, hidden):
-        c = self.config
-        activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
-        return norm(c)(activation(dense_of_head(c, c.hidden_size)(hidden)))
-
-
-def dense_of_head(c: EncoderConfig, width: int, name: str = "dense"):
-    return Dense(c, (width,), initial=residual_initializer, bias=c.head_bias, name=name)
-
-
-class MaskedLMHead(nn.Module):
-    """Hidden states -> logits over the vocabulary, [B, K, V] at `target_positions [B, K]` or [B, L, V] without them."""
-
-    config: EncoderConfig
-    labels: int
-
-    @nn.compact
-    def __call__(self, hidden, batch, words, train: bool):
-        c = self.config
-        if "target_positions" in batch:
-            hidden = jnp.take_along_axis(hidden, batch["target_positions"][..., None], axis=1)
-        activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
-        hidden = norm(c)(activation(dense_of_head(c, c.embedding_width, "transform")(hidden)))
-        if not c.tie_word_embeddings:
-            words = self.param("decoder", residual_initializer(c), words.shape)
-        bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
-        logits = mixed_einsum("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")
-        return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits + bias, PADDED)
-
-
-class LinearHead(nn.Module):
-    """States [..., D] -> float32 logits [..., labels], after dropout at `rate`."""
-
-    config: EncoderConfig
-    labels: int
-    rate: float = 0.0
-    initial: Callable = default_initializer
-
-    @nn.compact
-    def __call__(self, states, batch, words, train: bool):
-        states = Dropout(self.rate)(states, batch.get("rows"), train)
-        return Dense(self.config, (self.labels,), initial=self.initial, dtype="float32", name="dense")(states)
-
-
-class ReplacedTokenHead(nn.Module):
-    """Hidden states [B, L, D] -> float32 logits [B, L], above 0 where a token looks replaced."""
-
-    config: EncoderConfig
-    labels: int
-
-    @nn.compact
-    def __call__(self, hidden, batch, words, train: bool):
-        c = self.config
-        hidden = ACTIVATIONS[c.hidden_act](Dense(c, (c.hidden_size,), name="transform")(hidden))
-        return Dense(c, (1,), dtype="float32", name="dense")(hidden)[..., 0]
-
-
-class ReplacedInContextHead(nn.Module):
-    """DeBERTa-v3's head for replaced tokens: it adds the [CLS] state of the text to the state of each token."""
-
-    config: EncoderConfig
-    labels: int
-
-    @nn.compact
-    def __call__(self, hidden, batch, words, train: bool):
-        c, text_states = self.config, cls_states(hidden, batch)
-        if "segment_ids" in batch:
-            number = jnp.maximum(batch["segment_ids"] - 1, 0)
-            token_states = jnp.take_along_axis(text_states, number[..., None], axis=1)
-        else:
-            token_states = text_states[:, None]
-        hidden = Dense(c, (c.hidden_size,), name="transform")(norm(c)(hidden + token_states))
-        return Dense(c, (1,), dtype="float32", name="dense")(ACTIVATIONS[c.hidden_act](hidden))[..., 0]
-
-
-def next_sentence(config, labels, name=None):
-    return LinearHead(config, 2, name=name)
-
-
-def sentence_order(config, labels, name=None):
-    return LinearHead(config, 2, config.head_dropout, name=name)  # logits of kept and swapped
-
-
-def initial_head(config: EncoderConfig):
-    """Return the initial values of heads that fine-tuning adds.
-
-    Their spread matters to short fine-tuning: with BERT's truncated normal, which is an eighth narrower, tagging was
-    2.5 points of F1 behind after 190 steps.
-    """
-    if config.scaled_init:
-        return nn.initializers.truncated_normal(config.hidden_size**-0.5)
-    return nn.initializers.normal(config.initializer_range)
-
-
-def classifier(config, labels, name=None):
-    return LinearHead(config, labels, config.head_dropout, initial_head, name=name)
-
-
-def tagger(config, labels, name=None):
-    rate = config.head_dropout if config.tag_dropout == -1 else config.tag_dropout
-    return LinearHead(config, labels, rate, initial_head, name=name)
-
-
-def answer_span(config, labels, name=None):
-    # The logits of the answer's start and end.
-    return LinearHead(config, 2, config.answer_dropout, initial_head, name=name)
 
 
 @dataclass(frozen=True)
 class Head:
-    build: Callable[..., nn.Module]
     architecture: str  # what Hugging Face appends to the family's name, as in BertForMaskedLM
     # The state of each token, or one state for each text: the pooler's, or the direction of its mean or [CLS] state.
     reads: Literal["tokens", "pooler", "mean", "cls"] = "tokens"
@@ -176,103 +35,21 @@ class Head:
 
 
 HEADS = {
-    "mlm": Head(MaskedLMHead, "ForMaskedLM", decoded=True),
-    "nsp": Head(next_sentence, "ForNextSentencePrediction", reads="pooler"),
-    "classify": Head(classifier, "ForSequenceClassification", reads="pooler", labels=True),
+    "mlm": Head("ForMaskedLM", decoded=True),
+    "nsp": Head("ForNextSentencePrediction", reads="pooler"),
+    "classify": Head("ForSequenceClassification", reads="pooler", labels=True),
     # These read the vectors of an embedder, which does not use the pooler.
-    "classify_mean": Head(classifier, "ForMeanDirectionClassification", reads="mean", labels=True),
-    "classify_cls": Head(classifier, "ForFirstTokenDirectionClassification", reads="cls", labels=True),
-    "compare_mean": Head(classifier, "ForMeanComparison", reads="mean", compares=True, labels=True),
-    "compare_cls": Head(classifier, "ForFirstTokenComparison", reads="cls", compares=True, labels=True),
-    "tag": Head(tagger, "ForTokenClassification", labels=True, transformed=True, dropout="tag_dropout"),
-    "answer": Head(answer_span, "ForQuestionAnswering", transformed=True, dropout="answer_dropout"),
-    "replaced": Head(ReplacedTokenHead, "ForPreTraining"),
-    "replaced_in_context": Head(ReplacedInContextHead, "ForPreTraining"),
-    "sop": Head(sentence_order, "ForSentenceOrderPrediction", reads="pooler"),
+    "classify_mean": Head("ForMeanDirectionClassification", reads="mean", labels=True),
+    "classify_cls": Head("ForFirstTokenDirectionClassification", reads="cls", labels=True),
+    "compare_mean": Head("ForMeanComparison", reads="mean", compares=True, labels=True),
+    "compare_cls": Head("ForFirstTokenComparison", reads="cls", compares=True, labels=True),
+    "tag": Head("ForTokenClassification", labels=True, transformed=True, dropout="tag_dropout"),
+    "answer": Head("ForQuestionAnswering", transformed=True, dropout="answer_dropout"),
+    "replaced": Head("ForPreTraining"),
+    "replaced_in_context": Head("ForPreTraining"),
+    "sop": Head("ForSentenceOrderPrediction", reads="pooler"),
 }
-
-
-class Bert(nn.Module):
-    """An encoder with heads: batch -> {"hidden": [B, L, D], "pooled": [B, D], and the logits of each head by name}.
-
-    If the batch has `segment_ids`, outputs for whole texts have an axis of sequences: [B, P, ...].
-    """
-
-    config: EncoderConfig
-    heads: tuple[str, ...] = ()
-    labels: int = 0  # the number of labels in the data, for heads with an output for each label
-    pooler: bool = True
-    unrolled: bool = False  # as in Encoder
-
-    @nn.compact
-    def __call__(self, batch, train: bool = False):
-        encoder = Encoder(self.config, self.unrolled, name="encoder")
-        decodes = self.config.positions == "decoder" and any(HEADS[name].decoded for name in self.heads)
-        outputs = {}
-        if decodes:
-            hidden, outputs["decoded"] = encoder(batch, train, decodes=True)
-        else:
-            hidden = encoder(batch, train)
-        outputs["hidden"] = hidden
-        if self.pooler:
-            read = mean_states if self.config.pooler.mean else cls_states
-            outputs["pooled"] = Pooler(self.config, name="pooler")(read(hidden, batch), batch, train)
-        if has_transform(self.config, self.heads):
-            outputs["transformed"] = Transform(self.config, name="transform")(hidden)
-        for name in self.heads:
-            head = HEADS[name]
-            states = states_read(head, outputs, batch)
-            if head.decoded:
-                states = outputs.get("decoded", hidden)
-            if head.transformed:
-                states = outputs.get("transformed", hidden)
-            module = head.build(self.config, self.labels, name=name)
-            outputs[name] = module(states, batch, encoder.embeddings.words, train)
-        return outputs
-
-
-def states_read(head: Head, outputs: dict, batch: dict):
-    """Return the states that a head reads: those of tokens, texts or pairs."""
-    hidden = outputs["hidden"]
-    if head.reads in ("mean", "cls"):
-        vectors = scale_to_directions((mean_states if head.reads == "mean" else cls_states)(hidden, batch))
-        return pair_differences(vectors) if head.compares else vectors
-    return outputs["pooled"] if head.pooler else hidden
-
-
-def scale_to_directions(states):
-    """Scale states [..., D] to a mean square of 1.
-
-    Embedders compare texts by direction. With few labels, a head that reads only directions is right more often.
-    """
-    scaled = states.astype(jnp.float32)
-    scaled *= jax.lax.rsqrt(jnp.square(scaled).mean(-1, keepdims=True) + SMALL)
-    return scaled.astype(states.dtype)
-
-
-def pair_differences(vectors):
-    """Return the squared and the signed differences of P pairs of vectors [B, 2 P, D]: [B, P, 2 D], or [B, 2 D] if P
-    is 1. The squares show how similar the texts are, and the signs which text is the first."""
-    if vectors.ndim == 2:  # single texts, as in initialisation: pair each with itself
-        vectors = jnp.stack([vectors, vectors], axis=1)
-    first, second = vectors[:, ::2], vectors[:, 1::2]
-    difference = first - second
-    read = jnp.concatenate([difference**2, difference], axis=-1)
-    return read if read.shape[1] > 1 else read[:, 0]
 
 
 def has_transform(config: EncoderConfig, heads: tuple[str, ...]) -> bool:
     return config.transform and any(HEADS[name].transformed for name in heads)
-
-
-def mean_states(hidden, batch):
-    """Return the mean state of each text: [B, D], or [B, P, D] if texts are packed."""
-    mean = pool_texts(hidden, batch, "mean", precision=None).astype(hidden.dtype)
-    return mean if "segment_ids" in batch else mean[:, 0]
-
-
-def cls_states(hidden, batch):
-    """Return the [CLS] states: [B, D], or [B, P, D] if texts are packed."""
-    if "segment_ids" not in batch:
-        return hidden[:, 0]
-    return jnp.take_along_axis(hidden, batch["cls_positions"][..., None], axis=1)

@@ -3,48 +3,11 @@
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.pooling_weights import POOLING_WEIGHTS
+
 HIGHEST = jax.lax.Precision.HIGHEST  # so that vectors of float32 states have float32 precision
 
 
-def mean_weights(real):
-    return real / jnp.maximum(count_tokens(real), 1)
-
-
-def mean_sqrt_length_weights(real):
-    return real / jnp.sqrt(jnp.maximum(count_tokens(real), 1))
-
-
-def cls_weights(real):
-    return real * (positions_from_one(real) == 1)
-
-
-def last_token_weights(real):
-    return real * (positions_from_one(real) == count_tokens(real))
-
-
-def weighted_mean_weights(real):
-    """Weigh each token by its position in the text, from 1."""
-    weight = real * positions_from_one(real)
-    return weight / jnp.maximum(count_tokens(weight), 1)
-
-
-def positions_from_one(real):
-    return jnp.cumsum(real, -1)
-
-
-def count_tokens(real):
-    return real.sum(-1, keepdims=True)
-
-
-# Functions from the mask of a text's real tokens [..., L] to the weight of each token's state in the vector.
-POOLING_WEIGHTS = {
-    "mean": mean_weights,
-    "cls": cls_weights,
-    "mean_sqrt_len": mean_sqrt_length_weights,
-    "weighted_mean": weighted_mean_weights,
-    "last": last_token_weights,
-}
-POOLINGS = (*POOLING_WEIGHTS, "max")
 ACTIVATIONS = {"none": lambda vectors: vectors, "tanh": jnp.tanh}  # for `project`
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from bert_jax.data.examples.example import Example, check_labels, label_names, l
 from bert_jax.data.examples.labelled_texts import parse_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PREDICTION_KIND, Layout
-from bert_jax.losses.loss import Loss
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.abstention import MinConfidence, Precision
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
@@ -31,6 +30,9 @@ from bert_jax.predictions.linear_model import Link
 from bert_jax.predictions.report_data import ReportData, ReportExample
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions
+
+if TYPE_CHECKING:
+    from bert_jax.losses.loss import Loss
 
 KINDS = Registry("bert_jax.predictions.kinds", "kind of prediction", "KIND")
 
@@ -192,10 +194,10 @@ class Kind(ABC):
         """Return the targets of a window as text: that of the whole window, and those of tokens by position."""
 
     @abstractmethod
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
         """Return the loss that training minimises."""
 
-    def batch_metrics(self, logits, batch: dict) -> dict[str, Loss]:
+    def batch_metrics(self, logits, batch: dict) -> "dict[str, Loss]":
         """Return further metrics of a batch."""
         return {}
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from bert_jax.core.paths import require_path
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.encoder import Encoder
-from bert_jax.models.encoder_config import COMPUTATION_FIELDS
+from bert_jax.inference.engine import open_directory
 
 AnyModel = str | PathLike[str] | Encoder
 
@@ -24,5 +24,4 @@ def open_model(name: str, model: AnyModel) -> Iterator[ModelDirectory]:
         return
     with TemporaryDirectory(prefix="bert-jax-") as folder:
         model.save(Path(folder) / "model")
-        computed = {field: getattr(model.config, field) for field in COMPUTATION_FIELDS}
-        yield replace(ModelDirectory.open(Path(folder) / "model", **computed), name=name)
+        yield replace(open_directory(Path(folder) / "model", **model.computed), name=name)

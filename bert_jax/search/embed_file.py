@@ -36,7 +36,7 @@ EmbedSettings = dict[str, Any]  # prompt, dimensions and long_texts of `make_emb
 
 
 def write_vectors(
-    directory: str,
+    directory: hub.ModelDirectory,
     settings: EmbedSettings,
     source: str,
     column: str,
@@ -94,7 +94,9 @@ class CountedTexts:
             yield text
 
 
-def check_output(output: str | None, is_file: bool, quantize: str | None, directory: str) -> None:
+def check_output(
+    output: str | None, is_file: bool, quantize: str | None, directory: hub.ModelDirectory
+) -> None:
     if output is None and quantize:
         raise BertJaxError("--quantize needs an --output; leave it out to print vectors")
     if output is None and sys.stdout.isatty():
@@ -105,7 +107,7 @@ def check_output(output: str | None, is_file: bool, quantize: str | None, direct
         return
     if file_extension(output) in (*tables.TABLE_EXTENSIONS, ".npz"):
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
-    if Path(output).resolve().is_relative_to(hub.resolve_directory(directory).resolve()):
+    if Path(output).resolve().is_relative_to(directory.path.resolve()):
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
 
 
@@ -127,10 +129,11 @@ def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer
 
 
 def shard_settings(
-    directory: str, model: Encoder, settings: EmbedSettings, quantize: str | None
+    directory: hub.ModelDirectory, model: Encoder, settings: EmbedSettings, quantize: str | None
 ) -> vector_shards.ShardSettings:
+    rounding = "" if model.engine.dtype == "float32" else f" in {model.engine.dtype}"
     return vector_shards.ShardSettings(
-        model=model_fingerprint(directory),
+        model=model_fingerprint(directory) + rounding,
         pooling=model.embedder.pooling,
         normalize=model.embedder.normalize,
         prompt=settings["prompt"],

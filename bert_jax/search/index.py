@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -70,8 +70,8 @@ class Index:
     manifest: IndexManifest
     segments: list[Segment]
 
-    def __init__(self, path: AnyPath, model: "IndexModel | None" = None):
-        self.path, self.model = require_path(path, "path"), model
+    def __init__(self, path: AnyPath, model: "IndexModel | None" = None, **computed: Any):
+        self.path, self.model, self.computed = require_path(path, "path"), model, computed
         if model is not None:
             from bert_jax.search.index_encoder import require_model
 
@@ -79,16 +79,20 @@ class Index:
         self.rerankers: dict[str, Encoder] = {}
 
     @classmethod
-    def open(cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False) -> "Index":
+    def open(
+        cls, path: AnyPath, model: "IndexModel | None" = None, verify: bool = False, *, engine: str = "jax",
+        dtype: str = "float32",
+    ) -> "Index":  # fmt: skip
         """Open an index. `model` is the model's directory if it has moved since the index was built, or the model if it
         is loaded already. The hashes of all files are checked with `verify`; without it, texts, postings and vectors
-        above 4 MiB are not hashed.
+        above 4 MiB are not hashed. `engine` and `dtype` are those of `bert_jax.load`, for the model and for rerankers
+        that `search` names by their directories.
 
         >>> len(bert_jax.Index.open("index"))
         3
         """
         check_flag(verify, "verify")
-        index = cls(path, model)
+        index = cls(path, model, engine=engine, dtype=dtype)
         index.manifest, index.segments = read_current(index.path, verify)
         return index
 
@@ -183,7 +187,7 @@ class Index:
 
         if self.manifest.model is None:
             raise BertJaxError(f"{self.path} has no vectors because it was built without a model")
-        return load_encoder(self.path, self.manifest.model, self.model)
+        return load_encoder(self.path, self.manifest.model, self.model, **self.computed)
 
     @overload
     def search(
@@ -317,7 +321,7 @@ class Index:
             return reranker
         name = str(require_path(reranker, "reranker"))
         if name not in self.rerankers:
-            model = load(name)
+            model = load(name, **self.computed)
             check_cross_encoder(model, name)
             self.rerankers[name] = model
         return self.rerankers[name]

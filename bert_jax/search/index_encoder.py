@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,8 @@ IndexModel = (
 
 
 class IndexEncoder:
-    def __init__(self, model: IndexModel):
-        self.model = model if isinstance(model, Encoder) else load(model)
+    def __init__(self, model: IndexModel, **computed: Any):
+        self.model = model if isinstance(model, Encoder) else load(model, **computed)
         self.directory = directory_of(self.model)
         self.truncated = TruncationCounter(embedder_reading(self.model).max_length)
 
@@ -85,13 +86,14 @@ def directory_of(model: IndexModel) -> Path:
     return resolve_directory(model.directory if isinstance(model, Encoder) else model).resolve()
 
 
-def load_encoder(index: Path, facts: IndexedModel, model: IndexModel | None) -> IndexEncoder:
-    """Load the model that an index was built with, from where it was then or from another directory."""
+def load_encoder(index: Path, facts: IndexedModel, model: IndexModel | None, **computed: Any) -> IndexEncoder:
+    """Load the model that an index was built with, from where it was then or from another directory, to be `computed`
+    with these arguments of `load`."""
     if model is None and not Path(facts.path).exists():
         raise BertJaxError(
             f"the model of {index} is no longer at {facts.path}; name its directory with --model"
         )
-    encoder = IndexEncoder(facts.path if model is None else model)
+    encoder = IndexEncoder(facts.path if model is None else model, **computed)
     if replace(encoder.facts, path=facts.path) != facts:
         raise BertJaxError(
             f"{encoder.directory} is not the model that {index} was built with; name that model, or build a new "

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.caller_warning import warn_caller
+from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.load import load
-from bert_jax.inference.programs import head_logits
 from bert_jax.inference.reranker import check_cross_encoder
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.whole_text_kind import WholeTextKind
@@ -24,7 +24,7 @@ class CrossEncoder:
         self.model = load(directory)
         check_cross_encoder(self.model, directory)
         head = self.model.require_head(WholeTextKind.heads, "--rescore")
-        self.program = head_logits(self.model.config, head, 1)
+        self.wanted = HeadLogits(head, 1)
         self.reading = EncodingOptions(
             self.model.config.max_position_embeddings, separate_texts=HEADS[head].compares
         )
@@ -33,7 +33,7 @@ class CrossEncoder:
     def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
         encodings = [encoding for (encoding,) in self.reading.encode(self.model.tokenizer, pairs)]
         self.truncated.count(encodings)
-        return np.stack(self.model.run(encodings, self.program))[:, 0]
+        return np.stack(self.model.run(encodings, self.wanted))[:, 0]
 
     @contextmanager
     def warn_once(self) -> Iterator[None]:

@@ -37,7 +37,7 @@ from bert_jax.inference.text_vectors import (
     prompt_text,
 )
 from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, EmbeddingLossSettings
-from bert_jax.models.pooling import POOLING_WEIGHTS
+from bert_jax.models.pooling_weights import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.outline import Outline, OutlinePhase, make_outline

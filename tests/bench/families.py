@@ -18,8 +18,8 @@ from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES, resolve_size
 from bert_jax.hub.layout import Layout
-from bert_jax.inference import programs
-from bert_jax.inference.batching import allowed_row_counts, tokens_per_batch
+from bert_jax.inference.computations import HiddenStates
+from bert_jax.inference.engines.jax import CPU_SHAPES
 from bert_jax.predictions.kind import require_kind
 from bert_jax.training.run_config import OptimizerConfig, RunConfig
 from bert_jax.training.sharding import make_mesh
@@ -75,8 +75,8 @@ class Ours:
         self.train_step = make_step(task, RUN, mesh)
 
     def states(self) -> np.ndarray:
-        program = programs.last_hidden_states(self.model.config)
-        return np.concatenate([program(self.model.rounded_params, batch) for batch in self.batches])
+        engine = self.model.engine
+        return np.concatenate([engine.start(HiddenStates(), batch) for batch in self.batches])
 
     def step(self) -> float:
         self.state, measured = self.train_step(self.state, self.batch, self.constants)
@@ -86,7 +86,7 @@ class Ours:
 def inference_batches(batch: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
     """Split the rows of a batch into the batches that our inference uses."""
     rows, length = batch["input_ids"].shape
-    most = allowed_row_counts(length, tokens_per_batch())[-1]
+    most = CPU_SHAPES.row_counts(length)[-1]
     for start in range(0, rows, most):
         yield {name: array[start : start + most] for name, array in batch.items()}
 

@@ -350,7 +350,7 @@ def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(small_class
 
 
 def test_long_texts_of_a_file_are_all_counted(small_classifier, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_jax.inference.batching.TOKENS", {"cpu": 4})  # several chunks
+    monkeypatch.setattr("bert_jax.inference.batching.CPU_TOKENS", 4)  # several chunks
     (tmp_path / "texts.txt").write_text(("the cat sat on the mat . " * 5 + "\n") * 9)
     with pytest.warns(match="9 of 9.*16 tokens") as told:
         assert len(list(predict_rows(small_classifier, str(tmp_path / "texts.txt")))) == 9

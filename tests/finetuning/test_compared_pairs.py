@@ -14,8 +14,8 @@ from bert_jax.finetuning.example_counts import PROBE_BELOW
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import EmbedderSettings
+from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.load import load
-from bert_jax.inference.programs import head_logits
 from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.text.bi_encoder_pairs import encode_separately
@@ -108,8 +108,7 @@ def test_logits_are_a_linear_function_of_differences_and_their_squares(compared)
 @pytest.mark.slow
 def test_packed_rows_give_what_rows_of_their_own_give(compared):
     encodings = encode_separately(TOKENIZER, PAIRS, 32)
-    program = head_logits(compared.config, compared.layout.heads[0], len(LABELS))
-    alone = compared.run(encodings, program)
+    alone = compared.run(encodings, HeadLogits(compared.layout.heads[0], len(LABELS)))
     pieces = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
     batch = collate_rows(pieces, [[2, 0], [1]], 32, 2, TOKENIZER.special.pad, {})
     together = compared.module.apply({"params": compared.params}, batch)[compared.layout.heads[0]]

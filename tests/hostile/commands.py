@@ -94,6 +94,10 @@ RIGHT = {
     "predict": [
         "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made.jsonl",
     ],
+    "predict onnx": [
+        "predict", "--model", "{root}/exported", "--engine", "onnxruntime", "--input", "{root}/lines.txt", "--output",
+        "{out}/made.jsonl",
+    ],
     "bench embed": ["bench", "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt"],
     "bench predict": ["bench", "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt"],
     "bench train": ["bench", "train", *train("pretrain", "inspect")[1:]],

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
+from bert_jax.export.onnx_directory import export_onnx
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
@@ -20,11 +21,12 @@ LABELS = ("no", "yes")
 
 
 def make(root: Path) -> Path:
-    """text.txt, vocabulary/, corpus/, masked/ and classifier/ (models), lines.txt and labelled.jsonl."""
+    """text.txt, vocabulary/, corpus/, masked/, classifier/ and exported/ (models), lines.txt and labelled.jsonl."""
     root.mkdir(parents=True, exist_ok=True)
     make_corpus(root)
     model(root / "masked", root / "vocabulary", ("mlm", "nsp"))
     model(root / "classifier", root / "vocabulary", ("classify",), LABELS)
+    export_onnx(root / "classifier", root / "exported")
     lines = sentences(60)
     (root / "lines.txt").write_text("\n".join(lines) + "\n")
     rows = [{"id": i, "text": line, "label": LABELS[i % 2]} for i, line in enumerate(lines)]

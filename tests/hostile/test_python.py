@@ -149,7 +149,7 @@ def calls():
             f"label {n}",
             lambda m, wrong=wrong: bert_jax.load(m["path"], head="classify", labels=["a", wrong]),
         )
-        for name in ("dtype", "attention", "remat"):
+        for name in ("dtype", "attention", "remat", "engine"):
             yield f"{name} {n}", lambda m, name=name, wrong=wrong: bert_jax.load(m["path"], **{name: wrong})
             yield (
                 f"{name} of a class {n}",

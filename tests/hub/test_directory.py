@@ -10,6 +10,7 @@ from flax.traverse_util import flatten_dict
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.hub import directory_heads
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.inference.encoder import Encoder
@@ -298,7 +299,7 @@ def test_a_model_of_the_hub_is_fetched_without_its_other_formats(weights, tmp_pa
 
 def test_the_architectures_that_are_supported_are_listed_in_order():
     with pytest.raises(BertJaxError) as refused:
-        hub.read_architecture({"architectures": ["BertXyz"]}, FAMILIES["bert"], "config.json")
+        directory_heads.read_architecture({"architectures": ["BertXyz"]}, FAMILIES["bert"], "config.json")
     names = str(refused.value).partition("; known: ")[2].split(", ")
     assert names == sorted(names) and {"Model", "ForMaskedLM"} <= set(names) and "" not in names
 

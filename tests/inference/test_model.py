@@ -10,7 +10,8 @@ import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference.batching import allowed_row_counts, make_batches, padded_length, tokens_per_batch
+from bert_jax.inference.batching import BatchShapes, make_batches
+from bert_jax.inference.engines.jax import ACCELERATOR_SHAPES, CPU_SHAPES
 from bert_jax.text.tokenizer import Encoding
 from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY, write_model
 
@@ -135,21 +136,23 @@ def test_bfloat16_rounds_what_is_computed_and_not_what_is_saved(tmp_path, model)
     assert saved[0] == saved[1]
 
 
-@pytest.mark.parametrize(("backend", "rungs", "padding"), [("cpu", 39, 0.15), ("gpu", 16, 0.4)])
-def test_batches_hold_every_text_once_in_few_shapes_with_little_padding(backend, rungs, padding, monkeypatch):
-    monkeypatch.setattr("jax.default_backend", lambda: backend)
-    assert len({padded_length(length, 512) for length in range(1, 513)}) == rungs
+@pytest.mark.parametrize(
+    ("allowed", "rungs", "padding"),
+    [(CPU_SHAPES, 39, 0.15), (ACCELERATOR_SHAPES, 16, 0.4), (BatchShapes(1024), 512, 0.02)],
+)
+def test_batches_hold_every_text_once_in_few_shapes_with_little_padding(allowed, rungs, padding):
+    assert len({allowed.padded_length(length, 512) for length in range(1, 513)}) == rungs
     lengths = np.random.RandomState(0).geometric(0.02, 3000).clip(2, 512)
     encodings = [Encoding([5] * n, [0] * n, [(0, 0)] * n) for n in lengths]
     seen, shapes, area = [], set(), 0
-    for rows, batch in make_batches(encodings, 512, pad=0):
+    for rows, batch in make_batches(encodings, 512, 0, allowed):
         seen += rows
         shapes.add(batch["input_ids"].shape)
         area += batch["input_ids"].size
         assert [batch["attention_mask"][r].sum() for r in range(len(rows))] == [lengths[i] for i in rows]
     assert sorted(seen) == list(range(3000))
     assert area < (1 + padding) * lengths.sum()
-    assert all(rows in allowed_row_counts(length, tokens_per_batch()) for rows, length in shapes)
+    assert all(rows in allowed.row_counts(length) for rows, length in shapes)
     # A shape for each rung of lengths, and one for the last batch, which is not full.
     assert len(shapes) <= rungs + 1
 

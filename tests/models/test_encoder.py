@@ -5,8 +5,8 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models import precision
+from bert_jax.models.bert import Bert
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.heads import Bert
 from bert_jax.models.layers import norm
 from bert_jax.models.pooling import pool
 from tests.support.gradients import assert_gradients_equal

@@ -15,8 +15,8 @@ import pytest
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.layout import Layout
+from bert_jax.models.bert import Bert
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.heads import Bert
 from bert_jax.predictions.kind import require_kind
 from bert_jax.tasks.pretrain import PretrainTask
 from tests.support.gradients import assert_gradients_equal

@@ -14,9 +14,9 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
+from bert_jax.inference.computations import HiddenStates
 from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.outcomes import predict_outcomes
-from bert_jax.inference.programs import last_hidden_states
 from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions.kind import KINDS
@@ -208,7 +208,7 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     )
     (first, *others) = windows.encodings
     assert others, "the last one is read in several windows"
-    states = tagger.run([first], last_hidden_states(tagger.config))[0][: len(first.input_ids)]
+    states = tagger.run([first], HiddenStates())[0][: len(first.input_ids)]
     np.testing.assert_allclose(vectors[-1], unit(states.mean(0)), atol=1e-5)
     confidence = [tagger.kind.confidence(raw, tagger.calibration) for raw in given.raw_outputs]
     likely = [tagger.calibration.probabilities(raw).max(-1).min() for raw in given.raw_outputs]

@@ -12,6 +12,7 @@ import bert_jax
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
+from bert_jax.inference.engines.jax import JaxEngine
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import KINDS, Outcomes
@@ -239,7 +240,8 @@ def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_th
     model = bert_jax.load(a)
     head = jax.tree.map(lambda leaf: leaf[..., ::-1], model.params["classify"])
     layout = replace(model.layout, labels=("yes", "no"))
-    bert_jax.Classifier(layout, model.params | {"classify": head}, model.tokenizer).save(tmp_path / "c")
+    replaced = JaxEngine(layout.config, model.params | {"classify": head})
+    bert_jax.Classifier(layout, replaced, model.tokenizer).save(tmp_path / "c")
     compared = json.loads(compare_models(a, tmp_path / "c", data, as_json=True))
     assert compared["scores"][0] == compared["scores"][1]
 

@@ -144,7 +144,7 @@ def classifiers(tmp_path_factory):
 @pytest.fixture
 def counted(monkeypatch):
     """What a model reads to embed it, in files of 16 texts."""
-    monkeypatch.setitem(batching.TOKENS, "cpu", 16)
+    monkeypatch.setattr(batching, "CPU_TOKENS", 16)
     texts_read: list[str] = []
 
     def counting(embedder, **settings):
@@ -213,7 +213,7 @@ def test_each_text_is_embedded_once_wherever_it_stands(encoder_path, tmp_path, c
 
 
 def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
-    monkeypatch.setitem(batching.TOKENS, "cpu", 4)
+    monkeypatch.setattr(batching, "CPU_TOKENS", 4)
     caches = [RowCache(tmp_path, "lengths", "of lists") for _ in range(2)]
     lists = [["a"] * n for n in range(10)]
     for cache, some in zip(caches, (lists, lists[::-1]), strict=True):
@@ -262,7 +262,7 @@ from bert_jax.command.main import main
 from bert_jax.inference import batching
 import bert_jax.search.mining
 
-batching.TOKENS["cpu"] = 16
+batching.CPU_TOKENS = 16
 sync = output.sync_to_disk
 for kill in ["", "vectors- 2", "scores- 2", ".cut.jsonl. 1", ""]:
     name, count = (kill or "never 1").split()

@@ -15,7 +15,8 @@ from flax.traverse_util import unflatten_dict
 
 from bert_jax.export.model_graph import input_names, make_model
 from bert_jax.hub.layout import Layout
-from bert_jax.models.heads import HEADS, Bert
+from bert_jax.models.bert import Bert
+from bert_jax.models.heads import HEADS
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS, FAMILY_CONFIGS, family_layout
 
 LABELS = ("bad", "fair", "good")

@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.inference.load import load
 from bert_jax.losses import loss as losses
-from bert_jax.models.heads import Bert
+from bert_jax.models.bert import Bert
 from tests.support.seeded_arrays import seeded_batch
 from tests.support.transformers_models import (
     assert_close,

@@ -13,9 +13,10 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
+from bert_jax.models.bert import Bert
 from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.heads import HEADS, Bert
+from bert_jax.models.heads import HEADS
 from bert_jax.models.mesh import AXES, DATA
 from bert_jax.training import sharded_gradient, sharding
 from bert_jax.training.optimizer import guarded_adam, make_optimizer, scale_by_trust_ratio

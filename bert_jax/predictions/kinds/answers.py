@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRow
@@ -12,7 +11,6 @@ from bert_jax.data.examples.example import Example, answers_of
 from bert_jax.data.examples.questions import is_squad_json, iterate_questions, parse_questions, read_questions
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import MAY_BE_MISSING, Layout
-from bert_jax.losses.loss import Loss, span_cross_entropy, weighted_loss
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.squad import answer_scores, score_answers
 from bert_jax.predictions.abstention import MinConfidence, abstention_fields
@@ -28,6 +26,9 @@ from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions
+
+if TYPE_CHECKING:
+    from bert_jax.losses.loss import Loss
 
 OVERLAP = 128  # tokens that neighbouring windows share, as in BERT's SQuAD runs
 MAX_ANSWER_TOKENS = 30  # tokens of an answer, as in BERT's SQuAD runs
@@ -170,15 +171,21 @@ class Answers(Kind):
         start, end = values["starts"], values["ends"]
         return ("answer", dict.fromkeys(range(start, end + 1), "answer")) if end else ("no answer", {})
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
+        from bert_jax.losses.loss import span_cross_entropy
+
         logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
         return span_cross_entropy(logits, starts, ends, label_weights, attention_mask)
 
-    def batch_metrics(self, logits, batch: dict) -> dict[str, Loss]:
+    def batch_metrics(self, logits, batch: dict) -> "dict[str, Loss]":
+        import jax.numpy as jnp
+
+        from bert_jax.losses.loss import weighted_loss
+
         logits, attention_mask, starts, ends = with_segment_axis(logits, batch)
         best = jnp.where(attention_mask[..., None] > 0, logits, -jnp.inf).argmax(-2)
         right = (best[..., 0] == starts) & (best[..., 1] == ends)
-        return {"span_accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
+        return {"span_accuracy": weighted_loss(right.astype("float32"), batch["label_weights"])}
 
     def predict(self, raw: tuple[Answer, float], calibration: Calibration) -> str:
         answer, gap = raw
@@ -275,7 +282,7 @@ def with_segment_axis(logits, batch: dict):
     if "segment_ids" not in batch:
         return logits, batch["attention_mask"], batch["starts"], batch["ends"]
     begins = batch["cls_positions"]
-    numbers = jnp.arange(begins.shape[1]) + 1
+    numbers = np.arange(begins.shape[1]) + 1
     attention_mask = batch["segment_ids"][:, None, :] == numbers[None, :, None]  # [B, P, L]
     return logits[:, None], attention_mask, batch["starts"] + begins, batch["ends"] + begins
 

@@ -4,15 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.hub.layout import Layout
-from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.metrics.classification import count_items, score_single_label
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.abstention import MinConfidence, abstains, abstention_fields
@@ -29,6 +27,9 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
+
+if TYPE_CHECKING:
+    from bert_jax.losses.loss import Loss
 
 FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit_class_calibration`
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
@@ -71,12 +72,16 @@ class Classes(WholeTextKind):
     def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return self.labels[values["labels"]], {}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
+        from bert_jax.losses.loss import cross_entropy
+
         return cross_entropy(logits, batch["labels"], label_weights, smoothing)
 
-    def batch_metrics(self, logits, batch: dict) -> dict[str, Loss]:
+    def batch_metrics(self, logits, batch: dict) -> "dict[str, Loss]":
+        from bert_jax.losses.loss import weighted_loss
+
         right = logits.argmax(-1) == batch["labels"]
-        return {"accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
+        return {"accuracy": weighted_loss(right.astype("float32"), batch["label_weights"])}
 
     def predict(self, raw: np.ndarray, calibration: Calibration) -> str:
         return self.labels[raw.argmax()]

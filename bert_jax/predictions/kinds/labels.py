@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from bert_jax.data.examples.columns import SEPARATOR, ExampleColumns
 from bert_jax.data.examples.example import Example, check_labels, labels_of
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
-from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics.classification import count_items, multi_hot, score_multi_label
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.abstention import MinConfidence, abstains, abstention_fields
@@ -28,6 +27,9 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
+
+if TYPE_CHECKING:
+    from bert_jax.losses.loss import Loss
 
 
 def cell_reader(separator: str):
@@ -74,7 +76,9 @@ class Labels(WholeTextKind):
     def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return " ".join(np.array(self.labels)[values["labels"]]) or "none", {}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
+        from bert_jax.losses.loss import binary_cross_entropy
+
         return binary_cross_entropy(logits, batch["labels"], label_weights)
 
     def predict(self, raw: np.ndarray, calibration: Calibration) -> set[str]:

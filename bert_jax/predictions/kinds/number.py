@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from bert_jax.data.examples.cells import LabelFormat, parse_number_cell
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
-from bert_jax.losses.loss import Loss, squared_error
 from bert_jax.metrics.regression import score_numbers
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.abstention import MinConfidence, Precision
@@ -20,6 +19,9 @@ from bert_jax.predictions.kind import Baseline, Outcomes
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import WholeTextKind, read_problem_type
+
+if TYPE_CHECKING:
+    from bert_jax.losses.loss import Loss
 
 FAR = 2.0  # standard deviations, robustly estimated, beyond which a number is doubtful
 
@@ -70,7 +72,9 @@ class Number(WholeTextKind):
     def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return f"{values['labels']:g}", {}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
+        from bert_jax.losses.loss import squared_error
+
         return squared_error(logits[..., 0], batch["labels"], label_weights)
 
     def predict(self, raw: np.ndarray, calibration: Calibration) -> float:

@@ -5,7 +5,7 @@ Ranking metrics are per query: all pairs of a query are ranked together.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from bert_jax.data.examples.group_columns import (
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER
-from bert_jax.losses.loss import Loss, binary_cross_entropy
 from bert_jax.metrics import retrieval
 from bert_jax.metrics.score_sums import ScoreSums, check_lengths
 from bert_jax.predictions.abstention import MinConfidence, abstains
@@ -39,6 +38,9 @@ from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text import tables
+
+if TYPE_CHECKING:
+    from bert_jax.losses.loss import Loss
 
 LABELS = ("LABEL_0",)  # the name of the only output in transformers
 WORDS = ("not relevant", "relevant")
@@ -137,7 +139,9 @@ class Relevance(WholeTextKind):
     def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return f"{values['labels']:g}" if values["label_weights"] else "", {}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
+        from bert_jax.losses.loss import binary_cross_entropy
+
         return binary_cross_entropy(logits, batch["labels"][..., None], label_weights)
 
     def predict(self, raw: float, calibration: Calibration) -> float:

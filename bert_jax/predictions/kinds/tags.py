@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
@@ -21,7 +20,6 @@ from bert_jax.data.examples.labelled_texts import parse_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.data.examples.tagged_words import iterate_tagged_words, parse_tagged_words, read_tags
 from bert_jax.hub.layout import STRICT_TAGS, Layout
-from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.metrics.classification import precision_recall_f1
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.tagged_spans import (
@@ -53,6 +51,9 @@ from bert_jax.text.tables import normalize_column
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.text.word_windows import choose_central_windows, encode_words
+
+if TYPE_CHECKING:
+    from bert_jax.losses.loss import Loss
 
 
 @dataclass(frozen=True)
@@ -175,12 +176,16 @@ class Tags(Kind):
         names = {position: self.labels[int(values["labels"][position])] for position in positions}
         return "", {position: name for position, name in names.items() if name != OUTSIDE}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> Loss:
+    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
+        from bert_jax.losses.loss import cross_entropy
+
         return cross_entropy(logits, batch["labels"], label_weights, smoothing)
 
-    def batch_metrics(self, logits, batch: dict) -> dict[str, Loss]:
+    def batch_metrics(self, logits, batch: dict) -> "dict[str, Loss]":
+        from bert_jax.losses.loss import weighted_loss
+
         right = logits.argmax(-1) == batch["labels"]
-        return {"accuracy": weighted_loss(right.astype(jnp.float32), batch["label_weights"])}
+        return {"accuracy": weighted_loss(right.astype("float32"), batch["label_weights"])}
 
     def predict(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
         tags = [self.labels[i] for i in self.decode(raw)]

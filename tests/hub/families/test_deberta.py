@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import bert_jax
-from bert_jax.inference import programs
+from bert_jax.inference.computations import HeadLogits
 from bert_jax.report import model_info
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS
 from tests.support.parity import batch_for_heads
@@ -113,7 +113,7 @@ def test_the_enhanced_mask_decoder_equals_torch_and_its_positions_survive(kind, 
     of_places = ours.pop("deberta.embeddings.position_embeddings.weight")
     np.testing.assert_allclose(of_places, table.grad, atol=1e-4 * float(table.grad.abs().max()))
     assert_gradients_close(ours, theirs)
-    unrolled = programs.head_logits(model.config, "mlm", 0)(model.rounded_params, read)
+    unrolled = model.engine.start(HeadLogits("mlm", 0), read)
     assert_close(unrolled, expected, batch["attention_mask"])
 
     model.save(tmp_path / "ours")

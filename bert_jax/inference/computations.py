@@ -1,0 +1,63 @@
+"""What a model can be asked to compute for the texts of a batch; an engine computes it."""
+
+from dataclasses import dataclass
+
+from bert_jax.hub.sentence_transformers import Projection
+
+
+@dataclass(frozen=True)
+class HeadLogits:
+    """The logits of a head; `with_vectors`, (logits, the mean of the hidden states, normalized to length 1)."""
+
+    head: str
+    labels: int
+    with_vectors: bool = False
+
+
+@dataclass(frozen=True)
+class HiddenStates:
+    """The hidden states of the last layer, [L, D]."""
+
+
+@dataclass(frozen=True)
+class LayerStates:
+    """The hidden states of some layers, [layers, L, D]; layer 0 is the embeddings.
+
+    The last layer has the encoder's final normalization, if the encoder has one.
+    """
+
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """The attention weights of some layers, [layers, H, L, L]; layer 0 is the first layer after the embeddings."""
+
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PooledStates:
+    """One vector for a text, from its hidden states."""
+
+    pooling: str
+    normalize: bool = False
+    projection: Projection | None = None
+
+
+@dataclass(frozen=True)
+class MaskFillings:
+    """(probabilities, ids) of the `top` tokens at each of the target positions."""
+
+    top: int
+
+
+@dataclass(frozen=True)
+class LogLikelihoods:
+    """The log probability of each of the `targets` at its position."""
+
+
+Computation = (
+    HeadLogits | HiddenStates | LayerStates | AttentionWeights | PooledStates | MaskFillings | LogLikelihoods
+)
+POOLER = "pooler"  # BERT's own pooling, beside those of `POOLINGS`

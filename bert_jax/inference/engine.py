@@ -1,0 +1,69 @@
+"""Engines, which compute what a model is asked for: one file each in engines/, found by its name."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.registry import Registry
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.inference.batching import BatchShapes
+from bert_jax.inference.computations import Computation
+from bert_jax.text.tokenizer import Tokenizer
+
+ENGINES = Registry("bert_jax.inference.engines", "engine", "Engine")
+
+
+class Engine(Protocol):
+    """The weights of one model, on the device that computes with them."""
+
+    name: ClassVar[str]
+    dtypes: ClassVar[tuple[str, ...]]  # the types of number that it can compute in
+    dtype: str  # that of the matrix products
+    shapes: BatchShapes
+
+    @classmethod
+    def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
+        """Open a model directory to be computed so; `settings` are attention and remat."""
+        ...
+
+    @classmethod
+    def from_directory(cls, directory: ModelDirectory) -> Self: ...
+
+    @property
+    def params(self) -> dict:
+        """The parameters of the model's Flax module."""
+        ...
+
+    def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
+        """Write the files of the model into a directory."""
+        ...
+
+    def start(self, computation: Computation, batch: dict) -> Any:
+        """Begin to compute a batch; a device may go on while the host does something else."""
+        ...
+
+    def read(self, started: Any) -> Any:
+        """Return the outputs of a batch as an array, or several, with a row for each row of the batch."""
+        ...
+
+
+def open_directory(
+    path, engine: str = "jax", dtype: str = "float32", attention: str = "auto", remat: str = "none"
+) -> ModelDirectory:
+    """Open a model directory, which remembers how it is to be computed. One that is open is returned as it is."""
+    if isinstance(path, ModelDirectory):
+        return path
+    chosen = ENGINES[str(engine)]
+    if not isinstance(dtype, str) or dtype not in chosen.dtypes:
+        raise BertJaxError(
+            f'the engine {engine} computes in {", ".join(chosen.dtypes)}, not in "{dtype!s:.40}"'
+        )
+    directory = chosen.open_directory(path, dtype, attention=attention, remat=remat)
+    return replace(directory, engine=engine)
+
+
+def start_engine(directory: ModelDirectory) -> Engine:
+    """Read the weights of a directory."""
+    return ENGINES[directory.engine].from_directory(directory)

@@ -1,0 +1,60 @@
+"""The engine that computes with compiled JAX programs, on every device that JAX knows."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import jax
+
+from bert_jax.core.compilation_cache import enable_compilation_cache
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectory, save_model
+from bert_jax.inference.batching import ACCELERATOR_TOKENS, CPU_TOKENS, BatchShapes
+from bert_jax.inference.computations import Computation
+from bert_jax.inference.parameters import place_on_device, restack_layers, round_kernels
+from bert_jax.inference.programs import compiled
+from bert_jax.models.encoder_config import DTYPES, EncoderConfig
+from bert_jax.text.tokenizer import Tokenizer
+
+# A CPU pays for every token of padding; an accelerator compiles each program for seconds.
+CPU_SHAPES = BatchShapes(
+    CPU_TOKENS, (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))
+)
+ACCELERATOR_SHAPES = BatchShapes(
+    ACCELERATOR_TOKENS, (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64))
+)
+
+
+class JaxEngine:
+    name: ClassVar = "jax"
+    dtypes: ClassVar[tuple[str, ...]] = DTYPES
+
+    def __init__(self, config: EncoderConfig, params: dict):
+        self.config, self.dtype = config, config.computed_dtype
+        self.shapes = CPU_SHAPES if jax.default_backend() == "cpu" else ACCELERATOR_SHAPES
+        self.device_params = place_on_device(params)
+        self.rounded_params = round_kernels(self.device_params, self.dtype)
+
+    @classmethod
+    def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
+        return ModelDirectory.open(path, dtype=dtype, **settings)
+
+    @classmethod
+    def from_directory(cls, directory: ModelDirectory) -> Self:
+        enable_compilation_cache()
+        return cls(directory.layout.config, directory.read_params())
+
+    @property
+    def params(self) -> dict:
+        return restack_layers(self.device_params)
+
+    def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
+        save_model(directory, layout, self.params, tokenizer)
+
+    def start(self, computation: Computation, batch: dict) -> Any:
+        return compiled(computation, self.config)(self.rounded_params, batch)
+
+    def read(self, started: Any) -> Any:
+        return jax.device_get(started)
+
+
+Engine = JaxEngine

@@ -1,0 +1,172 @@
+"""The engine that computes with the ONNX file of a directory, on CPUs. Nothing of it imports JAX."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import singledispatchmethod
+from pathlib import Path
+from shutil import copytree
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.hashes import write_hashes
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.hub.onnx_files import dtype_of, find_onnx_file
+from bert_jax.hub.sentence_transformers import PROJECTION, write_embedder
+from bert_jax.inference.batching import CPU_TOKENS, BatchShapes
+from bert_jax.inference.computations import (
+    POOLER,
+    Computation,
+    HeadLogits,
+    HiddenStates,
+    LogLikelihoods,
+    MaskFillings,
+    PooledStates,
+)
+from bert_jax.inference.onnx_session import OnnxSession, require_packages
+from bert_jax.models.pooling_weights import POOLING_WEIGHTS
+from bert_jax.text.tokenizer import Tokenizer
+
+HIDDEN, LOGITS, SPAN_LOGITS = "last_hidden_state", "logits", ("start_logits", "end_logits")
+UNUSED = {"attention": "auto", "remat": "none"}  # settings of programs, which a file has none of
+Batch = dict[str, np.ndarray]
+ACTIVATIONS: dict[str, Callable] = {"none": lambda vectors: vectors, "tanh": np.tanh}  # of a projection
+
+
+class OnnxRuntimeEngine:
+    name: ClassVar = "onnxruntime"
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "int8")
+    shapes = BatchShapes(CPU_TOKENS)
+
+    def __init__(self, session: OnnxSession, dtype: str, projection: dict[str, np.ndarray]):
+        self.session, self.dtype, self.projection = session, dtype, projection
+
+    @classmethod
+    def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
+        require_packages(f"the engine {cls.name}", cls.name)
+        if changed := [key for key, value in settings.items() if value != UNUSED[key]]:
+            raise BertJaxError(f"{changed[0]}={settings[changed[0]]!r} is for the engine jax; leave it out")
+        directory = ModelDirectory.open(path, has_weights=False)
+        return replace(directory, onnx_file=find_onnx_file(directory.path, dtype))
+
+    @classmethod
+    def from_directory(cls, directory: ModelDirectory) -> Self:
+        file = directory.onnx_file or find_onnx_file(directory.path, "float32")
+        layout = directory.layout
+        mappings = [part for part in layout.parameter_mappings(True) if part.path.startswith(PROJECTION)]
+        dense = {part.path.split("/")[-1]: directory.read_parameter(part, 1) for part in mappings}
+        return cls(OnnxSession(file), dtype_of(file), dense)
+
+    @property
+    def params(self) -> dict:
+        raise BertJaxError(
+            f"the weights of {self.session.path} are not read; load the directory that it was exported from"
+        )
+
+    def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
+        source = self.session.path.parents[1]
+        if not source.is_dir():
+            raise BertJaxError(f"the model cannot be saved: its files are no longer in {source}")
+        copytree(source, directory, dirs_exist_ok=True)
+        if layout.embedder:  # its pooling may be another one now
+            write_embedder(directory, layout.embedder, layout.config.hidden_size)
+        write_hashes(directory)
+
+    def start(self, computation: Computation, batch: Batch) -> Any:
+        return self.compute(computation, batch)
+
+    def read(self, started: Any) -> Any:
+        return started
+
+    def run(self, batch: Batch, *outputs: str) -> list[np.ndarray]:
+        if missing := [name for name in outputs if name not in self.session.outputs]:
+            raise BertJaxError(
+                f"{self.session.path} gives {', '.join(self.session.outputs)}, but {missing[0]} is needed; use the "
+                "engine jax"
+            )
+        return list(self.session.run(batch, outputs).values())
+
+    @singledispatchmethod
+    def compute(self, computation: Computation, batch: Batch) -> Any:
+        """Return the outputs of a computation; each of the methods below computes one."""
+        raise BertJaxError(
+            f"the engine {self.name} computes the states of the last layer alone, and no attention weights; use the "
+            "engine jax"
+        )
+
+    @compute.register
+    def head_logits(self, wanted: HeadLogits, batch: Batch) -> Any:
+        rows = split_texts(batch)
+        parts = SPAN_LOGITS if SPAN_LOGITS[0] in self.session.outputs else (LOGITS,)
+        outputs = self.run(rows, *parts, *[HIDDEN] * wanted.with_vectors)
+        logits = outputs[0] if len(parts) == 1 else np.stack(outputs[: len(parts)], axis=-1)
+        if not wanted.with_vectors:
+            return logits
+        # The vector of a pair is the mean over both texts, even if they are read separately.
+        count, states = len(logits), outputs[-1]
+        states, mask = states.reshape(count, -1, states.shape[-1]), rows["attention_mask"].reshape(count, -1)
+        return logits, normalized(pooled(states, mask, "mean"))
+
+    @compute.register
+    def hidden_states(self, wanted: HiddenStates, batch: Batch) -> Any:
+        return self.run(batch, HIDDEN)[0]
+
+    @compute.register
+    def pooled_states(self, wanted: PooledStates, batch: Batch) -> Any:
+        if wanted.pooling == POOLER:
+            raise BertJaxError(f'pooling="{POOLER}" is not computed by the engine {self.name}; use jax')
+        vectors = pooled(self.run(batch, HIDDEN)[0], batch["attention_mask"], wanted.pooling)
+        if wanted.projection:
+            vectors = vectors @ self.projection["kernel"] + self.projection.get("bias", 0)
+            vectors = ACTIVATIONS[wanted.projection.activation](vectors)
+        return normalized(vectors) if wanted.normalize else vectors
+
+    @compute.register
+    def mask_fillings(self, wanted: MaskFillings, batch: Batch) -> Any:
+        likely = self.log_probabilities(batch)
+        best = np.argsort(-likely, axis=-1, kind="stable")[..., : wanted.top]
+        return np.exp(np.take_along_axis(likely, best, axis=-1)), best
+
+    @compute.register
+    def log_likelihoods(self, wanted: LogLikelihoods, batch: Batch) -> Any:
+        return np.take_along_axis(self.log_probabilities(batch), batch["targets"][..., None], axis=-1)[..., 0]
+
+    def log_probabilities(self, batch: Batch) -> np.ndarray:
+        """Return those of every token at the target positions, [B, K, V]."""
+        logits = np.take_along_axis(self.run(batch, LOGITS)[0], batch["target_positions"][..., None], axis=1)
+        shifted = logits - logits.max(-1, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def split_texts(batch: Batch) -> Batch:
+    """Return a batch with one text in each row, if its rows hold texts that are read separately."""
+    if "segment_ids" not in batch:
+        return batch
+    starts, segments = batch["cls_positions"], batch["segment_ids"]
+    texts = 1 + np.arange(starts.shape[1])
+    lengths = (segments[:, None] == texts[:, None]).sum(-1)  # [B, P]
+    offsets = np.arange(max(1, lengths.max()))
+    mask = offsets < lengths[..., None]  # [B, P, L]
+    places = np.where(mask, starts[..., None] + offsets, 0)
+    rows = {}
+    for name in ("input_ids", "token_type_ids"):
+        taken = np.take_along_axis(batch[name][:, None], places, axis=-1)
+        rows[name] = np.where(mask, taken, 0).reshape(-1, len(offsets))
+    return rows | {"attention_mask": mask.astype(np.int64).reshape(-1, len(offsets))}
+
+
+def pooled(states: np.ndarray, attention_mask: np.ndarray, how: str) -> np.ndarray:
+    """Pool the real tokens of hidden states [B, L, D] to one vector per row, [B, D]."""
+    if how == "max":
+        return np.where(attention_mask[..., None] > 0, states, np.finfo(np.float32).min).max(1)
+    weights = POOLING_WEIGHTS[how](attention_mask.astype(np.float32))
+    return (weights[:, None] @ states)[:, 0]
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+Engine = OnnxRuntimeEngine

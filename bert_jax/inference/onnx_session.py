@@ -1,0 +1,46 @@
+"""An ONNX file, opened by ONNX Runtime, which not everybody has installed."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax.core.errors import BertJaxError, first_line
+
+ERRORS_ONLY = 3  # of ONNX Runtime's levels: it warns of what a user cannot change
+
+
+def require_packages(what: str, *packages: str) -> None:
+    """Refuse to begin if a package of the extra `onnx` is missing."""
+    if missing := [package for package in packages if find_spec(package) is None]:
+        raise BertJaxError(
+            f"{what} needs {' and '.join(packages)}; install what is missing with pip install {' '.join(missing)}"
+        )
+
+
+class OnnxSession:
+    """An ONNX file on the CPU."""
+
+    def __init__(self, path: Path, threads: int = 0):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads  # 0: a thread for each core
+        options.log_severity_level = ERRORS_ONLY
+        self.path = path
+        try:
+            self.session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+        except Exception as error:  # its types are those of C++, and the newest are not even exported
+            raise BertJaxError(
+                f"{path} cannot be opened by ONNX Runtime {onnxruntime.__version__}: {first_line(error)}; export the "
+                "model again"
+            ) from error
+        self.inputs = [value.name for value in self.session.get_inputs()]
+        self.outputs = [value.name for value in self.session.get_outputs()]
+
+    def run(self, batch: dict[str, np.ndarray], outputs: Sequence[str] = ()) -> dict[str, np.ndarray]:
+        """Return the named outputs, by default all; the batch may hold more than the inputs."""
+        names = list(outputs) or self.outputs
+        read = {name: np.asarray(batch[name], np.int64) for name in self.inputs}
+        return dict(zip(names, self.session.run(names, read), strict=True))

@@ -1,0 +1,231 @@
+"""`engine="onnxruntime"`: the answers of an exported model are those of the model, and JAX is not imported for them."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.command.main import main
+from bert_jax.core.errors import BertJaxError
+from bert_jax.export.onnx_directory import export_onnx
+from bert_jax.hub import model_directory as hub
+from bert_jax.hub.layout import Layout
+from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings, Projection
+from bert_jax.inference.engines.onnxruntime import pooled
+from bert_jax.models.heads import HEADS
+from bert_jax.models.pooling import pool
+from bert_jax.models.pooling_weights import POOLINGS
+from bert_jax.predictions.out_of_scope import OutOfScopeDetector, save_detector
+from bert_jax.text.wordpiece import WordPiece
+from tests.support.onnx_models import random_params
+from tests.support.project import ROOT
+from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, SMALL_VOCABULARY
+
+pytestmark = pytest.mark.slow
+TAGS = ("O", "B-X", "I-X")
+EMBEDDER = EmbedderSettings(
+    pooling="mean", normalize=True, projection=Projection(5, activation="tanh"), prompts={"query": "the "}
+)
+PAIRS = list(zip(SMALL_TEXTS, SMALL_TEXTS[::-1], strict=True))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Returns a model and the same model from its ONNX file."""
+    directories = {}
+
+    def open_both(head="", labels=(), embedder=None, **more):
+        key = head, labels, bool(embedder)
+        if key not in directories:
+            folder = tmp_path_factory.mktemp("model")
+            layout = Layout(
+                SMALL_CONFIG, heads=(head,) if head else (), labels=labels, embedder=embedder,
+                pooler=bool(head) and HEADS[head].pooler, hf_config=more,
+            )  # fmt: skip
+            model = folder / "model"
+            hub.save_model(model, layout, random_params(layout), WordPiece.from_vocabulary(SMALL_VOCABULARY))
+            if head.startswith(("classify", "compare")):
+                vectors = np.random.RandomState(0).standard_normal((40, 8)).astype(np.float32)
+                vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+                save_detector(model, OutOfScopeDetector.from_vectors(vectors, vectors[:, 0]))
+            export_onnx(model, folder / "onnx", "avx2" if embedder else None)
+            directories[key] = model, folder / "onnx"
+        model, onnx = directories[key]
+        return bert_jax.load(model), bert_jax.load(onnx, engine="onnxruntime")
+
+    return open_both
+
+
+@pytest.mark.parametrize("how", POOLINGS)
+def test_states_are_pooled_as_by_jax(how):
+    states = np.random.RandomState(0).standard_normal((3, 7, 8)).astype(np.float32)
+    mask = np.arange(7) < np.array([[7], [3], [1]])
+    assert_close(pooled(states, mask, how), pool(states, mask, how, normalize=False))
+
+
+def assert_close(ours, theirs) -> None:
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def test_an_embedder_gives_its_vectors(exported):
+    ours, theirs = exported(embedder=EMBEDDER)
+    assert_close(ours.encode(SMALL_TEXTS), theirs.encode(SMALL_TEXTS))
+    assert_close(ours.encode_query("cat"), theirs.encode_query("cat"))
+    assert_close(ours.encode(SMALL_TEXTS, pooling="last"), theirs.encode(SMALL_TEXTS, pooling="last"))
+    long = "the cat sat on the mat . " * 4
+    assert_close(ours.encode(long, long_texts="windows"), theirs.encode(long, long_texts="windows"))
+    for states, same in zip(ours.hidden_states(SMALL_TEXTS), theirs.hidden_states(SMALL_TEXTS), strict=True):
+        assert_close(states, same)
+
+
+@pytest.mark.parametrize("head", ["classify", "classify_mean", "compare_cls"])
+def test_a_classifier_gives_its_probabilities_and_p_values(head, exported):
+    ours, theirs = exported(head, ("bad", "fair", "good"))
+    texts = PAIRS if head.startswith("compare") else [*SMALL_TEXTS, *PAIRS]
+    assert_close(ours.predict_proba(texts), theirs.predict_proba(texts))
+    assert ours.predict(texts) == theirs.predict(texts)
+    assert_close(ours.in_distribution_p_value(texts), theirs.in_distribution_p_value(texts))
+
+
+def test_spans_answers_and_scores_are_the_same(exported):
+    ours, theirs = exported("tag", TAGS)
+    for spans, same in zip(ours.tag(SMALL_TEXTS), theirs.tag(SMALL_TEXTS), strict=True):
+        assert [(span.label, span.start, span.end) for span in spans] == [
+            (span.label, span.start, span.end) for span in same
+        ]
+        assert_close([span.score for span in spans], [span.score for span in same])
+    ours, theirs = exported("answer")
+    answers, same = (model.answer("the cat", ["the cat sat on the mat . " * 3]) for model in (ours, theirs))
+    assert [(answer.text, answer.start) for answer in answers] == [
+        (answer.text, answer.start) for answer in same
+    ]
+    assert_close(answers[0].score, same[0].score)
+    ours, theirs = exported("classify", ("relevant",), **CROSS_ENCODER)
+    assert_close(ours.predict(PAIRS), theirs.predict(PAIRS))
+    order, same = (model.rank("the cat", SMALL_TEXTS) for model in (ours, theirs))
+    assert [ranked["corpus_id"] for ranked in order] == [ranked["corpus_id"] for ranked in same]
+
+
+def test_a_masked_model_fills_and_scores(exported):
+    ours, theirs = exported("mlm")
+    text = "the [MASK] sat on [MASK] ."
+    for fillings, same in zip(ours.fill_mask(text), theirs.fill_mask(text), strict=True):
+        assert [filled.token for filled in fillings] == [filled.token for filled in same]
+        assert_close([filled.score for filled in fillings], [filled.score for filled in same])
+    assert ours.fill_mask(text, steps=2).text == theirs.fill_mask(text, steps=2).text
+    assert_close(*(model.pseudo_log_likelihood("the cat sat").tokens for model in (ours, theirs)))
+
+
+def test_int8_is_another_file_and_a_copy_computes_the_same(exported, tmp_path):
+    ours, theirs = exported(embedder=EMBEDDER)
+    rounded = bert_jax.load(theirs.directory, engine="onnxruntime", dtype="int8")
+    assert "computed in int8" in repr(rounded)
+    vectors = rounded.encode(SMALL_TEXTS)
+    assert 1e-4 < np.abs(vectors - ours.encode(SMALL_TEXTS)).max() < 0.1
+    copied = pickle.loads(pickle.dumps(rounded))
+    np.testing.assert_array_equal(copied.encode(SMALL_TEXTS), vectors)
+    rounded.save(tmp_path / "saved")
+    saved = bert_jax.Embedder.load(tmp_path / "saved", engine="onnxruntime", dtype="int8")
+    np.testing.assert_array_equal(saved.encode(SMALL_TEXTS), vectors)
+
+
+def test_what_the_engine_cannot_do_is_said_in_a_line(exported, tmp_path, monkeypatch):
+    ours, theirs = exported("classify", ("bad", "fair", "good"))
+    refused = {
+        "are not read; load the directory that it was exported from": lambda: theirs.params,
+        "the states of the last layer alone": lambda: theirs.hidden_states("cat", layers="all"),
+        'pooling="pooler" is not computed': lambda: theirs.encode("cat", pooling="pooler"),
+        "computes in float32, int8, not in": lambda: load(theirs.directory, dtype="bfloat16"),
+        "attention='xla' is for the engine jax": lambda: load(theirs.directory, attention="xla"),
+        'a new head is computed by the engine jax, not by "onnxruntime"': lambda: load(
+            theirs.directory, head="tag", labels=TAGS
+        ),
+        "--format onnx --quantize auto --output OUT` writes it": lambda: load(theirs.directory, dtype="int8"),
+        f"`bert-jax export {ours.directory} --format onnx --output OUT` writes it": lambda: load(
+            ours.directory
+        ),
+        "or compute with the file: --engine onnxruntime": lambda: bert_jax.load(theirs.directory),
+        'no engine "onnxruntim"; did you mean "onnxruntime"?': lambda: bert_jax.load(
+            theirs.directory, engine="onnxruntim"
+        ),
+    }
+    tagger = exported("tag", TAGS)[1]
+    refused["gives logits, but last_hidden_state is needed; use the engine jax"] = lambda: tagger.encode(
+        "cat"
+    )
+    broken = tmp_path / "broken"
+    theirs.save(broken)
+    (broken / "onnx/model.onnx").write_bytes(b"no graph")
+    refused["cannot be opened by ONNX Runtime"] = lambda: load(broken)
+    for message, call in refused.items():
+        with pytest.raises(BertJaxError) as error:
+            call()
+        assert message in str(error.value) and "\n" not in str(error.value)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(
+        BertJaxError, match="the engine onnxruntime needs onnxruntime; install what is missing"
+    ):
+        load(theirs.directory)
+
+
+def load(directory, **settings):
+    return bert_jax.load(directory, engine="onnxruntime", **settings)
+
+
+# Runs commands, one for each line of standard input, in a process in which these packages cannot be imported.
+WITHOUT_JAX = """
+import json, sys
+from bert_jax.command.main import main
+for name in ("jax", "jaxlib", "flax", "optax", "orbax", "tensorflow", "torch"):
+    sys.modules[name] = None
+sys.exit(max(main(json.loads(line)) for line in sys.stdin))
+"""
+
+
+def test_commands_need_no_jax(exported, tmp_path):
+    ours, theirs = exported(embedder=EMBEDDER)
+    _, classifier = exported("classify_mean", ("bad", "fair", "good"))
+    _, reranker = exported("classify", ("relevant",), **CROSS_ENCODER)
+    texts, candidates = tmp_path / "texts.txt", tmp_path / "candidates.jsonl"
+    texts.write_text("\n".join(SMALL_TEXTS))
+    candidates.write_text(json.dumps({"query": "the cat", "documents": SMALL_TEXTS}))
+    index = bert_jax.Index.build(SMALL_TEXTS, tmp_path / "index", model=ours.directory)
+    judge = reranker.directory.parent / "model"
+    expected = [hit.id for hit in index.search("the cat", 3, reranker=judge)]
+
+    with_onnx = ["--engine", "onnxruntime"]
+    commands = [
+        ["embed", "--model", theirs.directory, "--input", texts, "--output", tmp_path / "vectors.npy"],
+        ["embed", "--model", theirs.directory, "--input", texts, "--output", tmp_path / "int8.npy", "--dtype", "int8"],
+        ["predict", "--model", classifier.directory, "--input", texts, "--output", tmp_path / "labels.jsonl"],
+        ["rerank", "--model", reranker.directory, "--input", candidates, "--output", tmp_path / "ranked.jsonl"],
+        ["search", tmp_path / "index", "the cat", "--top-k", 3, "--json", "--model", theirs.directory,
+         "--rerank", reranker.directory],
+    ]  # fmt: skip
+    lines = "\n".join(json.dumps([*map(str, command), *with_onnx]) for command in commands)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_JAX], input=lines, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert_close(np.load(tmp_path / "vectors.npy"), ours.encode(SMALL_TEXTS))
+    assert not np.array_equal(np.load(tmp_path / "vectors.npy"), np.load(tmp_path / "int8.npy"))
+    hits = json.loads(done.stdout)["hits"]
+    assert [hit["id"] for hit in hits] == expected
+    labels = [json.loads(line)["label"] for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
+    assert labels == bert_jax.load(classifier.directory.parent / "model").predict(SMALL_TEXTS)
+
+
+def test_a_labelled_file_measures_the_file(exported, tmp_path, capsys):
+    _, theirs = exported("classify_mean", ("bad", "fair", "good"))
+    data = tmp_path / "data.csv"
+    data.write_text("text,label\n" + "".join(f"{text},good\n" for text in SMALL_TEXTS))
+    source = theirs.directory.parent / "model"
+    scores = []
+    for arguments in (["--model", source], ["--model", theirs.directory, "--engine", "onnxruntime"]):
+        assert main(["evaluate", "--data", str(data), "--json", *map(str, arguments)]) == 0
+        scores.append(json.loads(capsys.readouterr().out)["metrics"])
+    assert scores[0] == scores[1] == bert_jax.evaluate(theirs, data)["metrics"]
