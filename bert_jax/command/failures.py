@@ -5,6 +5,7 @@ import sys
 
 from bert_jax.core.errors import BertJaxError, explain_os_error, first_line
 
+WITHOUT_JAX = ("jax", "flax", "optax", "orbax", "ml_collections")  # what launch/light.sh leaves out
 MEMORY_REMEDY = "take a smaller batch, shorter texts or a smaller model, or a machine with more memory"
 
 
@@ -13,6 +14,11 @@ def explain_error(error: Exception) -> BertJaxError | None:
     # An error of a file names the file; that of a connection has no name.
     if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
         return explain_os_error(error, error.filename or "standard output")
+    if isinstance(error, ModuleNotFoundError) and error.name in WITHOUT_JAX:
+        return BertJaxError(
+            f"{error.name} is not installed here, so only embed, predict, rerank, search and evaluate work, with "
+            "--engine onnxruntime; pip install bert-jax for all"
+        )
     text = str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
         return BertJaxError(f"out of memory ({first_line(error)}); {MEMORY_REMEDY}")

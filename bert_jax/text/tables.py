@@ -303,8 +303,11 @@ def rows_of_list(name: str, value) -> Iterator[tuple[str, Row]]:
 
 @contextmanager
 def opened_parquet(name: str):
-    import pyarrow
-    from pyarrow import parquet
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise BertJaxError(f"{name} needs pyarrow ({first_line(error)}); pip install pyarrow") from error
 
     try:
         yield parquet.ParquetFile(name)

@@ -1,12 +1,15 @@
 """`engine="onnxruntime"`: the answers of an exported model are those of the model, and JAX is not imported for them."""
 
 import json
+import os
 import pickle
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 import bert_jax
 from bert_jax.command.main import main
@@ -22,7 +25,9 @@ from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector, save_detector
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.onnx_models import random_params
+from tests.support.processes import process_environment
 from tests.support.project import ROOT
+from tests.support.requirements import modules_of_others
 from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, SMALL_VOCABULARY
 
 pytestmark = pytest.mark.slow
@@ -176,17 +181,13 @@ def load(directory, **settings):
     return bert_jax.load(directory, engine="onnxruntime", **settings)
 
 
-# Runs commands, one for each line of standard input, in a process in which these packages cannot be imported.
-WITHOUT_JAX = """
-import json, sys
-from bert_jax.command.main import main
-for name in ("jax", "jaxlib", "flax", "optax", "orbax", "tensorflow", "torch"):
-    sys.modules[name] = None
-sys.exit(max(main(json.loads(line)) for line in sys.stdin))
-"""
+def packages_of_light_sh() -> list[Requirement]:
+    listed = re.search(r"packages=\((.*?)\)", (ROOT / "launch/light.sh").read_text(), re.DOTALL)
+    assert listed
+    return [Requirement(name) for name in listed[1].split()]
 
 
-def test_commands_need_no_jax(exported, tmp_path):
+def test_commands_need_what_light_sh_installs_and_no_jax(exported, tmp_path):
     ours, theirs = exported(embedder=EMBEDDER)
     _, classifier = exported("classify_mean", ("bad", "fair", "good"))
     _, reranker = exported("classify", ("relevant",), **CROSS_ENCODER)
@@ -206,14 +207,19 @@ def test_commands_need_no_jax(exported, tmp_path):
         ["search", tmp_path / "index", "the cat", "--top-k", 3, "--json", "--model", theirs.directory,
          "--rerank", reranker.directory],
     ]  # fmt: skip
-    lines = "\n".join(json.dumps([*map(str, command), *with_onnx]) for command in commands)
+    missing = modules_of_others(packages_of_light_sh())
+    assert {"jax", "flax", "optax", "orbax", "ml_collections", "pyarrow", "onnx"} <= {*missing}
+    lines = [[*map(str, command), *with_onnx] for command in commands]
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_JAX], input=lines, capture_output=True, text=True, cwd=ROOT
-    )
+        [sys.executable, ROOT / "tests/docs/light.py", json.dumps(missing), json.dumps(lines)],
+        env=process_environment(), capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    ends = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all(code == 0 for code, _ in ends), ends
     assert_close(np.load(tmp_path / "vectors.npy"), ours.encode(SMALL_TEXTS))
     assert not np.array_equal(np.load(tmp_path / "vectors.npy"), np.load(tmp_path / "int8.npy"))
-    hits = json.loads(done.stdout)["hits"]
+    hits = json.loads(ends[-1][1])["hits"]
     assert [hit["id"] for hit in hits] == expected
     labels = [json.loads(line)["label"] for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
     assert labels == bert_jax.load(classifier.directory.parent / "model").predict(SMALL_TEXTS)
@@ -229,3 +235,24 @@ def test_a_labelled_file_measures_the_file(exported, tmp_path, capsys):
         assert main(["evaluate", "--data", str(data), "--json", *map(str, arguments)]) == 0
         scores.append(json.loads(capsys.readouterr().out)["metrics"])
     assert scores[0] == scores[1] == bert_jax.evaluate(theirs, data)["metrics"]
+
+
+@pytest.mark.long
+def test_light_sh_installs_what_computes(exported, tmp_path):
+    ours, theirs = exported(embedder=EMBEDDER)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"VENV": str(tmp_path / "venv"), "PYTHON": sys.executable}
+    subprocess.run([ROOT / "launch/light.sh"], env=environment, check=True)
+    (tmp_path / "texts.txt").write_text("\n".join(SMALL_TEXTS))
+    command = ["embed", "--model", theirs.directory, "--engine", "onnxruntime", "--input", tmp_path / "texts.txt",
+               "--output", tmp_path / "vectors.npy"]  # fmt: skip
+    subprocess.run([tmp_path / "venv/bin/bert-jax", *command], env=environment, check=True, cwd=tmp_path)
+    assert_close(np.load(tmp_path / "vectors.npy"), ours.encode(SMALL_TEXTS))
+    refused = subprocess.run(
+        [tmp_path / "venv/bin/bert-jax", "info", ours.directory],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert refused.returncode == 1 and "jax is not installed here, so only embed, predict" in refused.stderr

@@ -1,5 +1,6 @@
 """The packages that this one needs."""
 
+from collections.abc import Iterable
 from importlib import metadata
 
 from packaging.requirements import Requirement
@@ -21,3 +22,19 @@ def required_packages(name: str = "bert-jax", extras: frozenset[str] = frozenset
                 needed_by_name.add(package)
                 open_ends.append(package)
     return {name for name, _ in needed_by_name} - {"bert-jax"}  # whose extras name one another
+
+
+def modules_of_others(wanted: Iterable[Requirement]) -> list[str]:
+    """The modules installed here that belong to none of these packages, nor to what they need."""
+    packages = {
+        canonicalize_name(name)
+        for requirement in wanted
+        if not requirement.marker or requirement.marker.evaluate()
+        for name in (
+            requirement.name,
+            *required_packages(requirement.name, frozenset(requirement.extras | {""})),
+        )
+    }
+    owners = metadata.packages_distributions()
+    missing = [name for name, by in owners.items() if not packages & {canonicalize_name(p) for p in by}]
+    return [name for name in missing if name != "bert_jax"]
