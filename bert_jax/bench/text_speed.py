@@ -3,7 +3,6 @@
 Each text is also given alone, and the percentiles are those of all texts; the shortest tenth has a figure of its own.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,8 @@ import numpy as np
 
 import bert_jax
 from bert_jax.bench.profile import name_operations, profile
-from bert_jax.bench.timing import FEWEST, Figures, Machine, Measured, Turn, timed, timed_rounds
+from bert_jax.bench.text_figures import text_figures
+from bert_jax.bench.timing import Figures, Machine, Measured, Turn
 from bert_jax.bench.trace import on_host
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.streaming import map_texts
@@ -21,8 +21,6 @@ from bert_jax.inference.text_outcomes import make_outcome_function
 from bert_jax.inference.text_vectors import make_embed_function
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.line_reader import read_lines
-
-PERCENTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True)
@@ -57,38 +55,6 @@ def measure_texts(workload: TextWorkload, dtypes: Sequence[str], as_json: bool =
         turns += taken
     title = f"{workload.verb}: {len(texts):,} texts of {lengths.mean():.1f} tokens on {jax.devices()[0].device_kind}"
     return Measured(title, figures, machine.load_during(turns)).shown(as_json)
-
-
-def text_figures(
-    run: Callable[[Sequence[str]], object], texts: Sequence[str], lengths: np.ndarray
-) -> tuple[Figures, list[Turn]]:
-    """Return the figures of a function of texts, and the turns that they come from."""
-    _, first = timed(run, texts)
-    seconds_alone(run, texts)  # compiles every shape before it is timed
-    batches = timed_rounds(run, texts)
-    rounds = [timed(seconds_alone, run, texts) for _ in range(FEWEST)]
-    milliseconds = 1e3 * np.array([seconds for seconds, _ in rounds])  # [rounds, texts]
-    short = np.argsort(lengths, kind="stable")[: max(len(texts) // 10, 1)]
-    speed = len(texts) / float(np.median([turn.seconds for turn in batches]))
-    figures = {
-        "texts_per_second": speed,
-        "tokens_per_second": speed * float(lengths.mean()),
-        "cpu_ms_per_text": 1e3 * min(turn.cpu for turn in batches) / len(texts),
-        **{f"one_text_p{p}_ms": float(np.percentile(milliseconds, p)) for p in PERCENTILES},
-        "one_short_text_ms": float(np.median(milliseconds[:, short])),
-        "first_call_seconds": first.seconds,
-    }
-    return figures, [*batches, *(turn for _, turn in rounds)]
-
-
-def seconds_alone(run: Callable[[Sequence[str]], object], texts: Sequence[str]) -> list[float]:
-    """Return the seconds of each text in a call of its own."""
-    seconds = []
-    for text in texts:
-        start = time.perf_counter()
-        run([text])
-        seconds.append(time.perf_counter() - start)
-    return seconds
 
 
 class TracedTokenizer:

@@ -107,6 +107,34 @@ def search(args):
     print(measure_search(args.index, args.queries, args.json))
 
 
+@verb(
+    "quality and speed of models by every engine: JAX, ONNX Runtime, int8",
+    "bert-jax bench engines DIR --data dev.csv --picture engines.png",
+    flag(
+        "models",
+        nargs="+",
+        metavar="DIR",
+        help="model directories, such as a model and its distilled students",
+    ),
+    flag("--data", required=True, metavar="FILE", help="labelled data, as `evaluate --data` reads it"),
+    flag("--texts", type=positive_integer, default=200, help="number of its texts to time (default 200)"),
+    flag(
+        "--picture",
+        type=picture_file,
+        metavar="FILE.png",
+        help="plot the scores over the speeds in this file",
+    ),
+    JSON,
+)
+def engines(args):
+    from bert_jax.inference.onnx_session import require_packages
+
+    require_packages("bench engines", "onnx", "onnxruntime")
+    from bert_jax.bench.engines import measure_engines
+
+    print(measure_engines(args.models, args.data, args.texts, args.picture, args.json))
+
+
 BENCHES = find_verbs(sys.modules[__name__])
 bench = verb(
     "measure speeds on this machine, and where the time goes",

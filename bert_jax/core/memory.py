@@ -13,7 +13,7 @@ LARGE_PAGES = "glibc.malloc.hugetlb=1"
 OLDEST_GLIBC = (2, 35)  # the first version with that setting
 SYSTEM = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 MACHINE, CONTAINER = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
-OWN_GROUP = Path("/proc/self/cgroup")
+OWN_GROUP, OWN_STATUS = Path("/proc/self/cgroup"), Path("/proc/self/status")
 CHECK = "BERT_JAX_CHECK_MEMORY"  # 0: start a run however much memory it is estimated to need
 ADDRESS_SPACE = 1.5e9  # bytes without which JAX cannot start its threads and compile, on two cores
 
@@ -85,6 +85,16 @@ def free_bytes(device=None) -> int | None:
 def peak_bytes(device) -> int | None:
     """Return the most memory of the device that was in use at a time; None if it is not known, as on CPUs."""
     return (device.memory_stats() or {}).get("peak_bytes_in_use")
+
+
+def peak_process_bytes() -> int:
+    """Return the most memory that this program has used. A process begins with the peak of its parent in `getrusage`,
+    but not in the file of Linux."""
+    if OWN_STATUS.is_file():
+        for line in OWN_STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def own_groups() -> list[Path]:

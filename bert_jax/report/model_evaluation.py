@@ -10,10 +10,17 @@ from bert_jax.data.examples.beir import is_beir
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.inference.load import load
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.compare import compare_models
 from bert_jax.report.embedders import evaluate_embedders as embedders
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
-from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, describe_table
+from bert_jax.report.evaluate_predictions import (
+    PredictionEvalConfig,
+    describe_evaluation,
+    describe_table,
+    run_evaluation,
+)
 from bert_jax.report.prediction_page import evaluate_with_report
 
 
@@ -43,6 +50,15 @@ def describe_models(
     if embedders.evaluates_vectors(models[0], str(settings.data)):
         return describe_vectors(models, settings, as_json)
     return describe_predictions(models, settings, as_json)
+
+
+def measure_scores(directory: ModelDirectory, data: str) -> tuple[str, ScoreSums]:
+    """Return the name of a model's main score, and the sums of all its scores on labelled data."""
+    if embedders.evaluates_vectors(directory, data):
+        _, (measured,) = embedders.measure_embedders([directory], EmbedderEvalConfig(data))
+        return next(iter(measured.sums.scores)), measured.sums
+    given, _ = run_evaluation(load(directory), PredictionEvalConfig(data))
+    return given.kind.best_metric, given.score_sums
 
 
 def describe_vectors(

@@ -100,6 +100,10 @@ RIGHT = {
     ],
     "bench embed": ["bench", "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt"],
     "bench predict": ["bench", "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt"],
+    "bench engines": [
+        "bench", "engines", "{root}/classifier", "--data", "{root}/labelled.jsonl", "--texts", "2", "--picture",
+        "{out}/made.png",
+    ],
     "bench train": ["bench", "train", *train("pretrain", "inspect")[1:]],
     "bench input": ["bench", *train("pretrain", "input")],
     "bench search": ["bench", "search", "{root}/index"],
