@@ -5,14 +5,14 @@ from bert_jax.core.errors import BertJaxError
 
 
 @verb(
-    "write a checkpoint as a model directory, or a model as an ONNX file",
+    "write a checkpoint as a model directory, or a model as an ONNX file or a StableHLO program",
     "bert-jax export DIR --format onnx --output model-onnx",
-    flag("directory", help="directory of a run; for an ONNX file, a model directory"),
+    flag("directory", help="directory of a run; for other formats than hf, a model directory"),
     OUTPUT,
     flag(
-        "--format", choices=("hf", "onnx"), default="hf",
+        "--format", choices=("hf", "onnx", "stablehlo"), default="hf",
         help="hf: the model of a checkpoint, as transformers opens it; onnx: a model without JAX, for ONNX Runtime, "
-        "sentence-transformers, FastEmbed, TEI (default hf)",
+        "sentence-transformers, FastEmbed, TEI; stablehlo: a model for JAX without this package (default hf)",
     ),
     flag(
         "--quantize", choices=("auto", "avx512_vnni", "avx2"), metavar="FOR",
@@ -26,17 +26,13 @@ def export(args):
 
 
 def export_hf(args) -> None:
-    if args.quantize:
-        raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
+    refuse_quantize(args)
     step = export_checkpoint(args.directory, args.output, args.step)
     print(f"the model of step {step:,} is in {args.output}")
 
 
 def export_onnx(args) -> None:
-    if args.step is not None:
-        raise BertJaxError(
-            "--step chooses a checkpoint of a run; export it first, then the model to --format onnx"
-        )
+    refuse_step(args)
     from bert_jax.export.onnxruntime_session import require_onnx
 
     require_onnx()
@@ -51,7 +47,31 @@ def export_onnx(args) -> None:
         print(f"{file.path}: int8; it changes the outputs by {file.difference.share:.1%} of their size")
 
 
-FORMATS = {"hf": export_hf, "onnx": export_onnx}
+def export_stablehlo(args) -> None:
+    refuse_step(args)
+    refuse_quantize(args)
+    from bert_jax.export.stablehlo_directory import export_stablehlo
+
+    program = export_stablehlo(args.directory, args.output)
+    print(
+        f"{program.path}: {', '.join(program.outputs)}; the largest difference from {args.directory} is "
+        f"{program.difference.largest:.1e}"
+    )
+
+
+def refuse_quantize(args) -> None:
+    if args.quantize:
+        raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
+
+
+def refuse_step(args) -> None:
+    if args.step is not None:
+        raise BertJaxError(
+            f"--step chooses a checkpoint of a run; export it first, then the model to --format {args.format}"
+        )
+
+
+FORMATS = {"hf": export_hf, "onnx": export_onnx, "stablehlo": export_stablehlo}
 
 
 def export_checkpoint(path: str, directory: str, step: int | None = None) -> int:

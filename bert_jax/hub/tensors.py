@@ -19,6 +19,9 @@ FILES = (
     "pytorch_model.bin.index.json",
 )
 
+# What a directory may hold instead, which other programs run.
+EXPORTED = {"onnx/*.onnx": "an ONNX file", "stablehlo/*.jax_export": "a StableHLO program"}
+
 
 class ShardIndex(TypedDict):
     weight_map: dict[str, str]
@@ -41,11 +44,12 @@ class Tensors(Mapping[str, np.ndarray]):
         if file is None:
             if checkpoint := tensorflow_checkpoint.checkpoint_in(directory):
                 return cls(*tensorflow_checkpoint.variables(checkpoint))
-            if any(directory.glob("onnx/*.onnx")):
-                raise BertJaxError(
-                    f"{directory} holds only an ONNX file, from which weights are not read; name the directory that it "
-                    "was exported from"
-                )
+            for pattern, exported in EXPORTED.items():
+                if any(directory.glob(pattern)):
+                    raise BertJaxError(
+                        f"{directory} holds only {exported}, from which weights are not read; name the directory that "
+                        "it was exported from"
+                    )
             files = ", ".join(FILES)
             raise BertJaxError(f"{directory} holds no weights: none of {files}, *.ckpt.index is there")
         parts = shards(file) if file.name.endswith(".index.json") else [file]

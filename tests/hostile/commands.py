@@ -85,6 +85,7 @@ RIGHT = {
     "train": train("pretrain"),
     "export": ["export", "--output", "{out}/made", "{root}/run"],
     "export onnx": ["export", "--format", "onnx", "--quantize", "auto", "--output", "{out}/made", "{root}/masked"],
+    "export stablehlo": ["export", "--format", "stablehlo", "--output", "{out}/made", "{root}/masked"],
     "info": ["info", "{root}/masked"],
     "import": ["import", "{root}/masked", "{out}/made"],
     "fill-mask": ["fill-mask", "--model", "{root}/masked", "w1 [MASK] w2"],
