@@ -3,21 +3,29 @@
 from bert_jax.command.flags import OUTPUT, flag, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError
 
+NO_DATA = (
+    "--data measures what --quantize changes, and other files compute what the model does; leave --data out"
+)
+
 
 @verb(
-    "write a checkpoint as a model directory, or a model as an ONNX file",
+    "write a checkpoint as a model directory, or a model as an ONNX file or a StableHLO program",
     "bert-jax export DIR --format onnx --output model-onnx",
-    flag("directory", help="directory of a run; for an ONNX file, a model directory"),
+    flag("directory", help="directory of a run; for other formats than hf, a model directory"),
     OUTPUT,
     flag(
-        "--format", choices=("hf", "onnx"), default="hf",
+        "--format", choices=("hf", "onnx", "stablehlo"), default="hf",
         help="hf: the model of a checkpoint, as transformers opens it; onnx: a model without JAX, for ONNX Runtime, "
-        "sentence-transformers, FastEmbed, TEI (default hf)",
+        "sentence-transformers, FastEmbed, TEI; stablehlo: a model for JAX without this package (default hf)",
     ),
     flag(
         "--quantize", choices=("auto", "avx512_vnni", "avx2"), metavar="FOR",
         help="write an int8 file, too: faster, less exact; avx512_vnni: for processors with VNNI, avx2: for others, "
         "auto: for this one",
+    ),
+    flag(
+        "--data", metavar="FILE",
+        help="labelled data, as `evaluate --data` reads it: measure what --quantize changes",
     ),
     flag("--step", type=whole_number_type(0), help="step of the checkpoint (default: the newest)"),
 )  # fmt: skip
@@ -26,22 +34,21 @@ def export(args):
 
 
 def export_hf(args) -> None:
-    if args.quantize:
-        raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
+    refuse_quantize(args)
     step = export_checkpoint(args.directory, args.output, args.step)
     print(f"the model of step {step:,} is in {args.output}")
 
 
 def export_onnx(args) -> None:
-    if args.step is not None:
-        raise BertJaxError(
-            "--step chooses a checkpoint of a run; export it first, then the model to --format onnx"
-        )
+    refuse_step(args)
     from bert_jax.inference.onnx_session import require_packages
 
     require_packages("--format onnx", "onnx", "onnxruntime")
     from bert_jax.export.onnx_directory import export_onnx
+    from bert_jax.predictions import calibration
 
+    if args.data and not args.quantize:
+        raise BertJaxError(NO_DATA)
     exact, *quantized = export_onnx(args.directory, args.output, args.quantize)
     print(
         f"{exact.path}: {', '.join(exact.outputs)}; the largest difference from {args.directory} is "
@@ -49,9 +56,56 @@ def export_onnx(args) -> None:
     )
     for file in quantized:
         print(f"{file.path}: int8; it changes the outputs by {file.difference.share:.1%} of their size")
+        if (exact.path.parents[1] / calibration.FILE).exists():
+            print(
+                f"{calibration.FILE} is that of float32; probabilities of the int8 file are not calibrated again"
+            )
+    if args.data:
+        print(compare_int8(args.directory, args.output, args.data))
 
 
-FORMATS = {"hf": export_hf, "onnx": export_onnx}
+def export_stablehlo(args) -> None:
+    refuse_step(args)
+    refuse_quantize(args)
+    from bert_jax.export.stablehlo_directory import export_stablehlo
+
+    program = export_stablehlo(args.directory, args.output)
+    print(
+        f"{program.path}: {', '.join(program.outputs)}; the largest difference from {args.directory} is "
+        f"{program.difference.largest:.1e}"
+    )
+
+
+def refuse_quantize(args) -> None:
+    if args.data and not args.quantize:
+        raise BertJaxError(NO_DATA)
+    if args.quantize:
+        raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
+
+
+def refuse_step(args) -> None:
+    if args.step is not None:
+        raise BertJaxError(
+            f"--step chooses a checkpoint of a run; export it first, then the model to --format {args.format}"
+        )
+
+
+def compare_int8(source: str, exported: str, data: str) -> str:
+    """Describe the main score of a model and of its int8 file on labelled data."""
+    from bert_jax.inference.engine import open_directory
+    from bert_jax.metrics.intervals import difference_intervals
+    from bert_jax.report.model_evaluation import measure_scores
+
+    metric, before = measure_scores(open_directory(source), data)
+    _, after = measure_scores(open_directory(exported, "onnxruntime", "int8"), data)
+    change = difference_intervals(before, after)[metric]
+    return (
+        f"{metric} on {data}: {before.scores[metric]:.4f}, int8 {after.scores[metric]:.4f} (95% interval of the change "
+        f"{change.low:+.4f} to {change.high:+.4f})"
+    )
+
+
+FORMATS = {"hf": export_hf, "onnx": export_onnx, "stablehlo": export_stablehlo}
 
 
 def export_checkpoint(path: str, directory: str, step: int | None = None) -> int:

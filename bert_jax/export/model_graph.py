@@ -10,16 +10,15 @@ from bert_jax.export.activations import ACTIVATIONS
 from bert_jax.export.encoder import encode, find_builder
 from bert_jax.export.graph import BATCH, LENGTH, Graph, Output, Scope
 from bert_jax.export.layers import dense
+from bert_jax.export.outputs import EMBEDDING, HIDDEN_STATES, exported_head, input_names
 from bert_jax.export.pooling import normalize
 from bert_jax.export.states import States, shape_of_states
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
-from bert_jax.inference.encoder import CLASS_HEADS, class_name_for
 from bert_jax.models.heads import HEADS
 
 # Name of a head -> the function that writes it: (scope, states, axes) -> outputs.
 HEAD_BUILDERS = Registry("bert_jax.export.heads", "ONNX export of the head", "build")
-HIDDEN_STATES, EMBEDDING = "last_hidden_state", "sentence_embedding"
 
 
 def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = False) -> onnx.ModelProto:
@@ -44,20 +43,6 @@ def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = Fal
         outputs = build(scope / head, states.read_by(head, HEADS[head]), shape_of_states(HEADS[head]))
         outputs |= hidden if detects_out_of_scope else {}
     return scope.graph.to_model(list(inputs), outputs)
-
-
-def input_names(layout: Layout) -> list[str]:
-    """Return the names of the inputs; models of one segment type or none do not read segments."""
-    segments = layout.config.type_vocab_size > 1
-    return ["input_ids", "attention_mask", *["token_type_ids"] * segments]
-
-
-def exported_head(layout: Layout) -> str | None:
-    """Return the head whose logits the graph returns: the one that `bert_jax.load` would use, or else the last."""
-    if layout.embedder or not layout.heads:
-        return None
-    used = CLASS_HEADS.get(class_name_for(layout), ())
-    return next((head for head in reversed(layout.heads) if head in used), layout.heads[-1])
 
 
 def embedding(states: States, layout: Layout, embedder: EmbedderSettings) -> Output:

@@ -15,15 +15,15 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.surrogates import holds_surrogates
+from bert_jax.export.companion_files import save_beside
 from bert_jax.export.model_graph import make_model
 from bert_jax.export.quantization import quantize_file
-from bert_jax.export.verification import Difference, measure_difference
-from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectory, save_model
+from bert_jax.export.verification import Difference, measure_difference, require_equal_outputs
+from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectory
 from bert_jax.hub.onnx_files import ONNX_FILE, QUANTIZATIONS, SOURCE_FILE, choose_quantization
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.onnx_session import OnnxSession
-from bert_jax.predictions import calibration, out_of_scope, training_origin
 from bert_jax.search.cached_vectors import model_fingerprint
 
 EXTERNAL_DATA = "model.onnx_data"  # the weights of a model that is too large for one file
@@ -32,7 +32,6 @@ ONNX_FILES = {Path(ONNX_FILE).name, Path(SOURCE_FILE).name, EXTERNAL_DATA} | {
 }
 MOST_BYTES = 2**31 - 2**20  # of the weights in one file: protobuf's limit, less room for the rest
 LEAST_EXTERNAL = 1024  # bytes of an array that stands in the second file
-MOST_DIFFERENT = 1e-4  # an output may differ from ours
 MOST_ROUNDED = (
     0.5  # int8 may change outputs by this share of their size; working files change them by a tenth or so
 )
@@ -65,11 +64,7 @@ def export_onnx(source, output, quantization: str | None = None) -> list[Exporte
         path.parent.mkdir()
         save_onnx(path, make_model(model.layout, model.params, model.scope.is_fitted))
         exact = measured(path, model)
-        if not exact.difference.largest <= MOST_DIFFERENT:
-            raise BertJaxError(
-                f"{output} is not written: outputs of ONNX Runtime differ by up to {exact.difference.largest:.1e} from "
-                f"those of {source}, and at most {MOST_DIFFERENT:.0e} is accepted; use the model itself"
-            )
+        require_equal_outputs(exact.difference, "ONNX Runtime", source, output)
         files = [exact]
         if quantization:
             external = (path.parent / EXTERNAL_DATA).exists()
@@ -95,11 +90,3 @@ def save_onnx(path: Path, model: onnx.ModelProto) -> None:
     if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > MOST_BYTES:
         convert_model_to_external_data(model, location=EXTERNAL_DATA, size_threshold=LEAST_EXTERNAL)
     onnx.save_model(model, path)
-
-
-def save_beside(directory: Path, model: Encoder) -> None:
-    """Write what a model directory holds beside the weights of its encoder."""
-    save_model(directory, model.layout, model.params, model.tokenizer, encoder_weights=False)
-    calibration.save_calibration(directory, model.calibration)
-    training_origin.save_origin(directory, model.origin)
-    out_of_scope.save_detector(directory, model.scope)

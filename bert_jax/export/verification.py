@@ -1,14 +1,15 @@
-"""Compare the outputs of an ONNX file with those of the model that it was written from."""
+"""Compare the outputs of an exported model with those of the model that it was written from."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from bert_jax.export.model_graph import EMBEDDING, HIDDEN_STATES, exported_head
+from bert_jax.core.errors import BertJaxError
+from bert_jax.export.outputs import EMBEDDING, HIDDEN_STATES, exported_head
 from bert_jax.inference.computations import HeadLogits, HiddenStates
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.inference.text_vectors import PromptText, embedder_reading, make_embed_function, prepare_texts
 from bert_jax.models.heads import HEADS
 from bert_jax.text.tokenizer import Encoding, Text
@@ -19,6 +20,7 @@ SENTENCE = (
 )
 PAIRS = (("a", "b"), ("Where is it?", SENTENCE), (SENTENCE * 2, "short"), (SENTENCE, SENTENCE * 3))
 TEXTS = ("", "a", "Hello, world!", "naïve café, 東京, Привет", SENTENCE, SENTENCE * 6)
+MOST_DIFFERENT = 1e-4  # an output may differ from ours
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,24 @@ class Difference:
     share: float  # the root mean square of the differences, as a share of that of the outputs
 
 
-def measure_difference(model: Encoder, session: OnnxSession) -> Difference:
+class Session(Protocol):
+    """An exported model that is opened by the program that runs it."""
+
+    outputs: list[str]
+
+    def run(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]: ...
+
+
+def require_equal_outputs(difference: Difference, program: str, source, output) -> None:
+    """Refuse to write `output` if the outputs of the program differ too much from those of the model."""
+    if not difference.largest <= MOST_DIFFERENT:
+        raise BertJaxError(
+            f"{output} is not written: outputs of {program} differ by up to {difference.largest:.1e} from those of "
+            f"{source}, and at most {MOST_DIFFERENT:.0e} is accepted; use the model itself"
+        )
+
+
+def measure_difference(model: Encoder, session: Session) -> Difference:
     """Compare all outputs for texts of several lengths, each alone and all in one batch."""
     head = exported_head(model.layout)
     texts: Sequence[Text] = PAIRS if reads_pairs(model, head) else TEXTS

@@ -13,7 +13,7 @@ from bert_jax.models.elementwise import save_activation
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels.attention import attend
 from bert_jax.models.layers import Dense, default_initializer, norm, sow_attention
-from bert_jax.models.relative_terms import RelativeTerms, row_of_distances
+from bert_jax.models.relative_terms import RelativeTerms, row_of_distances, row_of_open_distances
 
 
 class Distances(nn.Module):
@@ -24,14 +24,21 @@ class Distances(nn.Module):
     @nn.compact
     def __call__(self, length: int) -> RelativeTerms:
         c, r = self.config, self.config.relative
-        rows = row_of_distances(r, length)
+        fixed = isinstance(length, int)  # an export leaves it open
+        rows = (
+            row_of_distances(r, length)
+            if fixed
+            else row_of_open_distances(r, length, c.max_position_embeddings)
+        )
         if r.is_bias:
             table = self.param("table", default_initializer(c), (r.buckets, c.num_attention_heads))
             return RelativeTerms(bias=table[rows].T)
         table = self.param("table", default_initializer(c), (2 * r.span, c.hidden_size))
-        # A short text has few distances. Take only their rows, so that layers do not project the others.
-        met, rows = np.unique(rows, return_inverse=True)
-        states = table[met]
+        states = table
+        if fixed:
+            # A short text has few distances. Take only their rows, so that layers do not project the others.
+            met, rows = np.unique(rows, return_inverse=True)
+            states = table[met]
         if r.normalized:
             states = norm(c)(states)
         return RelativeTerms(states=states, rows=jnp.asarray(rows, jnp.int32))

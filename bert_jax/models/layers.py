@@ -167,9 +167,9 @@ class FeedForward(nn.Module):
 def count_parts(shape: tuple[int, ...], width: int, dtype: str) -> int:
     """Return into how many equal parts hidden states [B, L, D] are split along L, so that `width` numbers per token
     stay on the chip between two products, not in HBM."""
-    if device_kind() != PARTS_ON:
-        return 1
     rows, length, _ = shape
+    if device_kind() != PARTS_ON or not isinstance(length, int):  # an export leaves the length open
+        return 1
     mesh = jax.sharding.get_abstract_mesh()
     shards = 1 if mesh.empty else mesh.shape[FSDP] * mesh.shape[TENSOR]
     count = -(-rows * length * width * jnp.dtype(dtype).itemsize // (shards * ON_CHIP))

@@ -54,6 +54,11 @@ def row_of_distances(config: RelativeConfig, length: int) -> np.ndarray:
     return t5_rows(config, distances) if config.is_bias else deberta_rows(config, distances)
 
 
+def row_of_open_distances(config: RelativeConfig, length, longest: int):
+    """Return the same as an array of JAX for a length that is known only later, at most `longest`."""
+    return jnp.asarray(row_of_distances(config, longest))[longest - length : longest + length - 1]
+
+
 def t5_rows(config: RelativeConfig, distances: np.ndarray) -> np.ndarray:
     """Return T5's bucket of each distance.
 
@@ -145,10 +150,15 @@ def multiply_and_select(states, table, rows, dtype: str):
     return mixed_einsum("bhlr,lmr->bhlm", products, selected, dtype, "float32")
 
 
-def distance_columns(length: int) -> np.ndarray:
+def distance_columns(length):
     """Return the column of the distance from each position to each other, [L, L]."""
-    positions = np.arange(length)
+    positions = range_of(length)
     return positions[None, :] - positions[:, None] + length - 1
+
+
+def range_of(length):
+    """Return 0, 1, 2 ... as a constant or, if the length is known only later, as an array of JAX."""
+    return np.arange(length) if isinstance(length, int) else jnp.arange(length)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -183,6 +193,6 @@ multiply_and_gather.defvjp(multiply_and_gather_forward, multiply_and_gather_back
 def take_columns(values, columns):
     """Take the columns [L, N] of each row of values [B, H, L, C]: [B, H, L, N]."""
     B, H, L, C = values.shape
-    indices = np.arange(L)[:, None] * C + columns
+    indices = range_of(L)[:, None] * C + columns
     taken = jnp.take(values.reshape(B * H, L * C), indices.reshape(-1), axis=1, mode="clip")
     return taken.reshape(B, H, *columns.shape)

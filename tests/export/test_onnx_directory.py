@@ -23,6 +23,7 @@ from bert_jax.models import blocks
 from bert_jax.models.heads import HEADS
 from bert_jax.models.pooling import pool
 from bert_jax.models.pooling_weights import POOLINGS
+from bert_jax.predictions.calibration import Calibration, save_calibration
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.onnx_models import (
     BERT,
@@ -82,7 +83,7 @@ def test_an_embedder_gives_its_vectors(directory, tmp_path, capsys):
         str(file.relative_to(tmp_path / "onnx")) for file in (tmp_path / "onnx").rglob("*") if file.is_file()
     }
     beside = {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
-    assert files == beside - {"model.safetensors"} | {"onnx/model.onnx", "hashes.json"}
+    assert files == beside - {"model.safetensors"} | {"onnx/model.onnx", "onnx/source.json", "hashes.json"}
     assert "2_Dense/model.safetensors" in files
     assert main(["check", str(tmp_path / "onnx")]) == 0
     assert f"{len(files) - 1} files of a model; their hashes match" in capsys.readouterr().out
@@ -145,7 +146,9 @@ def test_weights_that_are_too_large_for_a_file_stand_beside_it(directory, tmp_pa
     assert export(directory(("tag",), LABELS), tmp_path / "onnx") == 0
     assert float(capsys.readouterr().out.split()[-1]) < 1e-5
     files = {file.name: file.stat().st_size for file in (tmp_path / "onnx/onnx").iterdir()}
-    assert files.keys() == {"model.onnx", "model.onnx_data"} and files["model.onnx_data"] > 4000
+    assert (
+        files.keys() == {"model.onnx", "model.onnx_data", "source.json"} and files["model.onnx_data"] > 4000
+    )
     assert main(["check", str(tmp_path / "onnx")]) == 0
 
 
@@ -217,6 +220,26 @@ def test_names_of_a_graph_are_those_of_the_modules():
 
 
 @pytest.mark.slow
+def test_the_command_measures_what_int8_changes(directory, tmp_path, capsys):
+    path, data, output = directory(("classify",), LABELS), str(tmp_path / "data.csv"), tmp_path / "onnx"
+    (tmp_path / "data.csv").write_text("text,label\n" + "".join(f"{text},good\n" for text in SMALL_TEXTS))
+    save_calibration(path, Calibration("classes", LABELS, temperatures=(2.0,)))
+    assert export(path, output, "--quantize", "avx2", "--data", data) == 0
+    *_, note, measured = capsys.readouterr().out.splitlines()
+    assert (
+        note == "calibration.json is that of float32; probabilities of the int8 file are not calibrated again"
+    )
+    rounded = bert_jax.load(output, engine="onnxruntime", dtype="int8")
+    scores = [bert_jax.evaluate(model, data)["metrics"]["accuracy"] for model in (path, rounded)]
+    assert measured.startswith(
+        f"accuracy on {data}: {scores[0]:.4f}, int8 {scores[1]:.4f} (95% interval of the change"
+    )
+    for words in (["--format", "onnx"], []):
+        assert main(["export", str(path), *words, "--output", str(output), "--data", data]) == 1
+        assert "--data measures what --quantize changes" in refusal(capsys)
+
+
+@pytest.mark.slow
 def test_an_int8_file_is_close_and_for_this_processor(directory, tmp_path, capsys, monkeypatch):
     path = directory(embedder=EmbedderSettings())
     for flags, file in (
@@ -231,7 +254,7 @@ def test_an_int8_file_is_close_and_for_this_processor(directory, tmp_path, capsy
             .startswith(f"{tmp_path}/onnx/onnx/{file}.onnx: int8; it changes")
         )
         names = {entry.name for entry in (tmp_path / "onnx/onnx").iterdir()}
-        assert names == {"model.onnx", f"{file}.onnx"}
+        assert names == {"model.onnx", f"{file}.onnx", "source.json"}
         model = onnx.load(tmp_path / f"onnx/onnx/{file}.onnx")
         kinds = Counter(node.op_type for node in model.graph.node)
         # Four products of attention and two of the feed-forward in each layer; scores and mixtures stay float32.

@@ -84,7 +84,11 @@ RIGHT = {
     "preflight": [*train("pretrain", "preflight"), "--topology", "v5e:2x2"],
     "train": train("pretrain"),
     "export": ["export", "--output", "{out}/made", "{root}/run"],
-    "export onnx": ["export", "--format", "onnx", "--quantize", "auto", "--output", "{out}/made", "{root}/masked"],
+    "export onnx": [
+        "export", "--format", "onnx", "--quantize", "auto", "--data", "{root}/labelled.jsonl", "--output", "{out}/made",
+        "{root}/classifier",
+    ],
+    "export stablehlo": ["export", "--format", "stablehlo", "--output", "{out}/made", "{root}/masked"],
     "info": ["info", "{root}/masked"],
     "import": ["import", "{root}/masked", "{out}/made"],
     "fill-mask": ["fill-mask", "--model", "{root}/masked", "w1 [MASK] w2"],

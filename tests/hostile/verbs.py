@@ -87,6 +87,8 @@ CASES = {
     "export": Case(lambda small, folder: ["export", small / "run", "--output", folder / "model"], "model"),
     "export --format onnx": Case(lambda small, folder: [
         "export", small / "masked", "--format", "onnx", "--output", folder / "model"], "model"),
+    "export --format stablehlo": Case(lambda small, folder: [
+        "export", small / "masked", "--format", "stablehlo", "--output", folder / "model"], "model"),
     "import": Case(lambda small, folder: ["import", small / "masked", folder / "model"], "model", again=False),
     "predict": Case(lambda small, folder: [
         "predict", "--model", small / "classifier", "--input", small / "many.txt", "--output", folder / "out.jsonl"],

@@ -19,6 +19,7 @@ from bert_jax.models.bert import Bert
 from bert_jax.models.heads import HEADS
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS, FAMILY_CONFIGS, family_layout
 
+TOLERANCE = 1e-5
 LABELS = ("bad", "fair", "good")
 LENGTHS = (7, 12, 30, 3, 1, 1, 2, 19)  # of the texts; two at a time are pairs
 LONGEST = max(LENGTHS)
@@ -160,3 +161,21 @@ def run_graph(session, layout: Layout, texts: list[dict]) -> dict[str, np.ndarra
     """Return the outputs by name for a batch."""
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, graph_inputs(layout, texts)), strict=True))
+
+
+def assert_outputs_are_ours(head: str | None, outputs: dict, expected: dict, numbers: list[int]) -> None:
+    names, values = list(outputs), list(outputs.values())
+    if head == "answer":
+        assert names == ["start_logits", "end_logits"]
+        values = [np.stack(values, axis=-1)]
+    else:
+        assert names == (["last_hidden_state"] if head is None else ["logits"])
+    compares = head is not None and HEADS[head].compares
+    if compares:  # numbers of pairs
+        numbers = [first // 2 for first in numbers[::2]]
+    each_token = head is None or HEADS[head].each_token
+    assert len(values[0]) == len(numbers)
+    for number, row in zip(numbers, values[0], strict=True):
+        ours = expected["hidden" if head is None else head][number]
+        row = row[: len(ours)] if each_token else row
+        np.testing.assert_allclose(row, ours, atol=TOLERANCE, rtol=0, err_msg=head)
