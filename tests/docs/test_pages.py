@@ -205,8 +205,8 @@ def run(words: list[str], capfd) -> None:
         assert {*filter(None, (extras or "").split(","))} <= set(PROJECT["optional-dependencies"])
     elif program == "launch/local_pod.sh":
         parsed(arguments[1:])  # tests/training/test_processes.py runs several processes
-    elif words in (["launch/quickstart.sh"], ["launch/test.sh"]):
-        assert os.access(program, os.X_OK)  # it is running this test, or runs for minutes
+    elif words in (["launch/quickstart.sh"], ["launch/test.sh"], ["launch/light.sh"]):
+        assert os.access(program, os.X_OK)  # it is running this test, or installs for minutes
     else:
         of_a_slice = [program, "--settings", "settings.sh", "--dry-run", *arguments]
         ran = subprocess.run(of_a_slice, capture_output=True, text=True)
