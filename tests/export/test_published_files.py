@@ -14,9 +14,9 @@ from safetensors.numpy import save_file
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.export.model_graph import make_model
-from bert_jax.export.onnxruntime_session import OnnxSession
-from bert_jax.export.quantization import choose_quantization
 from bert_jax.export.verification import pad_rows
+from bert_jax.hub.onnx_files import choose_quantization
+from bert_jax.inference.onnx_session import OnnxSession
 from tests.support.minilm import MINILM, varied_texts
 from tests.support.onnx_models import open_session
 
