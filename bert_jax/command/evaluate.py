@@ -114,5 +114,5 @@ def evaluate_index(args, command: str) -> None:
     if unused:
         raise BertJaxError(f"--{unused[0].replace('_', '-')} is not for an index; leave it out")
     trial = IndexEvalConfig(args.data, args.split, args.rerank, args.rerank_top)
-    index = Index.open(args.index, args.embedder, **engine_of(args))
+    index = Index.open(args.index, args.embedder, False, **engine_of(args))
     print(describe_index_evaluation(index, trial, args.json, args.report, command))

@@ -2,8 +2,9 @@
 
 from bert_jax.export.graph import Output, Scope, Value
 from bert_jax.export.layers import dense
+from bert_jax.hub.exported_outputs import LOGITS
 
 
 def build(scope: Scope, states: Value, axes: tuple[str, ...]) -> dict[str, Output]:
     labels = scope.params["dense"]["kernel"].shape[-1]
-    return {"logits": Output(dense(scope / "dense", states), (*axes, labels))}
+    return {LOGITS: Output(dense(scope / "dense", states), (*axes, labels))}

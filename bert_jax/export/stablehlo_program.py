@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from bert_jax.export.outputs import EMBEDDING, HIDDEN_STATES, exported_head, input_names
+from bert_jax.export.exported_head import exported_head, input_names
+from bert_jax.hub.exported_outputs import ANSWER_LOGITS, EMBEDDING, HIDDEN_STATES, LOGITS
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.models.bert import (
@@ -31,7 +32,6 @@ from bert_jax.models.pooling import l2_normalize, pool, project
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 LOCATIONS = "jax_traceback_in_locations_limit"
-ANSWER_LOGITS = ("start_logits", "end_logits")
 
 
 def flatten_weights(params: Mapping) -> dict[str, np.ndarray]:
@@ -78,7 +78,7 @@ def output_names(layout: Layout) -> tuple[str, ...]:
     head = exported_head(layout)
     if head is None:
         return (HIDDEN_STATES, *[EMBEDDING] * (layout.embedder is not None))
-    return ANSWER_LOGITS if head == "answer" else ("logits",)
+    return ANSWER_LOGITS if head == "answer" else (LOGITS,)
 
 
 def model_function(layout: Layout, unread: dict) -> Callable[[dict, dict], dict]:

@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.export.outputs import EMBEDDING, HIDDEN_STATES, exported_head
+from bert_jax.export.exported_head import exported_head
+from bert_jax.hub.exported_outputs import EMBEDDING, HIDDEN_STATES
 from bert_jax.inference.computations import HeadLogits, HiddenStates
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.text_vectors import PromptText, embedder_reading, make_embed_function, prepare_texts

@@ -3,6 +3,7 @@
 from bert_jax.export.activations import ACTIVATIONS
 from bert_jax.export.graph import Output, Scope, Value
 from bert_jax.export.layers import dense, layer_norm
+from bert_jax.hub.exported_outputs import LOGITS
 
 
 def build(scope: Scope, states: Value, axes: tuple[str, ...]) -> dict[str, Output]:
@@ -13,4 +14,4 @@ def build(scope: Scope, states: Value, axes: tuple[str, ...]) -> dict[str, Outpu
     words = "encoder/embeddings/words" if c.tie_word_embeddings else scope.weight("decoder")
     decoder = scope.add("Transpose", words, perm=[1, 0])
     logits = scope.add("Add", scope.add("MatMul", states, decoder), scope.weight("bias"))
-    return {"logits": Output(logits, (*axes, c.vocab_size))}
+    return {LOGITS: Output(logits, (*axes, c.vocab_size))}

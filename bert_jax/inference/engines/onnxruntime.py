@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import write_hashes
+from bert_jax.hub.exported_outputs import ANSWER_LOGITS, HIDDEN_STATES, LOGITS
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.onnx_files import dtype_of, find_onnx_file
@@ -29,7 +30,6 @@ from bert_jax.inference.onnx_session import OnnxSession, require_packages
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Tokenizer
 
-HIDDEN, LOGITS, SPAN_LOGITS = "last_hidden_state", "logits", ("start_logits", "end_logits")
 UNUSED = {"attention": "auto", "remat": "none"}  # settings of programs, which a file has none of
 Batch = dict[str, np.ndarray]
 ACTIVATIONS: dict[str, Callable] = {"none": lambda vectors: vectors, "tanh": np.tanh}  # of a projection
@@ -99,8 +99,8 @@ class OnnxRuntimeEngine:
     @compute.register
     def head_logits(self, wanted: HeadLogits, batch: Batch) -> Any:
         rows = split_texts(batch)
-        parts = SPAN_LOGITS if SPAN_LOGITS[0] in self.session.outputs else (LOGITS,)
-        outputs = self.run(rows, *parts, *[HIDDEN] * wanted.with_vectors)
+        parts = ANSWER_LOGITS if ANSWER_LOGITS[0] in self.session.outputs else (LOGITS,)
+        outputs = self.run(rows, *parts, *[HIDDEN_STATES] * wanted.with_vectors)
         logits = outputs[0] if len(parts) == 1 else np.stack(outputs[: len(parts)], axis=-1)
         if not wanted.with_vectors:
             return logits
@@ -111,13 +111,13 @@ class OnnxRuntimeEngine:
 
     @compute.register
     def hidden_states(self, wanted: HiddenStates, batch: Batch) -> Any:
-        return self.run(batch, HIDDEN)[0]
+        return self.run(batch, HIDDEN_STATES)[0]
 
     @compute.register
     def pooled_states(self, wanted: PooledStates, batch: Batch) -> Any:
         if wanted.pooling == POOLER:
             raise BertJaxError(f'pooling="{POOLER}" is not computed by the engine {self.name}; use jax')
-        vectors = pooled(self.run(batch, HIDDEN)[0], batch["attention_mask"], wanted.pooling)
+        vectors = pooled(self.run(batch, HIDDEN_STATES)[0], batch["attention_mask"], wanted.pooling)
         if wanted.projection:
             vectors = vectors @ self.projection["kernel"] + self.projection.get("bias", 0)
             vectors = ACTIVATIONS[wanted.projection.activation](vectors)

@@ -1,9 +1,7 @@
-"""The inputs and outputs of an exported model, by the names that other programs expect."""
+"""The inputs of an exported model, by the names that other programs expect, and the head whose logits it returns."""
 
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.encoder import CLASS_HEADS, class_name_for
-
-HIDDEN_STATES, EMBEDDING = "last_hidden_state", "sentence_embedding"
 
 
 def input_names(layout: Layout) -> list[str]:
