@@ -48,6 +48,24 @@ np.savez(sys.argv[2], **outputs)
 assert not {"bert_jax", "flax"} & sys.modules.keys()
 """
 
+COMPILE_FOR_TPU = """
+import sys
+import jax, jax.export
+from jax.experimental import topologies
+
+device = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[0]
+here = jax.sharding.SingleDeviceSharding(device)
+for path in sys.argv[1:]:
+    program = jax.export.deserialize(bytearray(open(path, "rb").read()))
+    shapes = [
+        jax.ShapeDtypeStruct([d if isinstance(d, int) else 16 for d in value.shape], value.dtype, sharding=here)
+        for value in program.in_avals
+    ]
+    arguments, _ = jax.tree.unflatten(program.in_tree, shapes)
+    jax.jit(program.call).lower(*arguments).compile()
+    print(device.device_kind)
+"""
+
 
 def save(path, heads=(), labels=(), embedder=None):
     layout = Layout(CONFIG, heads=heads, labels=labels, pooler="classify" in heads, embedder=embedder)
@@ -109,6 +127,22 @@ def test_hidden_states_and_logits_are_ours(case, head):
         inputs = graph_inputs(layout, [texts[number] for number in numbers])
         found = call(read, {name: values.astype(np.int32) for name, values in inputs.items()})
         assert_outputs_are_ours(head, {name: found[name] for name in output_names(layout)}, expected, numbers)
+
+
+@pytest.mark.long
+def test_programs_that_are_written_on_a_cpu_compile_for_a_tpu(tmp_path):
+    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
+    for case, head in ORDINARY:
+        model = SmallModel.of_case(case)
+        program, _ = export_program(model.with_head(head), flatten_weights(model.params))
+        (tmp_path / case).write_bytes(program.serialize())
+    command = [sys.executable, "-c", COMPILE_FOR_TPU, *(str(path) for path in tmp_path.iterdir())]
+    slices = {
+        "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    }  # fmt: skip
+    ran = subprocess.run(command, env=process_environment() | slices, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.splitlines()[-3:] == ["TPU v5 lite"] * 3
 
 
 @pytest.mark.slow
