@@ -77,6 +77,18 @@ def show(args, compare, *arguments) -> None:
     print(compare(*arguments, *limits).shown(args.json))
 
 
+@verb("int8 files of an embedder: quality and speed with one thread",
+      "python -m tests.bench int8 --model DIR --data sts-test.csv --calibrate sts-train.csv",
+      MODEL, flag("--data", required=True, metavar="FILE", help="pairs with scores, as STS-B is published"),
+      flag("--calibrate", metavar="FILE", help="pairs whose texts set the scales of static files (default --data)"),
+      against("onnxruntime-static", "onnxruntime-smooth", "openvino"),
+      flag("--rounds", type=positive_integer, default=6, help="number of rounds (default 6)"))  # fmt: skip
+def int8(args):
+    from tests.bench.int8 import compare_files
+
+    compare_files(args.model, args.data, args.calibrate, args.against, args.rounds)
+
+
 @verb("a pre-training step on made-up rows",
       "python -m tests.bench step --config configs/pretrain.py:base --config.data.batch_size=8 --against torch",
       CONFIG, DTYPE, against("torch", "torch-autocast", "torch-autocast-compiled"), *limits(6, 60))  # fmt: skip

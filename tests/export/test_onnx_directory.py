@@ -39,6 +39,10 @@ from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, SMALL_VOCABULA
 
 CONFIG = SMALL_CONFIG.replace(max_position_embeddings=40)
 LABELS = ("bad", "good")
+# Tests share programs that JAX has compiled: those of this embedder, and those of a classifier.
+EMBEDDER = EmbedderSettings(
+    pooling="mean", projection=Projection(5, activation="tanh"), prompts={"query": "the "}
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +69,7 @@ def encoded(model, texts) -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 def test_an_embedder_gives_its_vectors(directory, tmp_path, capsys):
-    settings = EmbedderSettings(
-        pooling="mean", projection=Projection(5, activation="tanh"), prompts={"query": "the "}
-    )
-    path = directory(embedder=settings)
+    path = directory(embedder=EMBEDDER)
     assert export(path, tmp_path / "onnx") == 0
     said = capsys.readouterr().out
     assert said.startswith(
@@ -143,7 +144,7 @@ def test_a_file_with_other_outputs_is_refused(head, broken, directory, tmp_path,
 def test_weights_that_are_too_large_for_a_file_stand_beside_it(directory, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(onnx_directory, "MOST_BYTES", 0)
     monkeypatch.setattr(onnx_directory, "LEAST_EXTERNAL", 100)
-    assert export(directory(("tag",), LABELS), tmp_path / "onnx") == 0
+    assert export(directory(("classify",), LABELS), tmp_path / "onnx") == 0
     assert float(capsys.readouterr().out.split()[-1]) < 1e-5
     files = {file.name: file.stat().st_size for file in (tmp_path / "onnx/onnx").iterdir()}
     assert (
@@ -241,7 +242,7 @@ def test_the_command_measures_what_int8_changes(directory, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_an_int8_file_is_close_and_for_this_processor(directory, tmp_path, capsys, monkeypatch):
-    path = directory(embedder=EmbedderSettings())
+    path = directory(embedder=EMBEDDER)
     for flags, file in (
         ({"avx2", "avx512_vnni"}, "model_qint8_avx512_vnni"),
         ({"avx2"}, "model_quint8_avx2"),
@@ -257,8 +258,9 @@ def test_an_int8_file_is_close_and_for_this_processor(directory, tmp_path, capsy
         assert names == {"model.onnx", f"{file}.onnx", "source.json"}
         model = onnx.load(tmp_path / f"onnx/onnx/{file}.onnx")
         kinds = Counter(node.op_type for node in model.graph.node)
-        # Four products of attention and two of the feed-forward in each layer; scores and mixtures stay float32.
-        assert kinds["MatMulInteger"] == 6 * CONFIG.num_hidden_layers
+        # Four products of attention and two of the feed-forward in each layer, and the projection of vectors;
+        # scores and mixtures stay float32.
+        assert kinds["MatMulInteger"] == 6 * CONFIG.num_hidden_layers + 1
         weight = next(
             value for value in model.graph.initializer if value.name.endswith("in/kernel_quantized")
         )

@@ -1,10 +1,9 @@
 """`bert-jax export --format stablehlo`: programs that JAX runs without this package, with our outputs."""
 
 import json
-import os
 import subprocess
 import sys
-from functools import cache
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.export import stablehlo_program
+from bert_jax.export import stablehlo_program, verification
 from bert_jax.export.stablehlo_program import export_program, flatten_weights, output_names
 from bert_jax.export.verification import pad_rows
 from bert_jax.hub import model_directory as hub
@@ -31,11 +30,12 @@ from tests.support.onnx_models import (
     random_params,
     random_texts,
 )
+from tests.support.processes import process_environment
 from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, SMALL_VOCABULARY
 
-CONFIG = SMALL_CONFIG.replace(max_position_embeddings=40)
+CONFIG = SMALL_CONFIG.replace(max_position_embeddings=40, num_hidden_layers=1)
 # Both kinds of relative terms, and two kinds of layers: an open length is harder for these than for the others.
-ORDINARY = [("mpnet", None), ("deberta-v2", "mlm"), ("modernbert", "compare_mean")]
+ORDINARY = [("mpnet", None), ("deberta-v2", None), ("modernbert", "compare_mean")]
 READER = """
 import sys
 import jax, jax.export
@@ -46,6 +46,24 @@ program = jax.export.deserialize(bytearray(open("stablehlo/model.jax_export", "r
 outputs = jax.jit(program.call)(load_file("stablehlo/model.safetensors"), dict(np.load(sys.argv[1])))
 np.savez(sys.argv[2], **outputs)
 assert not {"bert_jax", "flax"} & sys.modules.keys()
+"""
+
+COMPILE_FOR_TPU = """
+import sys
+import jax, jax.export
+from jax.experimental import topologies
+
+device = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[0]
+here = jax.sharding.SingleDeviceSharding(device)
+for path in sys.argv[1:]:
+    program = jax.export.deserialize(bytearray(open(path, "rb").read()))
+    shapes = [
+        jax.ShapeDtypeStruct([d if isinstance(d, int) else 16 for d in value.shape], value.dtype, sharding=here)
+        for value in program.in_avals
+    ]
+    arguments, _ = jax.tree.unflatten(program.in_tree, shapes)
+    jax.jit(program.call).lower(*arguments).compile()
+    print(device.device_kind)
 """
 
 
@@ -60,7 +78,8 @@ def export(path, output, *more: str) -> int:
 
 
 @pytest.mark.slow
-def test_jax_alone_computes_the_vectors_of_an_embedder(tmp_path, capsys):
+def test_jax_alone_computes_the_vectors_of_an_embedder(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(verification, "TEXTS", verification.TEXTS[1:3])  # few programs to compile
     settings = EmbedderSettings(projection=Projection(5, activation="tanh"), max_length=30)
     path, output = save(tmp_path / "model", ("mlm",), embedder=settings), tmp_path / "exported"
     assert export(path, output) == 0
@@ -71,7 +90,7 @@ def test_jax_alone_computes_the_vectors_of_an_embedder(tmp_path, capsys):
     batch = pad_rows(model.tokenizer.encode(SMALL_TEXTS), model.tokenizer.special.pad)
     np.savez(tmp_path / "batch.npz", **{name: values.astype(np.int32) for name, values in batch.items()})
     command = [sys.executable, "-c", READER, tmp_path / "batch.npz", tmp_path / "outputs.npz"]
-    elsewhere = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    elsewhere = {name: value for name, value in process_environment().items() if name != "PYTHONPATH"}
     subprocess.run(command, cwd=output, env=elsewhere, check=True)
     outputs = np.load(tmp_path / "outputs.npz")
     np.testing.assert_allclose(outputs["sentence_embedding"], model.encode(SMALL_TEXTS), atol=1e-6)
@@ -87,16 +106,6 @@ def test_jax_alone_computes_the_vectors_of_an_embedder(tmp_path, capsys):
     described = json.loads((output / "stablehlo/program.json").read_text())
     assert described["jax"] == jax.__version__ and described["max_length"] == 40
     assert described["inputs"] == list(batch) and described["platforms"] == ["cpu", "cuda", "tpu"]
-    assert export(path, output) == 0  # it may replace what it wrote
-    assert (output / "stablehlo/model.jax_export").read_bytes() == program
-
-
-@cache
-def computed(case: str) -> tuple:
-    """A small model, its weights, texts, and what it computes for them."""
-    model = SmallModel.of_case(case)
-    texts = random_texts(model.layout)
-    return model, flatten_weights(model.params), texts, compute_with_jax(model, texts)
 
 
 @pytest.mark.slow
@@ -107,8 +116,10 @@ def computed(case: str) -> tuple:
     ),
 )
 def test_hidden_states_and_logits_are_ours(case, head):
-    model, weights, texts, expected = computed(case)
-    layout = model.with_head(head)
+    model = SmallModel.of_case(case)
+    texts, weights, layout = random_texts(model.layout), flatten_weights(model.params), model.with_head(head)
+    with_head = replace(model, layout=replace(model.layout, heads=layout.heads))
+    expected = compute_with_jax(with_head, texts)
     program, read = export_program(layout, weights)
     assert program.platforms == ("cpu", "cuda", "tpu") and read.keys() < weights.keys()
     call = jax.jit(program.call)
@@ -118,9 +129,26 @@ def test_hidden_states_and_logits_are_ours(case, head):
         assert_outputs_are_ours(head, {name: found[name] for name in output_names(layout)}, expected, numbers)
 
 
+@pytest.mark.long
+def test_programs_that_are_written_on_a_cpu_compile_for_a_tpu(tmp_path):
+    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
+    for case, head in ORDINARY:
+        model = SmallModel.of_case(case)
+        program, _ = export_program(model.with_head(head), flatten_weights(model.params))
+        (tmp_path / case).write_bytes(program.serialize())
+    command = [sys.executable, "-c", COMPILE_FOR_TPU, *(str(path) for path in tmp_path.iterdir())]
+    slices = {
+        "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    }  # fmt: skip
+    ran = subprocess.run(command, env=process_environment() | slices, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.splitlines()[-3:] == ["TPU v5 lite"] * 3
+
+
 @pytest.mark.slow
 def test_a_program_with_other_outputs_is_refused(tmp_path, capsys, monkeypatch):
     path = save(tmp_path / "model", ("answer",))
+    monkeypatch.setattr(verification, "PAIRS", verification.PAIRS[:1])
     monkeypatch.setattr(
         stablehlo_program.jnp, "moveaxis", lambda values, *_: (values[..., 1], values[..., 0])
     )

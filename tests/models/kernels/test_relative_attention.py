@@ -212,7 +212,7 @@ def shape(dtype, *dims, spec=ROWS):
 def whole(dtype, *dims):
     return shape(dtype, *dims, spec=PartitionSpec())
 def loss(qkv, terms, attention_mask, segment_ids, rows):
-    context = Context(attention_mask, segment_ids, relative=Relative(rows=rows, **terms) if terms else None)
+    context = Context(attention_mask, segment_ids, relative=RelativeTerms(rows=rows, **terms) if terms else None)
     out = attend(qkv, context, heads=H, kernel="short", dropout=0.1, dropout_key=jax.random.key(0))
     return out.astype("float32").sum()
 table = whole("bfloat16", 2 * 256, H, K)
