@@ -13,10 +13,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from bert_jax.export.onnx_directory import export_onnx
-from bert_jax.export.onnxruntime_session import OnnxSession
 from bert_jax.export.quantization import choose_quantization
 from bert_jax.export.verification import pad_rows
 from bert_jax.inference.embedder import Embedder
+from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 
 SCORE, FIRST, SECOND = 4, 5, 6  # columns of STS-B's files
