@@ -13,8 +13,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from bert_jax.export.onnx_directory import export_onnx
-from bert_jax.export.quantization import choose_quantization
 from bert_jax.export.verification import pad_rows
+from bert_jax.hub.onnx_files import choose_quantization
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.text.tokenizer import Encoding, Tokenizer
