@@ -10,7 +10,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 from bert_jax.text.rust_tokenizer import RustTokenizer
 from bert_jax.text.subword_tokenizer import sanitize_texts
 
-MOST = 1 << 21  # characters of words to remember: about 300,000 words, 90 MB
+MOST = 1 << 21  # characters of words to remember: about 250,000 words, 50 MB
 
 
 class IdSource(Protocol):
