@@ -5,6 +5,7 @@ within the scan over layers, while the layers below it are still to come. The wh
 stored.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,15 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.mesh import DATA, platform
+from bert_jax.models.ring import sum_parts
+
+
+@dataclass(frozen=True)
+class Sending:
+    """How gradients are sent between data shards."""
+
+    dtype: str
+    in_ring: bool = False
 
 
 @flax.struct.dataclass
@@ -23,14 +33,14 @@ class DataSharded:
     shard: Any  # [..., D / shards, ...]; its values are not read
     # The axis that is split, counted from the last (-1), because a scan removes the first axis; 0: none.
     axis: int = flax.struct.field(pytree_node=False)
-    dtype: str = flax.struct.field(pytree_node=False)  # the type in which gradients are sent
+    sending: Sending = flax.struct.field(pytree_node=False)
 
 
 def to_arrays(params):
     """Return the parameters as arrays."""
 
     def array(leaf):
-        return to_array(leaf.axis, leaf.dtype, leaf.full, leaf.shard) if is_data_sharded(leaf) else leaf
+        return to_array(leaf.axis, leaf.sending, leaf.full, leaf.shard) if is_data_sharded(leaf) else leaf
 
     return jax.tree.map(array, params, is_leaf=is_data_sharded)
 
@@ -40,26 +50,31 @@ def is_data_sharded(leaf) -> bool:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def to_array(axis: int, dtype: str, full, shard):
+def to_array(axis: int, sending: Sending, full, shard):
     return full.astype(shard.dtype)
 
 
-def backward(axis: int, dtype: str, full, gradient):
-    return jnp.zeros_like(full), reduce_over_data(gradient, axis, dtype)
+def backward(axis: int, sending: Sending, full, gradient):
+    return jnp.zeros_like(full), reduce_over_data(gradient, axis, sending)
 
 
-to_array.defvjp(lambda axis, dtype, whole, part: (to_array(axis, dtype, whole, part), whole), backward)
+to_array.defvjp(lambda axis, sending, whole, part: (to_array(axis, sending, whole, part), whole), backward)
 
 
-def reduce_over_data(gradient, axis: int, dtype: str):
+def reduce_over_data(gradient, axis: int, sending: Sending):
     """Return the gradient summed over all data shards, or this shard's part of it; `axis` is as in `DataSharded`."""
-    if platform() == "cpu" and dtype == "bfloat16":
-        # XLA for CPUs sums in float32 anyway, and with bfloat16 it crashes while compiling some programs.
-        sent = jax.lax.reduce_precision(gradient, exponent_bits=8, mantissa_bits=7)
-    else:
-        sent = gradient.astype(dtype)
+
+    def rounded(values):
+        if platform() == "cpu" and sending.dtype == "bfloat16":
+            # XLA for CPUs sums in float32 anyway, and with bfloat16 it crashes while compiling some programs.
+            return jax.lax.reduce_precision(values, exponent_bits=8, mantissa_bits=7)
+        return values.astype(sending.dtype)
+
+    sent = rounded(gradient)
     if not axis:
         summed = jax.lax.psum(sent, DATA)
+    elif sending.in_ring:
+        summed = sum_parts(sent, gradient.ndim + axis, rounded)
     else:
         summed = jax.lax.psum_scatter(sent, DATA, scatter_dimension=gradient.ndim + axis, tiled=True)
     return summed.astype(gradient.dtype)

@@ -62,6 +62,8 @@ class MeshConfig:
     shard_optimizer: bool = False
     # dtype in which gradients are sent between devices
     gradient_reduce_dtype: Literal["float32", "bfloat16"] = "float32"
+    # add up the parts of shard_optimizer around a ring of devices, each of which sends to its two neighbours
+    gradient_ring: bool = False
     # number of microbatches per step, computed in turn; more of them need less memory
     gradient_accumulation_steps: Positive = 1
 

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models import data_sharded
-from bert_jax.models.data_sharded import DataSharded
+from bert_jax.models.data_sharded import DataSharded, Sending
 from bert_jax.models.mesh import DATA
 from bert_jax.training.parameter_rules import LAYERS
 from bert_jax.training.run_config import RunConfig
@@ -36,7 +36,8 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
     specs = jax.tree.map(
         lambda sharding: P(*(axis if axis == DATA else None for axis in sharding.spec)), shardings
     )
-    dtype, count = config.mesh.gradient_reduce_dtype, config.mesh.gradient_accumulation_steps
+    sending = Sending(config.mesh.gradient_reduce_dtype, config.mesh.gradient_ring)
+    count = config.mesh.gradient_accumulation_steps
     # Parameters that several layers share are sent once, not by each layer.
     by_layer = not any(layout.config.layer_groups for layout in task.layouts.values())
 
@@ -47,7 +48,7 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
         axes = data_axes(params)
 
         def objective_of_parts(parts):
-            placed = jax.tree.map(lambda *leaf: DataSharded(*leaf, dtype), params, parts, axes)
+            placed = jax.tree.map(lambda *leaf: DataSharded(*leaf, sending), params, parts, axes)
             flat = flatten_dict(placed, sep="/")
             read = {
                 n: leaf if by_layer and LAYERS in n else data_sharded.to_arrays(leaf)
@@ -80,7 +81,9 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
             lambda sums, part: (jax.tree.map(jnp.add, sums, gradients_and_metrics(part)), None), zeros, rows
         )
         reduced = jax.tree.map(
-            lambda leaf, axis: data_sharded.reduce_over_data(leaf, axis, dtype), gradients, data_axes(params)
+            lambda leaf, axis: data_sharded.reduce_over_data(leaf, axis, sending),
+            gradients,
+            data_axes(params),
         )
         return reduced, measured
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import jax
+import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -41,7 +42,25 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
         raise BertJaxError(
             f"{text} takes {math.prod(sizes.values())} devices, but there are {len(devices)}; set one to -1"
         )
-    return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
+    axis_types = (AxisType.Auto,) * 3
+    if config.gradient_ring and sizes[DATA] == len(devices) and (ring := order_in_ring(devices)):
+        return Mesh(np.array(ring).reshape(tuple(sizes.values())), AXES, axis_types=axis_types)
+    return jax.make_mesh(tuple(sizes.values()), AXES, devices=devices, axis_types=axis_types)
+
+
+def order_in_ring(devices: Sequence[jax.Device]) -> list[jax.Device]:
+    """Return the devices of a flat slice in an order in which each is linked to the next, and the last to the first;
+    [] if they are not a flat slice."""
+    places = {tuple(device.coords): device for device in devices if device.platform == "tpu"}
+    width, height, depth = (max(side) + 1 for side in zip(*places, strict=True)) if places else (0, 0, 0)
+    if len(places) != len(devices) or width * height != len(devices) or depth != 1 or width < 2 or height % 2:
+        return []
+    # Along the first row, through the other rows to and fro, and back through the first column.
+    path = [(x, 0) for x in range(width)]
+    for y in range(1, height):
+        path += [(x, y) for x in (range(width - 1, 0, -1) if y % 2 else range(1, width))]
+    path += [(0, y) for y in range(height - 1, 0, -1)]
+    return [places[x, y, 0] for x, y in path]
 
 
 def is_split_over_data(config: MeshConfig, mesh: Mesh) -> bool:
@@ -56,13 +75,25 @@ def can_map_over_data(mesh: Mesh, version: tuple[int, ...] = jax.__version_info_
 
 
 def mesh_warnings(config: MeshConfig, mesh: Mesh) -> list[str]:
-    """Return lines about settings of the mesh that have no effect."""
-    if not config.shard_optimizer or mesh.shape[DATA] == 1 or is_split_over_data(config, mesh):
-        return []
-    return [
-        "mesh.shard_optimizer has no effect: with this version of JAX, parameters are split over mesh.data beside "
-        "mesh.fsdp or mesh.tensor, not beside both"
-    ]
+    """Return lines about settings of the mesh that have no effect, or not the intended one."""
+    lines = []
+    is_split = is_split_over_data(config, mesh)
+    if config.shard_optimizer and mesh.shape[DATA] > 1 and not is_split:
+        lines.append(
+            "mesh.shard_optimizer has no effect: with this version of JAX, parameters are split over mesh.data beside "
+            "mesh.fsdp or mesh.tensor, not beside both"
+        )
+    if config.gradient_ring and not is_split:
+        lines.append(
+            "mesh.gradient_ring has no effect: each device holds all parameters (mesh.shard_optimizer)"
+        )
+    elif config.gradient_ring and mesh.devices.flat[0].platform == "tpu":
+        devices = list(mesh.devices.flat)
+        if order_in_ring(devices) != devices:
+            lines.append(
+                "mesh.gradient_ring slows the run down: it is for data shards alone, on slices with two sides"
+            )
+    return lines
 
 
 def describe_devices(mesh: Mesh) -> str:

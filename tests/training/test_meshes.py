@@ -21,20 +21,24 @@ from tests.support.tiny_pretraining import Batches, tiny_pretraining
 pytestmark = pytest.mark.ci
 
 STEPS = 50
+IN_RING = {"gradient_ring": True, "shard_optimizer": True}
 MESHES = {
     "one device": (1, {}),
     "data 8, 4 microbatches": (8, {"gradient_accumulation_steps": 4, "shard_optimizer": True}),
+    "data 8, in a ring": (8, IN_RING),
     "fsdp 8": (8, {"data": 1, "fsdp": 8}),
     "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
 }
 EVALUATED = "one device", "data 8, 4 microbatches", "2 x 2 x 2"
 ROUNDED = {
-    "data 8, gradients in bfloat16": (8, {"gradient_reduce_dtype": "bfloat16", "shard_optimizer": True})
+    "data 8, gradients in bfloat16": (8, {"gradient_reduce_dtype": "bfloat16", "shard_optimizer": True}),
+    "data 8, gradients in bfloat16 in a ring": (8, {"gradient_reduce_dtype": "bfloat16"} | IN_RING),
 }
 MORE_MESHES = {
     "one device, 4 microbatches": (1, {"gradient_accumulation_steps": 4}),
     "data 8": (8, {}),
     "data 8, in parts": (8, {"shard_optimizer": True}),
+    "data 8, 4 microbatches, in a ring": (8, IN_RING | {"gradient_accumulation_steps": 4}),
     "fsdp 8, 4 microbatches": (8, {"data": 1, "fsdp": 8, "gradient_accumulation_steps": 4}),
     "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "gradient_accumulation_steps": 4}),
 }
@@ -47,7 +51,10 @@ if jax.__version_info__ < ABORTING:
         ),
     }
 else:
-    MORE_MESHES |= {"data 4, tensor 2, in parts": (8, {"tensor": 2, "shard_optimizer": True})}
+    MORE_MESHES |= {
+        "data 4, tensor 2, in parts": (8, {"tensor": 2, "shard_optimizer": True}),
+        "data 4, tensor 2, in a ring": (8, IN_RING | {"tensor": 2}),
+    }
 
 
 class Telling(PretrainTask):
@@ -169,8 +176,9 @@ def test_meshes_measure_and_predict_the_same(some, mesh):
     np.testing.assert_allclose(some[mesh]["predicted"], some["one device"]["predicted"], atol=1e-4)
 
 
-def test_gradients_sent_in_bfloat16_are_rounded_and_no_more(some):
-    exact, rounded = some["one device"], some["data 8, gradients in bfloat16"]
+@pytest.mark.parametrize("mesh", ROUNDED)
+def test_gradients_sent_in_bfloat16_are_rounded_and_no_more(mesh, some):
+    exact, rounded = some["one device"], some[mesh]
     assert rounded["losses"][0] == pytest.approx(exact["losses"][0], rel=1e-6)
     assert rounded["losses"][5:] != pytest.approx(exact["losses"][5:], rel=1e-6)
     np.testing.assert_allclose(rounded["losses"], exact["losses"], rtol=5e-3)

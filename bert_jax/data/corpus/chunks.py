@@ -28,8 +28,8 @@ from bert_jax.core.progress import Progress
 from bert_jax.data.corpus.corpus_directory import CORPUS_VERSION
 from bert_jax.text.sentences import split_sentences
 from bert_jax.text.text_source import Layout, TextSource
-from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
+from bert_jax.text.word_cache import IdSource, cached
 
 CHUNK = 2 << 20  # characters
 TOGETHER = 1 << 18  # characters tokenized in one call; the library needs hundreds of bytes for each of them
@@ -132,7 +132,7 @@ def completed_future(path: Path) -> Future:
 
 
 # Globals of a worker process, set when it starts.
-_tokenizer: Tokenizer
+_tokenizer: IdSource
 _recipe: ChunkSettings
 
 
@@ -140,7 +140,7 @@ def start_worker(recipe: ChunkSettings) -> None:
     global _tokenizer, _recipe
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the parallelism comes from the workers
     warnings.simplefilter("ignore")  # the main process has already printed them
-    _tokenizer, _recipe = open_tokenizer(recipe.tokenizer), recipe
+    _tokenizer, _recipe = cached(open_tokenizer(recipe.tokenizer)), recipe
     parent = multiprocessing.parent_process()
 
     def follow():
@@ -155,7 +155,7 @@ def make_chunk_in_worker(documents: list[str], path: Path) -> Path:
     return make_chunk(documents, path, _recipe, _tokenizer)
 
 
-def make_chunk(documents: list[str], path: Path, recipe: ChunkSettings, tokenizer: Tokenizer) -> Path:
+def make_chunk(documents: list[str], path: Path, recipe: ChunkSettings, tokenizer: IdSource) -> Path:
     split = [split_sentences(document, recipe.layout, recipe.language) for document in documents]
     ids: list[np.ndarray] = []
     lengths: list[int] = []
