@@ -8,7 +8,7 @@ from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.data.examples.row_packing import RowLayout
-from bert_jax.finetuning.epochs_config import EpochsConfig, InitEncoderConfig, check_validation
+from bert_jax.finetuning.epochs_config import GoingOnConfig, InitEncoderConfig, check_validation
 from bert_jax.losses.embedding import EMBEDDING_LOSSES
 
 
@@ -99,14 +99,11 @@ class EmbeddingLossConfig:
 
 
 @dataclass(frozen=True)
-class EmbedConfig(EpochsConfig):
+class EmbedConfig(GoingOnConfig):
     default_epochs: ClassVar[float] = 1.0
     base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
 
     init: str = ""
-    # weight of the parameters of `init` in the final model, which is their mean with the trained ones; -1: 0.5 if
-    # `init` is an embedder, else 0
-    init_share: Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)] = -1.0
     model: EmbedderConfig = field(default_factory=EmbedderConfig)
     loss: EmbeddingLossConfig = field(default_factory=EmbeddingLossConfig)
     data: GroupsConfig = field(default_factory=GroupsConfig)

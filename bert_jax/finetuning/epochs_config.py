@@ -16,6 +16,8 @@ MAX_EVALUATIONS = 20  # validations in a run: with few examples an epoch is over
 MIN_CHECKPOINT_INTERVAL = 100
 MAX_TOTAL_EXAMPLES = 100_000_000  # of all steps together, because their order is held in memory
 BASE_WIDTH, MAX_LEARNING_RATE = 768, 3e-4
+# Of a model that already is what the run makes: its share in what it becomes, and the learning rate at BASE_WIDTH.
+INIT_SHARE, GOING_ON_RATE = 0.5, 3e-5
 # A dropout rate, or -1.
 Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 
@@ -24,8 +26,8 @@ Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 # rates up to 3e-4.
 @dataclass(frozen=True)
 class FinetuneOptimizerConfig(OptimizerConfig):
-    # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (rerank, tag 5e-5), higher for narrower models (tag:
-    # only for fewer than 2,000 examples) and for method=contrastive
+    # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (tag, and rerank unless `init` is a reranker, 5e-5),
+    # higher for narrower models (tag: only for fewer than 2,000 examples) and for method=contrastive
     learning_rate: Rate = 0.0
     warmup_steps: Warmup = 0.1
 
@@ -155,6 +157,24 @@ class EpochsConfig(RunConfig, ABC):
             optimizer=dataclasses.replace(self.optimizer, learning_rate=rate),
             log=dataclasses.replace(self.log, evaluate_every=evaluate_every),
             checkpoints=checkpoints,
+        )
+
+
+@dataclass(frozen=True)
+class GoingOnConfig(EpochsConfig):
+    """The config of a run whose `init` may already be what the run makes: an embedder, or a reranker."""
+
+    # weight of the parameters of `init` in the final model, which is their mean with the trained ones; -1: 0.5 if
+    # `init` is already an embedder (rerank: a reranker), else 0
+    init_share: Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)] = -1.0
+
+    def resolve_start(self, goes_on: bool, width: int) -> Self:
+        """Return the config with the values that follow from the start; `goes_on`: `init` is what the run makes."""
+        share = self.init_share if self.init_share >= 0 else INIT_SHARE * goes_on
+        usual = min(GOING_ON_RATE * BASE_WIDTH / width, MAX_LEARNING_RATE) if goes_on else 0.0
+        rate = self.optimizer.learning_rate or usual
+        return dataclasses.replace(
+            self, init_share=share, optimizer=dataclasses.replace(self.optimizer, learning_rate=rate)
         )
 
 

@@ -8,7 +8,7 @@ from bert_jax.core.errors import check_name
 from bert_jax.data.examples.candidates import CandidateColumns
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.row_packing import RowLayout
-from bert_jax.finetuning.epochs_config import Dropout, EpochsConfig, InitEncoderConfig, check_validation
+from bert_jax.finetuning.epochs_config import Dropout, GoingOnConfig, InitEncoderConfig, check_validation
 from bert_jax.losses.ranking import RANKING_LOSSES
 
 
@@ -57,7 +57,7 @@ class RankingLossConfig:
 
 
 @dataclass(frozen=True)
-class RerankConfig(EpochsConfig):
+class RerankConfig(GoingOnConfig):
     default_epochs: ClassVar[float] = 1.0
     # On pairs of Cranfield, MiniLM had an MRR@10 of .620 after 60 steps of 32 pairs, .703 after 116; chance is .457.
     min_steps: ClassVar[int] = 120

@@ -44,7 +44,6 @@ from bert_jax.training.outline import Outline, OutlinePhase, make_outline
 from bert_jax.training.processes import print_notice, print_once
 
 USUAL = "multiple_negatives"  # the loss of groups without scores
-INIT_SHARE = 0.5  # of an embedder in what it becomes
 
 
 def open(
@@ -79,14 +78,9 @@ def open(
     truncated = reading.truncated
     if notice := truncated.notice("raise --config.data.max_length to read more"):
         print_notice(notice)
-    config = config.resolve_defaults(
-        len(train),
-        task.best_metric if validation else "",
-        task.layout.config.hidden_size,
-    )
-    if config.init_share < 0:
-        is_embedder = directories[config.init].layout.embedder is not None
-        config = dataclasses.replace(config, init_share=INIT_SHARE if is_embedder else 0.0)
+    width = task.layout.config.hidden_size
+    config = config.resolve_start(directories[config.init].layout.embedder is not None, width)
+    config = config.resolve_defaults(len(train), task.best_metric if validation else "", width)
     about = describe_groups(config, task, len(train), len(validation))
     task = dataclasses.replace(task, model_card=embedder_card(task, config, about, truncated))
     shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)

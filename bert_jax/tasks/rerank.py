@@ -25,6 +25,7 @@ from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.task import FinishInputs
+from bert_jax.training.warm_start import list_new_modules
 
 DEFAULT_RANDOM_NEGATIVES = 4  # documents of other queries that each query gets, if all documents are relevant
 CandidateLists = list[Candidates]
@@ -50,7 +51,8 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     train_pieces, validation_pieces = reading.encode_lists(train), reading.encode_lists(validation)
     if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_notice(notice)
-    config = config.resolve_defaults(len(train), task.best_metric, task.layout.config.hidden_size)
+    width, goes_on = task.layout.config.hidden_size, not list_new_modules(init, task.layout)
+    config = config.resolve_start(goes_on, width).resolve_defaults(len(train), task.best_metric, width)
     about = describe_queries(config, task, *map(len, (train, validation, calibration)))
     task = dataclasses.replace(task, model_card=cross_encoder_card(task, config, about, reading.truncated))
     batches = make_batch_config(

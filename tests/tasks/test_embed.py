@@ -12,13 +12,14 @@ from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
+from bert_jax.finetuning.epochs_config import INIT_SHARE
 from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.load import load
 from bert_jax.predictions import training_origin
 from bert_jax.tasks import load_config as load_task
-from bert_jax.tasks.embed import INIT_SHARE, read_group_splits
+from bert_jax.tasks.embed import read_group_splits
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read_metrics

@@ -14,6 +14,7 @@ from bert_jax.command.main import main
 from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, add_random_negatives, read_candidates
+from bert_jax.finetuning.epochs_config import INIT_SHARE
 from bert_jax.finetuning.retrieval_cards import describe_relevance_scores
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
@@ -28,7 +29,7 @@ from bert_jax.training.log import read_metrics
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, get_shardings, init_random_params
 from tests.support.gradients import assert_gradients_equal
-from tests.support.small_models import write_model
+from tests.support.small_models import SMALL_CONFIG, write_model
 from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
 
@@ -87,6 +88,24 @@ def open_task(model, train, *overrides):
         CONFIG, [f"init={model}", f"data.train={train}", "data.max_length=32", *overrides]
     )
     return module.open(config, ModelDirectories())
+
+
+@pytest.mark.parametrize(
+    ("labels", "overrides", "share", "rate"),
+    [
+        ((), (), 0.0, 3e-4),
+        (("a", "b"), (), 0.0, 3e-4),
+        (("LABEL_0",), (), INIT_SHARE, 1.8e-4),
+        (("LABEL_0",), ("init_share=0", "optimizer.learning_rate=1e-3"), 0.0, 1e-3),
+    ],
+)
+def test_a_reranker_goes_on_gently_and_is_averaged(tmp_path, labels, overrides, share, rate):
+    sizes = SMALL_CONFIG.replace(hidden_size=128, max_position_embeddings=64)
+    write_model(tmp_path / "init", sizes, heads=("classify",) * bool(labels), labels=labels)
+    rows = [{"query": f"w{n}", "document": f"w1{n}", "label": n % 2} for n in range(30)]
+    train = write_jsonl(tmp_path / "t.jsonl", rows)
+    config = open_task(tmp_path / "init", train, *overrides)[2]
+    assert (config.init_share, config.optimizer.learning_rate) == (share, pytest.approx(rate))
 
 
 def test_it_says_which_column_is_the_query(encoder_path, tmp_path, capsys):
