@@ -3,6 +3,8 @@
 import pytest
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.pod.hlo import Collective
+from bert_jax.pod.roofline import sending_seconds
 from bert_jax.pod.topology import parse_slice
 from bert_jax.training.chips import find_tpu
 
@@ -39,3 +41,14 @@ def test_slices_of_all_kinds():
     assert parse_slice("v5e:16x16").all_reduce_bandwidth == 4 * 50e9
     assert parse_slice("v5p:4x4x4").all_reduce_bandwidth == 6 * 100e9
     assert parse_slice("v4:2x2x4").all_reduce_bandwidth == 3 * find_tpu("v4").link
+
+
+@pytest.mark.parametrize("name", ("v5e:8x8", "v5e:16x16"))
+def test_a_ring_uses_two_links_of_a_chip(name):
+    """On a closed slice, a sum over all chips uses four."""
+    where, size = parse_slice(name), 1e9
+    around = sending_seconds(Collective("collective-permute", size, 1, 0, True), where)
+    whole = sending_seconds(Collective("all-reduce", size, 1, 0, False), where)
+    assert around == size / (2 * where.chip.link)
+    share = 2 * (where.chips - 1) / where.chips
+    assert whole == pytest.approx(share * around * (2 * where.chip.link) / where.all_reduce_bandwidth)
