@@ -131,6 +131,8 @@ def plot_engines(path: Path, measured: Sequence[MeasuredEngine]) -> None:
             colour = STROKES[models.index(model) % len(STROKES)][0]
             axes.plot([], [], color=colour, linewidth=4, label=Path(model).name)
         axes.set_xscale("log")
+        for axis in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            axis(lambda speed, _: f"{speed:,.0f}")
         axes.set_xlabel("texts per second, in batches", fontsize=9)
         axes.set_ylabel(f"{measured[0].figures['metric']}, with its 95% interval", fontsize=9)
         axes.grid(color="0.9", which="both")
