@@ -9,7 +9,7 @@ NO_DATA = (
 
 
 @verb(
-    "write the model of a checkpoint, an ONNX file or a StableHLO program",
+    "write a checkpoint's model, an ONNX file or a StableHLO program",
     "bert-jax export DIR --format onnx --output model-onnx",
     flag("directory", help="directory of a run; for other formats than hf, a model directory"),
     OUTPUT,
