@@ -16,8 +16,9 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.progress import track
 from bert_jax.export.onnx_directory import export_onnx
+from bert_jax.hub.model_directory import resolve_directory
 from bert_jax.hub.onnx_files import AUTO, find_onnx_file
-from bert_jax.hub.tensors import FILES
+from bert_jax.hub.tensors import weight_files
 from bert_jax.inference.engine import ENGINES
 from bert_jax.metrics.intervals import Interval
 from bert_jax.report.plots import INK, STROKES, put_legend_above, save_plot
@@ -82,7 +83,7 @@ def weight_bytes(directory: str, engine: str, dtype: str) -> int:
     if engine == "onnxruntime":
         file = find_onnx_file(Path(directory), dtype)
         return sum(path.stat().st_size for path in file.parent.glob(f"{file.name}*"))
-    return sum(path.stat().st_size for name in FILES for path in Path(directory).glob(name))
+    return sum(file.stat().st_size for file in weight_files(resolve_directory(directory)))
 
 
 def format_table(measured: Sequence[MeasuredEngine]) -> list[str]:

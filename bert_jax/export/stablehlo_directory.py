@@ -4,7 +4,6 @@
 argument. Beside them stand the tokenizer, the configs and what the model knows of itself.
 """
 
-import importlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from bert_jax.core import hashes, memory
-from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.export.companion_files import save_beside
@@ -26,6 +24,7 @@ from bert_jax.export.verification import Difference, measure_difference, require
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectory, save_tensors
 from bert_jax.inference.load import load
+from bert_jax.inference.onnx_session import require_packages
 
 FOLDER = "stablehlo"
 PROGRAM, WEIGHTS, DESCRIPTION = "model.jax_export", "model.safetensors", "program.json"
@@ -57,7 +56,7 @@ class ProgramSession:
 
 def export_stablehlo(source, output) -> ExportedProgram:
     """Write the model of a directory as a program, with the files beside it; check that its outputs are ours."""
-    require_flatbuffers()
+    require_packages("--format stablehlo", "flatbuffers")  # in whose format JAX writes programs
     directory = ModelDirectory.open(source)
     size = 4 * sum(map(math.prod, directory.tensors.shapes.values()))
     memory.require_free_memory(COPIES * size, f"the export of {source}", "export it on a larger machine")
@@ -75,16 +74,6 @@ def export_stablehlo(source, output) -> ExportedProgram:
         save_beside(new, model)
         hashes.write_hashes(new)
     return ExportedProgram(output / FOLDER / PROGRAM, session.outputs, difference)
-
-
-def require_flatbuffers() -> None:
-    """Refuse to begin without the package in whose format JAX writes programs."""
-    try:
-        importlib.import_module("flatbuffers")
-    except ImportError as error:
-        raise BertJaxError(
-            f"--format stablehlo needs flatbuffers ({first_line(error)}); install it with pip install flatbuffers"
-        ) from error
 
 
 def describe(layout: Layout, program: jax.export.Exported) -> dict:

@@ -1,14 +1,15 @@
 """Compare the outputs of an exported model with those of the model that it was written from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.export.exported_head import exported_head
 from bert_jax.hub.exported_outputs import EMBEDDING, HIDDEN_STATES
+from bert_jax.inference.batching import pad_batch, split_texts
 from bert_jax.inference.computations import HeadLogits, HiddenStates
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.text_vectors import PromptText, embedder_reading, make_embed_function, prepare_texts
@@ -56,14 +57,12 @@ def measure_difference(model: Encoder, session: Session) -> Difference:
     alone = [[number] for number in range(len(texts))]
     largest, squares, differences = 0.0, 0.0, 0.0
     for numbers in [*alone, list(range(len(texts)))]:
-        rows = [row for number in numbers for row in rows_of(encodings[number])]
-        outputs = session.run(pad_rows(rows, model.tokenizer.special.pad))
-        for name, values in outputs.items():
-            each_token = name == HIDDEN_STATES
-            rows_of_texts = (
-                join_texts(values, [encodings[number] for number in numbers]) if each_token else values
-            )
-            for number, row in zip(numbers, rows_of_texts, strict=True):
+        pad = model.tokenizer.special.pad
+        batch = split_texts(pad_batch([encodings[number] for number in numbers], pad))
+        for name, values in session.run(batch).items():
+            if name == HIDDEN_STATES:
+                values = join_texts(values, batch["attention_mask"], len(numbers))
+            for number, row in zip(numbers, values, strict=True):
                 ours = expected[name][number].astype(np.float64)
                 difference = row[: len(ours)] - ours
                 largest = max(largest, np.abs(difference).max())
@@ -72,6 +71,12 @@ def measure_difference(model: Encoder, session: Session) -> Difference:
                     differences + np.square(difference).sum(),
                 )
     return Difference(float(largest), float(np.sqrt(differences / squares)))
+
+
+def join_texts(states: np.ndarray, attention_mask: np.ndarray, count: int) -> Any:
+    """Return the states of each of `count` texts or pairs, without padding."""
+    joined, real = states.reshape(count, -1, states.shape[-1]), attention_mask.reshape(count, -1) > 0
+    return [tokens[mask] for tokens, mask in zip(joined, real, strict=True)]
 
 
 def reads_pairs(model: Encoder, head: str | None) -> bool:
@@ -112,32 +117,3 @@ def model_outputs(
     if len(names) == 1:
         return hidden | {names[0]: logits}
     return hidden | {name: [values[..., i] for values in logits] for i, name in enumerate(names)}
-
-
-def join_texts(states: np.ndarray, encodings: Sequence[Encoding]) -> list[np.ndarray]:
-    """Join the states of the rows of each encoding, without padding."""
-    rows = iter(states)
-    lengths = ([len(row.input_ids) for row in rows_of(encoding)] for encoding in encodings)
-    return [np.concatenate([next(rows)[:length] for length in of_text]) for of_text in lengths]
-
-
-def rows_of(encoding: Encoding) -> Iterator[Encoding]:
-    """Yield the rows in which a graph reads a text or pair: one, or one for each text that is encoded separately."""
-    ends = [*encoding.text_starts[1:], len(encoding.input_ids)]
-    for start, end in zip(encoding.text_starts, ends, strict=True):
-        yield Encoding(encoding.input_ids[start:end], encoding.token_type_ids[start:end], [])
-
-
-def pad_rows(rows: Sequence[Encoding], pad: int) -> dict[str, np.ndarray]:
-    """Return the inputs of a graph for these rows."""
-    length = max(len(row.input_ids) for row in rows)
-    batch = {
-        "input_ids": np.full((len(rows), length), pad, np.int64),
-        "attention_mask": np.zeros((len(rows), length), np.int64),
-        "token_type_ids": np.zeros((len(rows), length), np.int64),
-    }
-    for number, row in enumerate(rows):
-        here = number, slice(len(row.input_ids))
-        batch["input_ids"][here], batch["token_type_ids"][here] = row.input_ids, row.token_type_ids
-        batch["attention_mask"][here] = 1
-    return batch

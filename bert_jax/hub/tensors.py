@@ -51,8 +51,8 @@ class Tensors(Mapping[str, np.ndarray]):
 
     @classmethod
     def from_directory(cls, directory: Path) -> "Tensors":
-        file = next((directory / name for name in FILES if (directory / name).is_file()), None)
-        if file is None:
+        parts = weight_files(directory)
+        if not parts:
             if checkpoint := tensorflow_checkpoint.checkpoint_in(directory):
                 return cls(*tensorflow_checkpoint.variables(checkpoint))
             for pattern, (exported, advice) in EXPORTED.items():
@@ -63,7 +63,6 @@ class Tensors(Mapping[str, np.ndarray]):
                     )
             files = ", ".join(FILES)
             raise BertJaxError(f"{directory} holds no weights: none of {files}, *.ckpt.index is there")
-        parts = shards(file) if file.name.endswith(".index.json") else [file]
         whole = cls({}, {})
         for part in parts:
             tensors = cls(*torch_tensors(part)) if part.suffix == ".bin" else open_safetensors(part)
@@ -113,6 +112,14 @@ class Tensors(Mapping[str, np.ndarray]):
 
 def read_slice(read: Callable[[], np.ndarray], cut: slice) -> np.ndarray:
     return read()[cut] if cut != slice(None) else read()
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """Return the files with the weights of a model, [] if there are none of safetensors or torch."""
+    file = next((directory / name for name in FILES if (directory / name).is_file()), None)
+    if file is None:
+        return []
+    return shards(file) if file.name.endswith(".index.json") else [file]
 
 
 def shards(index: Path) -> list[Path]:

@@ -66,13 +66,35 @@ def make_batches(
         # The longest rows come first, so that memory use peaks in the first batch, not in the last.
         rows = next((rows for rows in rungs if rows >= len(order)), rungs[-1])
         taken, order = order[-rows:], order[:-rows]
-        batch = pad_batch([encodings[i] for i in taken], rows, length, pad)
+        batch = pad_batch([encodings[i] for i in taken], pad, rows, length)
         for name, array in (beside or {}).items():
             batch[name] = np.zeros((rows, *array.shape[1:]), array.dtype)
             batch[name][: len(taken)] = array[taken]
         yield taken, batch
 
 
-def pad_batch(encodings: Sequence[Encoding], rows: int, length: int, pad: int) -> dict[str, np.ndarray]:
+def pad_batch(
+    encodings: Sequence[Encoding], pad: int, rows: int = 0, length: int = 0
+) -> dict[str, np.ndarray]:
+    """Return a batch of these rows, by default no more rows than these, and as long as the longest."""
+    rows = rows or len(encodings)
+    length = length or max(len(encoding.input_ids) for encoding in encodings)
     pieces = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
     return collate_rows(pieces, [[n] if n < len(pieces) else [] for n in range(rows)], length, 1, pad, {})
+
+
+def split_texts(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return a batch with one text in each row, if its rows hold texts that are read separately."""
+    if "segment_ids" not in batch:
+        return batch
+    starts, segments = batch["cls_positions"], batch["segment_ids"]
+    texts = 1 + np.arange(starts.shape[1])
+    lengths = (segments[:, None] == texts[:, None]).sum(-1)  # [B, P]
+    offsets = np.arange(max(1, lengths.max()))
+    mask = offsets < lengths[..., None]  # [B, P, L]
+    places = np.where(mask, starts[..., None] + offsets, 0)
+    rows = {}
+    for name in ("input_ids", "token_type_ids"):
+        taken = np.take_along_axis(batch[name][:, None], places, axis=-1)
+        rows[name] = np.where(mask, taken, 0).reshape(-1, len(offsets))
+    return rows | {"attention_mask": mask.astype(np.int64).reshape(-1, len(offsets))}

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-from bert_jax.core.errors import BertJaxError
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
@@ -55,13 +55,21 @@ def open_directory(
     """Open a model directory, which remembers how it is to be computed. One that is open is returned as it is."""
     if isinstance(path, ModelDirectory):
         return path
-    chosen = ENGINES[str(engine)]
+    check_engine(engine)
+    chosen = ENGINES[engine]
     if not isinstance(dtype, str) or dtype not in chosen.dtypes:
         raise BertJaxError(
             f'the engine {engine} computes in {", ".join(chosen.dtypes)}, not in "{dtype!s:.40}"'
         )
     directory = chosen.open_directory(path, dtype, attention=attention, remat=remat)
     return replace(directory, engine=engine)
+
+
+def check_engine(name: object) -> None:
+    """Refuse what is no name of an engine; none is imported."""
+    if not isinstance(name, str):
+        raise BertJaxError(f"engine must be a name, not {name!r:.60}; {suggest_name('', ENGINES.names())}")
+    ENGINES.check(name)
 
 
 def start_engine(directory: ModelDirectory) -> Engine:

@@ -31,14 +31,14 @@ Program = Callable[[dict, dict], jax.Array | tuple[jax.Array, ...]]
 
 
 @lru_cache(maxsize=128)
-def compiled(computation: Computation, config: EncoderConfig) -> Program:
+def compiled_program(computation: Computation, config: EncoderConfig) -> Program:
     return jax.jit(program_of(computation, config))
 
 
 @singledispatch
 def program_of(computation: Computation, config: EncoderConfig) -> Program:
     """Return the function that computes it. Each of the functions below does so for a class of computations."""
-    raise NotImplementedError(computation)
+    raise TypeError(f"no program computes {computation!r}")
 
 
 @program_of.register

@@ -92,6 +92,9 @@ class Index:
         3
         """
         check_flag(verify, "verify")
+        from bert_jax.inference.engine import check_engine
+
+        check_engine(engine)
         index = cls(path, model, engine=engine, dtype=dtype)
         index.manifest, index.segments = read_current(index.path, verify)
         return index

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from bert_jax.export.onnx_directory import export_onnx
-from bert_jax.export.verification import pad_rows
 from bert_jax.hub.onnx_files import choose_quantization
+from bert_jax.inference.batching import pad_batch
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.text.tokenizer import Encoding, Tokenizer
@@ -35,7 +35,7 @@ def read_pairs(path: str) -> tuple[np.ndarray, list[str]]:
 
 def batches(tokenizer: Tokenizer, encodings: Sequence[Encoding], size: int) -> list[Batch]:
     return [
-        pad_rows(encodings[start : start + size], tokenizer.special.pad)
+        pad_batch(encodings[start : start + size], tokenizer.special.pad)
         for start in range(0, len(encodings), size)
     ]
 

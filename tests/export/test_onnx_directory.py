@@ -12,12 +12,12 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.export import activations, encoder, model_graph, onnx_directory
-from bert_jax.export.verification import pad_rows
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub import onnx_files
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
+from bert_jax.inference.batching import pad_batch
 from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.models import blocks
 from bert_jax.models.heads import HEADS
@@ -64,7 +64,7 @@ def export(path, output, *more: str) -> int:
 
 
 def encoded(model, texts) -> dict[str, np.ndarray]:
-    return pad_rows(model.tokenizer.encode(texts), model.tokenizer.special.pad)
+    return pad_batch(model.tokenizer.encode(texts), model.tokenizer.special.pad)
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from safetensors.numpy import save_file
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.export.model_graph import make_model
-from bert_jax.export.verification import pad_rows
 from bert_jax.hub.onnx_files import choose_quantization
+from bert_jax.inference.batching import pad_batch
 from bert_jax.inference.onnx_session import OnnxSession
 from tests.support.minilm import MINILM, varied_texts
 from tests.support.onnx_models import open_session
@@ -106,7 +106,7 @@ def test_a_graph_of_others_computes_what_ours_does(published, tmp_path):
     model, theirs = bert_jax.Encoder.load(tmp_path), OnnxSession(file)
     ours = open_session(make_model(model.layout, model.params).SerializeToString())
     for texts in (TEXTS[:1], TEXTS[:16], TEXTS[16:18]):
-        batch = pad_rows(model.tokenizer.encode(texts, max_length=512), model.tokenizer.special.pad)
+        batch = pad_batch(model.tokenizer.encode(texts, max_length=512), model.tokenizer.special.pad)
         inputs = {value.name: batch[value.name] for value in ours.get_inputs()}
         (hidden,) = ours.run(["last_hidden_state"], inputs)
         found = theirs.run(batch)
@@ -131,7 +131,7 @@ def test_int8_vectors_point_where_those_of_float32_do(published, tmp_path):
     for file, least in ((own, 0.96), (published("int8"), 0.99)):
         session, cosines = OnnxSession(file), []
         for text, vector in zip(TEXTS, exact, strict=True):
-            batch = pad_rows(model.tokenizer.encode([text], max_length=256), model.tokenizer.special.pad)
+            batch = pad_batch(model.tokenizer.encode([text], max_length=256), model.tokenizer.special.pad)
             outputs = session.run(batch)
             found = outputs.get("sentence_embedding", outputs["last_hidden_state"].mean(1))[0]
             cosines.append(found @ vector / np.linalg.norm(found))

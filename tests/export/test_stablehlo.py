@@ -13,11 +13,11 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.export import stablehlo_program, verification
 from bert_jax.export.stablehlo_program import export_program, flatten_weights, output_names
-from bert_jax.export.verification import pad_rows
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
+from bert_jax.inference.batching import pad_batch
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.cases import long_except
 from tests.support.onnx_models import (
@@ -87,7 +87,7 @@ def test_jax_alone_computes_the_vectors_of_an_embedder(tmp_path, capsys, monkeyp
     assert said.startswith(f"{output}/stablehlo/model.jax_export: last_hidden_state, sentence_embedding; the")
     assert float(said.split()[-1]) < 1e-5
     model = bert_jax.load(path)
-    batch = pad_rows(model.tokenizer.encode(SMALL_TEXTS), model.tokenizer.special.pad)
+    batch = pad_batch(model.tokenizer.encode(SMALL_TEXTS), model.tokenizer.special.pad)
     np.savez(tmp_path / "batch.npz", **{name: values.astype(np.int32) for name, values in batch.items()})
     command = [sys.executable, "-c", READER, tmp_path / "batch.npz", tmp_path / "outputs.npz"]
     elsewhere = {name: value for name, value in process_environment().items() if name != "PYTHONPATH"}
@@ -105,7 +105,9 @@ def test_jax_alone_computes_the_vectors_of_an_embedder(tmp_path, capsys, monkeyp
     assert b"bert_jax" not in program  # no paths of source files
     described = json.loads((output / "stablehlo/program.json").read_text())
     assert described["jax"] == jax.__version__ and described["max_length"] == 40
-    assert described["inputs"] == list(batch) and described["platforms"] == ["cpu", "cuda", "tpu"]
+    assert described["inputs"] == ["input_ids", "attention_mask", "token_type_ids"] and described[
+        "platforms"
+    ] == ["cpu", "cuda", "tpu"]
 
 
 @pytest.mark.slow
@@ -172,5 +174,5 @@ def test_bad_commands_are_refused_in_a_line(tmp_path, capsys, monkeypatch):
     assert "holds only a StableHLO program, from which weights are not read" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "flatbuffers", None)
     assert export(path, tmp_path / "exported") == 1
-    assert "install it with pip install flatbuffers" in capsys.readouterr().err
+    assert "install what is missing with pip install flatbuffers" in capsys.readouterr().err
     assert not (tmp_path / "exported").exists()

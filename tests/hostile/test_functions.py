@@ -144,6 +144,7 @@ def index_calls() -> Iterator[tuple[str, Call]]:
             )
             yield f"open with {n}", lambda _, to, wrong=wrong: bert_jax.Index.open(opened(to).path, wrong)
             yield f"reranker {n}", lambda _, to, wrong=wrong: opened(to).search("w1", reranker=wrong)
+        yield f"engine {n}", lambda _, to, wrong=wrong: bert_jax.Index.open(opened(to).path, engine=wrong)
         yield f"build in {n}", lambda *_, wrong=wrong: bert_jax.Index.build(DOCUMENTS, wrong)
     for n, wrong in enumerate((3, None, "yes", [True])):
         yield f"replace {n}", lambda _, to, wrong=wrong: opened(to).add(DOCUMENTS, replace=wrong)

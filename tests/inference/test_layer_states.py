@@ -6,7 +6,7 @@ import pytest
 import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.computations import HeadLogits
-from bert_jax.inference.programs import compiled
+from bert_jax.inference.programs import compiled_program
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.made_up_language import ENTRIES
 from tests.support.small_models import write_model
@@ -56,7 +56,7 @@ def test_states_and_attention_of_each_layer_are_those_of_transformers(family, tm
 def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
     write_model(tmp_path, heads=("classify",), labels=("good", "bad"))
     model = bert_jax.load(tmp_path)
-    program = compiled(HeadLogits("classify", 2), model.config)
+    program = compiled_program(HeadLogits("classify", 2), model.config)
     program.clear_cache()  # other tests may have used it
     model.warm_up([])
     assert not program._cache_size()

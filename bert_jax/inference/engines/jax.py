@@ -11,7 +11,7 @@ from bert_jax.hub.model_directory import ModelDirectory, save_model
 from bert_jax.inference.batching import ACCELERATOR_TOKENS, CPU_TOKENS, BatchShapes
 from bert_jax.inference.computations import Computation
 from bert_jax.inference.parameters import place_on_device, restack_layers, round_kernels
-from bert_jax.inference.programs import compiled
+from bert_jax.inference.programs import compiled_program
 from bert_jax.models.encoder_config import DTYPES, EncoderConfig
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -51,7 +51,7 @@ class JaxEngine:
         save_model(directory, layout, self.params, tokenizer)
 
     def start(self, computation: Computation, batch: dict) -> Any:
-        return compiled(computation, self.config)(self.rounded_params, batch)
+        return compiled_program(computation, self.config)(self.rounded_params, batch)
 
     def read(self, started: Any) -> Any:
         return jax.device_get(started)

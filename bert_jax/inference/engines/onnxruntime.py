@@ -16,7 +16,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.onnx_files import dtype_of, find_onnx_file
 from bert_jax.hub.sentence_transformers import PROJECTION, write_embedder
-from bert_jax.inference.batching import CPU_TOKENS, BatchShapes
+from bert_jax.inference.batching import CPU_TOKENS, BatchShapes, split_texts
 from bert_jax.inference.computations import (
     POOLER,
     Computation,
@@ -138,23 +138,6 @@ class OnnxRuntimeEngine:
         logits = np.take_along_axis(self.run(batch, LOGITS)[0], batch["target_positions"][..., None], axis=1)
         shifted = logits - logits.max(-1, keepdims=True)
         return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-
-
-def split_texts(batch: Batch) -> Batch:
-    """Return a batch with one text in each row, if its rows hold texts that are read separately."""
-    if "segment_ids" not in batch:
-        return batch
-    starts, segments = batch["cls_positions"], batch["segment_ids"]
-    texts = 1 + np.arange(starts.shape[1])
-    lengths = (segments[:, None] == texts[:, None]).sum(-1)  # [B, P]
-    offsets = np.arange(max(1, lengths.max()))
-    mask = offsets < lengths[..., None]  # [B, P, L]
-    places = np.where(mask, starts[..., None] + offsets, 0)
-    rows = {}
-    for name in ("input_ids", "token_type_ids"):
-        taken = np.take_along_axis(batch[name][:, None], places, axis=-1)
-        rows[name] = np.where(mask, taken, 0).reshape(-1, len(offsets))
-    return rows | {"attention_mask": mask.astype(np.int64).reshape(-1, len(offsets))}
 
 
 def pooled(states: np.ndarray, attention_mask: np.ndarray, how: str) -> np.ndarray:
