@@ -8,12 +8,12 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
 from bert_jax.export.activations import ACTIVATIONS
 from bert_jax.export.encoder import encode, find_builder
-from bert_jax.export.exported_head import exported_head, input_names
+from bert_jax.export.exported_head import exported_head
 from bert_jax.export.graph import BATCH, LENGTH, Graph, Output, Scope
 from bert_jax.export.layers import dense
 from bert_jax.export.pooling import normalize
 from bert_jax.export.states import States, shape_of_states
-from bert_jax.hub.exported_outputs import EMBEDDING, HIDDEN_STATES
+from bert_jax.hub.exported_names import EMBEDDING, HIDDEN_STATES, input_names
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
 from bert_jax.models.heads import HEADS

@@ -18,9 +18,9 @@ from bert_jax.core import hashes, memory
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.export.companion_files import save_beside
-from bert_jax.export.exported_head import input_names
 from bert_jax.export.stablehlo_program import PLATFORMS, export_program, flatten_weights, output_names
 from bert_jax.export.verification import Difference, measure_difference, require_equal_outputs
+from bert_jax.hub.exported_names import input_names
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectory, save_tensors
 from bert_jax.inference.load import load

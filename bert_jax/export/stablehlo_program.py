@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from bert_jax.export.exported_head import exported_head, input_names
-from bert_jax.hub.exported_outputs import ANSWER_LOGITS, EMBEDDING, HIDDEN_STATES, LOGITS
+from bert_jax.export.exported_head import exported_head
+from bert_jax.hub.exported_names import ANSWER_LOGITS, EMBEDDING, HIDDEN_STATES, LOGITS, input_names
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.models.bert import (

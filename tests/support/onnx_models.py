@@ -13,7 +13,8 @@ import onnx
 import onnxruntime
 from flax.traverse_util import unflatten_dict
 
-from bert_jax.export.model_graph import input_names, make_model
+from bert_jax.export.model_graph import make_model
+from bert_jax.hub.exported_names import input_names
 from bert_jax.hub.layout import Layout
 from bert_jax.models.bert import Bert
 from bert_jax.models.heads import HEADS

@@ -2,7 +2,7 @@
 
 from bert_jax.export.graph import Output, Scope, Value
 from bert_jax.export.layers import dense
-from bert_jax.hub.exported_outputs import ANSWER_LOGITS
+from bert_jax.hub.exported_names import ANSWER_LOGITS
 
 
 def build(scope: Scope, states: Value, axes: tuple[str, ...]) -> dict[str, Output]:

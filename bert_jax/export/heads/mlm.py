@@ -3,7 +3,7 @@
 from bert_jax.export.activations import ACTIVATIONS
 from bert_jax.export.graph import Output, Scope, Value
 from bert_jax.export.layers import dense, layer_norm
-from bert_jax.hub.exported_outputs import LOGITS
+from bert_jax.hub.exported_names import LOGITS
 
 
 def build(scope: Scope, states: Value, axes: tuple[str, ...]) -> dict[str, Output]:

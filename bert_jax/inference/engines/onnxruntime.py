@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import write_hashes
-from bert_jax.hub.exported_outputs import ANSWER_LOGITS, HIDDEN_STATES, LOGITS
+from bert_jax.hub.exported_names import ANSWER_LOGITS, HIDDEN_STATES, LOGITS
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.hub.onnx_files import dtype_of, find_onnx_file
@@ -53,8 +53,8 @@ class OnnxRuntimeEngine:
 
     @classmethod
     def from_directory(cls, directory: ModelDirectory) -> Self:
-        file = directory.onnx_file or find_onnx_file(directory.path, "float32")
-        layout = directory.layout
+        layout, file = directory.layout, directory.onnx_file
+        assert file is not None  # `open_directory` has found it
         mappings = [part for part in layout.parameter_mappings(True) if part.path.startswith(PROJECTION)]
         dense = {part.path.split("/")[-1]: directory.read_parameter(part, 1) for part in mappings}
         return cls(OnnxSession(file), dtype_of(file), dense)
