@@ -128,7 +128,8 @@ def open_files(folder: Path, model: str, names: Sequence[str], texts: Sequence[s
         encodings = embedder.tokenizer.encode(
             texts[:: max(len(texts) // CALIBRATING, 1)][:CALIBRATING], **length
         )
-        calibration = batches(embedder.tokenizer, encodings, CALIBRATION_BATCH)
+        read = batches(embedder.tokenizer, encodings, CALIBRATION_BATCH)
+        calibration = [{name: array.astype(np.int64) for name, array in batch.items()} for batch in read]
         for name in names:
             path = STATIC[name](exact.path, calibration)
             if path.suffix == ".xml":
