@@ -26,8 +26,8 @@ from bert_jax.inference.engine import open_directory
 from bert_jax.inference.load import load
 from bert_jax.inference.outcomes import read_examples
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
-from bert_jax.inference.text_vectors import make_embed_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
+from bert_jax.inference.text_vectors import EmbeddingPipeline
 from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.report.embedders.evaluate_embedders import evaluates_vectors
 from bert_jax.report.model_evaluation import measure_scores
@@ -69,9 +69,9 @@ def text_function(
     """Return the function of texts that is timed, and the texts of the data."""
     if not evaluates_vectors(directory, data):
         examples, _ = read_examples(model, data)
-        run = partial(map_texts, process_chunk=make_outcome_function(model, model.kind))
+        run = partial(map_texts, process_chunk=OutcomePipeline(model, model.kind))
         return run, [example.text for example in examples]
-    run = partial(map_texts, process_chunk=make_embed_function(model))
+    run = partial(map_texts, process_chunk=EmbeddingPipeline(model))
     if is_beir(data):
         return run, [text for text in read_beir(data, "").documents.values() if text.strip()]
     columns = reuse_training_columns(data, GroupColumns(), model.origin.columns)

@@ -17,8 +17,8 @@ from bert_jax.bench.timing import Figures, Machine, Measured, Turn
 from bert_jax.bench.trace import on_host
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
-from bert_jax.inference.text_vectors import make_embed_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
+from bert_jax.inference.text_vectors import EmbeddingPipeline
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.line_reader import read_lines
 
@@ -43,8 +43,8 @@ class TextWorkload:
 
     def function(self, model) -> Callable[[Sequence[str]], object]:
         if self.verb == "embed":
-            return partial(map_texts, process_chunk=make_embed_function(model))
-        return partial(map_texts, process_chunk=make_outcome_function(model, model.kind))
+            return partial(map_texts, process_chunk=EmbeddingPipeline(model))
+        return partial(map_texts, process_chunk=OutcomePipeline(model, model.kind))
 
 
 def measure_texts(workload: TextWorkload, dtypes: Sequence[str], as_json: bool = False) -> str:

@@ -26,6 +26,7 @@ GROUPS = {
     "train": ("config", "train", "preflight", "export", "pairs", "mine"),
     "use": ("predict", "embed", "rerank", "fill-mask", "score"),
     "search": ("index", "search"),
+    "serve": ("serve",),
     "check": ("evaluate", "info", "check", "bench", "import"),
 }
 

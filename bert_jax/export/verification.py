@@ -12,7 +12,7 @@ from bert_jax.hub.exported_names import EMBEDDING, HIDDEN_STATES
 from bert_jax.inference.batching import pad_batch, split_texts
 from bert_jax.inference.computations import HeadLogits, HiddenStates
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.text_vectors import PromptText, embedder_reading, make_embed_function, prepare_texts
+from bert_jax.inference.text_vectors import EmbeddingPipeline, PromptText, embedder_reading, prepare_texts
 from bert_jax.models.heads import HEADS
 from bert_jax.text.tokenizer import Encoding, Text
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
@@ -109,7 +109,7 @@ def model_outputs(
         if not model.layout.embedder:
             return hidden
         uncounted = TruncationCounter(model.config.max_position_embeddings)
-        embed = make_embed_function(model, prompt=PromptText(""), truncated=uncounted)
+        embed = EmbeddingPipeline(model, prompt=PromptText(""), truncated=uncounted)
         return hidden | {EMBEDDING: list(embed(texts))}
     names = [name for name in names if name != HIDDEN_STATES]
     logits = model.run(encodings, HeadLogits(head, len(model.labels)))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts
-from bert_jax.inference.text_outcomes import TextOutcome, make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome
 from bert_jax.predictions.abstention import Precision
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
@@ -44,7 +44,7 @@ class Classifier(Encoder):
         """
         kind, compute_outcomes = (
             self.text_kind,
-            refuse_blank_texts(make_outcome_function(self, self.text_kind, long_texts)),
+            refuse_blank_texts(OutcomePipeline(self, self.text_kind, long_texts)),
         )
 
         def predict_chunk(chunk: Sequence) -> Iterator:
@@ -66,7 +66,7 @@ class Classifier(Encoder):
         """
         kind, compute_outcomes = (
             self.text_kind,
-            refuse_blank_texts(make_outcome_function(self, self.text_kind, long_texts)),
+            refuse_blank_texts(OutcomePipeline(self, self.text_kind, long_texts)),
         )
 
         def predict_chunk(chunk: Sequence) -> Iterator[np.ndarray]:
@@ -106,7 +106,7 @@ class Classifier(Encoder):
         min_confidence = (
             None if min_precision is None else kind.confidence_threshold(calibration, min_precision)
         )
-        compute_outcomes = refuse_blank_texts(make_outcome_function(self, kind, long_texts))
+        compute_outcomes = refuse_blank_texts(OutcomePipeline(self, kind, long_texts))
 
         def classify_chunk(chunk: Sequence) -> Iterator:
             for raw, _ in compute_outcomes(chunk):
@@ -136,7 +136,7 @@ class Classifier(Encoder):
         """
         self.scope.check_usable()
         uncounted = TruncationCounter(self.config.max_position_embeddings)
-        compute_outcomes = make_outcome_function(self, self.kind, truncated=uncounted, compares=True)
+        compute_outcomes = OutcomePipeline(self, self.kind, truncated=uncounted, compares=True)
 
         def compare_chunk(chunk: Sequence) -> Iterator[float]:
             return (float(self.scope.p_value(similarity)) for _, similarity in compute_outcomes(chunk))

@@ -26,10 +26,10 @@ from bert_jax.inference.streaming import (
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
+    EmbeddingPipeline,
     PromptText,
     embedder_reading,
     find_prompt_name,
-    make_embed_function,
 )
 from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import TruncationWarner
@@ -182,7 +182,7 @@ class Embedder(Encoder):
         width = self.layout.vector_size
         if truncate_dim is not None:
             check_number(truncate_dim, "truncate_dim", is_whole=True, allowed=Range(1, width))
-        embed_chunk = make_embed_function(
+        embed_chunk = EmbeddingPipeline(
             self, prompt=prompt_name if prompt is None else PromptText(prompt), pooling=pooling,
             normalize=normalize_embeddings or None, long_texts=long_texts,
             dimensions=truncate_dim if normalize_embeddings else None,
@@ -271,7 +271,7 @@ class Embedder(Encoder):
             vectors = find_vectors(side, name)
             if vectors is None:
                 texts = [side] if isinstance(side, str) else list(ordered_texts(side))
-                embed = make_embed_function(self, truncated=TruncationWarner(self.max_seq_length))
+                embed = EmbeddingPipeline(self, truncated=TruncationWarner(self.max_seq_length))
                 vectors = map_texts(texts, embed, vector_stacker(self.layout.vector_size))
             lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
         if not np.isfinite(lengths).all():

@@ -8,7 +8,7 @@ from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_la
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_outcomes import advice_for, make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline, advice_for
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.text.truncation import TruncationCounter
 
@@ -31,7 +31,7 @@ def predict_outcomes(
     """Return the model's outcomes for the examples; if it `compares`, with their similarities to the training texts."""
     kind, notes = model.kind.match_labels(examples, label_order)
     truncated = TruncationCounter(model.config.max_position_embeddings)
-    compute_outcomes = make_outcome_function(model, kind, long_texts, truncated, compares)
+    compute_outcomes = OutcomePipeline(model, kind, long_texts, truncated, compares)
     outcomes = map_texts([example.text for example in examples], compute_outcomes)
     if notice := truncated.notice(advice_for(model, kind)):
         notes = [*notes, notice]

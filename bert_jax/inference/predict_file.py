@@ -31,7 +31,7 @@ def predict_rows(
     # On a pipe, warn of truncated texts at once, because the end may be hours away.
     advice = advice_for(predictor.model, predictor.kind)
     truncated = TruncationWarner(max_length, advice) if given.live else TruncationCounter(max_length)
-    compute_outcomes = predictor.make_outcome_function(truncated)
+    compute_outcomes = predictor.outcome_pipeline(truncated)
 
     def predict_chunk(chunk: list[Example]) -> Iterator[dict]:
         outcomes = compute_outcomes([example.text for example in chunk])

@@ -8,7 +8,7 @@ from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import Texts, map_texts, ordered_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.kinds.answers import MAX_ANSWER_TOKENS, Answer, Answers
 
 __all__ = ["Answer", "QuestionAnswerer"]
@@ -65,7 +65,7 @@ class QuestionAnswerer(Encoder):
             check_flag(may_be_missing, "may_be_missing")
         kind = self.require_kind(Answers.heads, "answer")
         kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
-        compute_outcomes = make_outcome_function(self, kind)
+        compute_outcomes = OutcomePipeline(self, kind)
 
         def answer_chunk(chunk: Sequence) -> Iterator[Answer | None]:
             return (

@@ -34,7 +34,7 @@ def rank_rows(predictor: RowPredictor, source: str, columns: ExampleColumns = AU
     rows = [given.row_of(example) for example in examples]
     texts = [example.text for example in examples]
     truncated = TruncationCounter(model.config.max_position_embeddings)
-    compute_outcomes = predictor.make_outcome_function(truncated)
+    compute_outcomes = predictor.outcome_pipeline(truncated)
 
     def judge_chunk(chunk: Sequence) -> Iterator[tuple[dict, float]]:
         for outcome in compute_outcomes(chunk):

@@ -12,7 +12,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import Column, Vectors, check_progress_bar, map_texts, ordered_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.abstention import MinConfidence, abstains
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
@@ -126,7 +126,7 @@ def make_score_function(
     """Return the function that computes the score and the logit of each pair of a list."""
     check_cross_encoder(model, "this model")
     kind = model.require_kind(WholeTextKind.heads, "rank")
-    compute_outcomes = make_outcome_function(model, kind, long_texts, truncated)
+    compute_outcomes = OutcomePipeline(model, kind, long_texts, truncated)
 
     def score_chunk(chunk: Sequence) -> Iterator[tuple[float, float]]:
         for raw, _ in compute_outcomes(chunk):

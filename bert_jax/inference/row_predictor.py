@@ -11,7 +11,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.live_input import open_live_input
-from bert_jax.inference.text_outcomes import TextOutcome, make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome
 from bert_jax.predictions.abstention import MinConfidence, Precision
 from bert_jax.predictions.prediction_input import InputRow, PredictionInput
 from bert_jax.text import tables
@@ -71,11 +71,9 @@ class RowPredictor:
             raise BertJaxError(f"{name} is empty: there is nothing to predict")
         return given, examples
 
-    def make_outcome_function(
-        self, truncated: TruncationCounter
-    ) -> Callable[[Sequence], Iterator[TextOutcome]]:
+    def outcome_pipeline(self, truncated: TruncationCounter) -> Callable[[Sequence], Iterator[TextOutcome]]:
         compares = self.options.out_of_scope is not None
-        return make_outcome_function(self.model, self.kind, self.options.long_texts, truncated, compares)
+        return OutcomePipeline(self.model, self.kind, self.options.long_texts, truncated, compares)
 
     def make_prediction(self, outcome: TextOutcome) -> dict[str, Any]:
         """Return the fields of a prediction, and whether the text is out of scope if that is asked for."""

@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import Column, Texts, map_texts, ordered_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.kinds.tags import Tags
 from bert_jax.predictions.text_spans import Span, TokenLogits
 
@@ -38,7 +38,7 @@ class Tagger(Encoder):
         [('CAT', 'the'), ('CAT', 'cat')]
         """
         kind = self.require_kind(Tags.heads, "tag")
-        compute_outcomes = make_outcome_function(self, kind)
+        compute_outcomes = OutcomePipeline(self, kind)
 
         def tag_chunk(chunk: Sequence) -> Iterator[list[Span]]:
             for raw, _ in compute_outcomes(chunk):
@@ -74,7 +74,7 @@ class Tagger(Encoder):
         word_lists = word_lists if isinstance(word_lists, tuple) else ordered_texts(word_lists)
         if isinstance(word_lists, list) and word_lists and all(isinstance(word, str) for word in word_lists):
             word_lists = tuple(word_lists)
-        compute_outcomes = make_outcome_function(self, kind)
+        compute_outcomes = OutcomePipeline(self, kind)
 
         def tag_chunk(chunk: Sequence) -> Iterator[list[str]]:
             for raw, _ in compute_outcomes(chunk):

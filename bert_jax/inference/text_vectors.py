@@ -1,6 +1,6 @@
 """How a model turns texts into vectors: its prompts, its windows, its pooling."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +9,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.computations import PooledStates
+from bert_jax.inference.pipeline import ModelInputs, TextPipeline
 from bert_jax.inference.runner import Runner
 from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
@@ -23,43 +24,49 @@ class PromptText(NamedTuple):
     text: str
 
 
-def make_embed_function(
-    model: Runner, *, prompt: str | PromptText | None = None, pooling: str | None = None,
-    normalize: bool | None = None, long_texts: str = "truncate", dimensions: int | None = None,
-    truncated: TruncationCounter | None = None,
-) -> Callable[[Sequence], np.ndarray]:  # fmt: skip
-    """Return the function that computes the vectors [N, D] of a list of texts, with the settings of `Embedder.encode`.
+class EmbeddingPipeline(TextPipeline[np.ndarray]):
+    """Computes the vectors [N, D] of a list of texts, with the settings of `Embedder.encode`.
 
     With `truncated`, truncated texts are counted there, and no warning is given.
     """
-    embedder = model.embedder
-    if embedder.unknown:
-        raise BertJaxError(
-            f"this embedder needs {embedder.unknown}, which is not supported; bert_jax.Encoder.load gives plain vectors"
-        )
-    pooling = embedder.pooling if pooling is None else pooling
-    normalize = embedder.normalize if normalize is None else normalize
-    check_name(pooling, POOLINGS, "pooling")
-    width = model.layout.vector_size
-    if dimensions is not None:
-        check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
-    before = prompt_text(embedder, prompt)
-    wanted = PooledStates(pooling, projection=embedder.projection)
-    reading = embedder_reading(model, long_texts)
-    counter = truncated or TruncationWarner(reading.max_length, WINDOWS_ADVICE)
 
-    def embed_chunk(chunk):
-        windows = reading.encode(model.tokenizer, prepare_texts(embedder, chunk, before))
-        counter.count(parts[0] for parts in windows)
-        vectors = np.stack(model.run([window for parts in windows for window in parts], wanted))
-        if len(vectors) > len(chunk):
-            vectors = average_windows(vectors, windows)
-        vectors = vectors[:, :dimensions]
-        if normalize:
+    def __init__(
+        self, model: Runner, *, prompt: str | PromptText | None = None, pooling: str | None = None,
+        normalize: bool | None = None, long_texts: str = "truncate", dimensions: int | None = None,
+        truncated: TruncationCounter | None = None,
+    ):  # fmt: skip
+        embedder = model.embedder
+        if embedder.unknown:
+            raise BertJaxError(
+                f"this embedder needs {embedder.unknown}, which is not supported; bert_jax.Encoder.load gives plain "
+                "vectors"
+            )
+        pooling = embedder.pooling if pooling is None else pooling
+        check_name(pooling, POOLINGS, "pooling")
+        if dimensions is not None:
+            width = model.layout.vector_size
+            check_number(dimensions, "dimensions", is_whole=True, allowed=Range(1, width))
+        self.normalize = embedder.normalize if normalize is None else normalize
+        self.dimensions = dimensions
+        self.before = prompt_text(embedder, prompt)
+        self.reading = embedder_reading(model, long_texts)
+        counter = truncated or TruncationWarner(self.reading.max_length, WINDOWS_ADVICE)
+        super().__init__(model, PooledStates(pooling, projection=embedder.projection), counter)
+
+    def preprocess(self, texts: Sequence) -> ModelInputs:
+        prepared = prepare_texts(self.model.embedder, texts, self.before)
+        windows = self.reading.encode(self.model.tokenizer, prepared)
+        rows = [window for parts in windows for window in parts]
+        return ModelInputs(texts, rows, [parts[0] for parts in windows], windows)
+
+    def postprocess(self, inputs: ModelInputs, outputs: list) -> np.ndarray:
+        vectors = np.stack(outputs)
+        if len(vectors) > len(inputs.texts):
+            vectors = average_windows(vectors, inputs.parts)
+        vectors = vectors[:, : self.dimensions]
+        if self.normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors
-
-    return embed_chunk
 
 
 def embedder_reading(model: Runner, long_texts: str = "truncate") -> EncodingOptions:

@@ -11,7 +11,7 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.prediction_input import read_out_of_scope
@@ -87,7 +87,7 @@ def compare_with_known(
     """Compare known with out-of-scope texts; `known` must have its similarities."""
     assert known.similarities is not None
     uncounted = TruncationCounter(model.config.max_position_embeddings)
-    compute_outcomes = make_outcome_function(model, known.kind, long_texts, uncounted, compares=True)
+    compute_outcomes = OutcomePipeline(model, known.kind, long_texts, uncounted, compares=True)
     outcomes = map_texts([example.text for example in examples], compute_outcomes)
 
     def score_texts(raws: Iterable, similarities) -> TextScores:

@@ -9,9 +9,9 @@ from bert_jax.hub import model_directory as hub
 from bert_jax.hub.onnx_files import read_source_fingerprint
 from bert_jax.inference.load import load
 from bert_jax.inference.text_vectors import (
+    EmbeddingPipeline,
     embedder_reading,
     find_prompt_name,
-    make_embed_function,
     prompt_text,
 )
 from bert_jax.search.cache import CachedRows, RowCache
@@ -31,7 +31,7 @@ class CachedEncoder:
         prompt = find_prompt_name(self.model.embedder, prompts)
         before = prompt_text(self.model.embedder, prompt)
         truncated = TruncationCounter(embedder_reading(self.model).max_length)
-        compute = make_embed_function(self.model, prompt=prompt, normalize=True, truncated=truncated)
+        compute = EmbeddingPipeline(self.model, prompt=prompt, normalize=True, truncated=truncated)
         vectors = RowCache(self.folder, "vectors", [self.embedder, before]).get_or_compute(texts, compute)
         if notice := truncated.notice():
             warn_caller(notice)

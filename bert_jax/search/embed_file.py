@@ -21,7 +21,7 @@ from bert_jax.hub import model_directory as hub
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.streaming import split_into_windows
-from bert_jax.inference.text_vectors import embedder_reading, make_embed_function
+from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
 from bert_jax.search import vector_shards
 from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import TYPES, Quantizer
@@ -32,7 +32,7 @@ from bert_jax.text.truncation import TruncationCounter, windows_advice
 
 SHOWN = 5  # column names in a message
 
-EmbedSettings = dict[str, Any]  # prompt, dimensions and long_texts of `make_embed_function`
+EmbedSettings = dict[str, Any]  # prompt, dimensions and long_texts of `EmbeddingPipeline`
 
 
 def write_vectors(
@@ -51,7 +51,7 @@ def write_vectors(
     if first is None:
         raise BertJaxError(f"the input is empty: {source} has no text")
     model = load(directory)
-    make_embed_function(model, **settings)  # refuses wrong settings before anything is written
+    EmbeddingPipeline(model, **settings)  # refuses wrong settings before anything is written
     truncated = TruncationCounter(embedder_reading(model).max_length)
     given, clipped, is_new = CountedTexts(texts), 0, False
     with Progress("texts", count_rows(source)) as progress:
@@ -60,7 +60,7 @@ def write_vectors(
             """Yield the vectors [N, D] of each window; for any output, no window crosses a shard's boundary."""
             nonlocal is_new
             is_new = True
-            vectors = make_embed_function(model, **settings, truncated=truncated)
+            vectors = EmbeddingPipeline(model, **settings, truncated=truncated)
             for part in vector_shards.split_texts(some, vector_shards.TEXTS_PER_SHARD):
                 for window in split_into_windows(part):
                     yield vectors(window)

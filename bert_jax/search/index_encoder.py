@@ -17,9 +17,9 @@ from bert_jax.inference.load import load
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
+    EmbeddingPipeline,
     embedder_reading,
     find_prompt_name,
-    make_embed_function,
     prompt_text,
 )
 from bert_jax.search.cached_vectors import model_fingerprint
@@ -64,12 +64,12 @@ class IndexEncoder:
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         name = find_prompt_name(self.model.embedder, DOCUMENT_PROMPTS)
-        return make_embed_function(self.model, prompt=name, normalize=True, truncated=self.truncated)(texts)
+        return EmbeddingPipeline(self.model, prompt=name, normalize=True, truncated=self.truncated)(texts)
 
     def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
         name = find_prompt_name(self.model.embedder, QUERY_PROMPTS)
         truncated = TruncationWarner(self.facts.max_length)
-        return make_embed_function(self.model, prompt=name, normalize=True, truncated=truncated)(texts)
+        return EmbeddingPipeline(self.model, prompt=name, normalize=True, truncated=truncated)(texts)
 
 
 def require_model(model: object) -> None:

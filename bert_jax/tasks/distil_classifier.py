@@ -26,7 +26,7 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
 from bert_jax.losses.loss import Loss, squared_error, weighted_loss
 from bert_jax.models.encoder_config import EncoderConfig
@@ -198,7 +198,7 @@ class TeacherReader:
     def label_with_teacher(self, examples: list[Example], spec: str) -> list[Example]:
         texts = [text for text in dict.fromkeys(e.text for e in examples) if text not in self.teacher_logits]
         print_once(f"the teacher reads {len(texts):,} texts of {spec}")
-        outcomes = map_texts(texts, make_outcome_function(self.teacher, self.kind, self.long_texts))
+        outcomes = map_texts(texts, OutcomePipeline(self.teacher, self.kind, self.long_texts))
         self.teacher_logits |= zip(texts, (outcome.raw for outcome in outcomes), strict=True)
         self.labelled_places |= {example.where for example in examples if example.label is not None}
         return [

@@ -31,8 +31,8 @@ from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_vectors import (
     DOCUMENT_PROMPTS,
     QUERY_PROMPTS,
+    EmbeddingPipeline,
     find_prompt_name,
-    make_embed_function,
     prepare_texts,
     prompt_text,
 )
@@ -351,7 +351,7 @@ def compute_teacher_vectors(
     by_place = []
     for n in range(task.teacher_shape[0]):
         texts = list(dict.fromkeys(group.texts[n] for group in groups))
-        embed_chunk = make_embed_function(teacher, prompt=choose_prompt(teacher.embedder, n))
+        embed_chunk = EmbeddingPipeline(teacher, prompt=choose_prompt(teacher.embedder, n))
         vectors = map_texts(texts, embed_chunk)
         by_place.append(dict(zip(texts, vectors, strict=True)))
     return by_place

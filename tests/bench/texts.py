@@ -18,7 +18,7 @@ from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions import calibration
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
@@ -50,7 +50,7 @@ def our_vectors(directory: str, dtype: str = "float32") -> Callable:
 
 def our_logits(directory: str, dtype: str = "float32") -> Callable:
     model = open_classifier(directory, dtype)
-    compute_outcomes = make_outcome_function(model, model.kind)
+    compute_outcomes = OutcomePipeline(model, model.kind)
     return lambda texts: np.stack([outcome.raw for outcome in map_texts(texts, compute_outcomes)])
 
 

@@ -12,7 +12,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference import predict_file
 from bert_jax.inference.predict_file import write_rows
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.metrics.tagged_spans import extract_spans
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.label_levels import LabelLevels
@@ -24,7 +24,7 @@ from tests.support.tables import write_jsonl
 
 def with_every_label(model, head: str):
     """The model with biases by which it predicts each of its labels for some of the texts."""
-    raw = [outcome.raw for outcome in make_outcome_function(model, model.kind)(SMALL_TEXTS)]
+    raw = [outcome.raw for outcome in OutcomePipeline(model, model.kind)(SMALL_TEXTS)]
     logits = np.concatenate([getattr(one, "logits", np.atleast_2d(one)) for one in raw])
     dense = model.params[head]["dense"]
     moved = dense | {"bias": np.asarray(dense["bias"]) - np.median(logits, axis=0)}

@@ -14,7 +14,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.inference.text_outcomes import make_outcome_function
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS, Kind, require_kind
 from bert_jax.report.compare import compare_models
@@ -123,7 +123,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     right = [prediction["stars"] == row["label"] for prediction, row in zip(objects, rows, strict=True)]
     assert scored.metrics["exact"] == pytest.approx(np.mean(right))
     assert model.classify(SMALL_TEXTS[0]) == model.kind.predict(
-        next(make_outcome_function(model, model.kind)(SMALL_TEXTS[:1])).raw, UNCALIBRATED
+        next(OutcomePipeline(model, model.kind)(SMALL_TEXTS[:1])).raw, UNCALIBRATED
     )
     with pytest.raises(BertJaxError, match='"stars"'):
         model.predict_proba(SMALL_TEXTS[0])

@@ -21,7 +21,7 @@ from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching, exact_search
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.reranker import Reranker
-from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS, make_embed_function
+from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS, EmbeddingPipeline
 from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import cached_vectors, mining
 from bert_jax.search.cache import RowCache
@@ -148,7 +148,7 @@ def counted(monkeypatch):
     texts_read: list[str] = []
 
     def counting(embedder, **settings):
-        compute = make_embed_function(embedder, **settings)
+        compute = EmbeddingPipeline(embedder, **settings)
 
         def of_texts(some):
             texts_read.extend(some)
@@ -156,7 +156,7 @@ def counted(monkeypatch):
 
         return of_texts
 
-    monkeypatch.setattr(cached_vectors, "make_embed_function", counting)
+    monkeypatch.setattr(cached_vectors, "EmbeddingPipeline", counting)
     return texts_read
 
 

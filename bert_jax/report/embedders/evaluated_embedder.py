@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_vectors import embedder_reading, find_prompt_name, make_embed_function
+from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading, find_prompt_name
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
@@ -21,7 +21,7 @@ class EvaluatedEmbedder:
     ) -> tuple[np.ndarray, list[str]]:
         """Return unit vectors, with the first of these prompts that the model has, and notes for the user."""
         truncated = TruncationCounter(embedder_reading(self.model, self.trial.long_texts).max_length)
-        of_chunk = make_embed_function(
+        of_chunk = EmbeddingPipeline(
             self.model,
             prompt=find_prompt_name(self.model.embedder, prompts),
             normalize=True,

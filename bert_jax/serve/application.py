@@ -1,0 +1,266 @@
+"""The ASGI application: it finds the route and the model of a request, calls the route, and answers."""
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from bert_jax.core.errors import suggest_name
+from bert_jax.serve.call import Call
+from bert_jax.serve.compute_queue import ComputeQueue, Part
+from bert_jax.serve.dialects.own import error_body
+from bert_jax.serve.metrics import ERRORS, Metrics
+from bert_jax.serve.open_api import describe_server
+from bert_jax.serve.refusal import Refusal, refusal_of
+from bert_jax.serve.requests import (
+    Disconnected,
+    Receive,
+    Response,
+    Send,
+    decode_json,
+    json_response,
+    read_body,
+    read_headers,
+)
+from bert_jax.serve.route import Route, read_dialects
+from bert_jax.serve.served_model import ServedModel
+from bert_jax.serve.settings import ServeSettings
+
+LOG = logging.getLogger("bert_jax.serve")
+PATIENCE = 0.2  # seconds before the server looks whether the client has left: most answers are there earlier
+PAGE_TYPES = {"html": "text/html; charset=utf-8", "css": "text/css", "js": "text/javascript"}
+PAGE_HEADERS = {
+    "content-security-policy": "default-src 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-cache",
+}
+OPEN_PATHS = ("/health", "/ping", "/metrics", "/docs", "/openapi.json")  # without a key, as is the page
+
+
+@dataclass(frozen=True)
+class Target:
+    """A route with what it needs to be called."""
+
+    route: Route
+    dialect: Any
+    decoder: msgspec.json.Decoder | None
+
+
+class Application:
+    def __init__(
+        self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: Metrics | None = None
+    ):
+        self.models, self.settings, self.metrics = models, settings, metrics or Metrics()
+        self.queue = ComputeQueue(settings.batch_tokens, settings.queued_tokens, self.observe_batch)
+        self.targets = {
+            key: Target(route, dialect, msgspec.json.Decoder(route.body) if route.body else None)
+            for key, (dialect, route) in read_dialects().items()
+        }
+        self.paths = {path for _, path in self.targets}
+        self.open_api = json_response(describe_server())
+        folder = resources.files("bert_jax.serve") / "page"
+        self.page = {
+            file.name: Response(
+                file.read_bytes(), PAGE_TYPES[file.name.rpartition(".")[2]], headers=PAGE_HEADERS
+            )
+            for file in folder.iterdir()
+            if file.name.rpartition(".")[2] in PAGE_TYPES
+        }
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+        elif scope["type"] == "http":
+            await self.answer(scope, receive, send)
+
+    async def live(self, receive: Receive, send: Send) -> None:
+        """Start the queue when the server starts, and stop it when all requests are answered."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self.queue.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await asyncio.to_thread(self.queue.stop)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def answer(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        headers = read_headers(scope)
+        method, dialect_error, call = scope["method"], error_body, None
+        try:
+            name, path = split_path(scope["path"])
+            response = self.static_response(method, path, name, headers)
+            if response is None:
+                target = self.find_target("GET" if method == "HEAD" else method, path)
+                dialect_error = target.dialect.error_body
+                self.check_key(headers)
+                call, response = await self.call_route(target, name, headers, receive, began)
+        except Disconnected:
+            return
+        except Exception as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                LOG.exception("%s %s failed", method, scope["path"])
+                refusal = Refusal(500, "the server failed; its log says why", "Internal")
+            response = json_response(dialect_error(refusal), refusal.status, refusal.headers)
+            kind = refusal.error_type.lower()
+            self.metrics.count("te_request_failure", kind if kind in ERRORS else "internal")
+        with contextlib.suppress(OSError):  # the client has left
+            await response.send(send, method == "HEAD")
+        if self.settings.logs_requests:
+            LOG.info(
+                "%s %s %d %.1f ms %d tokens", method, scope["path"], response.status,
+                1e3 * (time.perf_counter() - began), call.tokens if call else 0,
+            )  # fmt: skip
+
+    def static_response(
+        self, method: str, path: str, name: str | None, headers: dict[str, str]
+    ) -> Response | None:
+        """Return the answer that needs no model."""
+        if name is not None or method not in ("GET", "HEAD"):
+            return None
+        if path == "/" and "text/html" in headers.get("accept", ""):
+            return self.page["index.html"]
+        if path in ("/", "/health", "/ping"):
+            return json_response({"status": "ok"}) if self.queue.is_open else None
+        if path == "/metrics":
+            self.metrics.set("te_queue_size", self.queue.requests)
+            return Response(str(self.metrics).encode(), "text/plain; version=0.0.4")
+        if path == "/openapi.json":
+            return self.open_api
+        if path == "/docs":
+            return self.page["docs.html"]
+        if path.startswith("/page/"):
+            return self.page.get(path.removeprefix("/page/"))
+        return None
+
+    def find_target(self, method: str, path: str) -> Target:
+        if target := self.targets.get((method, path)):
+            return target
+        if path in self.paths:
+            allowed = ", ".join(sorted({of for of, known in self.targets if known == path}))
+            raise Refusal(405, f"{path} is answered to {allowed}", "Validation", {"allow": allowed})
+        raise Refusal(404, f"no route {path:.100}; {suggest_name(path, sorted(self.paths), 'routes')}")
+
+    def check_key(self, headers: dict[str, str]) -> None:
+        key = self.settings.api_key
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        if key and not hmac.compare_digest(given.encode(), key.encode()):
+            raise Refusal(
+                401, "the API key is missing or wrong; send the header Authorization: Bearer KEY", "Unauthorized",
+                {"www-authenticate": "Bearer"},
+            )  # fmt: skip
+
+    async def call_route(
+        self, target: Target, name: str | None, headers: dict[str, str], receive: Receive, began: float
+    ) -> tuple[Call, Response]:
+        body = None
+        if target.decoder:
+            read = await read_body(receive, headers, self.settings.body_bytes, self.settings.timeout)
+            body = decode_json(read, target.decoder)
+        model = self.choose_model(target.route, name, getattr(body, "model", None))
+        call = Call(model, self.queue, self.settings.timeout, self.models)
+        if target.decoder is None:
+            return call, json_response(await target.route.answer(call, None))
+        method = "single"
+        try:
+            result = await unless_disconnected(target.route.answer(call, body), receive)
+        finally:
+            method = "batch" if sum(len(work.texts) for work in call.works) > 1 else "single"
+            self.metrics.count("te_request_count", method)
+        response = json_response(result, headers=self.measure(call, began))
+        self.metrics.count("te_request_success", method)
+        return call, response
+
+    def choose_model(self, route: Route, name: str | None, asked: object) -> ServedModel | None:
+        """Return the model of a request: the one that its path or its body names, or else the only one that fits."""
+        if not route.kinds:
+            return None
+        if name is not None and name not in self.models:
+            raise Refusal(
+                404, f'no model "{name:.60}"; {suggest_name(name, self.models, "served are")}', "Model"
+            )
+        fitting = [known for known, model in self.models.items() if model.kind in route.kinds]
+        chosen = asked if name is None and asked in fitting else name
+        if len(fitting) == 1 and chosen is None:
+            chosen = fitting[0]
+        if isinstance(chosen, str) and chosen in fitting:
+            return self.models[chosen]
+        if fitting and chosen is None:
+            shown = f"several models fit: {', '.join(fitting)}"
+            raise Refusal(404, f"{shown}; ask one of them, as /models/{fitting[0]}{route.path}", "Model")
+        kinds, shown = " or ".join(route.kinds), chosen or ", ".join(self.models)
+        raise Refusal(424, f"{route.path} needs a model of the kind {kinds}, and {shown} is not", "Model")
+
+    def measure(self, call: Call, began: float) -> dict[str, str]:
+        """Return what the request took as headers, and add it to the metrics."""
+        total = time.perf_counter() - began
+        tokenizing = sum(work.tokenized for work in call.works)
+        computing = sum(work.computed_at - work.computing_began for work in call.works)
+        queue = sum(work.computing_began - work.began - work.tokenized for work in call.works)
+        for name, seconds in (
+            ("te_request_duration", total), ("te_request_tokenization_duration", tokenizing),
+            ("te_request_queue_duration", queue), ("te_request_inference_duration", computing),
+        ):  # fmt: skip
+            self.metrics.observe(name, seconds)
+        self.metrics.count("te_request_tokens", by=call.tokens)
+        headers = {
+            "x-total-time": f"{1e3 * total:.1f}",
+            "x-tokenization-time": f"{1e3 * tokenizing:.1f}",
+            "x-queue-time": f"{1e3 * queue:.1f}",
+            "x-inference-time": f"{1e3 * computing:.1f}",
+            "x-compute-tokens": str(call.tokens),
+        }
+        if truncated := call.truncated_texts:
+            self.metrics.count("te_request_truncated_texts", by=truncated)
+            headers |= {"x-truncated-texts": str(truncated)}
+        return headers
+
+    def observe_batch(self, parts: Sequence[Part]) -> None:
+        self.metrics.observe("te_batch_next_size", sum(len(part.rows) for part in parts))
+        tokens = sum(part.work.count_tokens(n) for part in parts for n in part.rows)
+        self.metrics.observe("te_batch_next_tokens", tokens)
+
+
+def split_path(path: str) -> tuple[str | None, str]:
+    """Return the name of the model in a path, None if it names none, and the route.
+
+    >>> split_path("/models/minilm/embed"), split_path("/embed"), split_path("/models"), split_path("/models/minilm")
+    (('minilm', '/embed'), (None, '/embed'), (None, '/models'), ('minilm', '/'))
+    """
+    if not path.startswith("/models/"):
+        return None, path
+    name, _, rest = path.removeprefix("/models/").partition("/")
+    return unquote(name), f"/{rest}"
+
+
+async def unless_disconnected(answer: Any, receive: Receive) -> Any:
+    """Return the answer of a route. If the client leaves before, cancel it."""
+    task = asyncio.ensure_future(answer)
+    done, _ = await asyncio.wait({task}, timeout=PATIENCE)
+    if done:
+        return task.result()
+    left = asyncio.ensure_future(wait_for_disconnect(receive))
+    try:
+        await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Disconnected
+    finally:
+        task.cancel()
+        left.cancel()
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,247 @@
+"""The queue between the event loop and the device: one thread tokenizes and reads results, another computes.
+
+A batch takes what waits, in the order in which it came; nothing waits for a batch to fill.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax.inference.pipeline import TextPipeline
+from bert_jax.serve.refusal import overloaded, unavailable, unprocessable
+from bert_jax.serve.work import Work
+
+TEXTS_AT_ONCE = 256  # texts tokenized together, so that the device need not wait for all that have come
+
+
+class Part(NamedTuple):
+    """Some rows of a request, which are computed in one batch."""
+
+    work: Work
+    rows: range
+
+
+class ComputeQueue:
+    """Computes the work of many requests.
+
+    `tokens_at_once` of them are taken for one call of a model. Work is refused if more than `most_tokens` would wait.
+    `observe` is called with the parts of each batch.
+    """
+
+    def __init__(
+        self, tokens_at_once: int, most_tokens: int, observe: Callable[[Sequence[Part]], object] = len
+    ):
+        self.tokens_at_once, self.most_tokens, self.observe = tokens_at_once, most_tokens, observe
+        self.requests = self.waiting_tokens = 0
+        self.is_open = False
+        # What waits for the tokenizer's thread, and for the computing one. None ends them.
+        self.to_tokenize: SimpleQueue[Work | None] = SimpleQueue()
+        self.to_compute: SimpleQueue[Work | None] = SimpleQueue()
+        self.ready: deque[Work] = deque()  # taken from `to_compute`, and not computed yet
+        self.threads = [
+            threading.Thread(target=self._tokenize, name="tokenizer"),
+            threading.Thread(target=self._compute, name="compute"),
+        ]
+
+    def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.is_open = True
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End both threads; what still waits is dropped."""
+        self.is_open = False
+        self.to_tokenize.put(None)
+        for thread in self.threads:
+            thread.join()
+
+    async def run(self, work: Work, timeout: float) -> list:
+        """Return the results of a request's texts."""
+        if not self.is_open:
+            raise unavailable("the server is stopping; ask another one")
+        tokens = work.estimated_tokens
+        if self.waiting_tokens and self.waiting_tokens + tokens > self.most_tokens:
+            raise overloaded("too many texts wait already; try again later, or ask another server")
+        self.requests += 1
+        self.waiting_tokens += tokens
+        try:
+            self.to_tokenize.put(work)
+            async with asyncio.timeout(timeout):
+                return await work.answer
+        except TimeoutError:
+            raise unavailable(f"no answer was computed within {timeout:g} seconds; try again later") from None
+        finally:
+            self.requests -= 1
+            self.waiting_tokens -= tokens
+
+    def _answer(self, work: Work, answer: Any) -> None:
+        """Hand results or an exception to the event loop."""
+        work.failed = isinstance(answer, Exception)
+        self.loop.call_soon_threadsafe(set_answer, work.answer, answer)
+
+    # The tokenizer's thread
+
+    def _tokenize(self) -> None:
+        while True:
+            waiting = take_all(self.to_tokenize)
+            # Work whose rows are all computed waits for its results; the device waits for the other.
+            for function, works in groupby(
+                (w for w in waiting if w and not w.computed_at), lambda w: w.function
+            ):
+                for together in split_works(list(works)):
+                    if isinstance(function, TextPipeline):
+                        call_apart_on_error(tokenize_together, together, self._answer)
+                    for work in together:
+                        if not (work.may_truncate or work.failed) and work.truncated:
+                            self._answer(work, unprocessable(describe_truncation(work)))
+                        self.to_compute.put(work)
+            for work in waiting:
+                if work and work.computed_at and not work.dropped:
+                    call_apart_on_error(
+                        lambda works: self._answer(works[0], works[0].read_results()), [work], self._answer
+                    )
+            if None in waiting:
+                self.to_compute.put(None)
+                return
+
+    def _read_results(self, works: list[Work]) -> None:
+        for work in works:
+            self._answer(work, work.read_results())
+
+    # The computing thread
+
+    def _compute(self) -> None:
+        while True:
+            arrived = take_all(self.to_compute) if not self.ready else take_all(self.to_compute, wait=False)
+            if None in arrived:
+                return
+            self.ready.extend(work for work in arrived if work)
+            if parts := self._take_batch():
+                call_apart_on_error(
+                    compute_together, parts, lambda part, error: self._answer(part.work, error)
+                )
+                self.observe(parts)
+                for work, rows in parts:
+                    if rows.stop == len(work.rows) and not work.failed:
+                        work.computed_at = time.perf_counter()
+                        self.to_tokenize.put(work)
+
+    def _take_batch(self) -> list[Part]:
+        """Take the first work that waits, and what can be computed together with it."""
+        parts: list[Part] = []
+        rest: list[Work] = []
+        tokens, key = 0, None
+        while self.ready and tokens < self.tokens_at_once:
+            work = self.ready.popleft()
+            if work.dropped:
+                continue
+            key = key or work.batch_key
+            if work.batch_key != key:
+                rest.append(work)
+                continue
+            first = work.started
+            while work.started < len(work.rows) and tokens < self.tokens_at_once:
+                tokens += work.count_tokens(work.started)
+                work.started += 1
+            parts.append(Part(work, range(first, work.started)))
+            if work.started < len(work.rows):
+                rest.append(work)
+        self.ready.extendleft(reversed(rest))
+        return parts
+
+
+def take_all(queue: SimpleQueue, wait: bool = True) -> list:
+    """Return all that is in a queue; if it is empty and `wait` is set, wait for an item."""
+    taken = [queue.get()] if wait else []
+    try:
+        while True:
+            taken.append(queue.get_nowait())
+    except Empty:
+        return taken
+
+
+def split_works(works: list[Work]) -> list[list[Work]]:
+    """Split works so that few texts are tokenized together, but the texts of a request at once."""
+    groups: list[list[Work]] = [[]]
+    for work in works:
+        if sum(len(other.texts) for other in groups[-1]) >= TEXTS_AT_ONCE:
+            groups.append([])
+        groups[-1].append(work)
+    return groups
+
+
+def call_apart_on_error(
+    function: Callable[[list], object], items: list, fail: Callable[[Any, Exception], object]
+) -> None:
+    """Call a function with all items or, if that fails, with each, so that an error is that of one request."""
+    try:
+        function(items)
+    except Exception as error:
+        if len(items) == 1:
+            fail(items[0], error)
+        else:
+            for item in items:
+                call_apart_on_error(function, [item], fail)
+
+
+def tokenize_together(works: list[Work]) -> None:
+    """Encode the texts of works with the same function."""
+    begun = time.perf_counter()
+    pipeline = works[0].function
+    assert isinstance(pipeline, TextPipeline)
+    for work in works:
+        work.inputs = pipeline.preprocess(work.texts)
+    done = time.perf_counter()
+    for work in works:
+        work.tokenized, work.encoded_at = done - begun, done
+
+
+def compute_together(parts: Sequence[Part]) -> None:
+    """Compute the rows of parts that have the same batch key."""
+    begun = time.perf_counter()
+    first = parts[0].work
+    rows = [work.rows[n] for work, numbers in parts for n in numbers]
+    if first.inputs is None:
+        outputs = list(first.function(rows))
+    else:
+        assert isinstance(first.function, TextPipeline)
+        beside = {
+            name: np.concatenate([w.inputs.beside[name][n.start : n.stop] for w, n in parts])  # type: ignore
+            for name in first.inputs.beside or {}
+        }
+        outputs = first.function.model.run(rows, first.function.computation, beside)
+    place = 0
+    for work, numbers in parts:
+        work.computing_began = work.computing_began or begun
+        work.outputs += outputs[place : place + len(numbers)]
+        place += len(numbers)
+
+
+def set_answer(future: asyncio.Future, answer: Any) -> None:
+    if future.done():  # the client has left, or the time is over
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+def describe_truncation(work: Work) -> str:
+    """Say which texts were truncated, or would have been."""
+    assert isinstance(work.function, TextPipeline)
+    longest, numbers = work.function.truncated.max_length, work.truncated
+    shown = ", ".join(str(n + 1) for n in numbers[:5]) + ", ..." * (len(numbers) > 5)
+    of = (
+        f"text {shown} of {len(work.texts)} is"
+        if len(numbers) == 1
+        else f"texts {shown} of {len(work.texts)} are"
+    )
+    return f"{of} longer than the {longest} tokens that the model reads"

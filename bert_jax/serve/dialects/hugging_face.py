@@ -1,0 +1,141 @@
+"""The bare address, which answers by the kind of the model, as Hugging Face's inference clients ask it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from bert_jax.serve.call import Call
+from bert_jax.serve.dialects import tei
+from bert_jax.serve.predictor import Asked
+from bert_jax.serve.refusal import unprocessable
+from bert_jax.serve.route import TEXT_MODELS, Route, tei_error_body
+
+error_body = tei_error_body
+
+
+class InferenceRequest(msgspec.Struct):
+    """Texts as the task needs them; other fields stand beside them or in `parameters`."""
+
+    inputs: Any
+    parameters: dict[str, Any] | None = None
+
+
+class TokenClassification(msgspec.Struct):
+    inputs: str
+    parameters: dict[str, Any] | None = None
+
+
+class QuestionParameters(msgspec.Struct):
+    handle_impossible_answer: bool | None = None
+
+
+class Question(msgspec.Struct):
+    question: str
+    context: str
+
+
+class QuestionAnswering(msgspec.Struct):
+    inputs: Question
+    parameters: QuestionParameters | None = None
+
+
+class FillParameters(msgspec.Struct):
+    top_k: int | None = None
+    targets: list[str] | None = None
+
+
+class FillMask(msgspec.Struct):
+    inputs: str
+    parameters: FillParameters | None = None
+
+
+class ClassificationParameters(msgspec.Struct):
+    top_k: int | None = None
+    function_to_apply: str | None = None
+
+
+class Classification(msgspec.Struct):
+    inputs: str | list[str]
+    parameters: ClassificationParameters | None = None
+
+
+async def embed(call: Call, asked: dict) -> Any:
+    if isinstance(asked.get("inputs"), dict):
+        return await tei.similarity(call, convert(asked, tei.SimilarityRequest))
+    return await tei.embed(call, convert(asked, tei.EmbedRequest))
+
+
+async def rerank(call: Call, asked: dict) -> Any:
+    return await tei.rerank(call, convert(asked, tei.RerankRequest))
+
+
+async def classify(call: Call, asked: dict) -> Any:
+    body = convert(asked, Classification)
+    parameters = body.parameters or ClassificationParameters()
+    if parameters.function_to_apply not in (None, "none", "sigmoid", "softmax"):
+        raise unprocessable("function_to_apply must be none, sigmoid or softmax")
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    raw = parameters.function_to_apply == "none"
+    # A list even for one text: clients take its first element.
+    return [scored[: parameters.top_k] for scored in await tei.score_labels(call, texts, raw_scores=raw)]
+
+
+async def tag(call: Call, asked: dict) -> Any:
+    (record,) = await call.model.predict(call, [convert(asked, TokenClassification).inputs])
+    return [
+        {"entity_group": span["label"], "score": span["score"], "word": span["text"], "start": span["start"],
+         "end": span["end"]}
+        for span in record["spans"]
+    ]  # fmt: skip
+
+
+async def answer(call: Call, asked: dict) -> Any:
+    body = convert(asked, QuestionAnswering)
+    missing = body.parameters.handle_impossible_answer if body.parameters else None
+    pair = (body.inputs.question, body.inputs.context)
+    (record,) = await call.model.predict(call, [pair], Asked(may_be_missing=missing))
+    if record["answer"] is None:
+        return {"answer": "", "score": 0.0, "start": 0, "end": 0}
+    return {name: record[name] for name in ("answer", "score", "start", "end")}
+
+
+async def fill(call: Call, asked: dict) -> Any:
+    body = convert(asked, FillMask)
+    parameters = body.parameters or FillParameters()
+    if parameters.targets:
+        raise unprocessable("targets are not served; leave them out")
+    ((first, *others),) = await call.model.fill(call, [body.inputs], parameters.top_k or 5)
+    masks = [
+        [
+            {"score": one.score, "token": one.token_id, "token_str": one.token, "sequence": one.text}
+            for one in fillings
+        ]
+        for fillings in (first, *others)
+    ]
+    return masks[0] if not others else masks
+
+
+BY_KIND: dict[str, Callable[[Call, dict], Awaitable[Any]]] = {
+    "embedder": embed, "reranker": rerank, "classifier": classify, "tagger": tag, "question-answerer": answer,
+    "masked-lm": fill,
+}  # fmt: skip
+
+
+def convert(asked: dict, kind: Any) -> Any:
+    try:
+        return msgspec.convert(asked, kind)
+    except msgspec.ValidationError as error:
+        raise unprocessable(error) from None
+
+
+async def answer_by_kind(call: Call, asked: dict[str, Any]) -> Any:
+    return await BY_KIND[call.model.kind](call, asked)
+
+
+ROUTES = [
+    Route(
+        "/", "What the model does, in the forms of Hugging Face's inference API: vectors, labels, spans, an answer or "
+        "fillings.", answer_by_kind, TEXT_MODELS, dict[str, Any], Any, {"inputs": "a text"},
+    )
+]  # fmt: skip

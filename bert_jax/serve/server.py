@@ -1,0 +1,121 @@
+"""The server: it opens the models, compiles their programs, and answers until it is told to stop."""
+
+import logging
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import uvicorn
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import print_line
+from bert_jax.inference.batching import BatchShapes
+from bert_jax.inference.load import load
+from bert_jax.search.index import Index
+from bert_jax.search.index_manifest import INDEX_FILE
+from bert_jax.serve.application import Application
+from bert_jax.serve.metrics import Metrics
+from bert_jax.serve.served_model import ServedModel, serve_model
+from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, ServeSettings
+from bert_jax.serve.warm_up import coarser, compile_pipelines
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+KEEP_ALIVE = 75  # seconds that an idle connection stays open
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    directories: Sequence[str]  # DIR or NAME=DIR
+    host: str = "127.0.0.1"
+    port: int = 3000
+    engine: str = "jax"
+    dtype: str = "float32"
+    limits: ServeSettings = ServeSettings()
+
+
+def named_directories(given: Sequence[str]) -> dict[str, Path]:
+    """Return the directories by the names under which they are served.
+
+    >>> named_directories(["runs/minilm/", "tags=runs/ner"])
+    {'minilm': PosixPath('runs/minilm'), 'tags': PosixPath('runs/ner')}
+    """
+    named: dict[str, Path] = {}
+    for word in given:
+        name, equals, directory = word.partition("=")
+        path = Path(directory if equals and "/" not in name else word)
+        name = name if equals and "/" not in name else path.resolve().name
+        if not name or name in named:
+            raise BertJaxError(f'two models are called "{name}"; name one of them: NAME={path}')
+        named[name] = path
+    return named
+
+
+def open_model(name: str, path: Path, engine: str, dtype: str) -> ServedModel:
+    if (path / INDEX_FILE).is_file():
+        return serve_model(name, Index.open(path, engine=engine, dtype=dtype))
+    return serve_model(name, load(path, engine=engine, dtype=dtype))
+
+
+def serve_models(options: ServerOptions) -> None:
+    listener = bind(options.host, options.port)  # before anything slow, so that a port in use is told at once
+    models = {
+        name: open_model(name, path, options.engine, options.dtype)
+        for name, path in named_directories(options.directories).items()
+    }
+    shapes = next(
+        (model.encoder.engine.shapes for model in models.values() if model.encoder), BatchShapes(1024)
+    )
+    for model in models.values():
+        if model.encoder:
+            model.encoder.engine.shapes = coarser(model.encoder.engine.shapes)
+        compile_pipelines(model)
+    limits = replace(
+        options.limits,
+        batch_tokens=options.limits.batch_tokens or BATCHES_AT_ONCE * shapes.tokens,
+        queued_tokens=options.limits.queued_tokens or BATCHES_QUEUED * shapes.tokens,
+    )
+    run_server(Application(models, limits, Metrics()), listener)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except (OSError, OverflowError) as error:
+        raise BertJaxError(
+            f"cannot listen on {host} port {port}: {error}; choose another with --port"
+        ) from None
+    return listener
+
+
+class Server(uvicorn.Server):
+    """A server that returns when it is told to stop; uvicorn's own raises the signal again."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in STOPPING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def run_server(application: Application, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    names = ", ".join(f"{name} ({model.kind})" for name, model in application.models.items())
+    config = uvicorn.Config(
+        application, loop="uvloop", http="httptools", ws="none", lifespan="on", access_log=False,
+        log_level=logging.WARNING, timeout_keep_alive=KEEP_ALIVE, server_header=False,
+        timeout_graceful_shutdown=int(application.settings.timeout) + 1,
+    )  # fmt: skip
+    server = Server(config)
+    listener.listen(config.backlog)
+    print_line(f"serving {names} at http://{host}:{port}")
+    server.run([listener])
+    print_line("stopped: all requests that were accepted are answered")

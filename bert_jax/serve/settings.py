@@ -1,0 +1,18 @@
+"""The limits of a server."""
+
+from dataclasses import dataclass
+
+BATCHES_AT_ONCE = (
+    4  # of an engine, which are computed in one call, so that rows of even lengths share a batch
+)
+BATCHES_QUEUED = 64  # that may wait: a client waits no longer than these take
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    batch_tokens: int = 0  # that are taken for one call of a model; 0: BATCHES_AT_ONCE batches
+    queued_tokens: int = 0  # that may wait; 0: BATCHES_QUEUED batches
+    body_bytes: int = 2_000_000
+    timeout: float = 60.0  # seconds for a body to arrive, and for an answer
+    api_key: str | None = None
+    logs_requests: bool = False

@@ -1,0 +1,59 @@
+"""Compile the programs of a served model before the first request comes."""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from bert_jax.core.progress import track
+from bert_jax.inference.batching import BatchShapes, pad_batch
+from bert_jax.inference.pipeline import TextPipeline
+from bert_jax.inference.warm_up import text_starts
+from bert_jax.serve.served_model import ServedModel
+from bert_jax.text.tokenizer import Encoding
+
+
+def coarser(shapes: BatchShapes) -> BatchShapes:
+    """Return half the lengths: all programs are compiled at the start, and half of them pad by some percent more.
+
+    >>> coarser(BatchShapes(1024, (8, 12, 16, 20, 24))).lengths
+    (8, 16, 24)
+    """
+    return replace(shapes, lengths=shapes.lengths[::-1][::2][::-1])
+
+
+def compile_pipelines(model: ServedModel) -> None:
+    """Compute a batch of each shape that requests can have, for each program."""
+    calls = [
+        (pipeline, length, rows, beside)
+        for pipeline in model.pipelines()
+        for length in possible_lengths(pipeline)
+        for rows in pipeline.model.engine.shapes.row_counts(length)
+        for beside in pipeline.beside_shapes
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        done = threads.map(lambda call: compute_once(*call), calls)
+        for _ in track(calls, "programs", f"compiling {model.name}"):
+            next(done)
+
+
+def possible_lengths(pipeline: TextPipeline) -> list[int]:
+    """Return the lengths of rows; of an engine that compiles nothing, one."""
+    longest, shapes = pipeline.truncated.max_length, pipeline.model.engine.shapes
+    if not shapes.lengths:
+        return [min(longest, 16)]
+    most = pipeline.model.config.max_position_embeddings
+    return sorted({shapes.padded_length(length, most) for length in range(1, longest + 1)})
+
+
+def compute_once(
+    pipeline: TextPipeline, length: int, rows: int, beside: Mapping[str, tuple[int, ...]]
+) -> None:
+    model = pipeline.model
+    unknown = [model.tokenizer.special.unk] * length
+    encoding = Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts(model, length))
+    batch = pad_batch([encoding] * rows, model.tokenizer.special.pad)
+    batch |= {name: np.zeros((rows, *shape), np.int32) for name, shape in beside.items()}
+    model.engine.read(model.engine.start(pipeline.computation, batch))
