@@ -39,7 +39,7 @@ from bert_jax.command.flags import (
         "--timeout", type=number_type(0, 3600, above=True), default=60.0, metavar="SECONDS",
         help="seconds for a body to arrive, and for an answer to be computed (default 60)",
     ),
-    flag("--log-requests", action="store_true", help="write a line for each request to standard error"),
+    flag("--log-requests", action="store_true", help="write a line of JSON for each request to standard error"),
     *ENGINE,
 )  # fmt: skip
 def serve(args):

@@ -3,6 +3,7 @@
 Rows are sorted by length, so that a batch is padded to its own longest row, not to the longest of all.
 """
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ class BatchShapes:
 
     tokens: int  # of a batch, approximately
     lengths: tuple[int, ...] = ()  # of rows, up to 512; above, their multiples of 512; (): any
+    # A batch takes as long as this many tokens longer than its tokens. 0: a program that is not compiled yet takes much
+    # longer, so that as few batches as possible are best.
+    overhead: int = 0
 
     def padded_length(self, length: int, longest: int) -> int:
         """Return the length that a row of `length` tokens is padded to, at most `longest`."""
@@ -59,18 +63,53 @@ def make_batches(
 
     `beside` holds further arrays of the batch, with a row for each encoding.
     """
-    order = sorted(range(len(encodings)), key=lambda i: len(encodings[i].input_ids))
-    while order:
-        length = shapes.padded_length(len(encodings[order[-1]].input_ids), longest)
-        rungs = shapes.row_counts(length)
-        # The longest rows come first, so that memory use peaks in the first batch, not in the last.
-        rows = next((rows for rows in rungs if rows >= len(order)), rungs[-1])
-        taken, order = order[-rows:], order[:-rows]
-        batch = pad_batch([encodings[i] for i in taken], pad, rows, length)
+    # The longest rows come first, so that memory use peaks in the first batch, not in the last.
+    order = sorted(range(len(encodings)), key=lambda i: -len(encodings[i].input_ids))
+    lengths = [shapes.padded_length(len(encodings[i].input_ids), longest) for i in order]
+    for first, rows in split_rows(lengths, shapes):
+        taken = order[first : first + rows]
+        batch = pad_batch([encodings[i] for i in taken], pad, rows, lengths[first])
         for name, array in (beside or {}).items():
             batch[name] = np.zeros((rows, *array.shape[1:]), array.dtype)
             batch[name][: len(taken)] = array[taken]
         yield taken, batch
+
+
+def split_rows(lengths: Sequence[int], shapes: BatchShapes) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the row count of each batch; the rows have falling lengths.
+
+    >>> shapes = BatchShapes(1024, (80,))
+    >>> list(split_rows([80, 80, 80], shapes)), list(split_rows([80, 80, 80], BatchShapes(1024, (80,), 16)))
+    ([(0, 4)], [(0, 2), (2, 1)])
+    """
+    rows = fewest_batches(lengths, shapes) if not shapes.overhead else fastest_batches(lengths, shapes)
+    first = 0
+    while first < len(lengths):
+        yield first, rows[first]
+        first += rows[first]
+
+
+def fewest_batches(lengths: Sequence[int], shapes: BatchShapes) -> list[int]:
+    """Return the row count of a batch that begins with each of the rows, so that there are few batches."""
+    allowed = {length: shapes.row_counts(length) for length in set(lengths)}
+    left = zip(lengths, range(len(lengths), 0, -1), strict=True)
+    return [next((n for n in allowed[length] if n >= count), allowed[length][-1]) for length, count in left]
+
+
+def fastest_batches(lengths: Sequence[int], shapes: BatchShapes) -> list[int]:
+    """Return the row count of a batch that begins with each of the rows, so that all batches take the least time."""
+    count = len(lengths)
+    costs, chosen = [0.0] * (count + 1), [0] * count  # of the rows from each one on
+    allowed = {length: shapes.row_counts(length) for length in set(lengths)}
+    for first in reversed(range(count)):
+        costs[first] = math.inf
+        for rows in allowed[lengths[first]]:
+            cost = shapes.overhead + rows * lengths[first] + costs[min(first + rows, count)]
+            if cost <= costs[first]:
+                costs[first], chosen[first] = cost, rows
+            if first + rows >= count:
+                break
+    return chosen
 
 
 def pad_batch(

@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+import orjson
 
 from bert_jax.core.errors import suggest_name
 from bert_jax.serve.call import Call
@@ -36,7 +39,11 @@ from bert_jax.serve.settings import ServeSettings
 
 LOG = logging.getLogger("bert_jax.serve")
 PATIENCE = 0.2  # seconds before the server looks whether the client has left: most answers are there earlier
-PAGE_TYPES = {"html": "text/html; charset=utf-8", "css": "text/css", "js": "text/javascript"}
+LOGGED = ("x-queue-time", "x-tokenization-time", "x-inference-time", "x-compute-tokens", "x-truncated-texts")
+PAGE = Path(__file__).parent / "page"
+PAGE_TYPES = {
+    ".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
+}  # fmt: skip
 PAGE_HEADERS = {
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -66,13 +73,12 @@ class Application:
         }
         self.paths = {path for _, path in self.targets}
         self.open_api = json_response(describe_server())
-        folder = resources.files("bert_jax.serve") / "page"
         self.page = {
-            file.name: Response(
-                file.read_bytes(), PAGE_TYPES[file.name.rpartition(".")[2]], headers=PAGE_HEADERS
+            str(file.relative_to(PAGE)): Response(
+                file.read_bytes(), PAGE_TYPES[file.suffix], headers=PAGE_HEADERS
             )
-            for file in folder.iterdir()
-            if file.name.rpartition(".")[2] in PAGE_TYPES
+            for file in PAGE.rglob("*")
+            if file.suffix in PAGE_TYPES
         }
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -118,10 +124,24 @@ class Application:
         with contextlib.suppress(OSError):  # the client has left
             await response.send(send, method == "HEAD")
         if self.settings.logs_requests:
-            LOG.info(
-                "%s %s %d %.1f ms %d tokens", method, scope["path"], response.status,
-                1e3 * (time.perf_counter() - began), call.tokens if call else 0,
-            )  # fmt: skip
+            self.log(scope, response, call, time.perf_counter() - began)
+
+    def log(self, scope: dict[str, Any], response: Response, call: Call | None, seconds: float) -> None:
+        """Write a line of JSON for a request."""
+        record: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "client": (scope.get("client") or [None])[0],
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": response.status,
+            "milliseconds": round(1e3 * seconds, 1),
+        }
+        if call and call.works:
+            record |= {"model": call.model.name, "texts": sum(len(work.texts) for work in call.works)}
+        record |= {
+            name.removeprefix("x-"): value for name, value in response.headers.items() if name in LOGGED
+        }
+        print(orjson.dumps(record).decode(), file=sys.stderr, flush=True)
 
     def static_response(
         self, method: str, path: str, name: str | None, headers: dict[str, str]

@@ -3,6 +3,7 @@
 The numbers of all processes of a server lie in one file, a row for each process, so that any of them can tell the sums.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +79,7 @@ class Metrics:
 
     def observe(self, name: str, value: float) -> None:
         bounds, start = BY_NAME[name].bounds, PLACES[name]
-        self.own[start + int(np.searchsorted(bounds, value))] += 1
+        self.own[start + bisect_left(bounds, value)] += 1
         self.own[start + len(bounds) + 1] += value
 
     def __str__(self) -> str:

@@ -44,10 +44,9 @@ async def read_body(receive: Receive, headers: dict[str, str], most: int, timeou
     content_type = headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != JSON and not content_type.endswith("+json"):
         raise Refusal(415, f"the content type must be {JSON}", "Body")
-    too_large = Refusal(413, f"the body is larger than {most:,} bytes; send fewer texts at a time", "Body")
     length = headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
-        raise too_large
+        raise too_large(most)
     parts, size = [], 0
     try:
         async with asyncio.timeout(timeout):
@@ -58,12 +57,16 @@ async def read_body(receive: Receive, headers: dict[str, str], most: int, timeou
                 part = message.get("body", b"")
                 size += len(part)
                 if size > most:
-                    raise too_large
+                    raise too_large(most)
                 parts.append(part)
                 if not message.get("more_body"):
                     return b"".join(parts)
     except TimeoutError:
         raise Refusal(408, f"the body did not arrive within {timeout:g} seconds", "Body") from None
+
+
+def too_large(most: int) -> Refusal:
+    return Refusal(413, f"the body is larger than {most:,} bytes; send fewer texts at a time", "Body")
 
 
 class Disconnected(Exception):

@@ -20,7 +20,7 @@ from bert_jax.serve.application import Application
 from bert_jax.serve.metrics import Metrics
 from bert_jax.serve.served_model import ServedModel, serve_model
 from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, ServeSettings
-from bert_jax.serve.warm_up import coarser, compile_pipelines
+from bert_jax.serve.warm_up import compile_pipelines, serving_shapes
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
@@ -70,7 +70,7 @@ def serve_models(options: ServerOptions) -> None:
     )
     for model in models.values():
         if model.encoder:
-            model.encoder.engine.shapes = coarser(model.encoder.engine.shapes)
+            model.encoder.engine.shapes = serving_shapes(model.encoder.engine.shapes)
         compile_pipelines(model)
     limits = replace(
         options.limits,

@@ -15,13 +15,16 @@ from bert_jax.serve.served_model import ServedModel
 from bert_jax.text.tokenizer import Encoding
 
 
-def coarser(shapes: BatchShapes) -> BatchShapes:
-    """Return half the lengths: all programs are compiled at the start, and half of them pad by some percent more.
+def serving_shapes(shapes: BatchShapes) -> BatchShapes:
+    """Return every other length, because all programs are compiled before the first request; once they are, the number
+    of batches matters little.
 
-    >>> coarser(BatchShapes(1024, (8, 12, 16, 20, 24))).lengths
-    (8, 16, 24)
+    >>> serving_shapes(BatchShapes(1024, (8, 12, 16, 20, 24)))
+    BatchShapes(tokens=1024, lengths=(8, 16, 24), overhead=64)
     """
-    return replace(shapes, lengths=shapes.lengths[::-1][::2][::-1])
+    return replace(
+        shapes, lengths=shapes.lengths[::-1][::2][::-1], overhead=shapes.overhead or shapes.tokens // 16
+    )
 
 
 def compile_pipelines(model: ServedModel) -> None:

@@ -38,7 +38,7 @@ ACTIVATIONS: dict[str, Callable] = {"none": lambda vectors: vectors, "tanh": np.
 class OnnxRuntimeEngine:
     name: ClassVar = "onnxruntime"
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "int8")
-    shapes = BatchShapes(CPU_TOKENS)
+    shapes = BatchShapes(CPU_TOKENS, overhead=24)
 
     def __init__(self, session: OnnxSession, dtype: str, projection: dict[str, np.ndarray]):
         self.session, self.dtype, self.projection = session, dtype, projection
