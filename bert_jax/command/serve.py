@@ -39,6 +39,10 @@ from bert_jax.command.flags import (
         "--timeout", type=number_type(0, 3600, above=True), default=60.0, metavar="SECONDS",
         help="seconds for a body to arrive, and for an answer to be computed (default 60)",
     ),
+    flag(
+        "--workers", type=whole_number_type(1, 1024), default=1, metavar="N",
+        help="processes that share the port and the cores, each with its models (default 1)",
+    ),
     flag("--log-requests", action="store_true", help="write a line of JSON for each request to standard error"),
     *ENGINE,
 )  # fmt: skip
@@ -46,8 +50,8 @@ def serve(args):
     from bert_jax.inference.onnx_session import require_packages
 
     require_packages("serve", "uvicorn", "uvloop", "httptools", "msgspec", "orjson")
-    from bert_jax.serve.server import ServerOptions, serve_models
-    from bert_jax.serve.settings import ServeSettings
+    from bert_jax.serve.settings import ServerOptions, ServeSettings
+    from bert_jax.serve.workers import serve_alone, serve_by_workers
 
     limits = ServeSettings(
         batch_tokens=args.max_batch_tokens or 0,
@@ -57,4 +61,8 @@ def serve(args):
         api_key=args.api_key or os.environ.get("API_KEY") or None,
         logs_requests=args.log_requests,
     )
-    serve_models(ServerOptions(args.models, args.host, args.port, limits=limits, **engine_of(args)))
+    options = ServerOptions(args.models, args.host, args.port, limits=limits, **engine_of(args))
+    if args.workers == 1:
+        serve_alone(options)
+    else:
+        serve_by_workers(options, args.workers)

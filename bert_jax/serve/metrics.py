@@ -61,13 +61,15 @@ class Shared(NamedTuple):
 
 
 class Metrics:
+    SIZE = sum(family.size for family in FAMILIES)
+    BYTES = 8 * SIZE  # of one process
+
     def __init__(self, shared: Shared | None = None):
-        size = sum(family.size for family in FAMILIES)
         if shared is None:
-            self.all = np.zeros((1, size))
+            self.all = np.zeros((1, self.SIZE))
             self.own = self.all[0]
         else:
-            self.all = np.memmap(shared.path, np.float64, "r+", shape=(shared.processes, size))
+            self.all = np.memmap(shared.path, np.float64, "r+", shape=(shared.processes, self.SIZE))
             self.own = self.all[shared.number]
             self.own[:] = 0  # those of a process that died here do not count on
 

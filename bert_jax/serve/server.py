@@ -3,15 +3,14 @@
 import logging
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import print_line
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.load import load
 from bert_jax.search.index import Index
@@ -19,21 +18,11 @@ from bert_jax.search.index_manifest import INDEX_FILE
 from bert_jax.serve.application import Application
 from bert_jax.serve.metrics import Metrics
 from bert_jax.serve.served_model import ServedModel, serve_model
-from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, ServeSettings
+from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, ServerOptions
 from bert_jax.serve.warm_up import compile_pipelines, serving_shapes
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
-
-
-@dataclass(frozen=True)
-class ServerOptions:
-    directories: Sequence[str]  # DIR or NAME=DIR
-    host: str = "127.0.0.1"
-    port: int = 3000
-    engine: str = "jax"
-    dtype: str = "float32"
-    limits: ServeSettings = ServeSettings()
 
 
 def named_directories(given: Sequence[str]) -> dict[str, Path]:
@@ -59,8 +48,10 @@ def open_model(name: str, path: Path, engine: str, dtype: str) -> ServedModel:
     return serve_model(name, load(path, engine=engine, dtype=dtype))
 
 
-def serve_models(options: ServerOptions) -> None:
-    listener = bind(options.host, options.port)  # before anything slow, so that a port in use is told at once
+def serve_models(
+    options: ServerOptions, listener: socket.socket, metrics: Metrics, announce: Callable[[str], object]
+) -> None:
+    """Serve models on a socket until a signal comes; `announce` is called when all is ready."""
     models = {
         name: open_model(name, path, options.engine, options.dtype)
         for name, path in named_directories(options.directories).items()
@@ -77,20 +68,7 @@ def serve_models(options: ServerOptions) -> None:
         batch_tokens=options.limits.batch_tokens or BATCHES_AT_ONCE * shapes.tokens,
         queued_tokens=options.limits.queued_tokens or BATCHES_QUEUED * shapes.tokens,
     )
-    run_server(Application(models, limits, Metrics()), listener)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except (OSError, OverflowError) as error:
-        raise BertJaxError(
-            f"cannot listen on {host} port {port}: {error}; choose another with --port"
-        ) from None
-    return listener
+    run_server(Application(models, limits, metrics), listener, announce)
 
 
 class Server(uvicorn.Server):
@@ -106,7 +84,7 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def run_server(application: Application, listener: socket.socket) -> None:
+def run_server(application: Application, listener: socket.socket, announce: Callable[[str], object]) -> None:
     host, port = listener.getsockname()[:2]
     names = ", ".join(f"{name} ({model.kind})" for name, model in application.models.items())
     config = uvicorn.Config(
@@ -116,6 +94,5 @@ def run_server(application: Application, listener: socket.socket) -> None:
     )  # fmt: skip
     server = Server(config)
     listener.listen(config.backlog)
-    print_line(f"serving {names} at http://{host}:{port}")
+    announce(f"serving {names} at http://{host}:{port}")
     server.run([listener])
-    print_line("stopped: all requests that were accepted are answered")

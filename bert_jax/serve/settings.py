@@ -1,5 +1,6 @@
-"""The limits of a server."""
+"""What a server serves, and its limits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 BATCHES_AT_ONCE = (
@@ -16,3 +17,13 @@ class ServeSettings:
     timeout: float = 60.0  # seconds for a body to arrive, and for an answer
     api_key: str | None = None
     logs_requests: bool = False
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    directories: Sequence[str]  # DIR or NAME=DIR
+    host: str = "127.0.0.1"
+    port: int = 3000
+    engine: str = "jax"
+    dtype: str = "float32"
+    limits: ServeSettings = ServeSettings()

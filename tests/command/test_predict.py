@@ -330,9 +330,9 @@ def test_many_lines_of_a_pipe_are_answered_together(small_classifier, stdin_pipe
     expected = small_classifier.predict(SMALL_TEXTS * 10)
     sizes, run = [], small_classifier.run
 
-    def counted(encodings, program):
+    def counted(encodings, program, beside):
         sizes.append(len(encodings))
-        return run(encodings, program)
+        return run(encodings, program, beside)
 
     monkeypatch.setattr(small_classifier, "run", counted)
     stdin_pipe.write("\n".join(SMALL_TEXTS * 10))
