@@ -238,7 +238,9 @@ def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
             votes = sum(np.roll(ids, -shift) * weight for weight, shift in ((1, 0), (3, -1), (7, 1)))
             yield np.eye(len(TAGS))[votes[sees:-sees] % len(TAGS)]
 
-    monkeypatch.setattr(type(model), "run", lambda _, encodings, program, beside: list(local(encodings, program)))
+    monkeypatch.setattr(
+        type(model), "run", lambda _, encodings, program, beside: list(local(encodings, program))
+    )
     words = np.random.RandomState(0).choice(["the", "cats", "sat", "mat", "catss", "."], 5000).tolist()
     (encoding,) = model.tokenizer.encode([" ".join(words)])
     (logits,) = local([encoding], None)
@@ -335,7 +337,9 @@ def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
                 logits[0] = null
             yield logits
 
-    monkeypatch.setattr(type(model), "run", lambda _, encodings, program, beside: list(rigged(encodings, program)))
+    monkeypatch.setattr(
+        type(model), "run", lambda _, encodings, program, beside: list(rigged(encodings, program))
+    )
     start = text.index("cats")
     null = 9
     found = model.answer("on ?", text, may_be_missing=True)
