@@ -75,13 +75,13 @@ class RawConnection:
         assert "transfer-encoding" not in headers
         length = 0 if method == "HEAD" else int(headers["content-length"])
         while len(self.unread) < length:
-            self._receive()
+            self.receive()
         body, self.unread = self.unread[:length], self.unread[length:]
         return Answer(status, headers, body)
 
     def _read_head(self) -> tuple[int, dict[str, str]]:
         while (end := self.unread.find(b"\r\n\r\n")) < 0:
-            self._receive()
+            self.receive()
         first, *lines = self.unread[:end].decode("latin-1").split("\r\n")
         self.unread = self.unread[end + 4 :]
         found = re.fullmatch(r"HTTP/1\.1 (\d{3}) [A-Z][A-Za-z -]*", first)
@@ -91,26 +91,27 @@ class RawConnection:
         assert len(headers) == len(fields), lines
         return int(found[1]), headers
 
-    def _receive(self) -> None:
+    def receive(self, seconds: float = PATIENCE) -> None:
+        """Read what comes next."""
+        self.socket.settimeout(seconds)
         try:
             part = self.socket.recv(1 << 20)
         except ConnectionResetError:
             part = b""
+        finally:
+            self.socket.settimeout(PATIENCE)
         if not part:
             raise Closed
         self.unread += part
 
     def is_closed(self, seconds: float) -> bool:
         """Whether the server closes the connection within some seconds, and sends nothing before."""
-        self.socket.settimeout(seconds)
         try:
-            self._receive()
+            self.receive(seconds)
         except Closed:
             return True
         except TimeoutError:
             return False
-        finally:
-            self.socket.settimeout(PATIENCE)
         raise AssertionError(self.unread[:200])
 
     def reset(self) -> None:

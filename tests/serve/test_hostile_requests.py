@@ -133,7 +133,7 @@ def test_a_body_is_asked_for_if_the_client_waits_for_that(server, right):
     with RawConnection(server.port) as connection:
         connection.send(framed(f"content-length: {len(CONTENT)}", "expect: 100-continue", content=b""))
         while b"\r\n\r\n" not in connection.unread:
-            connection._receive()
+            connection.receive()
         assert connection.unread == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.send(CONTENT)
         assert connection.read_answer().body == right
