@@ -95,7 +95,7 @@ def listed_inputs(inputs: Inputs) -> list[Any]:
     """Return inputs as a list of texts or of lists of ids."""
     if isinstance(inputs, str):
         return [inputs]
-    kinds = {type(one) for one in inputs}
+    kinds = {type(given) for given in inputs}
     if len(kinds) > 1:
         raise unprocessable("inputs must be texts, or lists of token ids, not both")
     return [inputs] if kinds == {int} else list(inputs)
@@ -142,8 +142,8 @@ async def score_labels(call: Call, texts: list, truncate: bool = True, raw_score
     scored = []
     for outcome in outcomes:
         scores = np.ravel(outcome.raw)
-        if not raw_scores and model.kind.name != "number":
-            scores = model.kind.probabilities(outcome.raw, model.calibration)
+        if not raw_scores:
+            scores = model.kind.label_scores(outcome.raw, model.calibration)
         order = np.argsort(-scores, kind="stable")
         labels = model.labels or ("LABEL_0",)
         scored.append([{"score": float(scores[n]), "label": labels[n]} for n in order])
@@ -176,7 +176,7 @@ async def tokenize(call: Call, body: TokenizeRequest) -> list:
 
 async def decode(call: Call, body: DecodeRequest) -> list[str]:
     tokenizer = call.model.encoder.tokenizer
-    if len({type(one) for one in body.ids}) > 1:
+    if len({type(given) for given in body.ids}) > 1:
         raise unprocessable("ids must be token ids, or lists of them, not both")
     listed: list = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
     if wrong := [i for ids in listed for i in ids if i >= tokenizer.size]:
