@@ -91,10 +91,9 @@ def open_page(browser, server_url):
 
 
 def of_kind(models, kind):
-    found = [model for model in models if model["kind"] == kind]
-    if not found:
-        pytest.skip(f"the server has no {kind}")
-    return found
+    listed = [model for model in models if model["kind"] == kind]
+    assert listed, f"the server has no {kind}"
+    return listed
 
 
 def address(model):
