@@ -206,7 +206,7 @@ class Application:
         self.metrics.count("te_request_success", method)
         return call, response
 
-    def choose_model(self, route: Route, name: str | None, asked: object) -> ServedModel | None:
+    def choose_model(self, route: Route, name: str | None, asked: str | None) -> ServedModel | None:
         """Return the model of a request: the one that its path or its body names, or else the only one that fits."""
         if not route.kinds:
             return None
@@ -218,11 +218,11 @@ class Application:
         chosen = asked if name is None and asked in self.models else name
         if len(fitting) == 1 and chosen is None:
             chosen = fitting[0]
-        if isinstance(chosen, str) and chosen in fitting:
+        if chosen in fitting:
             return self.models[chosen]
         if fitting and chosen is None:
-            shown = f"several models fit: {', '.join(fitting)}"
-            shown = f'no model "{asked:.60}"; {shown}' if isinstance(asked, str) else shown
+            unknown = f'no model "{asked:.60}"; ' if asked else ""
+            shown = f"{unknown}several models fit: {', '.join(fitting)}"
             raise Refusal(404, f"{shown}; ask one of them, as /models/{fitting[0]}{route.path}", "Model")
         kinds, shown = " or ".join(route.kinds), chosen or ", ".join(self.models)
         raise Refusal(424, f"{route.path} needs a model of the kind {kinds}, and {shown} is not", "Model")
