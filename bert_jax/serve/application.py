@@ -105,9 +105,8 @@ class Application:
         method, dialect_error, call = scope["method"], own.error_body, None
         try:
             name, path = split_path(scope["path"])
-            if path.startswith(
-                "/v1/"
-            ):  # also routes that are not served: most who ask are clients of OpenAI's
+            if path.startswith("/v1/"):
+                # Most who ask for a route that is not served are clients of OpenAI's.
                 dialect_error = openai.error_body
             response = self.static_response(method, path, name, headers)
             if response is None:
