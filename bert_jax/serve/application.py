@@ -20,7 +20,7 @@ import orjson
 from bert_jax.core.errors import suggest_name
 from bert_jax.serve.call import Call
 from bert_jax.serve.compute_queue import ComputeQueue, Part
-from bert_jax.serve.dialects.own import error_body
+from bert_jax.serve.dialects import openai, own
 from bert_jax.serve.metrics import ERRORS, PARTS, Metrics
 from bert_jax.serve.open_api import describe_server
 from bert_jax.serve.refusal import Refusal, refusal_of
@@ -103,9 +103,12 @@ class Application:
     async def answer(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         headers = read_headers(scope)
-        method, dialect_error, call = scope["method"], error_body, None
+        method, dialect_error, call = scope["method"], own.error_body, None
         try:
             name, path = split_path(scope["path"])
+            if path.startswith("/v1/"):
+                # Most who ask for a route that is not served are clients of OpenAI's.
+                dialect_error = openai.error_body
             response = self.static_response(method, path, name, headers)
             if response is None:
                 target = self.find_target("GET" if method == "HEAD" else method, path)
@@ -203,7 +206,7 @@ class Application:
         self.metrics.count("te_request_success", method)
         return call, response
 
-    def choose_model(self, route: Route, name: str | None, asked: object) -> ServedModel | None:
+    def choose_model(self, route: Route, name: str | None, asked: str | None) -> ServedModel | None:
         """Return the model of a request: the one that its path or its body names, or else the only one that fits."""
         if not route.kinds:
             return None
@@ -212,13 +215,14 @@ class Application:
                 404, f'no model "{name:.60}"; {suggest_name(name, self.models, "served are")}', "Model"
             )
         fitting = [known for known, model in self.models.items() if model.kind in route.kinds]
-        chosen = asked if name is None and asked in fitting else name
+        chosen = asked if name is None and asked in self.models else name
         if len(fitting) == 1 and chosen is None:
             chosen = fitting[0]
-        if isinstance(chosen, str) and chosen in fitting:
+        if chosen in fitting:
             return self.models[chosen]
         if fitting and chosen is None:
-            shown = f"several models fit: {', '.join(fitting)}"
+            unknown = f'no model "{asked:.60}"; ' if asked else ""
+            shown = f"{unknown}several models fit: {', '.join(fitting)}"
             raise Refusal(404, f"{shown}; ask one of them, as /models/{fitting[0]}{route.path}", "Model")
         kinds, shown = " or ".join(route.kinds), chosen or ", ".join(self.models)
         raise Refusal(424, f"{route.path} needs a model of the kind {kinds}, and {shown} is not", "Model")
