@@ -95,7 +95,7 @@ class ComputeQueue:
             waiting = take_all(self.to_tokenize)
             # Work whose rows are all computed waits for its results; the device waits for the other.
             for function, works in groupby(
-                (w for w in waiting if w and not w.computed_at), lambda w: w.function
+                (w for w in waiting if w and not w.computed_at and not w.dropped), lambda w: w.function
             ):
                 for together in split_works(list(works)):
                     if isinstance(function, TextPipeline):

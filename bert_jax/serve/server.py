@@ -1,5 +1,6 @@
 """The server: it opens the models, compiles their programs, and answers until it is told to stop."""
 
+import asyncio
 import logging
 import signal
 import socket
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -16,6 +18,7 @@ from bert_jax.inference.load import load
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import INDEX_FILE
 from bert_jax.serve.application import Application
+from bert_jax.serve.connection import Connection
 from bert_jax.serve.metrics import Metrics
 from bert_jax.serve.served_model import ServedModel, serve_model
 from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, ServerOptions
@@ -23,6 +26,8 @@ from bert_jax.serve.warm_up import compile_pipelines, serving_shapes
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
+LOOK_AFTER = 0.5  # seconds before the server looks again for connections that are stuck
+POLLS = 5  # of the event loop before it ends: they accept connections that were made, and read what was sent
 
 
 def named_directories(given: Sequence[str]) -> dict[str, Path]:
@@ -74,27 +79,59 @@ def serve_models(
 
 
 class Server(uvicorn.Server):
-    """A server that returns when it is told to stop; uvicorn's own raises the signal again."""
+    """A server that returns when it is told to stop; uvicorn's own raises the signal again.
+
+    Told twice, it does not wait for the requests that it has accepted.
+    """
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], object]):
+        super().__init__(config)
+        self.announce = announce
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self.handle_exit) for number in STOPPING}
+        heard = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self.handle_exit) for number in heard}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.should_exit, self.force_exit = True, self.should_exit
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.watch = asyncio.create_task(self.close_stuck_connections())
+        self.announce()
+
+    async def close_stuck_connections(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AFTER)
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, Connection)
+                connection.close_if_stuck()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for _ in range(POLLS):
+            await asyncio.sleep(0)
+        await super().shutdown(sockets)
+        self.watch.cancel()
+
 
 def run_server(application: Application, listener: socket.socket, announce: Callable[[str], object]) -> None:
     host, port = listener.getsockname()[:2]
     names = ", ".join(f"{name} ({model.kind})" for name, model in application.models.items())
+    seconds = application.settings.timeout
     config = uvicorn.Config(
-        application, loop="uvloop", http="httptools", ws="none", lifespan="on", access_log=False,
-        log_level=logging.WARNING, timeout_keep_alive=KEEP_ALIVE, server_header=False,
-        timeout_graceful_shutdown=int(application.settings.timeout) + 1,
+        application, loop="uvloop", http=type("Connection", (Connection,), {"patience": seconds}), ws="none",
+        lifespan="on", access_log=False, log_level=logging.ERROR, timeout_keep_alive=KEEP_ALIVE, server_header=False,
+        # A request may take so long to arrive, and then as long to be computed.
+        timeout_graceful_shutdown=int(2 * seconds) + 1,
     )  # fmt: skip
-    server = Server(config)
+    server = Server(config, lambda: announce(f"serving {names} at http://{host}:{port}"))
     listener.listen(config.backlog)
-    announce(f"serving {names} at http://{host}:{port}")
     server.run([listener])
+    if server.force_exit:
+        raise BertJaxError("stopped by a second signal; requests that were not answered yet are lost")
