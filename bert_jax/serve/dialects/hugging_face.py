@@ -116,7 +116,12 @@ async def fill(call: Call, asked: dict) -> Any:
     ((first, *others),) = await call.model.fill(call, [body.inputs], parameters.top_k or 5)
     masks = [
         [
-            {"score": filled.score, "token": filled.token_id, "token_str": filled.token, "sequence": filled.text}
+            {
+                "score": filled.score,
+                "token": filled.token_id,
+                "token_str": filled.token,
+                "sequence": filled.text,
+            }
             for filled in fillings
         ]
         for fillings in (first, *others)

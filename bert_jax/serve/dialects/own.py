@@ -79,7 +79,9 @@ def answers(call: Call, results: list) -> dict[str, Any]:
 
 
 async def classify(call: Call, body: ClassifyRequest) -> dict[str, Any]:
-    texts = [(given.text, given.text_pair) if isinstance(given, Pair) else given for given in listed(body.inputs)]
+    texts = [
+        (given.text, given.text_pair) if isinstance(given, Pair) else given for given in listed(body.inputs)
+    ]
     refuse_blank(texts)
     asked = Asked(
         hashable_precision(body.min_precision), body.probabilities, body.out_of_scope, None, body.long_texts
@@ -108,7 +110,9 @@ async def answer(call: Call, body: AnswerRequest) -> dict[str, Any]:
 
 async def fill_mask(call: Call, body: FillMaskRequest) -> dict[str, Any]:
     filled = await call.model.fill(call, listed(body.inputs), body.top_k)
-    return answers(call, [[[asdict(filled) for filled in fillings] for fillings in of_text] for of_text in filled])
+    return answers(
+        call, [[[asdict(filled) for filled in fillings] for fillings in of_text] for of_text in filled]
+    )
 
 
 async def search(call: Call, body: SearchRequest) -> dict[str, Any]:
