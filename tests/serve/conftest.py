@@ -12,7 +12,7 @@ def served_models(tmp_path_factory):
 @pytest.fixture(scope="session")
 def served(served_models):
     """The address of a server of all of them, which ONNX Runtime computes: its programs need no compilation."""
-    from tests.support.served_models import serving
+    from tests.serve.processes import serving
 
     with serving(served_models, "--engine", "onnxruntime") as url:
         yield url
