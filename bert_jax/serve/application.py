@@ -89,18 +89,16 @@ class Application:
             await self.answer(scope, receive, send)
 
     async def live(self, receive: Receive, send: Send) -> None:
-        """Start the queue when the server starts, and stop it when all requests are answered, or at once if the server
-        is to end without."""
-        assert (await receive())["type"] == "lifespan.startup"
-        self.queue.start()
-        try:
-            await send({"type": "lifespan.startup.complete"})
-            assert (await receive())["type"] == "lifespan.shutdown"
-            await asyncio.to_thread(self.queue.stop)
-            await send({"type": "lifespan.shutdown.complete"})
-        finally:
-            if self.queue.is_open:
-                self.queue.stop()
+        """Start the queue when the server starts, and stop it when all requests are answered."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self.queue.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await asyncio.to_thread(self.queue.stop)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
 
     async def answer(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         began = time.perf_counter()

@@ -117,7 +117,18 @@ class Server(uvicorn.Server):
         for _ in range(POLLS):
             await asyncio.sleep(0)
         await super().shutdown(sockets)
+        if self.force_exit:
+            await self.drop_requests()
+            await self.lifespan.shutdown()
         self.watch.cancel()
+
+    async def drop_requests(self) -> None:
+        """Close all connections; their requests end as those of clients that have left."""
+        for connection in list(self.server_state.connections):
+            assert isinstance(connection, Connection)
+            connection.transport.abort()
+        while self.server_state.tasks:
+            await asyncio.sleep(LOOK_AFTER / 10)
 
 
 def run_server(application: Application, listener: socket.socket, announce: Callable[[str], object]) -> None:

@@ -1,0 +1,219 @@
+"""A server that is told to stop answers what it has accepted; one that has too much to do says so at once."""
+
+import re
+import signal
+import statistics
+import threading
+import time
+
+import pytest
+
+from tests.serve.hostile_heads import EMBED, GOOD
+from tests.serve.processes import KINDS, save_tiny_models, start_server
+from tests.serve.raw_client import Answer, Closed, RawConnection, ask, head, post
+
+pytestmark = pytest.mark.slow
+
+WORK = post(EMBED, {"inputs": ["the cat sat on the mat"] * 300})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """An embedder and the engine for it, as the command takes them."""
+    models = save_tiny_models(tmp_path_factory.mktemp("models"), onnx=True, kinds=("embedder",))
+    return [*models, "--engine", "onnxruntime"]
+
+
+def wait_for_queue(server, requests: int) -> None:
+    """Wait until so many requests wait or are computed."""
+    end = time.monotonic() + 10
+    while True:
+        metrics = ask(server.port, head("GET", "/metrics")).body.decode()
+        if int(re.findall(r"^te_queue_size (\d+)$", metrics, re.MULTILINE)[0]) >= requests:
+            return
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def is_refused(port: int) -> bool:
+    try:
+        RawConnection(port).socket.close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_all_requests_that_were_sent_before_the_signal_are_answered(model, number):
+    server = start_server([*model, "--max-queued-tokens", "10000000"])
+    idle, silent, begun = (RawConnection(server.port) for _ in range(3))
+    assert idle.ask(GOOD).status == 200
+    begun.send(WORK[:-100])
+    waiting = [RawConnection(server.port) for _ in range(60)]
+    pipelined = waiting[:10]
+    for connection in waiting:
+        connection.send(WORK)
+    for connection in pipelined:
+        connection.send(GOOD * 2)
+    wait_for_queue(server, 20)
+    last = RawConnection(server.port)  # accepted in the same moment, perhaps after the signal
+    last.send(GOOD)
+    server.signal(number)
+    began = time.monotonic()
+    while not is_refused(server.port):
+        assert time.monotonic() < began + 2
+    assert server.process.poll() is None
+    begun.send(WORK[-100:])
+    for connection in [*waiting, begun]:
+        answer = connection.read_answer()
+        assert answer.status == 200 and len(answer.json()) == 300
+    for connection in pipelined:
+        assert [connection.read_answer().status for _ in range(2)] == [200, 200]
+    assert last.read_answer().status == 200
+    for connection in (idle, silent, last, *waiting):
+        assert connection.is_closed(2)
+    code, printed = server.wait()
+    assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n")
+
+
+def test_no_request_is_lost_under_load(model):
+    """Clients ask one request after another. Only one whose connection was closed before its request may fail."""
+    server = start_server(model)
+    stopping, lost, answered = threading.Event(), [], []
+
+    def client() -> None:
+        try:
+            with RawConnection(server.port) as connection:
+                while True:
+                    sent_before = not stopping.is_set()
+                    connection.send(GOOD)
+                    sent_before &= not stopping.is_set()
+                    try:
+                        answered.append(connection.read_answer().status)
+                    except Closed:
+                        if sent_before:
+                            lost.append(connection)
+                        return
+        except ConnectionError:
+            assert stopping.is_set()
+
+    clients = [threading.Thread(target=client) for _ in range(24)]
+    for one in clients:
+        one.start()
+    time.sleep(1)
+    stopping.set()
+    server.signal()
+    for one in clients:
+        one.join()
+    code, printed = server.wait()
+    assert code == 0 and not lost and set(answered) == {200} and len(answered) > 200, printed
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])
+def test_a_second_signal_ends_it_at_once(model, numbers):
+    server = start_server([*model, "--max-queued-tokens", "10000000"])
+    waiting = [RawConnection(server.port) for _ in range(4)]
+    for connection in waiting:
+        connection.send(post(EMBED, {"inputs": ["the cat sat on the mat"] * 40_000}))
+    wait_for_queue(server, 4)
+    server.signal(numbers[0])
+    time.sleep(0.4)
+    assert server.process.poll() is None
+    server.signal(numbers[1])
+    code, printed = server.wait(5)
+    assert code == 1 and "second signal" in printed and "Traceback" not in printed, printed
+    assert "all requests that were accepted are answered" not in printed
+
+
+def test_clients_that_never_read_do_not_keep_it_from_stopping(model):
+    server = start_server([*model, "--timeout", "2"])
+    deaf = RawConnection(server.port, receive_buffer=4096)
+    deaf.send(post("/models/embedder/embed_all", {"inputs": ["the cat sat on the mat"] * 3000}) * 4)
+    slow = RawConnection(server.port)
+    slow.send(WORK[:-100])
+    time.sleep(0.5)
+    server.signal()
+    code, printed = server.wait(8)
+    assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n"), printed
+
+
+def ask_at_intervals(port: int, content: bytes, rate: float, seconds: float) -> list[tuple[float, Answer]]:
+    """Send requests at a rate, whether or not the earlier ones are answered; return their seconds and answers."""
+    answers: list[tuple[float, Answer]] = []
+
+    def client(at: float) -> None:
+        time.sleep(max(0.0, at - time.monotonic()))
+        sent = time.monotonic()
+        answer = ask(port, content)
+        answers.append((time.monotonic() - sent, answer))
+
+    began = time.monotonic() + 0.2
+    clients = [threading.Thread(target=client, args=(began + n / rate,)) for n in range(int(rate * seconds))]
+    for one in clients:
+        one.start()
+    for one in clients:
+        one.join()
+    assert len(answers) == len(clients)
+    return answers
+
+
+@pytest.mark.ci
+def test_more_than_it_can_compute_is_refused_at_once(model):
+    """Four times as many requests as it can answer: those that it takes wait no longer than the queue is long."""
+    server = start_server([*model, "--max-queued-tokens", "12000"])  # five of these requests
+    ask(server.port, WORK)
+    began = time.monotonic()
+    for _ in range(20):
+        assert ask(server.port, WORK).status == 200
+    alone = (time.monotonic() - began) / 20
+    answers = ask_at_intervals(server.port, WORK, 4 / alone, 4.0)
+    taken = sorted(seconds for seconds, answer in answers if answer.status == 200)
+    refused = sorted(seconds for seconds, answer in answers if answer.status == 429)
+    shown = (
+        f"{alone:.4f} s alone, {len(taken)} answered in {statistics.median(taken):.4f} to {taken[-1]:.4f} s, "
+        f"{len(refused)} refused in {statistics.median(refused):.4f} to {refused[-1]:.4f} s"
+    )
+    print(shown)
+    assert len(taken) + len(refused) == len(answers)
+    assert all(answer.headers["retry-after"] == "1" for _, answer in answers if answer.status == 429)
+    assert len(taken) > 0.1 * len(answers) and len(refused) > 0.3 * len(answers), shown
+    assert statistics.median(refused) < 0.05 + alone, shown
+    assert statistics.median(taken) < 20 * alone and taken[-1] < 1.0 + 20 * alone, shown
+    assert ask(server.port, GOOD).status == 200
+    assert server.stop()[0] == 0
+
+
+@pytest.mark.long
+def test_many_requests_leave_no_memory_behind(tmp_path):
+    """200,000 requests of each length, kind and failure."""
+    models = save_tiny_models(tmp_path, onnx=True, kinds=KINDS)
+    server = start_server([*models, "--engine", "onnxruntime"])
+    texts = [f"{'the ' * (n % 12)}cat" for n in range(24)]
+    asked = [post(EMBED, {"inputs": text}) for text in texts]
+    asked += [post("/models/tagger/tag", {"inputs": text}) for text in texts[:6]]
+    asked += [post("/models/index/search", {"queries": text}) for text in texts[:3]]
+    asked += [post("/models/reranker/rerank", {"query": "the", "texts": texts[:4]})]
+    asked += [post(EMBED, b"{"), post(EMBED, {"inputs": ["the"], "dimensions": 4}), head("GET", "/metrics")]
+    statuses: dict[int, int] = {}
+    memory = []
+
+    def client(count: int) -> None:
+        connection = RawConnection(server.port)
+        for n in range(count):
+            answer = connection.ask(asked[n % len(asked)])
+            statuses[answer.status] = statuses.get(answer.status, 0) + 1
+            if n % 1000 == 999:
+                connection.reset()
+                connection = RawConnection(server.port)
+
+    for _ in range(10):
+        clients = [threading.Thread(target=client, args=(2500,)) for _ in range(8)]
+        for one in clients:
+            one.start()
+        for one in clients:
+            one.join()
+        memory.append(server.resident_bytes)
+    print([f"{size / 1e6:.1f} MB" for size in memory], statuses)
+    assert set(statuses) == {200, 400} and sum(statuses.values()) > 199_000
+    assert memory[-1] < 1.03 * memory[0]
+    assert server.stop()[0] == 0
