@@ -53,6 +53,10 @@ class WholeTextKind(Kind):
         """Return the prediction for `Classifier.predict`."""
         return self.predict(raw, calibration)
 
+    def label_scores(self, raw, calibration: Calibration) -> np.ndarray:
+        """Return a score for each label, [labels]: its probability, if it has one."""
+        return self.probabilities(raw, calibration)
+
     def gather_values(self, values: list) -> Any:
         """Return the predictions of a list of texts, for `Classifier.predict`."""
         return values

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,8 @@ import orjson
 from bert_jax.core.errors import suggest_name
 from bert_jax.serve.call import Call
 from bert_jax.serve.compute_queue import ComputeQueue, Part
-from bert_jax.serve.dialects.own import error_body
-from bert_jax.serve.metrics import ERRORS, Metrics
+from bert_jax.serve.dialects import openai, own
+from bert_jax.serve.metrics import ERRORS, PARTS, Metrics
 from bert_jax.serve.open_api import describe_server
 from bert_jax.serve.refusal import Refusal, refusal_of
 from bert_jax.serve.requests import (
@@ -102,9 +103,12 @@ class Application:
     async def answer(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         headers = read_headers(scope)
-        method, dialect_error, call = scope["method"], error_body, None
+        method, dialect_error, call = scope["method"], own.error_body, None
         try:
             name, path = split_path(scope["path"])
+            if path.startswith("/v1/"):
+                # Most who ask for a route that is not served are clients of OpenAI's.
+                dialect_error = openai.error_body
             response = self.static_response(method, path, name, headers)
             if response is None:
                 target = self.find_target("GET" if method == "HEAD" else method, path)
@@ -175,7 +179,7 @@ class Application:
     def check_key(self, headers: dict[str, str]) -> None:
         key = self.settings.api_key
         given = headers.get("authorization", "").removeprefix("Bearer ")
-        if key and not hmac.compare_digest(given.encode(), key.encode()):
+        if key and not hmac.compare_digest(given.encode("latin-1"), os.fsencode(key)):
             raise Refusal(
                 401, "the API key is missing or wrong; send the header Authorization: Bearer KEY", "Unauthorized",
                 {"www-authenticate": "Bearer"},
@@ -202,7 +206,7 @@ class Application:
         self.metrics.count("te_request_success", method)
         return call, response
 
-    def choose_model(self, route: Route, name: str | None, asked: object) -> ServedModel | None:
+    def choose_model(self, route: Route, name: str | None, asked: str | None) -> ServedModel | None:
         """Return the model of a request: the one that its path or its body names, or else the only one that fits."""
         if not route.kinds:
             return None
@@ -211,13 +215,14 @@ class Application:
                 404, f'no model "{name:.60}"; {suggest_name(name, self.models, "served are")}', "Model"
             )
         fitting = [known for known, model in self.models.items() if model.kind in route.kinds]
-        chosen = asked if name is None and asked in fitting else name
+        chosen = asked if name is None and asked in self.models else name
         if len(fitting) == 1 and chosen is None:
             chosen = fitting[0]
-        if isinstance(chosen, str) and chosen in fitting:
+        if chosen in fitting:
             return self.models[chosen]
         if fitting and chosen is None:
-            shown = f"several models fit: {', '.join(fitting)}"
+            unknown = f'no model "{asked:.60}"; ' if asked else ""
+            shown = f"{unknown}several models fit: {', '.join(fitting)}"
             raise Refusal(404, f"{shown}; ask one of them, as /models/{fitting[0]}{route.path}", "Model")
         kinds, shown = " or ".join(route.kinds), chosen or ", ".join(self.models)
         raise Refusal(424, f"{route.path} needs a model of the kind {kinds}, and {shown} is not", "Model")
@@ -234,6 +239,7 @@ class Application:
         ):  # fmt: skip
             self.metrics.observe(name, seconds)
         self.metrics.count("te_request_tokens", by=call.tokens)
+        self.measure_cpu()
         headers = {
             "x-total-time": f"{1e3 * total:.1f}",
             "x-tokenization-time": f"{1e3 * tokenizing:.1f}",
@@ -245,6 +251,13 @@ class Application:
             self.metrics.count("te_request_truncated_texts", by=truncated)
             headers |= {"x-truncated-texts": str(truncated)}
         return headers
+
+    def measure_cpu(self) -> None:
+        """Tell how the time of all cores is divided; what neither of the other threads takes is the model's."""
+        http, tokenizer = time.thread_time(), self.queue.tokenizer_seconds
+        model = time.process_time() - http - tokenizer
+        for part, seconds in zip(PARTS, (http, tokenizer, model), strict=True):
+            self.metrics.set("bert_jax_cpu_seconds", seconds, part)
 
     def observe_batch(self, parts: Sequence[Part]) -> None:
         self.metrics.observe("te_batch_next_size", sum(len(part.rows) for part in parts))

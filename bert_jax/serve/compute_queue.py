@@ -40,6 +40,7 @@ class ComputeQueue:
     ):
         self.tokens_at_once, self.most_tokens, self.observe = tokens_at_once, most_tokens, observe
         self.requests = self.waiting_tokens = 0
+        self.tokenizer_seconds = 0.0  # of CPU
         self.is_open = False
         # What waits for the tokenizer's thread, and for the computing one. None ends them.
         self.to_tokenize: SimpleQueue[Work | None] = SimpleQueue()
@@ -108,6 +109,7 @@ class ComputeQueue:
                     call_apart_on_error(
                         lambda works: self._answer(works[0], works[0].read_results()), [work], self._answer
                     )
+            self.tokenizer_seconds = time.thread_time()
             if None in waiting:
                 self.to_compute.put(None)
                 return

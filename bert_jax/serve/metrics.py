@@ -13,6 +13,7 @@ import numpy as np
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 SIZES = tuple(1 << n for n in range(15))
 METHODS = ("single", "batch")  # requests of one text, and of several
+PARTS = ("http", "tokenizer", "model")  # of the work for a request
 ERRORS = ("empty", "validation", "model", "overloaded", "unhealthy", "unauthorized", "body", "internal")
 
 
@@ -26,6 +27,7 @@ class Family:
     values: tuple[str, ...] = ("",)
     bounds: tuple[float, ...] = ()
     kind: str = "counter"
+    unit: str = ""
 
     @property
     def size(self) -> int:
@@ -38,6 +40,7 @@ FAMILIES = (
     Family("te_request_failure", "Requests that were refused, or failed.", "err", ERRORS),
     Family("te_request_truncated_texts", "Texts that were too long and were truncated."),
     Family("te_request_tokens", "Tokens that were computed."),
+    Family("bert_jax_cpu_seconds", "Seconds of CPU of each part of the server.", "part", PARTS, unit="seconds"),
     Family("te_queue_size", "Requests that wait or are being computed.", kind="gauge"),
     Family("te_request_duration", "Seconds from a request to its answer.", bounds=SECONDS, kind="histogram"),
     Family("te_request_tokenization_duration", "Seconds of tokenizing.", bounds=SECONDS, kind="histogram"),
@@ -76,8 +79,8 @@ class Metrics:
     def count(self, name: str, value: str = "", by: float = 1) -> None:
         self.own[PLACES[name] + BY_NAME[name].values.index(value)] += by
 
-    def set(self, name: str, value: float) -> None:
-        self.own[PLACES[name]] = value
+    def set(self, name: str, number: float, value: str = "") -> None:
+        self.own[PLACES[name] + BY_NAME[name].values.index(value)] = number
 
     def observe(self, name: str, value: float) -> None:
         bounds, start = BY_NAME[name].bounds, PLACES[name]
@@ -99,5 +102,5 @@ class Metrics:
             else:
                 for value, number in zip(family.values, values, strict=True):
                     label = f'{{{family.label}="{value}"}}' if family.label else ""
-                    lines.append(f"{family.name}{label} {number:.0f}")
+                    lines.append(f"{family.name}{label} {number:.{3 if family.unit else 0}f}")
         return "\n".join(lines) + "\n"

@@ -41,7 +41,9 @@ def named_directories(given: Sequence[str]) -> dict[str, Path]:
         name, equals, directory = word.partition("=")
         path = Path(directory if equals and "/" not in name else word)
         name = name if equals and "/" not in name else path.resolve().name
-        if not name or name in named:
+        if not name:
+            raise BertJaxError(f'"{word}" names no model; give NAME={path}')
+        if name in named:
             raise BertJaxError(f'two models are called "{name}"; name one of them: NAME={path}')
         named[name] = path
     return named

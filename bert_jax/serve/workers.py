@@ -113,7 +113,7 @@ def bind(host: str, port: int, shared: bool = False) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((host, port))
-    except (OSError, UnicodeError) as error:
+    except (OSError, UnicodeError, TypeError) as error:
         listener.close()
         raise BertJaxError(
             f"cannot listen on {host:.60} port {port}: {error}; choose others with --host and --port"

@@ -89,6 +89,20 @@ def int8(args):
     compare_files(args.model, args.data, args.calibrate, args.against, args.rounds)
 
 
+@verb("servers of an embedder under the same load",
+      "python -m tests.bench serving --model DIR --data sts-test.csv --peer venv/bin/infinity_emb",
+      MODEL, flag("--data", required=True, metavar="FILE", help="pairs of texts, as STS-B is published"),
+      flag("--peer", metavar="PROGRAM", help="infinity_emb of an environment of its own"),
+      flag("--peer-engines", nargs="+", default=["torch"], metavar="NAME", help="its engines (default torch)"),
+      flag("--only", nargs="+", default=(), metavar="NAME", help='such as "jax bfloat16" (default all of ours)'),
+      flag("--rounds", type=positive_integer, default=3, help="number of rounds (default 3)"),
+      flag("--seconds", type=number_type(1), default=20, help="seconds of each load (default 20)"))  # fmt: skip
+def serving(args):
+    from tests.bench.serving import compare_servers
+
+    compare_servers(args.model, args.data, args.peer, args.peer_engines, args.only, args.rounds, args.seconds)
+
+
 @verb("a pre-training step on made-up rows",
       "python -m tests.bench step --config configs/pretrain.py:base --config.data.batch_size=8 --against torch",
       CONFIG, DTYPE, against("torch", "torch-autocast", "torch-autocast-compiled"), *limits(6, 60))  # fmt: skip

@@ -50,7 +50,8 @@ def test_the_wheel_holds_the_package_and_the_configs_and_no_more(built):
     (wheel,) = built.glob("*.whl")
     inside = zipfile.ZipFile(wheel).namelist()
     package = {name for name in inside if name.startswith("bert_jax/")}
-    assert package == files("bert_jax") | {"bert_jax/py.typed"}
+    page = {str(path.relative_to(ROOT)) for path in (ROOT / "bert_jax/serve/page").rglob("*.*")}
+    assert package == files("bert_jax") | page | {"bert_jax/py.typed"}
     configs = {name.split("share/bert-jax/")[1] for name in inside if "share/bert-jax/" in name}
     assert configs == files("configs")
     others = {name.split("/")[0] for name in inside} - {"bert_jax"}

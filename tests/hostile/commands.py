@@ -102,6 +102,7 @@ RIGHT = {
         "predict", "--model", "{root}/exported", "--engine", "onnxruntime", "--input", "{root}/lines.txt", "--output",
         "{out}/made.jsonl",
     ],
+    "serve": ["serve", "{root}/masked", "--host", "192.0.2.1"],  # of no machine: it cannot listen there
     "bench embed": ["bench", "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt"],
     "bench predict": ["bench", "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt"],
     "bench engines": [
@@ -176,9 +177,15 @@ def of_labels() -> Iterator[Case]:
 
 def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[str, ...]:
     if not action.option_strings:
-        place = {"source": 1, "workdir": 1, "documents": 1, "index": 1, "query": 2, "destination": 2}.get(
-            action.dest, len(right) - 1
-        )
+        place = {
+            "source": 1,
+            "workdir": 1,
+            "documents": 1,
+            "index": 1,
+            "models": 1,
+            "query": 2,
+            "destination": 2,
+        }.get(action.dest, len(right) - 1)
         return (*right[:place], value, *right[place + 1 :])
     flag = action.option_strings[-1]
     kept = [word for n, word in enumerate(right) if flag not in (word, right[n - 1])]
@@ -276,6 +283,10 @@ def of_models() -> Iterator[Case]:
                 yield Case(
                     f"{verb} with {model}", tuple(on_model(verb, "{root}/" + model)), may=may, shows=shows
                 )
+    for model in (f"masked-{kind}" for kind in NO_WEIGHTS):
+        yield Case(f"serve with {model}", ("serve", "{root}/" + model, "--port", "0"))
+    for given in ("a={root}/masked a={root}/masked", "{root}/masked {root}/masked", "={root}/masked"):
+        yield Case(f"serve {given}", ("serve", *given.split(" "), "--port", "0"))
     for name in ("repeats", "blanks", "nuls", "specials"):
         arguments = ["{root}/vocabulary-" + name if a == "{root}/vocabulary" else a for a in RIGHT["prepare"]]
         yield Case(f"prepare with vocabulary-{name}", tuple(arguments), may=name in ("repeats", "blanks"))

@@ -1,15 +1,11 @@
 """Other libraries with an embedder of ours, each in an environment of its own, through the adapters of the guide."""
 
 import ast
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
 from tests.peers.trials import TRIALS, read_adapters
+from tests.support.environments import new_environment, run_command
 from tests.support.minilm import MINILM
 from tests.support.project import ROOT
 
@@ -29,23 +25,10 @@ INSTEAD_OF_DEPENDENCIES = {
 }
 
 
-def ran(*command) -> None:
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=ROOT,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture
 def environment():
-    """Gigabytes, which pytest would keep in its own temporary folders."""
-    with tempfile.TemporaryDirectory() as folder:
-        ran(sys.executable, "-m", "venv", folder)
-        yield Path(folder) / "bin"
+    with new_environment() as programs:
+        yield programs
 
 
 def test_adapters_are_short_and_have_trials():
@@ -61,7 +44,7 @@ def test_a_library_computes_with_our_model(library, environment):
     needed = INSTEAD_OF_DEPENDENCIES.get(library, [])
     release = f"{library}=={VERSIONS[library]}"
     install = (environment / "pip", "install", "--quiet", "--config-settings", "editable_mode=compat")
-    ran(*install, "-e", ROOT, *(needed or [release]))
+    run_command(*install, "-e", ROOT, *(needed or [release]))
     if needed:
-        ran(*install, "--no-deps", release)
-    ran(environment / "python", "-m", "tests.peers.trials", library, MINILM)
+        run_command(*install, "--no-deps", release)
+    run_command(environment / "python", "-m", "tests.peers.trials", library, MINILM)

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.processes import process_environment
@@ -114,3 +115,16 @@ class RunningServer:
 
 def start_server(arguments: list[str], **environment: str) -> RunningServer:
     return RunningServer(arguments, **environment)
+
+
+@contextmanager
+def serving(directories: Mapping[str, Path], *options: str, **environment: str) -> Iterator[str]:
+    """Serve models by their names, and give the address of the server; at the end, it is told to stop."""
+    server = start_server(
+        [*(f"{name}={path}" for name, path in directories.items()), *options], **environment
+    )
+    try:
+        yield server.url
+    finally:
+        code, printed = server.stop()
+    assert code == 0 and "are answered" in printed, printed[-3000:]

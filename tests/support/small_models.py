@@ -50,9 +50,15 @@ SMALL_CONFIG = EncoderConfig(
 
 
 def write_model(
-    path, config=SMALL_CONFIG, heads=("mlm", "nsp"), labels=(), family="bert", words=SMALL_VOCABULARY
+    path,
+    config=SMALL_CONFIG,
+    heads=("mlm", "nsp"),
+    labels=(),
+    family="bert",
+    words=SMALL_VOCABULARY,
+    **changes,
 ):
-    layout = Layout(config, FAMILIES[family], heads, labels)
+    layout = Layout(config, FAMILIES[family], heads, labels, **changes)
     random = np.random.RandomState(0)
     params = {
         name: random.standard_normal(shape).astype(np.float32) for name, shape in layout.shapes().items()

@@ -118,6 +118,9 @@ class Number(WholeTextKind):
     def require_labels(self, what: str) -> None:
         raise BertJaxError(f"{what} is for labels, and this model gives numbers; call predict")
 
+    def label_scores(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
+        return raw
+
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
         raise BertJaxError("this model gives a number and no probability; call predict")
 

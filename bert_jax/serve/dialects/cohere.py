@@ -113,6 +113,11 @@ def read_inputs(inputs: list[Any]) -> list[str]:
 
 
 async def rerank(call: Call, body: RerankRequest, version: str) -> dict[str, Any]:
+    longest = call.model.max_length
+    if body.max_tokens_per_doc and body.max_tokens_per_doc < longest:
+        raise unprocessable(
+            f"max_tokens_per_doc: the model reads {longest} tokens of a query and a document; leave it out"
+        )
     documents = [document_text(document, body.rank_fields) for document in body.documents]
     ranked = await call.model.rank(call, body.query, documents)
     results = []

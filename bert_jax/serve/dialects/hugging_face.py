@@ -1,7 +1,7 @@
 """The bare address, which answers by the kind of the model, as Hugging Face's inference clients ask it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from bert_jax.serve.refusal import unprocessable
 from bert_jax.serve.route import TEXT_MODELS, Route, tei_error_body
 
 error_body = tei_error_body
+Size = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class InferenceRequest(msgspec.Struct):
@@ -21,13 +22,20 @@ class InferenceRequest(msgspec.Struct):
     parameters: dict[str, Any] | None = None
 
 
+class TagParameters(msgspec.Struct, forbid_unknown_fields=True):
+    # Spans are whole words: how the scores of a word's pieces are joined is the model's own.
+    aggregation_strategy: Literal["simple", "first", "average", "max"] | None = None
+    ignore_labels: list[str] | None = None
+
+
 class TokenClassification(msgspec.Struct):
     inputs: str
-    parameters: dict[str, Any] | None = None
+    parameters: TagParameters | None = None
 
 
-class QuestionParameters(msgspec.Struct):
+class QuestionParameters(msgspec.Struct, forbid_unknown_fields=True):
     handle_impossible_answer: bool | None = None
+    top_k: Literal[1] | None = None
 
 
 class Question(msgspec.Struct):
@@ -40,8 +48,8 @@ class QuestionAnswering(msgspec.Struct):
     parameters: QuestionParameters | None = None
 
 
-class FillParameters(msgspec.Struct):
-    top_k: int | None = None
+class FillParameters(msgspec.Struct, forbid_unknown_fields=True):
+    top_k: Size | None = None
     targets: list[str] | None = None
 
 
@@ -51,8 +59,8 @@ class FillMask(msgspec.Struct):
 
 
 class ClassificationParameters(msgspec.Struct):
-    top_k: int | None = None
-    function_to_apply: str | None = None
+    top_k: Size | None = None
+    function_to_apply: Literal["none", "sigmoid", "softmax"] | None = None
 
 
 class Classification(msgspec.Struct):
@@ -73,20 +81,20 @@ async def rerank(call: Call, asked: dict) -> Any:
 async def classify(call: Call, asked: dict) -> Any:
     body = convert(asked, Classification)
     parameters = body.parameters or ClassificationParameters()
-    if parameters.function_to_apply not in (None, "none", "sigmoid", "softmax"):
-        raise unprocessable("function_to_apply must be none, sigmoid or softmax")
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    raw = parameters.function_to_apply == "none"
+    results = await tei.score_labels(call, texts, function=parameters.function_to_apply)
     # A list even for one text: clients take its first element.
-    return [scored[: parameters.top_k] for scored in await tei.score_labels(call, texts, raw_scores=raw)]
+    return [scored[: parameters.top_k] for scored in results]
 
 
 async def tag(call: Call, asked: dict) -> Any:
-    (record,) = await call.model.predict(call, [convert(asked, TokenClassification).inputs])
+    body = convert(asked, TokenClassification)
+    ignored = (body.parameters and body.parameters.ignore_labels) or ()
+    (record,) = await call.model.predict(call, [body.inputs])
     return [
         {"entity_group": span["label"], "score": span["score"], "word": span["text"], "start": span["start"],
          "end": span["end"]}
-        for span in record["spans"]
+        for span in record["spans"] if span["label"] not in ignored
     ]  # fmt: skip
 
 
@@ -108,8 +116,13 @@ async def fill(call: Call, asked: dict) -> Any:
     ((first, *others),) = await call.model.fill(call, [body.inputs], parameters.top_k or 5)
     masks = [
         [
-            {"score": one.score, "token": one.token_id, "token_str": one.token, "sequence": one.text}
-            for one in fillings
+            {
+                "score": filled.score,
+                "token": filled.token_id,
+                "token_str": filled.token,
+                "sequence": filled.text,
+            }
+            for filled in fillings
         ]
         for fillings in (first, *others)
     ]

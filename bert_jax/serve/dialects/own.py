@@ -79,7 +79,9 @@ def answers(call: Call, results: list) -> dict[str, Any]:
 
 
 async def classify(call: Call, body: ClassifyRequest) -> dict[str, Any]:
-    texts = [(one.text, one.text_pair) if isinstance(one, Pair) else one for one in listed(body.inputs)]
+    texts = [
+        (given.text, given.text_pair) if isinstance(given, Pair) else given for given in listed(body.inputs)
+    ]
     refuse_blank(texts)
     asked = Asked(
         hashable_precision(body.min_precision), body.probabilities, body.out_of_scope, None, body.long_texts
@@ -101,22 +103,24 @@ async def tag(call: Call, body: TagRequest) -> dict[str, Any]:
 
 
 async def answer(call: Call, body: AnswerRequest) -> dict[str, Any]:
-    pairs = [(one.question, one.context) for one in listed(body.inputs)]
+    pairs = [(given.question, given.context) for given in listed(body.inputs)]
     asked = Asked(body.min_precision, may_be_missing=body.allow_no_answer)
     return answers(call, await call.model.predict(call, pairs, asked))
 
 
 async def fill_mask(call: Call, body: FillMaskRequest) -> dict[str, Any]:
     filled = await call.model.fill(call, listed(body.inputs), body.top_k)
-    return answers(call, [[[asdict(one) for one in fillings] for fillings in of_text] for of_text in filled])
+    return answers(
+        call, [[[asdict(filled) for filled in fillings] for fillings in of_text] for of_text in filled]
+    )
 
 
 async def search(call: Call, body: SearchRequest) -> dict[str, Any]:
-    found = await call.model.search(
+    by_query = await call.model.search(
         call, listed(body.queries), top_k=body.top_k, retrievers=body.retrievers, weights=body.weights,
         reranker=find_reranker(call, body.reranker), rerank_top=body.rerank_top,
     )  # fmt: skip
-    return answers(call, [[show_hit(hit, body.explain) for hit in hits] for hits in found])
+    return answers(call, [[show_hit(hit, body.explain) for hit in hits] for hits in by_query])
 
 
 def find_reranker(call: Call, name: str | None) -> Any:

@@ -95,7 +95,7 @@ def listed_inputs(inputs: Inputs) -> list[Any]:
     """Return inputs as a list of texts or of lists of ids."""
     if isinstance(inputs, str):
         return [inputs]
-    kinds = {type(one) for one in inputs}
+    kinds = {type(given) for given in inputs}
     if len(kinds) > 1:
         raise unprocessable("inputs must be texts, or lists of token ids, not both")
     return [inputs] if kinds == {int} else list(inputs)
@@ -127,23 +127,28 @@ async def rerank(call: Call, body: RerankRequest) -> list[dict[str, Any]]:
 
 async def predict(call: Call, body: PredictRequest) -> list:
     inputs = body.inputs
-    # A flat list of two strings is a pair.
-    single = isinstance(inputs, str) or (len(inputs) == 2 and all(isinstance(part, str) for part in inputs))
+    # A flat list of two strings is a pair, and of one a text.
+    single = isinstance(inputs, str) or (
+        len(inputs) in (1, 2) and all(isinstance(part, str) for part in inputs)
+    )
     texts: list = [inputs] if single else list(inputs)
-    results = await score_labels(call, texts, body.truncate, body.raw_scores)
+    results = await score_labels(call, texts, body.truncate, "none" if body.raw_scores else None)
     return results[0] if single else results
 
 
-async def score_labels(call: Call, texts: list, truncate: bool = True, raw_scores: bool = False) -> list:
-    """Return the labels of each text with their scores, best first."""
+async def score_labels(call: Call, texts: list, truncate: bool = True, function: str | None = None) -> list:
+    """Return the labels of each text with their scores, best first. `function` makes scores of logits: none, sigmoid or
+    softmax; None: that of the model."""
     pairs = [text if isinstance(text, str) else tuple(text) if len(text) > 1 else text[0] for text in texts]
     outcomes = await call.model.predict(call, pairs, Asked(raw=True), truncate)
     model = call.model.model
     scored = []
     for outcome in outcomes:
         scores = np.ravel(outcome.raw)
-        if not raw_scores and model.kind.name != "number":
-            scores = model.kind.probabilities(outcome.raw, model.calibration)
+        if function in ("sigmoid", "softmax"):
+            scores = model.calibration.probabilities(scores, multi_label=function == "sigmoid")
+        elif function is None:
+            scores = model.kind.label_scores(outcome.raw, model.calibration)
         order = np.argsort(-scores, kind="stable")
         labels = model.labels or ("LABEL_0",)
         scored.append([{"score": float(scores[n]), "label": labels[n]} for n in order])
@@ -176,7 +181,7 @@ async def tokenize(call: Call, body: TokenizeRequest) -> list:
 
 async def decode(call: Call, body: DecodeRequest) -> list[str]:
     tokenizer = call.model.encoder.tokenizer
-    if len({type(one) for one in body.ids}) > 1:
+    if len({type(given) for given in body.ids}) > 1:
         raise unprocessable("ids must be token ids, or lists of them, not both")
     listed: list = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
     if wrong := [i for ids in listed for i in ids if i >= tokenizer.size]:
@@ -198,7 +203,7 @@ async def info(call: Call, _: None) -> dict[str, Any]:
     elif "labels" in about:
         labels = about["labels"]
         of_kind = {
-            "id2label": dict(enumerate(labels)),
+            "id2label": {str(n): label for n, label in enumerate(labels)},
             "label2id": {label: n for n, label in enumerate(labels)},
         }
     return {

@@ -89,7 +89,7 @@ async function ask(model, kind, fields, answer) {
     const received = await post(path, body);
     answer.fill({
       ...kind.show(received.answer, values, model),
-      warnings: received.answer.warnings ?? [],
+      warnings: received.warnings,
       latency: received.latency,
       request: curl(location.origin + path, body, hasKey()),
     });

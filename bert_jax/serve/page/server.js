@@ -50,7 +50,15 @@ async function request(path, { headers = {}, ...options } = {}) {
   if (!response.ok)
     throw new Refusal(answer?.error ?? `The server answers with status ${response.status}.`, response.status);
   if (answer === undefined) throw new Refusal("The server's answer is not JSON.");
-  return { answer, latency: readLatency(response.headers, browser) };
+  const warnings = answer.warnings ?? readTruncation(response.headers);
+  return { answer, warnings, latency: readLatency(response.headers, browser) };
+}
+
+/** Return what a header says where the answer itself has no place for warnings. */
+function readTruncation(headers) {
+  const texts = Number(headers.get("x-truncated-texts") ?? 0);
+  if (!texts) return [];
+  return [texts === 1 ? "1 text was too long, and its end was left out." : `${texts} texts were too long, and their ends were left out.`];
 }
 
 function parse(text) {

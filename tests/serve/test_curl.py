@@ -1,0 +1,144 @@
+"""The examples of text-embeddings-inference, each asked as there: with curl."""
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import bert_jax
+
+pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+TEXTS = ["the cat sat on the mat .", "cats"]
+
+
+@pytest.fixture(scope="session")
+def ask(served):
+    """Returns a function that asks a model with curl, and gives the status and what came back."""
+
+    def ask(model: str, path: str, body: dict | None = None) -> tuple[int, dict | list]:
+        words = [] if body is None else ["-X", "POST", "-d", json.dumps(body)]
+        words += ["-H", "Content-Type: application/json", "-w", "\n%{http_code}"]
+        url = f"{served}/models/{model}{path}" if model else f"{served}{path}"
+        done = subprocess.run(["curl", "-sS", "-m", "20", url, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        answer, _, status = done.stdout.rpartition("\n")
+        return int(status), json.loads(answer)
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def answer(ask):
+    """Returns a function that asks a model for what it has to answer."""
+
+    def answer(*asked):
+        status, said = ask(*asked)
+        assert status == 200, said
+        return said
+
+    return answer
+
+
+@pytest.fixture(scope="session")
+def vectors(served_models):
+    return bert_jax.Embedder.load(served_models["embedder"], engine="onnxruntime").encode(TEXTS)
+
+
+def labels_of(scored: list[dict]) -> list[str]:
+    scores = [one["score"] for one in scored]
+    assert scores == sorted(scores, reverse=True) and sum(scores) == pytest.approx(1)
+    return [one["label"] for one in scored]
+
+
+def test_embed(answer, vectors):
+    np.testing.assert_allclose(answer("embedder", "/embed", {"inputs": TEXTS}), vectors, atol=1e-6)
+    np.testing.assert_allclose(answer("embedder", "/embed", {"inputs": TEXTS[0]}), vectors[:1], atol=1e-6)
+    np.testing.assert_allclose(answer("", "/embed", {"inputs": TEXTS}), vectors, atol=1e-6)  # no other fits
+    longer = answer("embedder", "/embed", {"inputs": TEXTS, "normalize": False})
+    assert np.linalg.norm(longer, axis=1).min() > 1.1
+    states = answer("embedder", "/embed_all", {"inputs": TEXTS[1]})
+    assert np.shape(states) == (1, 4, 8)
+    np.testing.assert_allclose(np.mean(states[0], 0), longer[1], atol=1e-5)
+
+
+def test_embeddings_of_openai(answer, vectors):
+    for path in ("/v1/embeddings", "/embeddings"):
+        said = answer("embedder", path, {"input": TEXTS, "model": "any", "encoding_format": "float"})
+        np.testing.assert_allclose([row["embedding"] for row in said["data"]], vectors, atol=1e-6)
+        assert said["object"] == "list" and said["usage"]["total_tokens"] == 9 + 4
+
+
+def test_similarity(answer, vectors):
+    asked = {"source_sentence": TEXTS[0], "sentences": TEXTS[::-1]}
+    cosines = answer("embedder", "/similarity", {"inputs": asked})
+    np.testing.assert_allclose(cosines, [vectors[0] @ vectors[1], 1], atol=1e-6)
+
+
+def test_rerank(answer, served_models):
+    asked = {"query": "the cat", "texts": ["on the mat", "cats sat"], "return_text": True}
+    ranked = answer("reranker", "/rerank", asked)
+    model = bert_jax.load(served_models["reranker"], engine="onnxruntime")
+    scores = model.predict([(asked["query"], text) for text in asked["texts"]])
+    assert [one["index"] for one in ranked] == np.argsort(scores)[::-1].tolist()
+    for one in ranked:
+        assert one["text"] == asked["texts"][one["index"]]
+        assert one["score"] == pytest.approx(scores[one["index"]], abs=1e-6)
+    raw = answer("reranker", "/rerank", asked | {"raw_scores": True})
+    sigmoids = 1 / (1 + np.exp([-one["score"] for one in raw]))
+    np.testing.assert_allclose(sigmoids, [one["score"] for one in ranked], atol=1e-6)
+
+
+def test_predict(answer):
+    single = answer("classifier", "/predict", {"inputs": TEXTS[0]})
+    assert sorted(labels_of(single)) == ["bad", "good"]
+    assert answer("classifier", "/predict", {"inputs": TEXTS[:1]}) == single
+    pair = answer("classifier", "/predict", {"inputs": TEXTS})
+    assert labels_of(pair) and pair != single
+    batch = answer("classifier", "/predict", {"inputs": [[TEXTS[0]], TEXTS, [TEXTS[1]]]})
+    assert len(batch) == 3
+    for scored, expected in zip(batch, (single, pair), strict=False):
+        assert labels_of(scored) == labels_of(expected)
+        assert scored[0]["score"] == pytest.approx(expected[0]["score"], abs=1e-6)
+
+
+def test_tokenize_and_decode(answer):
+    (tokens,) = answer("embedder", "/tokenize", {"inputs": "cats sat"})
+    assert [token["text"] for token in tokens] == ["[CLS]", "cat", "##s", "sat", "[SEP]"]
+    assert [token["special"] for token in tokens] == [True, False, False, False, True]
+    assert [(token["start"], token["stop"]) for token in tokens[1:4]] == [(0, 3), (3, 4), (5, 8)]
+    ids = [token["id"] for token in tokens]
+    assert answer("embedder", "/decode", {"ids": ids}) == ["cats sat"]
+    assert answer("embedder", "/decode", {"ids": [ids, ids], "skip_special_tokens": False}) == 2 * [
+        "[CLS] cat ##s sat [SEP]"
+    ]
+    (tokens,) = answer("embedder", "/tokenize", {"inputs": ["cats sat"], "add_special_tokens": False})
+    assert [token["id"] for token in tokens] == ids[1:-1]
+
+
+def test_info_and_health(answer):
+    assert answer("", "/health") == {"status": "ok"}
+    about = answer("classifier", "/info")
+    assert about["model_id"] == "classifier" and about["max_input_length"] == 16
+    assert about["model_type"] == {"classifier": {"id2label": {"0": "bad", "1": "good"},
+                                                  "label2id": {"bad": 0, "good": 1}}}  # fmt: skip
+    assert answer("embedder", "/info")["model_type"] == {"embedding": {"pooling": "mean"}}
+
+
+@pytest.mark.parametrize(
+    "model, path, body, status, words",
+    [
+        ("embedder", "/embed", {"inputs": []}, 400, "no text"),
+        ("embedder", "/embed", {"input": "cats"}, 422, "inputs"),
+        ("embedder", "/embed", {"inputs": TEXTS, "dimensions": 99}, 422, "99"),
+        ("embedder", "/embed", {"inputs": "the " * 20, "truncate": False}, 422, "16 tokens"),
+        ("classifier", "/embed", {"inputs": "cats"}, 424, "embedder"),
+        ("", "/embed", None, 405, "POST"),
+        ("reranker", "/v1/rerank", {"query": "cat", "documents": TEXTS, "max_tokens_per_doc": 3}, 422, "16 tokens"),
+        ("", "/v1/embeddings", {"input": "cats", "model": "classifier"}, 424, "classifier is not"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(ask, model, path, body, status, words):
+    code, said = ask(model, path, body)
+    assert code == status and words in json.dumps(said)

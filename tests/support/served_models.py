@@ -1,0 +1,34 @@
+"""A small model of each kind that a server answers for."""
+
+from pathlib import Path
+
+from bert_jax.export.model_graph import make_model
+from bert_jax.export.onnx_directory import save_onnx
+from bert_jax.hub.onnx_files import ONNX_FILE
+from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
+from bert_jax.search.documents import Document
+from bert_jax.search.index_manifest import IndexManifest
+from tests.support.indexes import change_index
+from tests.support.small_models import write_model
+
+MODELS: dict[str, dict] = {
+    "embedder": {"heads": (), "embedder": EmbedderSettings(prompts={"query": "the ", "document": "on "})},
+    "reranker": {"heads": ("classify",), "labels": ("LABEL_0",), "hf_config": CROSS_ENCODER},
+    "classifier": {"heads": ("classify",), "labels": ("bad", "good")},
+    "tagger": {"heads": ("tag",), "labels": ("O", "B-X", "B-Y")},
+    "answerer": {"heads": ("answer",)},
+    "masked": {"heads": ("mlm",)},
+}
+DOCUMENTS = [Document("cats", "", "the cat sat on the mat ."), Document("mats", "", "mats .")]
+KEYWORDS_ALONE = IndexManifest(None, passage_tokens=12, overlap=3)
+
+
+def write_served_models(folder: Path) -> dict[str, Path]:
+    """Write a model of each kind, for both engines, and an index; return their directories by name."""
+    for name, facts in MODELS.items():
+        layout, params = write_model(folder / name, **facts)
+        file = folder / name / ONNX_FILE
+        file.parent.mkdir()
+        save_onnx(file, make_model(layout, params))
+    change_index(folder / "index", DOCUMENTS, settings=KEYWORDS_ALONE)
+    return {name: folder / name for name in (*MODELS, "index")}
