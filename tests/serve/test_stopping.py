@@ -207,7 +207,8 @@ def ask_with_wrk(server, requests: list[bytes], seconds: int, folder: Path) -> N
     )
     command = ["wrk", "-t", "1", "-c", "8", "-d", f"{seconds}s", "-s", str(script), server.url]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "Requests/sec" in shown and "Non-2xx" not in shown and "Socket errors" not in shown, shown
+    right = "Requests/sec" in shown and "Non-2xx" not in shown and "Socket errors" not in shown
+    assert right, (shown, server.process.poll(), server.printed[-2000:])
 
 
 def ask_with_threads(server, requests: list[bytes], seconds: int) -> None:
