@@ -23,7 +23,7 @@ from bert_jax.serve.compute_queue import ComputeQueue, Part
 from bert_jax.serve.dialects import openai, own
 from bert_jax.serve.metrics import ERRORS, PARTS, Metrics
 from bert_jax.serve.open_api import describe_server
-from bert_jax.serve.refusal import Refusal, refusal_of
+from bert_jax.serve.refusal import Refusal, refusal_of, unavailable
 from bert_jax.serve.requests import (
     Disconnected,
     Receive,
@@ -156,7 +156,9 @@ class Application:
         if path == "/" and "text/html" in headers.get("accept", ""):
             return self.page["index.html"]
         if path in ("/", "/health", "/ping"):
-            return json_response({"status": "ok"}) if self.queue.is_open else None
+            if not self.queue.is_open:
+                raise unavailable("the server is stopping or broken; ask another one")
+            return json_response({"status": "ok"})
         if path == "/metrics":
             self.metrics.set("te_queue_size", self.queue.requests)
             return Response(str(self.metrics).encode(), "text/plain; version=0.0.4")

@@ -9,6 +9,7 @@ from bert_jax.serve.compute_queue import ComputeQueue, describe_truncation
 from bert_jax.serve.refusal import Refusal
 from bert_jax.serve.work import Function, Work
 
+MOST_NUMBERS = 25_000_000  # of vectors in an answer: as JSON, 300 MB
 CHARACTERS_READ = 64  # of a text that is truncated, for each token that the model reads
 
 
@@ -38,6 +39,11 @@ class Call:
         if work.truncated:
             self.warnings.append(describe_truncation(work) + "; the rest was left out")
         return results
+
+    def refuse_large_answer(self, numbers: int) -> None:
+        if numbers > MOST_NUMBERS:
+            shown = f"the answer would hold {numbers:,} numbers, and may hold {MOST_NUMBERS:,}"
+            raise Refusal(413, f"{shown}; send fewer texts at a time", "Validation")
 
     @property
     def tokens(self) -> int:

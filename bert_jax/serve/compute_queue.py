@@ -41,7 +41,7 @@ class ComputeQueue:
         self.tokens_at_once, self.most_tokens, self.observe = tokens_at_once, most_tokens, observe
         self.requests = self.waiting_tokens = 0
         self.tokenizer_seconds = 0.0  # of CPU
-        self.is_open = False
+        self.takes_work = False
         # What waits for the tokenizer's thread, and for the computing one. None ends them.
         self.to_tokenize: SimpleQueue[Work | None] = SimpleQueue()
         self.to_compute: SimpleQueue[Work | None] = SimpleQueue()
@@ -51,15 +51,20 @@ class ComputeQueue:
             threading.Thread(target=self._compute, name="compute"),
         ]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes work: it is not stopped, and no thread has died."""
+        return self.takes_work and all(thread.is_alive() for thread in self.threads)
+
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.is_open = True
+        self.takes_work = True
         for thread in self.threads:
             thread.start()
 
     def stop(self) -> None:
         """End both threads; what still waits is dropped."""
-        self.is_open = False
+        self.takes_work = False
         self.to_tokenize.put(None)
         for thread in self.threads:
             thread.join()
@@ -67,7 +72,7 @@ class ComputeQueue:
     async def run(self, work: Work, timeout: float) -> list:
         """Return the results of a request's texts."""
         if not self.is_open:
-            raise unavailable("the server is stopping; ask another one")
+            raise unavailable("the server is stopping or broken; ask another one")
         tokens = work.estimated_tokens
         if self.waiting_tokens and self.waiting_tokens + tokens > self.most_tokens:
             raise overloaded("too many texts wait already; try again later, or ask another server")

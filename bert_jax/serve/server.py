@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from bert_jax.serve.warm_up import compile_pipelines, serving_shapes
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 LOOK_AFTER = 0.5  # seconds before the server looks again for connections that are stuck
+MOST_FILES = 65_536
 POLLS = 5  # of the event loop before it ends: they accept connections that were made, and read what was sent
 
 
@@ -143,6 +145,12 @@ class Server(uvicorn.Server):
             await asyncio.sleep(LOOK_AFTER / 10)
 
 
+def allow_many_connections() -> None:
+    """Raise the number of files that the process may open, of which each connection is one, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MOST_FILES)), hard))
+
+
 def run_server(application: Application, listener: socket.socket, announce: Callable[[str], object]) -> None:
     host, port = listener.getsockname()[:2]
     names = ", ".join(f"{name} ({model.kind})" for name, model in application.models.items())
@@ -153,6 +161,7 @@ def run_server(application: Application, listener: socket.socket, announce: Call
         # A request may take so long to arrive, and then as long to be computed.
         timeout_graceful_shutdown=int(2 * seconds) + 1,
     )  # fmt: skip
+    allow_many_connections()
     server = Server(config, lambda: announce(f"serving {names} at http://{host}:{port}"))
     listener.listen(config.backlog)
     server.run([listener])

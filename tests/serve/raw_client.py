@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import select
 import socket
 import struct
 from collections.abc import Mapping
@@ -113,6 +114,10 @@ class RawConnection:
         except TimeoutError:
             return False
         raise AssertionError(self.unread[:200])
+
+    def is_answering(self) -> bool:
+        """Whether a part of an answer has come."""
+        return bool(self.unread or select.select([self.socket], [], [], 0)[0])
 
     def reset(self) -> None:
         """Close with a reset, as a process that is killed does."""

@@ -197,6 +197,44 @@ def test_what_nobody_waits_for_is_not_computed(model):
     assert model.runs == [[0], [2]]
 
 
+def test_what_nobody_waits_for_is_not_tokenized(model):
+    may_read, read = threading.Event(), []
+
+    class Slow(Numbers):
+        def preprocess(self, texts):
+            read.append(texts)
+            assert may_read.wait(10)
+            return super().preprocess(texts)
+
+    async def scenario(served):
+        slow = Slow(model)
+        first = served.ask(slow, ["0"])
+        await until(lambda: read)
+        left, kept = served.ask(slow, ["1"]), served.ask(slow, ["2"])
+        await until(lambda: served.queue.to_tokenize.qsize() == 2)
+        left.cancel()
+        await asyncio.sleep(0.01)
+        may_read.set()
+        assert await first == [0] and await kept == [4]
+
+    Served(model).run(scenario)
+    assert read == [["0"], ["2"]]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_has_died_is_told(model):
+    async def scenario(served):
+        served.queue.observe = lambda parts: 1 / 0
+        first = served.ask(Numbers(model), ["1"], timeout=0.5)
+        with pytest.raises(Refusal, match="within 0.5 seconds"):
+            await first
+        assert not served.queue.is_open
+        with pytest.raises(Refusal, match="ask another one"):
+            await served.ask(Numbers(model), ["1"])
+
+    Served(model).run(scenario)
+
+
 def test_no_more_waits_than_the_queue_may_hold(model):
     async def scenario(served):
         numbers = Numbers(model)

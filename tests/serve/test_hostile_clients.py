@@ -1,6 +1,7 @@
 """Clients that send slowly, never read, or leave: they take nothing from others, and in the end their connections."""
 
 import itertools
+import json
 import re
 import statistics
 import time
@@ -24,6 +25,7 @@ LONG = {"content-length": "1000000"}
 def server(tmp_path_factory):
     models = save_tiny_models(tmp_path_factory.mktemp("models"), onnx=True, kinds=("embedder",))
     options = ["--engine", "onnxruntime", "--timeout", str(PATIENCE), "--max-queued-tokens", "1000000"]
+    options += ["--max-body-bytes", "20000000"]
     server = start_server([*models, *options])
     yield server
     code, printed = server.stop()
@@ -203,3 +205,35 @@ def test_requests_of_clients_that_left_are_not_computed(server):
         assert len(large.read_answer().json()) == 8000
     assert ask(server.port, GOOD).status == 200
     assert read_metric(server, "te_batch_next_size_sum") == rows + 8000 + 1
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/decode"])
+def test_what_takes_long_without_the_model_lets_others_be_answered(server, path):
+    body = {"inputs": "the " * 300_000} if path == "/tokenize" else {"ids": [[5, 6]] * 300_000}
+    with RawConnection(server.port) as large:
+        began = time.monotonic()
+        large.send(post(f"/models/embedder{path}", body))
+        seconds = []
+        while not large.is_answering():
+            asked = time.monotonic()
+            assert ask(server.port, head("GET", "/health")).status == 200
+            seconds.append(time.monotonic() - asked)
+        took = time.monotonic() - began
+        assert large.read_answer().status == 200
+    assert len(seconds) > 3 and max(seconds) < 0.7 * took, (took, max(seconds))
+
+
+@pytest.mark.parametrize(
+    ("path", "texts"),
+    [
+        ("/embed", [""] * 3_200_000),
+        ("/embed_all", ["the cat sat on the mat the cat sat on the mat the cat"] * 250_000),
+    ],
+)
+def test_an_answer_that_would_fill_the_memory_is_refused(server, path, texts):
+    memory = server.resident_bytes
+    answer = ask(
+        server.port, post(f"/models/embedder{path}", json.dumps({"inputs": texts}, separators=",:").encode())
+    )
+    assert answer.status == 413 and "the answer would hold" in answer.json()["error"]
+    assert server.resident_bytes < memory + 300_000_000

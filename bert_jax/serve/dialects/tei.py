@@ -1,5 +1,7 @@
 """The routes of text-embeddings-inference."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -10,6 +12,7 @@ from bert_jax.serve.call import Call
 from bert_jax.serve.predictor import Asked
 from bert_jax.serve.refusal import unprocessable
 from bert_jax.serve.route import ANY, TEXT_MODELS, Route, tei_error_body
+from bert_jax.serve.work import estimate_tokens
 
 error_body = tei_error_body
 Ids = list[Annotated[int, msgspec.Meta(ge=0)]]
@@ -109,10 +112,11 @@ async def embed(call: Call, body: EmbedRequest) -> np.ndarray:
 
 
 async def embed_all(call: Call, body: EmbedRequest) -> list:
-    states = call.model.states
-    return await call.compute(
-        states, listed_inputs(body.inputs), truncate=body.truncate, most_tokens=states.truncated.max_length
-    )
+    states, texts = call.model.states, listed_inputs(body.inputs)
+    longest = states.truncated.max_length
+    tokens = sum(min(longest, estimate_tokens(text)) for text in texts)
+    call.refuse_large_answer(tokens * call.model.model.config.hidden_size)
+    return await call.compute(states, texts, truncate=body.truncate, most_tokens=longest)
 
 
 async def rerank(call: Call, body: RerankRequest) -> list[dict[str, Any]]:
@@ -164,7 +168,16 @@ async def similarity(call: Call, body: SimilarityRequest) -> list[float]:
     return (vectors[1:] @ vectors[0]).tolist()
 
 
-async def tokenize(call: Call, body: TokenizeRequest) -> list:
+def in_thread(function: Callable[[Call, Any], Any]) -> Callable[[Call, Any], Awaitable[Any]]:
+    """Let a function answer that may take seconds, in which others are answered, too."""
+
+    async def answer(call: Call, body: Any) -> Any:
+        return await asyncio.to_thread(function, call, body)
+
+    return answer
+
+
+def tokenize(call: Call, body: TokenizeRequest) -> list:
     tokenizer = call.model.encoder.tokenizer
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     encoded = []
@@ -179,7 +192,7 @@ async def tokenize(call: Call, body: TokenizeRequest) -> list:
     return encoded
 
 
-async def decode(call: Call, body: DecodeRequest) -> list[str]:
+def decode(call: Call, body: DecodeRequest) -> list[str]:
     tokenizer = call.model.encoder.tokenizer
     if len({type(given) for given in body.ids}) > 1:
         raise unprocessable("ids must be token ids, or lists of them, not both")
@@ -236,7 +249,13 @@ ROUTES = [
         "/predict", "The labels of a text, of a pair or of each of a list, with their scores, best first.", predict,
         ("classifier",), PredictRequest, list[Scored | list[Scored]], {"inputs": "I liked it."},
     ),
-    Route("/tokenize", "The tokens of each text.", tokenize, TEXT_MODELS, TokenizeRequest, list[list[Token]], TEXTS),
-    Route("/decode", "The text of token ids.", decode, TEXT_MODELS, DecodeRequest, list[str], {"ids": [[101, 102]]}),
+    Route(
+        "/tokenize", "The tokens of each text.", in_thread(tokenize), TEXT_MODELS, TokenizeRequest, list[list[Token]],
+        TEXTS,
+    ),
+    Route(
+        "/decode", "The text of token ids.", in_thread(decode), TEXT_MODELS, DecodeRequest, list[str],
+        {"ids": [[101, 102]]},
+    ),
     Route("/info", "What a model is.", info, ANY, result=dict[str, Any]),
 ]  # fmt: skip

@@ -75,5 +75,7 @@ class ServedModel(served_model.ServedModel):
         of_ids = bool(texts) and not isinstance(texts[0], str)
         if prompt is None and prompts:
             prompt = find_prompt_name(self.model.embedder, prompts)
+        width = self.model.layout.vector_size
+        call.refuse_large_answer(len(texts) * min(dimensions or width, width))
         function = self.pipeline(of_ids, prompt, normalize, dimensions)
         return np.stack(await call.compute(function, texts, truncate=truncate, most_tokens=self.max_length))
