@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -32,12 +33,13 @@ from tests.bench.command import make_parser
 from tests.support.google_checkpoints import google_shapes, write_google_checkpoint
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents
 from tests.support.package_order import ORDER
+from tests.support.processes import process_environment
 from tests.support.project import ROOT
 from tests.support.seeded_arrays import seeded_tensors
 
 FRONT = "README.md"
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
-GUIDES = ("pretrain", "finetune", "trust", "embed", "search", "migrate", "convert", "bench")
+GUIDES = ("pretrain", "finetune", "trust", "embed", "search", "serve", "migrate", "convert", "bench")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = (
     FRONT,
@@ -50,6 +52,7 @@ PAGES = (
 NEEDS = {
     "configs/guides/trust.md": ["configs/guides/finetune.md"],
     "configs/guides/search.md": ["configs/guides/embed.md"],
+    "configs/guides/serve.md": [f"configs/guides/{name}.md" for name in ("finetune", "embed", "search")],
     "bert_jax/README.md": ["configs/guides/finetune.md"],
 }
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
@@ -194,7 +197,11 @@ def smaller(words: list[str]) -> list[str]:
 
 def run(words: list[str], capfd) -> None:
     program, *arguments = words
-    if program == "bert-jax" and arguments[0] in ("preflight", "bench"):
+    if words[:2] == ["bert-jax", "serve"]:
+        SERVER.start(arguments)
+    elif program == "curl":
+        SERVER.ask(arguments)
+    elif program == "bert-jax" and arguments[0] in ("preflight", "bench"):
         parsed(arguments)  # tests/pod compiles for a slice, tests/command/test_bench*.py measure
     elif words[:3] == ["python", "-m", "tests.bench"]:
         make_parser().parse_args(words[3:])  # the tests in tests/bench run some of them
@@ -213,6 +220,42 @@ def run(words: list[str], capfd) -> None:
         assert ran.returncode == 0 and "gcloud" in ran.stdout, f"{shlex.join(words)}: {ran.stderr}"
 
 
+class Server:
+    """The server of a page, which answers until the page starts another or ends."""
+
+    process: subprocess.Popen | None = None
+    port = ""
+
+    def start(self, arguments: list[str]) -> None:
+        self.stop()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+        assert parsed(arguments).port == 3000
+        command = [sys.executable, "-m", "bert_jax", *arguments, "--port", self.port]
+        environment = process_environment()
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline().startswith("serving "), shlex.join(arguments)
+
+    def ask(self, arguments: list[str]) -> None:
+        address = arguments[0].replace("localhost:3000", f"127.0.0.1:{self.port}")
+        command = ["curl", "--silent", "--show-error", "--fail-with-body", address, *arguments[1:]]
+        ran = subprocess.run(command, capture_output=True, text=True)
+        assert ran.returncode == 0 and json.loads(ran.stdout), (
+            f"{shlex.join(arguments)}: {ran.stdout}{ran.stderr}"
+        )
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.terminate()
+            said = self.process.communicate(timeout=60)[0]
+            assert self.process.returncode == 0, said
+            self.process = None
+
+
+SERVER = Server()
+
+
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = cli.make_parser(arguments[0])
     return parser.parse_args(arguments[1:])
@@ -227,6 +270,13 @@ def take_up(module: str, code: str) -> None:
 
 
 def run_page(page: str, capfd) -> None:
+    try:
+        run_blocks(page, capfd)
+    finally:
+        SERVER.stop()
+
+
+def run_blocks(page: str, capfd) -> None:
     scope = {"__name__": "page"}
     for language, block in fenced(page):
         module = re.match(r"# (bert_jax/\S+\.py)\n", block)
@@ -234,7 +284,7 @@ def run_page(page: str, capfd) -> None:
             for words in commands(block):
                 run(words, capfd)
         elif block.startswith("# pip install"):
-            continue  # it needs another package and a server: tests/search/test_export.py runs it
+            continue  # other packages and a server: tests/search/test_export.py, tests/serve/test_guide_clients.py
         elif module:
             assert block.count("\n") < 40, "an example to read at a glance"
             take_up(module[1], block)

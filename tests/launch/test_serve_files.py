@@ -78,7 +78,12 @@ def manifest() -> dict[str, dict]:
 @pytest.mark.parametrize(("image", "engine"), [("jax", "jax"), ("onnx", "onnxruntime")])
 def test_an_image_serves_the_model_that_is_mounted(image, engine):
     asked = parsed(started_by(image))
-    assert (asked.models, asked.host, asked.port, asked.engine) == (["model=/models"], "0.0.0.0", PORT, engine)
+    assert (asked.models, asked.host, asked.port, asked.engine) == (
+        ["model=/models"],
+        "0.0.0.0",
+        PORT,
+        engine,
+    )
     assert of_image(image, "EXPOSE") == [str(PORT)]
     assert f":{PORT}/health" in of_image(image, "HEALTHCHECK")[-1]
     assert int(of_image(image, "USER")[-1]) > 0
@@ -208,7 +213,9 @@ class Image:
         check = json.loads(of_image(self.name, "HEALTHCHECK")[-1].partition("CMD ")[2])
         command = [word.replace(str(PORT), str(port)) for word in check]
         program = shutil.which(command[0], path=self.environment["PATH"])
-        return subprocess.run([program, *command[1:]], env=self.environment, capture_output=True).returncode == 0
+        return (
+            subprocess.run([program, *command[1:]], env=self.environment, capture_output=True).returncode == 0
+        )
 
 
 def free_port() -> int:
