@@ -8,10 +8,10 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tomllib
+from contextlib import ExitStack
 from itertools import dropwhile
 from pathlib import Path
 
@@ -33,9 +33,9 @@ from tests.bench.command import make_parser
 from tests.support.google_checkpoints import google_shapes, write_google_checkpoint
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents
 from tests.support.package_order import ORDER
-from tests.support.processes import process_environment
 from tests.support.project import ROOT
 from tests.support.seeded_arrays import seeded_tensors
+from tests.support.served_models import serving
 
 FRONT = "README.md"
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
@@ -223,34 +223,24 @@ def run(words: list[str], capfd) -> None:
 class Server:
     """The server of a page, which answers until the page starts another or ends."""
 
-    process: subprocess.Popen | None = None
-    port = ""
+    def __init__(self):
+        self.stack, self.address = ExitStack(), ""
 
     def start(self, arguments: list[str]) -> None:
         self.stop()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = str(free.getsockname()[1])
         assert parsed(arguments).port == 3000
-        command = [sys.executable, "-m", "bert_jax", *arguments, "--port", self.port]
-        environment = process_environment()
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout.readline().startswith("serving "), shlex.join(arguments)
+        rest = shlex.split(shlex.join(arguments[1:]).replace("--port 3000", ""))
+        self.address = self.stack.enter_context(serving({}, *rest))
 
     def ask(self, arguments: list[str]) -> None:
-        address = arguments[0].replace("localhost:3000", f"127.0.0.1:{self.port}")
+        address = arguments[0].replace("localhost:3000", self.address)
         command = ["curl", "--silent", "--show-error", "--fail-with-body", address, *arguments[1:]]
         ran = subprocess.run(command, capture_output=True, text=True)
-        assert ran.returncode == 0 and json.loads(ran.stdout), (
-            f"{shlex.join(arguments)}: {ran.stdout}{ran.stderr}"
-        )
+        shown = f"{shlex.join(arguments)}: {ran.stdout}{ran.stderr}"
+        assert ran.returncode == 0 and json.loads(ran.stdout), shown
 
     def stop(self) -> None:
-        if self.process:
-            self.process.terminate()
-            said = self.process.communicate(timeout=60)[0]
-            assert self.process.returncode == 0, said
-            self.process = None
+        self.stack.close()
 
 
 SERVER = Server()
