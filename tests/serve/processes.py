@@ -85,7 +85,9 @@ class RunningServer:
             code = self.process.poll()
             if code is not None or time.monotonic() > until:
                 self.process.kill()
-                raise AssertionError(f"{pattern!r} was not printed, exit code {code}:\n{self.printed[-3000:]}")
+                raise AssertionError(
+                    f"{pattern!r} was not printed, exit code {code}:\n{self.printed[-3000:]}"
+                )
             time.sleep(0.02)
         return found[1]
 
