@@ -5,17 +5,19 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.load import load
+from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import INDEX_FILE
 from bert_jax.serve.application import Application
@@ -51,26 +53,36 @@ def named_directories(given: Sequence[str]) -> dict[str, Path]:
     return named
 
 
-def open_model(name: str, path: Path, engine: str, dtype: str) -> ServedModel:
-    if (path / INDEX_FILE).is_file():
-        return serve_model(name, Index.open(path, engine=engine, dtype=dtype))
-    return serve_model(name, load(path, engine=engine, dtype=dtype))
+def open_models(named: Mapping[str, Path], **computed: Any) -> dict[str, ServedModel]:
+    """Open all directories; an index shares the embedder that it was built with, if that is served, too."""
+    indexes = {name for name, path in named.items() if (path / INDEX_FILE).is_file()}
+    opened: dict[str, Any] = {
+        name: load(path, **computed) for name, path in named.items() if name not in indexes
+    }
+    embedders = {
+        model_fingerprint(model.directory): model for model in opened.values() if model.layout.embedder
+    }
+    for name in indexes:
+        index = Index.open(named[name], **computed)
+        if index.manifest.model:
+            index.model = embedders.get(index.manifest.model.fingerprint)
+        opened[name] = index
+    return {name: serve_model(name, opened[name]) for name in named}
 
 
 def serve_models(
     options: ServerOptions, listener: socket.socket, metrics: Metrics, announce: Callable[[str], object]
 ) -> None:
     """Serve models on a socket until a signal comes; `announce` is called when all is ready."""
-    models = {
-        name: open_model(name, path, options.engine, options.dtype)
-        for name, path in named_directories(options.directories).items()
-    }
+    named = named_directories(options.directories)
+    models = open_models(named, engine=options.engine, dtype=options.dtype)
     shapes = next(
         (model.encoder.engine.shapes for model in models.values() if model.encoder), BatchShapes(1024)
     )
+    engines = {id(model.encoder.engine): model.encoder.engine for model in models.values() if model.encoder}
+    for engine in engines.values():
+        engine.shapes = serving_shapes(engine.shapes)
     for model in models.values():
-        if model.encoder:
-            model.encoder.engine.shapes = serving_shapes(model.encoder.engine.shapes)
         compile_pipelines(model)
     limits = replace(
         options.limits,

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from contextlib import ExitStack
 from itertools import dropwhile
 from pathlib import Path
 
@@ -34,10 +35,11 @@ from tests.support.made_up_language import ENTRIES, join_documents, random_docum
 from tests.support.package_order import ORDER
 from tests.support.project import ROOT
 from tests.support.seeded_arrays import seeded_tensors
+from tests.support.served_models import serving
 
 FRONT = "README.md"
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
-GUIDES = ("pretrain", "finetune", "trust", "embed", "search", "migrate", "convert", "bench")
+GUIDES = ("pretrain", "finetune", "trust", "embed", "search", "serve", "migrate", "convert", "bench")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = (
     FRONT,
@@ -50,6 +52,7 @@ PAGES = (
 NEEDS = {
     "configs/guides/trust.md": ["configs/guides/finetune.md"],
     "configs/guides/search.md": ["configs/guides/embed.md"],
+    "configs/guides/serve.md": [f"configs/guides/{name}.md" for name in ("finetune", "embed", "search")],
     "bert_jax/README.md": ["configs/guides/finetune.md"],
 }
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
@@ -194,7 +197,11 @@ def smaller(words: list[str]) -> list[str]:
 
 def run(words: list[str], capfd) -> None:
     program, *arguments = words
-    if program == "bert-jax" and arguments[0] in ("preflight", "bench"):
+    if words[:2] == ["bert-jax", "serve"]:
+        SERVER.start(arguments)
+    elif program == "curl":
+        SERVER.ask(arguments)
+    elif program == "bert-jax" and arguments[0] in ("preflight", "bench"):
         parsed(arguments)  # tests/pod compiles for a slice, tests/command/test_bench*.py measure
     elif words[:3] == ["python", "-m", "tests.bench"]:
         make_parser().parse_args(words[3:])  # the tests in tests/bench run some of them
@@ -213,6 +220,32 @@ def run(words: list[str], capfd) -> None:
         assert ran.returncode == 0 and "gcloud" in ran.stdout, f"{shlex.join(words)}: {ran.stderr}"
 
 
+class Server:
+    """The server of a page, which answers until the page starts another or ends."""
+
+    def __init__(self):
+        self.stack, self.address = ExitStack(), ""
+
+    def start(self, arguments: list[str]) -> None:
+        self.stop()
+        assert parsed(arguments).port == 3000
+        rest = shlex.split(shlex.join(arguments[1:]).replace("--port 3000", ""))
+        self.address = self.stack.enter_context(serving({}, *rest))
+
+    def ask(self, arguments: list[str]) -> None:
+        address = arguments[0].replace("localhost:3000", self.address)
+        command = ["curl", "--silent", "--show-error", "--fail-with-body", address, *arguments[1:]]
+        ran = subprocess.run(command, capture_output=True, text=True)
+        shown = f"{shlex.join(arguments)}: {ran.stdout}{ran.stderr}"
+        assert ran.returncode == 0 and json.loads(ran.stdout), shown
+
+    def stop(self) -> None:
+        self.stack.close()
+
+
+SERVER = Server()
+
+
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = cli.make_parser(arguments[0])
     return parser.parse_args(arguments[1:])
@@ -227,6 +260,13 @@ def take_up(module: str, code: str) -> None:
 
 
 def run_page(page: str, capfd) -> None:
+    try:
+        run_blocks(page, capfd)
+    finally:
+        SERVER.stop()
+
+
+def run_blocks(page: str, capfd) -> None:
     scope = {"__name__": "page"}
     for language, block in fenced(page):
         module = re.match(r"# (bert_jax/\S+\.py)\n", block)
@@ -234,7 +274,7 @@ def run_page(page: str, capfd) -> None:
             for words in commands(block):
                 run(words, capfd)
         elif block.startswith("# pip install"):
-            continue  # it needs another package and a server: tests/search/test_export.py runs it
+            continue  # other packages and a server: tests/search/test_export.py, tests/serve/test_guide_clients.py
         elif module:
             assert block.count("\n") < 40, "an example to read at a glance"
             take_up(module[1], block)
