@@ -205,7 +205,8 @@ def ask_with_wrk(server, requests: list[bytes], seconds: int, folder: Path) -> N
         f"requests = {{\n{listed}\n}}\nn = 0\n"
         "request = function() n = n + 1; return requests[n % #requests + 1] end\n"
     )
-    command = ["wrk", "-t", "1", "-c", "8", "-d", f"{seconds}s", "--timeout", "20s", "-s", str(script), server.url]
+    options = f"-t 1 -c 8 -d {seconds}s --timeout 20s -s"
+    command = ["wrk", *options.split(), str(script), server.url]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     right = "Requests/sec" in shown and "Non-2xx" not in shown and "Socket errors" not in shown
     assert right, (shown, server.process.poll(), server.printed[-2000:])
