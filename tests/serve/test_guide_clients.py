@@ -2,24 +2,23 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.support.environments import new_environment, run_command
-from tests.support.minilm import MINILM
 from tests.support.project import ROOT
-from tests.support.served_models import serving
+from tests.support.served_models import serving, write_served_models
 
 pytestmark = pytest.mark.long  # it installs the clients
 
 
-def test_the_clients_of_the_guide_get_answers():
+def test_the_clients_of_the_guide_get_answers(tmp_path):
+    embedder = write_served_models(tmp_path)["embedder"]
     guide = (ROOT / "configs/guides/serve.md").read_text()
-    block = re.search(r"^```python\n(# pip install (.*)\n.*?)^```$", guide, re.M | re.S)
+    block = re.search(r"^```python\n(# pip install ([^\n]*)\n.*?)^```$", guide, re.M | re.S)
     with new_environment() as programs:
         run_command(programs / "pip", "install", "--quiet", *block[2].split())
-        with serving({"minilm": Path(MINILM)}, API_KEY="KEY") as address:
+        with serving({"minilm": embedder}, "--engine", "onnxruntime", API_KEY="KEY") as address:
             code = block[1].replace("http://localhost:3000", address)
             run_command(programs / "python", "-c", code)
             wrong = code.replace("KEY", "OTHER").partition("import cohere")[0]
