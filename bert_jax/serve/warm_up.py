@@ -29,26 +29,26 @@ def serving_shapes(shapes: BatchShapes) -> BatchShapes:
 
 def compile_pipelines(model: ServedModel) -> None:
     """Compute a batch of each shape that requests can have, for each program."""
-    calls = [
-        (pipeline, length, rows, beside)
-        for pipeline in model.pipelines()
-        for length in possible_lengths(pipeline)
-        for rows in pipeline.model.engine.shapes.row_counts(length)
-        for beside in pipeline.beside_shapes
-    ]
+    calls = [(pipeline, *shape) for pipeline in model.pipelines() for shape in possible_shapes(pipeline)]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         done = threads.map(lambda call: compute_once(*call), calls)
         for _ in track(calls, "programs", f"compiling {model.name}"):
             next(done)
 
 
-def possible_lengths(pipeline: TextPipeline) -> list[int]:
-    """Return the lengths of rows; of an engine that compiles nothing, one."""
+def possible_shapes(pipeline: TextPipeline) -> list[tuple[int, int, Mapping[str, tuple[int, ...]]]]:
+    """Return (length, rows, shapes of further arrays) of all batches; of an engine that compiles nothing, of one."""
     longest, shapes = pipeline.truncated.max_length, pipeline.model.engine.shapes
     if not shapes.lengths:
-        return [min(longest, 16)]
+        return [(min(longest, 16), 1, pipeline.beside_shapes[0])]
     most = pipeline.model.config.max_position_embeddings
-    return sorted({shapes.padded_length(length, most) for length in range(1, longest + 1)})
+    lengths = sorted({shapes.padded_length(length, most) for length in range(1, longest + 1)})
+    return [
+        (length, rows, beside)
+        for length in lengths
+        for rows in shapes.row_counts(length)
+        for beside in pipeline.beside_shapes
+    ]
 
 
 def compute_once(

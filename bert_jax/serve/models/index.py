@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.text_vectors import EmbeddingPipeline
 from bert_jax.search.index import RERANK_TOP, Hit, Index
 from bert_jax.serve import served_model
 from bert_jax.serve.call import Call
+from bert_jax.text.truncation import TruncationCounter
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class ServedModel(served_model.ServedModel):
     kind: ClassVar = "index"
 
     def pipelines(self) -> list:
-        return []
+        if self.encoder is None:
+            return []
+        return [EmbeddingPipeline(self.encoder, truncated=TruncationCounter(self.max_length))]
 
     @property
     def encoder(self) -> Encoder | None:
