@@ -5,9 +5,10 @@ import subprocess
 
 import pytest
 
+from tests.serve.processes import serving
 from tests.support.environments import new_environment, run_command
 from tests.support.project import ROOT
-from tests.support.served_models import serving, write_served_models
+from tests.support.served_models import write_served_models
 
 pytestmark = pytest.mark.long  # it installs the clients
 
