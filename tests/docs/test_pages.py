@@ -30,12 +30,12 @@ from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import kinds
 from bert_jax.text.wordpiece import WordPiece
 from tests.bench.command import make_parser
+from tests.serve.processes import serving
 from tests.support.google_checkpoints import google_shapes, write_google_checkpoint
 from tests.support.made_up_language import ENTRIES, join_documents, random_documents
 from tests.support.package_order import ORDER
 from tests.support.project import ROOT
 from tests.support.seeded_arrays import seeded_tensors
-from tests.support.served_models import serving
 
 FRONT = "README.md"
 FOLDERS = ("bert_jax", "configs", "launch", "tests")
