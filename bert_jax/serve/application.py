@@ -151,7 +151,7 @@ class Application:
         self, method: str, path: str, name: str | None, headers: dict[str, str]
     ) -> Response | None:
         """Return the answer that needs no model."""
-        if name is not None or method not in ("GET", "HEAD"):
+        if method not in ("GET", "HEAD") or name not in (None, *self.models):
             return None
         if path == "/" and "text/html" in headers.get("accept", ""):
             return self.page["index.html"]

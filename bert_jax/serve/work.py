@@ -21,7 +21,6 @@ class Work:
     most_tokens: int = 1 << 30  # of a text, which is truncated to as many
     began: float = field(default_factory=time.perf_counter)
     tokenized: float = 0.0  # seconds
-    encoded_at: float = 0.0
     computing_began: float = 0.0
     computed_at: float = 0.0
     inputs: ModelInputs | None = None
