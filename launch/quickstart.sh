@@ -57,4 +57,5 @@ $work/result.png shows these figures, and $work/pretrained/curves.png shows how 
   bert-jax search $work/index "your own question"
   bert-jax fill-mask --model $work/pretrained/model "Your own text with a [MASK]."
   bert-jax predict --model $work/labels-published/model --input $text/test.jsonl | head -5
+  pip install -e '.[serve]' && bert-jax serve docs=$work/index libraries=$work/labels-published/model
 NEXT
