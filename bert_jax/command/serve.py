@@ -43,6 +43,10 @@ from bert_jax.command.flags import (
         "--workers", type=whole_number_type(1, 1024), default=1, metavar="N",
         help="processes that share the port and the cores, each with its models (default 1)",
     ),
+    flag(
+        "--no-warm-up", action="store_true",
+        help="open the port at once; each program is compiled at the first request that needs it",
+    ),
     flag("--log-requests", action="store_true", help="write a line of JSON for each request to standard error"),
     *ENGINE,
 )  # fmt: skip
@@ -61,7 +65,9 @@ def serve(args):
         api_key=args.api_key or os.environ.get("API_KEY") or None,
         logs_requests=args.log_requests,
     )
-    options = ServerOptions(args.models, args.host, args.port, limits=limits, **engine_of(args))
+    options = ServerOptions(
+        args.models, args.host, args.port, warms_up=not args.no_warm_up, limits=limits, **engine_of(args)
+    )
     if args.workers == 1:
         serve_alone(options)
     else:

@@ -82,7 +82,7 @@ def serve_models(
     engines = {id(model.encoder.engine): model.encoder.engine for model in models.values() if model.encoder}
     for engine in engines.values():
         engine.shapes = serving_shapes(engine.shapes)
-    for model in models.values():
+    for model in models.values() if options.warms_up else ():
         compile_pipelines(model)
     limits = replace(
         options.limits,

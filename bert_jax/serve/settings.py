@@ -26,4 +26,5 @@ class ServerOptions:
     port: int = 3000
     engine: str = "jax"
     dtype: str = "float32"
+    warms_up: bool = True  # compiles all programs before it answers
     limits: ServeSettings = ServeSettings()

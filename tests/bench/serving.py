@@ -6,6 +6,7 @@ comparison, and only one of them is asked at a time.
 
 import json
 import multiprocessing
+import os
 import random
 import re
 import resource
@@ -23,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
-from tests.support.processes import process_environment
 
 CLIENTS = 64  # that wait for answers at a time
 MANY = 32  # texts of a large request
@@ -96,7 +96,7 @@ def running(side: Side) -> Iterator[Side]:
     with tempfile.TemporaryFile() as log:
         side.process = subprocess.Popen(
             [*side.command, "--port", str(side.port)],
-            env=process_environment() | quiet,
+            env=os.environ | quiet,
             stdout=log,
             stderr=log,
         )
@@ -166,13 +166,12 @@ def compute_without_http(
     """Send texts per second of large calls, and the median of single texts in milliseconds."""
     from bert_jax.inference.load import load
     from bert_jax.inference.text_vectors import EmbeddingPipeline
-    from bert_jax.serve.served_model import serve_model
-    from bert_jax.serve.warm_up import compile_pipelines
 
     model = load(directory, engine=engine, dtype=dtype)
     embed = EmbeddingPipeline(model)
     embed(texts)
-    compile_pipelines(serve_model("model", model))
+    for text in texts[:100]:
+        embed([text])
     while connection.poll(None) and connection.recv():
         begun, done = time.perf_counter(), 0
         while time.perf_counter() - begun < seconds:
@@ -206,9 +205,7 @@ def compare_servers(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         exported = str(folder / "exported")
         export = [sys.executable, "-m", "bert_jax", "export", model, "--format", "onnx", "--quantize", "auto"]
-        subprocess.run(
-            [*export, "--output", exported], check=True, env=process_environment(), capture_output=True
-        )
+        subprocess.run([*export, "--output", exported], check=True, capture_output=True)
         ours = {name: of for name, of in our_sides(model, exported).items() if not only or name in only}
         sides = [infinity_side(peer, model, engine) for engine in peer_engines] if peer else []
         sides += [our_side(name, *of) for name, of in ours.items()]

@@ -230,7 +230,7 @@ class Server:
         self.stop()
         assert parsed(arguments).port == 3000
         rest = shlex.split(shlex.join(arguments[1:]).replace("--port 3000", ""))
-        self.address = self.stack.enter_context(serving({}, *rest))
+        self.address = self.stack.enter_context(serving({}, *rest, "--no-warm-up"))
 
     def ask(self, arguments: list[str]) -> None:
         address = arguments[0].replace("localhost:3000", self.address)

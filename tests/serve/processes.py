@@ -1,6 +1,5 @@
-"""Servers in processes of their own, and tiny models of each kind for them."""
+"""Servers in processes of their own."""
 
-import dataclasses
 import os
 import re
 import signal
@@ -8,58 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.processes import process_environment
 
-HEADS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "classifier": (("classify",), ("bad", "good")),
-    "tagger": (("tag",), ("O", "B-X", "I-X")),
-    "answerer": (("answer",), ()),
-    "reranker": (("classify",), ("LABEL_0",)),
-    "masked-lm": (("mlm",), ()),
-}
-DOCUMENTS = ["the cat sat on the mat .", "cats sat .", "on the mat", "the mat ."]
 STARTING = 900.0  # seconds, most of which are compilation where the cache is empty and the cores are busy
-
-
-KINDS = (*HEADS, "embedder", "index")
-
-
-def save_tiny_models(root: Path, onnx: bool = False, kinds: Sequence[str] = KINDS) -> list[str]:
-    """Save a model of each kind; return them as the command takes them, NAME=DIR. An index needs an embedder.
-
-    With `onnx`, they are for the engine onnxruntime, which starts at once because it compiles nothing.
-    """
-    import bert_jax
-    from bert_jax.command.main import main
-    from bert_jax.hub import model_directory as hub
-    from bert_jax.hub.layout import Layout
-    from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
-    from bert_jax.text.wordpiece import WordPiece
-    from tests.support.onnx_models import random_params
-    from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY
-
-    layouts = {
-        name: Layout(SMALL_CONFIG, heads=heads, labels=labels) for name, (heads, labels) in HEADS.items()
-    }
-    layouts["reranker"] = dataclasses.replace(layouts["reranker"], hf_config=dict(CROSS_ENCODER))
-    settings = EmbedderSettings(prompts={"query": "the ", "document": "on "})
-    layouts["embedder"] = Layout(SMALL_CONFIG, embedder=settings, pooler=False)
-    for name, layout in layouts.items():
-        if name not in kinds:
-            continue
-        tokenizer = WordPiece.from_vocabulary(SMALL_VOCABULARY)
-        written = root / f"{name}-params" if onnx else root / name
-        hub.save_model(written, layout, random_params(layout), tokenizer)
-        if onnx:
-            assert main(["export", str(written), "--format", "onnx", "--output", str(root / name)]) == 0
-    if "index" in kinds:
-        embedder = bert_jax.Embedder.load(root / "embedder", engine="onnxruntime" if onnx else "jax")
-        bert_jax.Index.build(DOCUMENTS, root / "index", model=embedder)
-    return [f"{name}={root / name}" for name in kinds]
 
 
 class RunningServer:

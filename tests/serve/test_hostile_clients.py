@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.serve.hostile_heads import CONTENT, EMBED, GOOD
-from tests.serve.processes import save_tiny_models, start_server
+from tests.serve.processes import start_server
 from tests.serve.raw_client import JSON_HEADERS, Closed, RawConnection, ask, head, post
+from tests.support.served_models import arguments
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +23,8 @@ LONG = {"content-length": "1000000"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    models = save_tiny_models(tmp_path_factory.mktemp("models"), onnx=True, kinds=("embedder",))
+def server(served_models):
+    models = arguments(served_models, "embedder")
     options = ["--engine", "onnxruntime", "--timeout", str(PATIENCE), "--max-queued-tokens", "1000000"]
     options += ["--max-body-bytes", "20000000"]
     server = start_server([*models, *options])

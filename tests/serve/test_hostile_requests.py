@@ -11,8 +11,9 @@ import pytest
 
 from tests.serve.hostile_bodies import hostile_body
 from tests.serve.hostile_heads import CONTENT, EMBED, GOOD, SHAPES, framed
-from tests.serve.processes import save_tiny_models, start_server
+from tests.serve.processes import start_server
 from tests.serve.raw_client import Answer, RawConnection, ask, head, post
+from tests.support.served_models import arguments
 
 pytestmark = pytest.mark.slow
 
@@ -20,10 +21,9 @@ BODIES = 10_000
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(served_models):
     """A server of an embedder, a classifier and an index, which gives up a client after two seconds."""
-    kinds = ("embedder", "classifier", "index")
-    models = save_tiny_models(tmp_path_factory.mktemp("models"), onnx=True, kinds=kinds)
+    models = arguments(served_models, "embedder", "classifier", "index")
     server = start_server([*models, "--engine", "onnxruntime", "--timeout", "2"])
     yield server
     code, printed = server.stop()
@@ -48,11 +48,11 @@ def read_vector(answer: Answer) -> np.ndarray:
 
 
 def are_different(vectors: list[np.ndarray]) -> bool:
-    return all(np.abs(a - b).max() > 0.01 for a, b in itertools.combinations(vectors, 2))
+    return all(np.abs(a - b).max() > 1e-4 for a, b in itertools.combinations(vectors, 2))
 
 
 def are_equal(one: np.ndarray, other: np.ndarray) -> bool:
-    return bool(np.abs(one - other).max() < 0.001)
+    return bool(np.abs(one - other).max() < 1e-5)
 
 
 def examples(server) -> list[tuple[str, object]]:
@@ -222,8 +222,8 @@ def test_answers_reach_those_who_asked(server):
 
 
 @pytest.mark.long
-def test_ten_thousand_wrong_bodies_for_models_of_every_kind(tmp_path):
-    models = save_tiny_models(tmp_path, onnx=True)
+def test_ten_thousand_wrong_bodies_for_models_of_every_kind(served_models):
+    models = arguments(served_models)
     # Some of the large bodies take longer to compute than the server allows.
     server = start_server([*models, "--engine", "onnxruntime", "--timeout", "15"])
     try:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.serve.hostile_heads import EMBED, GOOD
-from tests.serve.processes import KINDS, save_tiny_models, start_server
+from tests.serve.processes import start_server
 from tests.serve.raw_client import Answer, Closed, RawConnection, ask, head, post
+from tests.support.served_models import arguments
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +23,9 @@ WORK = post(EMBED, {"inputs": ["the cat sat on the mat"] * 300})
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def model(served_models):
     """An embedder and the engine for it, as the command takes them."""
-    models = save_tiny_models(tmp_path_factory.mktemp("models"), onnx=True, kinds=("embedder",))
-    return [*models, "--engine", "onnxruntime"]
+    return [*arguments(served_models, "embedder"), "--engine", "onnxruntime"]
 
 
 def read_metrics(server, pattern: str) -> int:
@@ -230,17 +230,16 @@ def ask_with_threads(server, requests: list[bytes], seconds: int) -> None:
 
 
 @pytest.mark.long
-def test_many_requests_leave_no_memory_behind(tmp_path):
+def test_many_requests_leave_no_memory_behind(served_models, tmp_path):
     """200,000 requests to models of all kinds; between them, wrong ones and clients that leave."""
-    models = save_tiny_models(tmp_path, onnx=True, kinds=KINDS)
-    server = start_server([*models, "--engine", "onnxruntime"])
+    server = start_server([*arguments(served_models), "--engine", "onnxruntime"])
     texts = [f"{'the ' * (n % 12)}cat" for n in range(24)]
     good = [post(EMBED, {"inputs": text}) for text in texts]
     good += [post("/models/tagger/tag", {"inputs": text}) for text in texts[:6]]
     good += [post("/models/index/search", {"queries": text}) for text in texts[:2]]
     good += [post("/models/reranker/rerank", {"query": "the", "texts": texts[:4]})]
     good += [post(EMBED, {"inputs": ["the"], "dimensions": 4}), head("GET", "/metrics")]
-    good += [post("/models/masked-lm/fill-mask", {"inputs": "the [MASK] sat"})]
+    good += [post("/models/masked/fill-mask", {"inputs": "the [MASK] sat"})]
     wrong = [post(EMBED, b"{"), post(EMBED, {"inputs": 1}), head("GET", "/nothing"), b"nonsense\r\n\r\n"]
     memory: dict[int, float] = {}
     while not memory or max(memory) < 200_000:

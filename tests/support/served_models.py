@@ -32,3 +32,8 @@ def write_served_models(folder: Path) -> dict[str, Path]:
         save_onnx(file, make_model(layout, params))
     change_index(folder / "index", DOCUMENTS, settings=KEYWORDS_ALONE)
     return {name: folder / name for name in (*MODELS, "index")}
+
+
+def arguments(models: dict[str, Path], *names: str) -> list[str]:
+    """Return some of the models, by default all, as the command takes them."""
+    return [f"{name}={models[name]}" for name in names or models]
