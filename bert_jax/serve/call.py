@@ -34,6 +34,7 @@ class Call:
             work.most_tokens = most_tokens
             # Tokenizing takes as long as a text is long, and most of this one would not be read.
             work.texts = [cut(text, CHARACTERS_READ * most_tokens) for text in texts]
+            work.cut = {n for n, text in enumerate(texts) if work.texts[n] != text}
         self.works.append(work)
         results = await self.queue.run(work, self.timeout)
         if work.truncated:

@@ -23,6 +23,7 @@ class Work:
     tokenized: float = 0.0  # seconds
     computing_began: float = 0.0
     computed_at: float = 0.0
+    cut: set[int] = field(default_factory=set)  # the indices of texts whose end is not even tokenized
     inputs: ModelInputs | None = None
     outputs: list = field(default_factory=list)  # of its rows
     started: int = 0  # rows; a large request is computed in several batches
@@ -53,7 +54,8 @@ class Work:
     @property
     def truncated(self) -> list[int]:
         """Return the indices of the texts that were truncated."""
-        return [n for n, row in enumerate(self.inputs.first_rows) if row.dropped] if self.inputs else []
+        rows = self.inputs.first_rows if self.inputs else []
+        return [n for n, row in enumerate(rows) if row.dropped or n in self.cut]
 
     @property
     def batch_key(self) -> tuple:

@@ -121,7 +121,7 @@ def test_answers_far_into_a_text_across_a_windows_edge_and_absent(tmp_path, monk
         SMALL_VOCABULARY.index(word) for word in ("sat", "cat", "##s", "mat")
     ]  # as many tokens as windows share
 
-    def find(_, encodings, program):
+    def find(_, encodings, program, beside):
         for encoding in encodings:
             logits = np.zeros((len(encoding.input_ids), 2), np.float32)
             logits[0] = 5

@@ -15,13 +15,6 @@ error_body = tei_error_body
 Size = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class InferenceRequest(msgspec.Struct):
-    """Texts as the task needs them; other fields stand beside them or in `parameters`."""
-
-    inputs: Any
-    parameters: dict[str, Any] | None = None
-
-
 class TagParameters(msgspec.Struct, forbid_unknown_fields=True):
     # Spans are whole words: how the scores of a word's pieces are joined is the model's own.
     aggregation_strategy: Literal["simple", "first", "average", "max"] | None = None

@@ -15,7 +15,6 @@ from bert_jax.serve.route import Route, tei_error_body
 error_body = tei_error_body
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 Size = Annotated[int, msgspec.Meta(ge=1)]
-Strict = {"forbid_unknown_fields": True, "kw_only": True}
 LongTexts = Literal["truncate", "windows"]
 
 
@@ -80,7 +79,7 @@ def answers(call: Call, results: list) -> dict[str, Any]:
 
 async def classify(call: Call, body: ClassifyRequest) -> dict[str, Any]:
     texts = [
-        (given.text, given.text_pair) if isinstance(given, Pair) else given for given in listed(body.inputs)
+        given if isinstance(given, str) else (given.text, given.text_pair) for given in listed(body.inputs)
     ]
     refuse_blank(texts)
     asked = Asked(
