@@ -198,7 +198,6 @@ class Application:
         call = Call(model, self.queue, self.settings.timeout, self.models)
         if target.decoder is None:
             return call, json_response(await target.route.answer(call, None))
-        method = "single"
         try:
             result = await unless_disconnected(target.route.answer(call, body), receive)
         finally:

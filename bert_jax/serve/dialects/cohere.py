@@ -12,7 +12,7 @@ from bert_jax.serve.refusal import Refusal, unprocessable
 from bert_jax.serve.route import Route
 
 PROMPTS = {"search_query": QUERY_PROMPTS, "search_document": DOCUMENT_PROMPTS}
-WORDS = {
+EMBEDDING_TYPES = {
     "float": lambda vectors: list(vectors),
     "base64": encode_base64,
 }
@@ -78,13 +78,15 @@ async def embed(call: Call, body: EmbedRequest, version: str) -> dict[str, Any]:
         raise unprocessable('texts are truncated at their end: truncate must be "END" or "NONE"')
     texts = body.texts if body.texts is not None else read_inputs(body.inputs or [])
     types = body.embedding_types or ["float"]
-    if unknown := [kind for kind in types if kind not in WORDS]:
-        raise unprocessable(f'embedding type "{unknown[0]:.40}" is not served; known: {", ".join(WORDS)}')
+    if unknown := [kind for kind in types if kind not in EMBEDDING_TYPES]:
+        raise unprocessable(
+            f'embedding type "{unknown[0]:.40}" is not served; known: {", ".join(EMBEDDING_TYPES)}'
+        )
     vectors = await call.model.embed(
         call, texts, prompts=PROMPTS.get(body.input_type or "", ()), normalize=True,
         dimensions=body.output_dimension, truncate=body.truncate == "END",
     )  # fmt: skip
-    embeddings: Any = {kind: WORDS[kind](vectors) for kind in types}
+    embeddings: Any = {kind: EMBEDDING_TYPES[kind](vectors) for kind in types}
     by_type = version == "2" or body.embedding_types is not None
     return {
         "id": str(uuid.uuid4()),
