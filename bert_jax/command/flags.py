@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bert_jax.core.config import MAX_FLOAT, MAX_INT, Range
 from bert_jax.core.errors import one_line, suggest_name
@@ -93,7 +94,7 @@ def verb(summary: str, example: str, *flags: Flag) -> Callable[[Callable], Verb]
     return lambda run: Verb(run.__name__.strip("_").replace("_", "-"), summary, example, flags, run)
 
 
-def engine_of(args: argparse.Namespace) -> dict[str, str]:
+def engine_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the flags of ENGINE as arguments of `bert_jax.load`."""
     return {"engine": args.engine, "dtype": args.dtype}
 

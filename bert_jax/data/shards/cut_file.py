@@ -1,0 +1,178 @@
+"""Cut a file into parts of so many rows, each a file of its format, so that a worker reads only the rows of its shard.
+
+The parts in FOLDER/NAME.parts/ are removed when all of them are done; FOLDER/NAME.json keeps what they were.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, write_json
+from bert_jax.core.output import atomic_directory, remove_path
+from bert_jax.core.progress import Progress
+from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.data.shards.shard import Shard
+from bert_jax.data.shards.shard_folder import InputFacts
+from bert_jax.text.input_files import decompressed, file_extension
+from bert_jax.text.line_reader import explain_read_errors
+from bert_jax.text.tables import opened_parquet
+
+HEADED = (".csv", ".tsv")
+CUTTABLE = (*HEADED, ".txt", ".jsonl", ".ndjson", ".parquet")
+REMEDY = "delete it, and repeat the command"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BATCH = 4096  # rows of a Parquet file that are copied at once
+
+
+WritePart = Callable[[Path], int]  # writes a part to a file, and returns the number of its rows
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    file: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class CutFacts:
+    """The content of NAME.json."""
+
+    source: str
+    input: InputFacts
+    rows: int  # in each part but the last
+    has_header: bool
+    parts: list[PartFacts]
+
+
+class CutFile:
+    """A file, and the parts that it is cut into. `has_header`: the first line of a .csv or .tsv file names columns."""
+
+    def __init__(self, shard: Shard, rows: int, folder: Path, has_header: bool = True):
+        self.shard, self.rows = shard, rows
+        self.directory, self.listing = folder / f"{shard.name}.parts", folder / f"{shard.name}.json"
+        self.kind = file_extension(shard.source)
+        self.has_header = has_header and self.kind in HEADED
+
+    def list_parts(self) -> list[Shard]:
+        """Return the parts as shards; cut the file if it was not cut before."""
+        return self.to_shards((self.read_facts() or self.cut()).parts, self.directory)
+
+    def to_shards(self, parts: Iterable[PartFacts], directory: Path) -> list[Shard]:
+        shards, first_row = [], 0
+        for number, part in enumerate(parts):
+            path, name = directory / part.file, f"{self.shard.name}-{number:05d}"
+            shards.append(Shard((str(path),), name, part.size, self.shard.source, first_row))
+            first_row += part.rows
+        return shards
+
+    def read_facts(self) -> CutFacts | None:
+        """Return what the parts are if the file was cut so before; refuse a file that has changed since."""
+        try:
+            facts: CutFacts = read_json(self.listing, CutFacts, REMEDY)
+        except FileNotFoundError:
+            return None
+        if (facts.rows, facts.has_header) != (self.rows, self.has_header):
+            return None
+        if not facts.input.are_of(self.shard.sources):
+            raise BertJaxError(
+                f"{self.shard.source} has changed since it was cut into {self.listing.parent}; name a new folder"
+            )
+        return facts
+
+    def restore(self) -> None:
+        """Cut the file again if its parts were removed."""
+        if not self.directory.is_dir():
+            self.cut()
+
+    def remove_parts(self) -> None:
+        remove_path(self.directory)
+
+    def cut(self) -> CutFacts:
+        facts, parts = InputFacts.of_files(self.shard.sources), list[PartFacts]()
+        remove_path(self.directory)
+        with Progress("rows", work="cutting") as progress, atomic_directory(self.directory) as new:
+            for part in self.write_parts(new):
+                parts.append(part)
+                progress.advance(part.rows)
+        whole = CutFacts(self.shard.source, facts, self.rows, self.has_header, parts)
+        write_json(self.listing, asdict(whole))
+        return whole
+
+    def write_parts(self, folder: Path) -> Iterator[PartFacts]:
+        """Write part after part into a folder; yield what each is when it is written."""
+        for number, write in enumerate(self.iterate_parts()):
+            path = folder / f"{number:05d}{self.kind}"
+            rows = write(path)
+            yield PartFacts(path.name, rows, path.stat().st_size)
+
+    def iterate_parts(self) -> Iterator[WritePart]:
+        return PART_READERS.get(self.kind, line_parts)(self)
+
+
+def line_parts(cut: CutFile) -> Iterator[WritePart]:
+    first, rows = peeked(read_rows(cut.shard.source, cut.kind))
+    begins_with_object = is_object(first or b"")
+    header = next(rows, b"") if cut.has_header else b""
+    ahead = next(rows, None)
+
+    def write(path: Path) -> int:
+        nonlocal ahead
+        written = 0
+        with open(path, "wb") as part:
+            part.write(header)
+            # The first line of a file of lines tells whether they are JSON, so no part may begin otherwise.
+            while ahead is not None and (written < cut.rows or is_object(ahead) != begins_with_object):
+                part.write(ahead)
+                written, ahead = written + 1, next(rows, None)
+        return written
+
+    while ahead is not None:
+        yield write
+
+
+def is_object(line: bytes) -> bool:
+    return line.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
+
+
+def read_rows(source: str, kind: str) -> Iterator[bytes]:
+    """Yield the bytes of each row. A row of a .csv file goes on while a quote is open in it, unless tabs separate its
+    cells, which are literal."""
+    with explain_read_errors(source), open(source, "rb") as raw, decompressed(source, raw) as file:
+        first, lines = peeked(file)
+        is_quoted = kind == ".csv" and b"\t" not in (first or b"")
+        row, quotes = b"", 0
+        for line in lines:
+            row += line
+            quotes += line.count(b'"') if is_quoted else 0
+            if quotes % 2 == 0:
+                yield row
+                row = b""
+        if row:
+            yield row
+
+
+def parquet_parts(cut: CutFile) -> Iterator[WritePart]:
+    from pyarrow import parquet
+
+    with opened_parquet(cut.shard.source) as file:
+        batches = file.iter_batches(batch_size=min(cut.rows, BATCH))
+        ahead = next(batches, None)
+
+        def write(path: Path) -> int:
+            nonlocal ahead
+            missing = cut.rows
+            with parquet.ParquetWriter(path, file.schema_arrow) as part:
+                while ahead is not None and missing:
+                    rows = ahead.slice(0, missing)
+                    part.write_batch(rows)
+                    missing -= len(rows)
+                    ahead = ahead.slice(len(rows)) if len(rows) < len(ahead) else next(batches, None)
+            return cut.rows - missing
+
+        while ahead is not None:
+            yield write
+
+
+PART_READERS: dict[str, Callable[[CutFile], Iterator[WritePart]]] = {".parquet": parquet_parts}

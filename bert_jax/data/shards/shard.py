@@ -1,0 +1,101 @@
+"""A shard of an input: the files, or the rows of a file, that one worker reads and whose output it writes."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.text.input_files import DECOMPRESS, NOT_FILES, expand_inputs
+from bert_jax.text.tables import TABLE_EXTENSIONS
+
+NO_DATA = "_"  # begins the names of files that are no data, such as _SUCCESS of other engines, and of our own
+
+
+@dataclass(frozen=True)
+class Shard:
+    sources: tuple[str, ...]  # the files to read
+    name: str  # of its output, below the folder of all outputs, without an ending
+    size: int  # bytes to read
+    original: str = ""  # the file whose rows the source holds, if that was cut
+    first_row: int = 0  # the number of rows of `original` before these
+
+    @property
+    def source(self) -> str:
+        """The only file of a shard that has one."""
+        (source,) = self.sources
+        return source
+
+    def name_original_rows(self, message: str) -> str:
+        """Return a message with the file that the user named, and its rows, in the place of the part that was cut.
+
+        >>> shard = Shard(("out/_cut/a/00001.csv",), "a-00001", 99, "a.csv", 1000)
+        >>> shard.name_original_rows("out/_cut/a/00001.csv row 3 is empty")
+        'a.csv row 1003 is empty'
+        """
+        if not self.original:
+            return message
+        place = re.compile(re.escape(self.source) + r"(?: (row|line) (\d+))?")
+
+        def name_place(match: re.Match) -> str:
+            return (
+                f"{self.original} {match[1]} {int(match[2]) + self.first_row}" if match[1] else self.original
+            )
+
+        return place.sub(name_place, message)
+
+
+def list_shards(given: str) -> list[Shard]:
+    """Return a shard for each file of a file, a folder or a glob; files that begin with "_" hold no data."""
+    if given == "-" or given.startswith(NOT_FILES):
+        raise BertJaxError(
+            f"--ray reads files that all machines see, not {given}; name a file, a folder or a glob"
+        )
+    files = [file for file in expand_inputs([given]) if not Path(file).name.startswith(NO_DATA)]
+    if not files:
+        raise BertJaxError(
+            f"all files at {given} begin with {NO_DATA}, as those without data do; name others"
+        )
+    root = (
+        given
+        if os.path.isdir(given)
+        else os.path.commonpath([os.path.dirname(file) or "." for file in files])
+    )
+    shards = [
+        Shard((file,), shard_name(os.path.relpath(file, root)), os.path.getsize(file)) for file in files
+    ]
+    by_name: dict[str, Shard] = {}
+    for shard in shards:
+        if (other := by_name.setdefault(shard.name, shard)) is not shard:
+            raise BertJaxError(
+                f"the outputs of {other.source} and {shard.source} would have the same name; give them in two commands"
+            )
+    return shards
+
+
+def shard_name(file: str) -> str:
+    """Return the name of a file without the endings of its format and its compression.
+
+    >>> [shard_name(name) for name in ("a/reviews.jsonl.gz", "part-0.snappy.parquet", "words.conll")]
+    ['a/reviews', 'part-0.snappy', 'words.conll']
+    """
+    path = Path(file)
+    for endings in (DECOMPRESS, TABLE_EXTENSIONS):
+        if path.suffix.lower() in endings:
+            path = path.with_suffix("")
+    return path.as_posix()
+
+
+def group_files(files: Sequence[str], size: int) -> list[Shard]:
+    """Return shards of consecutive files with `size` bytes or a little more; the last has the rest."""
+    shards: list[Shard] = []
+    group: list[str] = []
+    total = 0
+    for number, file in enumerate(files, 1):
+        group.append(file)
+        total += os.path.getsize(file)
+        if total >= size or number == len(files):
+            shards.append(Shard(tuple(group), f"part-{len(shards):05d}", total))
+            group, total = [], 0
+    return shards

@@ -1,0 +1,176 @@
+"""A folder of outputs, one for each shard of an input.
+
+    DIR/_job.json            the verb and the settings that made the outputs
+    DIR/_manifests/NAME.json rows, files and hashes of each shard that is complete
+    DIR/NAME.jsonl           its output
+
+The output of a shard is written under a temporary name and renamed, and then its manifest is written. So a command that
+was killed is repeated, and does only the shards that are left.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import file_hash, read_json, to_json, write_atomically
+from bert_jax.core.hashes import (
+    SELF,
+    FileFacts,
+    check_version,
+    collect_file_facts,
+    describe_mismatch,
+    is_sealed,
+    json_digest,
+    sealed,
+)
+from bert_jax.core.output import locked_directory, refuse_unlisted
+from bert_jax.core.typed_json import coerce_json
+from bert_jax.data.shards.shard import Shard
+
+VERSION = 1
+JOB, MANIFESTS = "_job.json", "_manifests"
+AGAIN = "name a new folder"
+REMEDY = "delete it, and repeat the command that wrote it"
+
+
+class WrittenShard(NamedTuple):
+    """What was written for a shard: the number of its rows, the files in the folder, and counts to add up."""
+
+    rows: int
+    files: list[str]
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class InputFacts:
+    """The size of the files of a shard, when one last changed, and their hash."""
+
+    bytes: int
+    changed_ns: int
+    blake2b: str
+
+    @classmethod
+    def of_files(cls, sources: tuple[str, ...]) -> "InputFacts":
+        stats = [Path(source).stat() for source in sources]
+        hashes = [file_hash(Path(source)) for source in sources]
+        return cls(
+            sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats), json_digest(hashes)
+        )
+
+    def are_of(self, sources: tuple[str, ...]) -> bool:
+        """Whether the files are still the same. They are hashed only if one was written since."""
+        stats = [Path(source).stat() for source in sources]
+        if sum(stat.st_size for stat in stats) != self.bytes:
+            return False
+        unchanged = max(stat.st_mtime_ns for stat in stats) == self.changed_ns
+        return unchanged or self.of_files(sources).blake2b == self.blake2b
+
+
+@dataclass(frozen=True)
+class ShardManifest:
+    sources: list[str]
+    input: InputFacts
+    rows: int
+    counts: dict[str, int]
+    files: dict[str, FileFacts]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a folder is for. Its settings are all that determine the outputs."""
+
+    verb: str
+    noun: str  # what the folder holds, such as "predictions"
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    path: Path
+    job: Job
+    ending: str = ""  # of the outputs
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the folder for one command while the block runs; refuse one with outputs of another job."""
+        refuse_unlisted(self.path, JOB)
+        with locked_directory(self.path):
+            if any((self.path / MANIFESTS).rglob("*.json")):
+                self.refuse_other_job()
+            else:
+                self.write_json(self.path / JOB, {"version": VERSION, **asdict(self.job)})
+            yield
+
+    def refuse_other_job(self) -> None:
+        path = self.path / JOB
+        stored = read_json(path, dict[str, Any], AGAIN)
+        check_version(stored, VERSION, path, AGAIN)
+        if (verb := stored.get("verb")) != self.job.verb:
+            raise BertJaxError(f"{self.path} was written by `{verb}`, not by `{self.job.verb}`; {AGAIN}")
+        settings, noun = stored.get("settings", {}), self.job.noun
+        for name, value in self.job.settings.items():
+            if (before := settings.get(name)) != value:
+                unlike = f"made with other settings: {name} was {describe(before)} and is {describe(value)}"
+                unlike = "of another model" if name == "model" else unlike
+                raise BertJaxError(f"{self.path} holds {noun} {unlike}; {AGAIN}")
+
+    def output_path(self, shard: Shard) -> Path:
+        return self.path / f"{shard.name}{self.ending}"
+
+    def manifest_path(self, shard: Shard) -> Path:
+        return self.path / MANIFESTS / f"{shard.name}.json"
+
+    def record(self, shard: Shard, written: WrittenShard) -> None:
+        """Write the manifest of a shard, whose files stand under their names: now it is complete."""
+        manifest = {
+            "sources": list(shard.sources),
+            "input": asdict(InputFacts.of_files(shard.sources)),
+            "rows": written.rows,
+            "counts": written.counts,
+            "files": collect_file_facts(self.path, written.files),
+        }
+        self.write_json(self.manifest_path(shard), sealed(manifest))
+
+    def read_manifest(self, shard: Shard) -> ShardManifest | None:
+        """Return the manifest of a shard that is complete; None if it is to be made."""
+        try:
+            manifest = read_shard_manifest(self.manifest_path(shard))
+        except FileNotFoundError:
+            return None
+        if any(describe_mismatch(self.path, name, facts["bytes"]) for name, facts in manifest.files.items()):
+            return None
+        return manifest
+
+    def list_complete(self, shards: list[Shard]) -> dict[str, ShardManifest]:
+        """Return the manifests of the complete shards by their names; refuse a shard whose input has changed since."""
+        complete = {}
+        for shard in shards:
+            if manifest := self.read_manifest(shard):
+                # A file that was cut is compared as a whole: its parts are removed when all are done.
+                if not shard.original and not manifest.input.are_of(shard.sources):
+                    raise BertJaxError(
+                        f"{shard.sources[0]} has changed since {self.path} got its {self.job.noun}; {AGAIN}, or delete "
+                        f"{self.manifest_path(shard)} to do it again"
+                    )
+                complete[shard.name] = manifest
+        return complete
+
+    @staticmethod
+    def write_json(path: Path, value: Mapping[str, Any]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Shared: a worker that was cut off may still be writing the same.
+        write_atomically(path, to_json(value, indent=1) + "\n", shared=True)
+
+
+def read_shard_manifest(path: Path) -> ShardManifest:
+    content = read_json(path, dict[str, Any], REMEDY)
+    if not is_sealed(content):
+        raise BertJaxError(f"{path} is damaged: its hash differs; {REMEDY}")
+    return coerce_json({name: value for name, value in content.items() if name != SELF}, ShardManifest)
+
+
+def describe(value: object) -> str:
+    return "none" if value in (None, "") else str(value)
