@@ -30,6 +30,10 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
     flag("--output", required=True, metavar="INDEX", help="directory of the index"),
     flag("--model", metavar="DIR", help="embedder of the passages (default: that of the index, or else only keywords)"),
     flag(
+        "--vectors", metavar="FOLDER", help="vectors that `embed --ray` wrote for the texts of DOCS, which are not "
+        "computed again",
+    ),
+    flag(
         "--remove", nargs="+", default=[], metavar="ID", help="ids of documents to remove; @FILE: a file with one id "
         "per line",
     ),
@@ -97,12 +101,20 @@ def update_index(args) -> None:
         raise BertJaxError("--replace is for documents of DOCS; give DOCS, or leave it out")
     if args.remove_missing and not args.documents:
         raise BertJaxError("--remove-missing removes every document that is not among DOCS; give DOCS")
+    if args.vectors and not args.documents:
+        raise BertJaxError("--vectors are those of texts of DOCS; give DOCS, or leave it out")
     if args.remove and args.documents:
         raise BertJaxError(
             "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"
         )
     options = IndexOptions(
-        args.model, args.passage_tokens, args.overlap, args.quantize, args.approximate, args.language
+        args.model,
+        args.passage_tokens,
+        args.overlap,
+        args.quantize,
+        args.approximate,
+        args.language,
+        args.vectors,
     )
     columns = DocumentColumns(args.text, args.id, args.title)
     source = DocumentSource(args.documents, columns) if args.documents else None
@@ -160,10 +172,11 @@ def read_ids(names: list[str]) -> list[str]:
 
 
 def summarize_update(path: Path, manifest: "IndexManifest", counts: "UpdateCounts", seconds: float) -> str:
+    stored = f", {counts.stored:,} with stored vectors" if counts.stored else ""
     line = (
         f"{pluralize(manifest.documents, 'document')} in {pluralize(manifest.passages, 'passage')} in {path}: "
         f"{counts.new:,} new, {counts.changed:,} changed, {counts.unchanged:,} unchanged, {counts.removed:,} removed; "
-        f"{pluralize(counts.encoded, 'passage')} encoded; {seconds:.1f} s"
+        f"{pluralize(counts.encoded, 'passage')} encoded{stored}; {seconds:.1f} s"
     )
     if recall := manifest.recall:
         line += f"; recall@{recall.at} {recall.recall:.3f} with {recall.queries} passages as queries"

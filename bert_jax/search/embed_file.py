@@ -47,9 +47,7 @@ def write_vectors(
     is_file = output is not None and output.lower().endswith(".npy")
     check_output(output, is_file, quantize, directory)
     refuse_input(output, source)
-    first, texts = peeked(read_unlabelled(source, column))
-    if first is None:
-        raise BertJaxError(f"the input is empty: {source} has no text")
+    texts = read_texts(source, column)
     model = load(directory)
     EmbeddingPipeline(model, **settings)  # refuses wrong settings before anything is written
     truncated = TruncationCounter(embedder_reading(model).max_length)
@@ -60,11 +58,9 @@ def write_vectors(
             """Yield the vectors [N, D] of each window; for any output, no window crosses a shard's boundary."""
             nonlocal is_new
             is_new = True
-            vectors = EmbeddingPipeline(model, **settings, truncated=truncated)
-            for part in vector_shards.split_texts(some, vector_shards.TEXTS_PER_SHARD):
-                for window in split_into_windows(part):
-                    yield vectors(window)
-                    progress.reach(given.count)  # includes the texts of shards that exist already
+            for _, vectors in embed_windows(EmbeddingPipeline(model, **settings, truncated=truncated), some):
+                yield vectors
+                progress.reach(given.count)  # includes the texts of shards that exist already
 
         if output is None:
             print_vectors(compute(given, truncated))
@@ -80,6 +76,21 @@ def write_vectors(
         print_summary(output, truncated.texts, clipped, describe_column(source, column), is_new)
     if truncated.truncated:
         warn_caller(truncated.notice(windows_advice()))
+
+
+def read_texts(source: str, column: str) -> Iterator[str]:
+    """Read the texts of an input, of which there is at least one."""
+    first, texts = peeked(read_unlabelled(source, column))
+    if first is None:
+        raise BertJaxError(f"the input is empty: {source} has no text")
+    return texts
+
+
+def embed_windows(embed: EmbeddingPipeline, texts: Iterable[str]) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Yield texts and their vectors [N, D], window by window, none of which crosses a shard's boundary."""
+    for part in vector_shards.split_texts(texts, vector_shards.TEXTS_PER_SHARD):
+        for window in split_into_windows(part):
+            yield window, embed(window)
 
 
 class CountedTexts:

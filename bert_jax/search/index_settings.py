@@ -13,6 +13,7 @@ from bert_jax.search.index_encoder import IndexEncoder, IndexModel, directory_of
 from bert_jax.search.index_manifest import INDEX_FILE, MAX_PASSAGE_TOKENS, IndexManifest
 from bert_jax.search.language import AUTO, LANGUAGES, NONE
 from bert_jax.search.passages import PassageCutter, WordCounter
+from bert_jax.search.stored_vectors import StoredVectors
 
 DEFAULT_PASSAGE_TOKENS = 256  # of a passage by default, or fewer if the model reads fewer
 OVERLAP_DIVISOR = 8  # by default, one in OVERLAP_DIVISOR of a passage's tokens may be repeated in the next
@@ -29,6 +30,7 @@ class IndexOptions:
     quantization: str | None = None
     approximate: str | None = None
     language: str | None = None
+    vectors: str | None = None  # a folder of vectors that were computed elsewhere
 
 
 class IndexSettings:
@@ -54,6 +56,18 @@ class IndexSettings:
             return IndexEncoder(self.options.model) if self.options.model else None
         model = self.manifest.model
         return load_encoder(self.path, model, self.options.model) if model else None
+
+    @cached_property
+    def stored_vectors(self) -> StoredVectors | None:
+        """The vectors of --vectors, which are not computed again."""
+        if self.options.vectors is None:
+            return None
+        encoder = self.encoder
+        if encoder is None:
+            raise BertJaxError(
+                "--vectors are those of a model; add --model DIR, with which they were computed"
+            )
+        return StoredVectors(self.options.vectors, encoder.facts, encoder.model.embedder)
 
     @property
     def cutter(self) -> PassageCutter:

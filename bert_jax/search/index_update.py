@@ -43,6 +43,7 @@ def update_index(
     """Change the index that `settings` names; build it if it is new. `notify` takes a line for each kind of document
     that was left out."""
     other_sources, only_adds, source = list[str](), False, update.source
+    stored = settings.stored_vectors  # refused before anything is written
     with open_writer(settings.path, settings.manifest if source else None) as writer:
         if update.remove:
             writer.remove_documents(update.remove)
@@ -57,6 +58,7 @@ def update_index(
             if other_sources and not update.replace:
                 source.taken = writer.document_places()
                 source.known = writer.manifest.known_files(source.found_in)
+            writer.stored = stored
             add_documents(writer, settings, source)
             warn_of_truncation(settings)
             for line in source.notes():

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,7 @@ from bert_jax.search.mapped_array import REBUILD_REMEDY, map_array
 from bert_jax.search.passages import CutDocument, PassageCutter
 from bert_jax.search.recall import measure_recall
 from bert_jax.search.segment import KEYS, SearchTexts, Segment, open_segment, write_documents
+from bert_jax.search.stored_vectors import StoredVectors
 
 # What may stand in SEGMENTS and REMOVED: a segment, removed documents, and these while they are being written.
 OWN_NAMES = re.compile(r"\d{6,}(-\d{6,}\.npy)?|\.\d{6,}-\d{6,}\.npy\.[a-z0-9_]{8}\.partial")
@@ -49,13 +50,14 @@ Encode = Callable[[list[str]], np.ndarray]  # texts -> their vectors [N, D]
 
 @dataclass
 class UpdateCounts:
-    """The numbers of documents, and of the passages that were `encoded`."""
+    """The numbers of documents, and of the passages that were `encoded` or whose vectors were `stored` elsewhere."""
 
     new: int = 0
     changed: int = 0
     unchanged: int = 0
     removed: int = 0
     encoded: int = 0
+    stored: int = field(default=0, repr=False)
 
     @property
     def read(self) -> int:
@@ -123,6 +125,7 @@ class IndexWriter:
         self.directory = directory
         self.manifest, self.segments = read_current(directory)
         self.counts = UpdateCounts()
+        self.stored: StoredVectors | None = None  # vectors that need not be computed
         self.missing: list[str] = []  # ids of the documents that were in the index but not in the last `add`
 
     def remove_unlisted_files(self) -> None:
@@ -260,12 +263,20 @@ class IndexWriter:
     def write_vectors(
         self, stage: Path, texts: SearchTexts, model: IndexedModel, encode: Encode | None
     ) -> None:
-        """Write the vectors, computing each only once: those in the index are copied, and those that a killed process
-        computed come from the cache that it filled."""
-        key_index = KeyIndex([segment.keys for segment in self.segments])
+        """Write the vectors, computing each only once: those in the index or stored elsewhere are copied, and those
+        that a killed process computed come from the cache that it filled."""
+        tables = [segment.keys for segment in self.segments]
+        key_index = KeyIndex([*tables, *(self.stored.keys if self.stored else [])])
         places = key_index.find(map_array(stage / KEYS, KEY, len(texts)))
         unknown = np.flatnonzero(places < 0)
         self.refuse_damage(self.vector_files(key_index.tables(places[places >= 0])))
+        if self.stored:
+            self.counts.stored = int((places >= key_index.starts[len(tables)]).sum())
+            if len(unknown) == len(places):
+                raise BertJaxError(
+                    f"no passage has a vector in {self.stored.folder}; embed their texts, with their titles in front, "
+                    "or leave --vectors out"
+                )
         rows = None
         if encode and len(unknown):
             cache = RowCache(self.directory / BUILDING, CACHED, asdict(model))
@@ -277,14 +288,22 @@ class IndexWriter:
                 if rows is not None:
                     between = slice(*np.searchsorted(unknown, (start, start + len(block_places))))
                     block[block_places < 0] = rows[between]
-                if self.segments:
+                if (block_places >= 0).any():
                     block[block_places >= 0] = key_index.rows(
-                        block_places[block_places >= 0], lambda n: self.segments[n].vectors
+                        block_places[block_places >= 0], self.vectors_of
                     )
                 file.append(block)
 
+    def vectors_of(self, number: int) -> np.ndarray:
+        """Return the vectors of a segment; after the segments come the shards of the stored vectors."""
+        if number < len(self.segments):
+            return self.segments[number].vectors
+        assert self.stored is not None
+        return self.stored.rows(number - len(self.segments))
+
     def vector_files(self, segments: Iterable[int]) -> dict[str, FileFacts]:
-        chosen = (self.manifest.segments[number] for number in segments)
+        # Stored vectors come after those of the segments, and are checked when they are opened.
+        chosen = (self.manifest.segments[number] for number in segments if number < len(self.segments))
         return {
             f"{SEGMENTS}/{segment.name}/{nearest.VECTORS}": segment.files[nearest.VECTORS]
             for segment in chosen

@@ -4,10 +4,11 @@ The same inputs give the same documents in the same order.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import tables
@@ -18,6 +19,7 @@ from bert_jax.text.line_reader import LineReader, NotTextError
 
 Layout = Literal["blank", "file", "sentences"]
 LONGEST_LINE = 4 << 20  # bytes; prose has no longer lines
+COUNTS = ("empty_files", "binary_files", "broken_lines", "cut_documents")
 ARCHIVES = {".tar", ".tgz", ".zip"}
 
 
@@ -42,6 +44,27 @@ class TextSource:
 
     def __post_init__(self):
         self.files = expand_inputs(self.inputs)
+
+    def with_files(self, files: Sequence[str]) -> Self:
+        """Return the source of some of the files, without their counts."""
+        part = copy(self)
+        part.files = list(files)
+        return part
+
+    def with_absolute_paths(self) -> Self:
+        """Return the same source for a process with another working directory."""
+        part = self.with_files([os.path.abspath(name) for name in self.files])
+        part.inputs = [os.path.abspath(given) for given in self.inputs]
+        return part
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts of oddities, by their names."""
+        return {name: getattr(self, name) for name in COUNTS}
+
+    def set_counts(self, counts: Mapping[str, int]) -> None:
+        """Take over what was counted elsewhere."""
+        for name in COUNTS:
+            setattr(self, name, counts[name])
 
     @property
     def total_bytes(self) -> int:

@@ -64,7 +64,7 @@ def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, proc
     pool = ProcessPoolExecutor(processes, context, start_worker, (recipe,))
     try:
         for number, documents in enumerate(grouped(read_with_progress(source), CHUNK)):
-            path = directory / f"{number:06d}-{chunk_key(documents, recipe)}.npz"
+            path = chunk_path(directory, number, documents, recipe)
             waiting.append(completed_future(path) if path.is_file() else submit(pool, documents, path))
             # Read enough ahead to keep all workers busy, and keep no more text in memory than that.
             while len(waiting) > 2 * processes:
@@ -76,6 +76,16 @@ def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, proc
         raise BertJaxError(message) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def make_chunks_alone(
+    source: TextSource, recipe: ChunkSettings, directory: Path, tokenizer: IdSource
+) -> Iterator[Path]:
+    """Yield the files of all chunks in order, as `make_chunks` does, but make them in this process."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, documents in enumerate(grouped(source.documents(), CHUNK)):
+        path = chunk_path(directory, number, documents, recipe)
+        yield path if path.is_file() else make_chunk(documents, path, recipe, tokenizer)
 
 
 def submit(pool: ProcessPoolExecutor, documents: list[str], path: Path) -> Future:
@@ -109,6 +119,10 @@ def grouped(texts: Iterable[str], size: int) -> Iterator[list[str]]:
             group, length = [], 0
     if group:
         yield group
+
+
+def chunk_path(directory: Path, number: int, documents: list[str], recipe: ChunkSettings) -> Path:
+    return directory / f"{number:06d}-{chunk_key(documents, recipe)}.npz"
 
 
 def chunk_key(documents: list[str], recipe: ChunkSettings) -> str:

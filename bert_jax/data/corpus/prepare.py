@@ -6,8 +6,9 @@ into a corpus, which is renamed to OUTPUT at the very end.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from bert_jax.core import hashes
@@ -19,9 +20,13 @@ from bert_jax.data.corpus.corpus_directory import ARRAYS, CORPUS_VERSION, SPLITS
 from bert_jax.data.corpus.join_chunks import join_chunks
 from bert_jax.text.sentences import check_language
 from bert_jax.text.text_source import TextSource
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 
 CHUNKS = "chunks"  # the folder of the chunks, beside the corpus that is made of them
+ChunkMaker = Callable[
+    [TextSource, ChunkSettings, Path], Iterable[Path]
+]  # writes the chunks of a source to a folder
 FEW = 4  # documents with fewer sentences than this on average are too short for pairs
 
 
@@ -33,8 +38,10 @@ def prepare_corpus(
     language="en",
     validation_ratio=0.01,
     processes: int | None = None,
+    chunk_maker: ChunkMaker | None = None,
 ) -> dict:
-    """Write a corpus directory and return its manifest."""
+    """Write a corpus directory and return its manifest. The chunks are made by `processes` of this machine, or
+    by the `chunk_maker`."""
     output = Path(output)
     if output.exists():
         raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
@@ -42,13 +49,13 @@ def prepare_corpus(
         raise BertJaxError(
             f"--validation-ratio is a share of the documents, 0 or more and below 1, not {validation_ratio}"
         )
-    check_language(language)
     opened = open_tokenizer(tokenizer)
-    recipe = ChunkSettings(str(tokenizer), opened.fingerprint, opened.size > 1 << 16, source.layout, language)
+    recipe = chunk_settings(source, str(tokenizer), opened, language)
+    make = chunk_maker or partial(make_chunks, processes=processes or cores())
     work = output.with_name(output.name + ".partial")
     made = work / "corpus"
     with locked_directory(work), resumable(work):
-        chunks = list(make_chunks(source, recipe, work / CHUNKS, processes or cores()))
+        chunks = list(make(source, recipe, work / CHUNKS))
         if not chunks:
             raise BertJaxError(f"no text in {', '.join(map(str, source.inputs))}; every input is empty")
         remove_path(made)
@@ -65,10 +72,7 @@ def prepare_corpus(
                 "layout": source.layout,
                 "column": source.column,
                 "language": language,
-                "empty_files": source.empty_files,
-                "binary_files": source.binary_files,
-                "broken_lines": source.broken_lines,
-                "cut_documents": source.cut_documents,
+                **source.counts(),
             },
             "files": hashes.collect_file_facts(made, files),
         }
@@ -78,6 +82,11 @@ def prepare_corpus(
         with suppress(OSError):  # it also holds files that are not ours
             work.rmdir()
     return manifest
+
+
+def chunk_settings(source: TextSource, name: str, tokenizer: Tokenizer, language: str) -> ChunkSettings:
+    check_language(language)
+    return ChunkSettings(name, tokenizer.fingerprint, tokenizer.size > 1 << 16, source.layout, language)
 
 
 @contextmanager
