@@ -4,7 +4,16 @@ import sys
 from argparse import ArgumentTypeError
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bert_jax.command.cluster_flags import (
+    ACCELERATOR,
+    RAY,
+    SHARD_ROWS,
+    cluster_options,
+    format_flag,
+    output_folder,
+)
 from bert_jax.command.flags import (
     ENGINE,
     LONG,
@@ -20,6 +29,11 @@ from bert_jax.command.flags import (
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import open_output, refuse_input
 from bert_jax.core.terminal import pluralize, print_line
+
+if TYPE_CHECKING:
+    from bert_jax.cluster.workers import ClusterOptions
+    from bert_jax.data.examples.columns import ExampleColumns
+    from bert_jax.inference.row_predictor import PredictionOptions
 
 OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
 share = number_type(0, 1, above=True, below=True)
@@ -58,12 +72,12 @@ def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] 
     flag(
         "--input", default="-", metavar="FILE",
         help="a table in any format of `evaluate --data`; or a .txt file or - (standard input, the default) with one "
-        "text or JSON object per line",
+        "text or JSON object per line; with --ray also a folder or a glob",
     ),
     flag(
-        "--output", metavar="FILE",
+        "--output", metavar="PATH",
         help="output file: a .csv file also has the input's columns, others a JSON object per line (default: standard "
-        "output)",
+        "output); with --ray a folder",
     ),
     TEXT,
     PAIR,
@@ -94,32 +108,78 @@ def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] 
         "many texts that the model is unsure of",
     ),
     *ENGINE,
+    *RAY,
+    ACCELERATOR,
+    SHARD_ROWS,
+    format_flag("jsonl", "csv", "parquet"),
 )  # fmt: skip
 def predict(args):
     from bert_jax.data.examples.columns import ExampleColumns
+    from bert_jax.inference.row_predictor import PredictionOptions
+
+    cluster = cluster_options(args)
+    columns = ExampleColumns(text=args.text, text_pair=args.text_pair, id=args.id, skip_bad=args.skip_bad)
+    options = PredictionOptions(
+        args.long_texts, args.allow_no_answer, join_precisions(args.min_precision or []), args.out_of_scope,
+        args.probabilities, args.skip_bad,
+    )  # fmt: skip
+    if cluster:
+        predict_on_cluster(args, cluster, options, columns)
+    else:
+        predict_here(args, options, columns)
+
+
+def predict_here(args, options: "PredictionOptions", columns: "ExampleColumns") -> None:
     from bert_jax.inference.load import load
     from bert_jax.inference.predict_file import predict_rows, write_rows
     from bert_jax.inference.rank_for_labelling import rank_rows
-    from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
+    from bert_jax.inference.row_predictor import RowPredictor
 
     refuse_input(args.output, args.input)
     output = None if args.output is None else Path(args.output)
     ending = output.suffix.lower() if output else ""
     if ending in OTHER_TABLES:
         raise BertJaxError(f"{args.output}: predictions are written as .jsonl or .csv; name one of these")
-    columns = ExampleColumns(text=args.text, text_pair=args.text_pair, id=args.id, skip_bad=args.skip_bad)
-    precision = join_precisions(args.min_precision or [])
-    options = PredictionOptions(
-        args.long_texts, args.allow_no_answer, precision, args.out_of_scope, args.probabilities, args.skip_bad
-    )
     in_terminal = output is None and sys.stdout.isatty()
     with open_output(output) if output else nullcontext(sys.stdout) as file:
         predictor = RowPredictor(load(args.model, **engine_of(args)), options, ending == ".csv", in_terminal)
-        if isinstance(precision, dict):
-            for label, wanted in precision.items():
+        if isinstance(options.precision, dict):
+            for label, wanted in options.precision.items():
                 print_line(predictor.model.calibration.describe_label_threshold(label, wanted))
         make_rows = rank_rows if args.rank_for_labelling else predict_rows
         count = write_rows(predictor, make_rows(predictor, args.input, columns), file)
     if output:
-        abstains = "" if precision is None else f"; the model abstains from {predictor.abstained:,}"
-        print(f"{pluralize(count, 'prediction')} in {args.output}{abstains}", file=sys.stderr)
+        abstained = "" if options.precision is None else f"; the model abstains from {predictor.abstained:,}"
+        print(f"{pluralize(count, 'prediction')} in {args.output}{abstained}", file=sys.stderr)
+
+
+def predict_on_cluster(
+    args, cluster: "ClusterOptions", options: "PredictionOptions", columns: "ExampleColumns"
+) -> None:
+    from bert_jax.cluster.predict_shards import PredictShards
+    from bert_jax.cluster.run_shards import (
+        ShardedInput,
+        absolute_model,
+        check_output,
+        estimate_input,
+        run_shards,
+    )
+    from bert_jax.search.cached_vectors import model_fingerprint
+
+    if args.rank_for_labelling:
+        raise BertJaxError("--rank-for-labelling compares all texts with one another; leave --ray out")
+    output, model = output_folder(args), absolute_model(args.model)
+    check_output(output, args.input, model)
+    work = PredictShards(
+        model, model_fingerprint(model), engine_of(args), options, columns, args.format or "jsonl", output,
+        args.shard_rows,
+    )  # fmt: skip
+    inputs = ShardedInput(args.input, args.shard_rows, work.has_header)
+    if args.dry_run:
+        print_line(estimate_input(cluster, work, inputs))
+        return
+    summary = run_shards(cluster, work, inputs)
+    abstained = (
+        "" if options.precision is None else f"; the model abstains from {summary.count('abstained'):,}"
+    )
+    print_line(f"{pluralize(summary.rows, 'prediction')} in {args.output} ({summary.describe()}){abstained}")

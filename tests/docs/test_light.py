@@ -73,10 +73,20 @@ def test_what_pip_install_installs_is_enough(tmp_path):
          "--processes", 1],
         [*train_command(tmp_path / "corpus", tmp_path / "run")[3:]],
     ]  # fmt: skip
-    refused = [
-        ["evaluate", "--model", masked, "--data", "tfds:glue/sst2:test"],
-    ]  # fmt: skip
-    commands = [[str(word) for word in command] for command in (*works, *refused)]
+    refused = {
+        "train": ["evaluate", "--model", masked, "--data", "tfds:glue/sst2:test"],
+        "ray": [
+            "embed",
+            "--model",
+            masked,
+            "--input",
+            tmp_path / "text.txt",
+            "--output",
+            tmp_path / "v",
+            "--ray",
+        ],
+    }
+    commands = [[str(word) for word in command] for command in (*works, *refused.values())]
     script = ROOT / "tests/docs/light.py"
     ran = subprocess.run(
         [sys.executable, script, json.dumps(absent()), json.dumps(commands)],
@@ -87,7 +97,7 @@ def test_what_pip_install_installs_is_enough(tmp_path):
     assert len(ends) == len(commands)
     for command, (code, said) in zip(commands[: len(works)], ends, strict=False):
         assert code == 0, (command[:5], said[-3000:])
-    for command, (code, said) in zip(commands[len(works) :], ends[len(works) :], strict=True):
-        assert code == 1 and said.endswith("pip install '.[train]'\n"), (command, said)
+    for extra, (code, said) in zip(refused, ends[len(works) :], strict=True):
+        assert code == 1 and said.endswith(f"pip install '.[{extra}]'\n"), said
         assert said.count("\n") == 1, said
     assert (tmp_path / "classify/report/report.md").is_file() and (tmp_path / "classify/curves.png").is_file()

@@ -203,6 +203,11 @@ def run(words: list[str], capfd) -> None:
         SERVER.ask(arguments)
     elif program == "bert-jax" and arguments[0] in ("preflight", "bench"):
         parsed(arguments)  # tests/pod compiles for a slice, tests/command/test_bench*.py measure
+    elif program == "bert-jax" and {"--ray", "--vectors"} & set(arguments):
+        parsed(arguments)  # tests/cluster has clusters
+    elif program in ("kubectl", "ray"):
+        files = [arguments[place + 1] for place, word in enumerate(arguments) if word == "-f"]
+        assert all(Path(file).is_file() for file in files)
     elif words[:3] == ["python", "-m", "tests.bench"]:
         make_parser().parse_args(words[3:])  # the tests in tests/bench run some of them
     elif program == "bert-jax":

@@ -76,6 +76,8 @@ def train(task: str, verb: str = "train") -> list[str]:
 
 
 TEXT, VOCABULARY = ["--input", "{root}/text.txt"], ["--tokenizer", "{root}/vocabulary"]
+# No cluster is there, which is told when all else is right.
+NO_CLUSTER = ["--ray", "127.0.0.1:1"]
 RIGHT = {
     "vocab": ["vocab", *TEXT, "--output", "{out}/made", "--size", "400"],
     "prepare": ["prepare", *TEXT, *VOCABULARY, "--output", "{out}/made", "--layout", "sentences",
@@ -102,6 +104,13 @@ RIGHT = {
         "predict", "--model", "{root}/exported", "--engine", "onnxruntime", "--input", "{root}/lines.txt", "--output",
         "{out}/made.jsonl",
     ],
+    "predict --ray": [
+        "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made", *NO_CLUSTER,
+    ],
+    "embed --ray": [
+        "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt", "--output", "{out}/made", *NO_CLUSTER,
+    ],
+    "prepare --ray": ["prepare", *TEXT, *VOCABULARY, "--output", "{out}/made", *NO_CLUSTER],
     "serve": ["serve", "{root}/masked", "--host", "192.0.2.1"],  # of no machine: it cannot listen there
     "bench embed": ["bench", "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt"],
     "bench predict": ["bench", "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt"],

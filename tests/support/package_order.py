@@ -2,5 +2,5 @@
 
 ORDER = (
     "core", "metrics", "text", "data", "models", "losses", "hub", "predictions", "inference", "training", "finetuning",
-    "tasks", "search", "report", "runs", "sklearn", "export", "serve", "pod", "bench", "command", "__main__",
+    "tasks", "search", "report", "runs", "sklearn", "export", "serve", "cluster", "pod", "bench", "command", "__main__",
 )  # fmt: skip

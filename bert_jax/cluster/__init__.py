@@ -1,0 +1,1 @@
+"""Work on many machines, by Ray: predictions, vectors and corpora of inputs in shards."""

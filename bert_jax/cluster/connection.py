@@ -1,0 +1,78 @@
+"""A connection to a Ray cluster: one that runs already, or a local one that ends with the command."""
+
+import logging
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import ModuleType
+
+from bert_jax.core.errors import BertJaxError, first_line
+
+LOCAL, RUNNING = "local", "auto"  # a cluster of this machine alone; the one that this machine belongs to
+ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252}):(?P<port>\d{1,5})")
+CONNECT_SECONDS = 5.0
+
+
+def check_address(address: str) -> None:
+    """Refuse what is no address of a cluster; nothing is imported."""
+    if address not in (LOCAL, RUNNING) and not ADDRESS.fullmatch(address):
+        raise BertJaxError(
+            f'--ray "{address:.60}" is no address of a cluster; give HOST:PORT, {RUNNING} on a machine of the cluster, '
+            "or no address for this machine alone"
+        )
+
+
+def require_ray() -> None:
+    """Refuse to begin if Ray is missing; it is not imported."""
+    if find_spec("ray") is None:
+        raise BertJaxError("--ray needs Ray, which is not installed; pip install '.[ray]'")
+
+
+def import_ray() -> ModuleType:
+    require_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    return ray
+
+
+@contextmanager
+def connected(address: str) -> Iterator[ModuleType]:
+    """Connect to a cluster while the block runs, and yield the module `ray`."""
+    ray = import_ray()
+    on_terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(
+            address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, namespace="bert-jax",
+        )  # fmt: skip
+    except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+        raise BertJaxError(
+            f"no connection to the Ray cluster {address} ({describe(error)}); start one with `ray start --head`"
+        ) from error
+    try:
+        signal.signal(signal.SIGTERM, on_terminate)  # Ray sets one of its own
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def check_reachable(address: str) -> None:
+    """Refuse an address at which nothing listens: Ray itself would wait for a minute."""
+    if not (match := ADDRESS.fullmatch(address)):
+        return
+    try:
+        socket.create_connection((match["host"], int(match["port"])), CONNECT_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise BertJaxError(
+            f"no Ray cluster at {address} ({first_line(error)}); start one with `ray start --head`, and check the "
+            "address that it prints"
+        ) from error
+
+
+def describe(error: Exception) -> str:
+    """Return what an error of Ray says, whose lines are indented parts of a sentence, in one line."""
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,120 @@
+"""Predictions for shards: each is written by the functions of `predict`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self
+
+from bert_jax.core.errors import BertJaxError, first_line
+from bert_jax.core.output import atomic_file
+from bert_jax.data.examples.columns import ExampleColumns
+from bert_jax.data.shards.shard import Shard
+from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.hub.model_directory import resolve_directory
+from bert_jax.inference.load import load
+from bert_jax.inference.predict_file import predict_rows, write_rows
+from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
+from bert_jax.predictions.training_origin import read_origin
+from bert_jax.search.cached_vectors import model_fingerprint
+from bert_jax.text.csv_lines import cell_of
+
+
+def write_lines(predictor: RowPredictor, rows: Iterator[dict], path: Path) -> int:
+    with open(path, "w", encoding="utf-8") as file:
+        return write_rows(predictor, rows, file)
+
+
+def write_parquet(predictor: RowPredictor, rows: Iterator[dict], path: Path) -> int:
+    """Write the rows of a .csv file as Parquet. The rows of a shard are in memory: all of them tell a column's type."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    cells = [{name: cell_of(value) for name, value in row.items()} for row in rows]
+    try:
+        table = pa.Table.from_pylist(cells)
+    except pa.ArrowException as error:
+        raise BertJaxError(
+            f"a column holds values of several types, which Parquet cannot ({first_line(error)}); take --format jsonl"
+        ) from error
+    # A column without a value has no type, and one of another shard may have one.
+    fields = [
+        field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in table.schema
+    ]
+    parquet.write_table(table.cast(pa.schema(fields)), path)
+    return len(cells)
+
+
+WRITERS: dict[str, Callable[[RowPredictor, Iterator[dict], Path], int]] = {
+    "jsonl": write_lines,
+    "csv": write_lines,
+    "parquet": write_parquet,
+}
+
+
+@dataclass(frozen=True)
+class PredictShards:
+    model: str
+    fingerprint: str  # of the model
+    engine: dict[str, Any]
+    options: PredictionOptions
+    columns: ExampleColumns
+    format: str
+    output: str
+    shard_rows: int | None = None
+
+    unit = "rows"
+
+    @property
+    def needs(self) -> str:
+        return self.model
+
+    @cached_property
+    def folder(self) -> ShardFolder:
+        settings: dict[str, Any] = {
+            "model": self.fingerprint,
+            **self.engine,
+            **asdict(self.options),
+            **asdict(self.columns),
+            "format": self.format,
+            "shard_rows": self.shard_rows,
+        }
+        return ShardFolder(Path(self.output), Job("predict", "predictions", settings), f".{self.format}")
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first line of a .csv or .tsv file names columns."""
+        return not read_origin(resolve_directory(self.model)).complete_columns(self.columns).numbered
+
+    def with_output(self, folder: str) -> Self:
+        return replace(self, output=folder)
+
+    def open(self) -> "partial[WrittenShard]":
+        check_fingerprint(self.model, self.fingerprint)
+        predictor = RowPredictor(load(self.model, **self.engine), self.options, self.format != "jsonl")
+        return partial(self.write, predictor)
+
+    def write(self, predictor: RowPredictor, shard: Shard) -> WrittenShard:
+        predictor.abstained = 0
+        rows = predict_rows(predictor, shard.source, self.columns)
+        rows = (count_from(row, shard.first_row) for row in rows)
+        path = self.folder.output_path(shard)
+        with atomic_file(path, shared=True) as new:
+            count = WRITERS[self.format](predictor, rows, new)
+        return WrittenShard(
+            count, [str(path.relative_to(self.folder.path))], {"abstained": predictor.abstained}
+        )
+
+
+def count_from(row: dict[str, Any], first: int) -> dict[str, Any]:
+    """Return a row with its number in the file that was cut, if it has a number.
+
+    >>> count_from({"id": "a", "row": 3, "label": "b"}, 1000)
+    {'id': 'a', 'row': 1003, 'label': 'b'}
+    """
+    return {**row, "row": row["row"] + first} if "row" in row else row
+
+
+def check_fingerprint(model: str, expected: str) -> None:
+    if model_fingerprint(model) != expected:
+        raise BertJaxError(f"{model} is another model here than where the command runs; copy it again")

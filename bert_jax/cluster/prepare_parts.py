@@ -1,0 +1,115 @@
+"""The parts of a corpus: files that one worker splits and tokenizes to chunks, as `prepare` does on one machine. Joined
+in the order of the files, the chunks give the same corpus."""
+
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Self
+
+from bert_jax.cluster.connection import check_reachable
+from bert_jax.cluster.run_shards import complete_shards, estimate, temporary_work
+from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.hashes import json_digest
+from bert_jax.data.corpus.chunks import ChunkSettings, make_chunks_alone
+from bert_jax.data.corpus.duplicates import stored
+from bert_jax.data.corpus.prepare import chunk_settings
+from bert_jax.data.shards.shard import Shard, group_files
+from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.text.text_source import TextSource
+from bert_jax.text.tokenizer_directory import open_tokenizer
+from bert_jax.text.word_cache import IdSource, cached
+
+PARTS = "parts"  # the folder of the parts, in that of the chunks
+MOST_PARTS, PART_BYTES = (
+    64,
+    256 << 20,
+)  # a part has at least a share of 1 / MOST_PARTS of all bytes, or PART_BYTES
+
+
+@dataclass(frozen=True)
+class PrepareParts:
+    source: TextSource
+    recipe: ChunkSettings
+    output: str
+
+    unit = "documents"
+
+    @property
+    def needs(self) -> str:
+        return self.recipe.tokenizer
+
+    @cached_property
+    def folder(self) -> ShardFolder:
+        settings: dict[str, Any] = asdict(self.recipe) | {
+            "tokenizer": "",  # where it is does not matter
+            "column": self.source.column,
+            "strict": self.source.strict,
+            "files": len(self.source.files),
+            "names": json_digest(self.source.files),
+        }
+        return ShardFolder(Path(self.output), Job("prepare", "chunks", settings))
+
+    def with_output(self, folder: str) -> Self:
+        return replace(self, output=folder)
+
+    def list_parts(self) -> list[Shard]:
+        """Return the parts: they depend on the files alone, so that a command which resumes has the same."""
+        return group_files(self.source.files, min(PART_BYTES, -(-self.source.total_bytes // MOST_PARTS)))
+
+    def open(self) -> "partial[WrittenShard]":
+        tokenizer = open_tokenizer(self.recipe.tokenizer)
+        if tokenizer.fingerprint != self.recipe.fingerprint:
+            raise BertJaxError(
+                f"{self.recipe.tokenizer} is another tokenizer here than where the command runs; copy it again"
+            )
+        return partial(self.write, cached(tokenizer))
+
+    def write(self, tokenizer: IdSource, part: Shard) -> WrittenShard:
+        source = self.source.with_files(part.sources)
+        chunks = list(make_chunks_alone(source, self.recipe, self.folder.path / part.name, tokenizer))
+        documents = sum(map(len, stored(chunks, "document_sentences")))
+        return WrittenShard(
+            documents, [str(path.relative_to(self.folder.path)) for path in chunks], source.counts()
+        )
+
+
+def plan_parts(source: TextSource, recipe: ChunkSettings, directory: Path) -> PrepareParts:
+    """Return the work for workers, whose working directory is another."""
+    if others := [name for name in source.files if name.startswith("tfds:")]:
+        raise BertJaxError(
+            f"--ray reads files that all machines see, not {others[0]}; name files, folders or globs"
+        )
+    tokenizer = os.path.abspath(recipe.tokenizer) if os.path.isdir(recipe.tokenizer) else recipe.tokenizer
+    return PrepareParts(
+        source.with_absolute_paths(), replace(recipe, tokenizer=tokenizer), os.path.abspath(directory)
+    )
+
+
+def make_parts(
+    options: ClusterOptions, source: TextSource, recipe: ChunkSettings, directory: Path
+) -> list[Path]:
+    """Return the files of all chunks in order; make those that are not complete on the cluster."""
+    check_reachable(options.address)
+    work = plan_parts(source, recipe, directory / PARTS)
+    parts = work.list_parts()
+    with work.folder.opened():
+        manifests = complete_shards(options, work, parts, work.folder.list_complete(parts))
+    counts: Counter[str] = Counter()
+    for manifest in manifests:
+        counts.update(manifest.counts)
+    source.set_counts(counts)
+    return [work.folder.path / name for manifest in manifests for name in manifest.files]
+
+
+def estimate_parts(
+    options: ClusterOptions, source: TextSource, tokenizer: str, language: str, output: str
+) -> str:
+    """Return what there is to do, and how long it takes by a part that is made and thrown away."""
+    recipe = chunk_settings(source, tokenizer, open_tokenizer(tokenizer), language)
+    work = plan_parts(source, recipe, Path(output))
+    check_reachable(options.address)
+    with temporary_work(work) as tried:
+        return estimate(options, tried, work.list_parts())

@@ -1,0 +1,179 @@
+"""A command on a cluster: list the shards, do those that are not complete, and say what came of it."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bert_jax.cluster.cluster_progress import ClusterProgress
+from bert_jax.cluster.connection import check_reachable, connected
+from bert_jax.cluster.dispatch import Dispatcher
+from bert_jax.cluster.shard_work import ShardWork
+from bert_jax.cluster.workers import ClusterOptions, plan_workers
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import explain_os_errors
+from bert_jax.core.progress import format_duration
+from bert_jax.core.terminal import pluralize
+from bert_jax.data.shards.cut_file import CUTTABLE, CutFile
+from bert_jax.data.shards.shard import Shard, list_shards
+from bert_jax.data.shards.shard_folder import ShardManifest
+from bert_jax.text.input_files import file_extension
+
+CUT = "_cut"  # the folder of the parts of files, in that of the outputs
+ROWS_PER_SHARD = 65_536  # of a file that is the only input
+
+
+@dataclass(frozen=True)
+class ShardedInput:
+    """What the user gave, and how it is cut."""
+
+    given: str
+    shard_rows: int | None = (
+        None  # None: a file that is the only input into ROWS_PER_SHARD, others not at all
+    )
+    has_header: bool = True
+
+    def files(self) -> list[Shard]:
+        return [replace(shard, sources=(os.path.abspath(shard.source),)) for shard in list_shards(self.given)]
+
+    def cut_files(self, files: list[Shard], folder: Path) -> list[CutFile]:
+        """Return the files that are to be cut into a folder."""
+        rows = self.shard_rows or (ROWS_PER_SHARD if len(files) == 1 else 0)
+        return [
+            CutFile(file, rows, folder, self.has_header)
+            for file in files
+            if rows and file_extension(file.source) in CUTTABLE
+        ]
+
+
+def absolute_model(model: str) -> str:
+    """Return the path of a model's directory for workers, whose working directory is another; a name stays."""
+    return os.path.abspath(model) if os.path.isdir(model) else model
+
+
+def check_output(output: str, given: str, model: str) -> None:
+    """Refuse a folder of outputs in which inputs or the model are."""
+    path = Path(output).resolve()
+    if os.path.isdir(given) and path.is_relative_to(Path(given).resolve()):
+        raise BertJaxError(f"{output} is in the folder of the inputs; name one elsewhere")
+    if os.path.isdir(model) and path.is_relative_to(Path(model).resolve()):
+        raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
+
+
+@dataclass(frozen=True)
+class ShardSummary:
+    """What stands in a folder when all shards are complete."""
+
+    manifests: list[ShardManifest]
+    before: int  # the shards that were complete before
+    seconds: float
+
+    @property
+    def rows(self) -> int:
+        return sum(manifest.rows for manifest in self.manifests)
+
+    def count(self, name: str) -> int:
+        return sum(manifest.counts.get(name, 0) for manifest in self.manifests)
+
+    def describe(self) -> str:
+        """Return how many shards there are, and how long they took."""
+        shards = pluralize(len(self.manifests), "shard")
+        if self.before == len(self.manifests):
+            return f"{shards}, complete already"
+        resumed = f", {self.before} of them before" if self.before else ""
+        return f"{shards}{resumed}, {format_duration(self.seconds)}"
+
+
+def run_shards(options: ClusterOptions, work: ShardWork, inputs: ShardedInput) -> ShardSummary:
+    """Do all shards that are not complete. A failed one is an error at the end: the others are done first."""
+    begun, folder, files = time.monotonic(), work.folder, inputs.files()
+    check_reachable(options.address)
+    with folder.opened():
+        cuts = inputs.cut_files(files, folder.path / CUT)
+        shards = list_all_shards(files, cuts)
+        before = folder.list_complete(shards)
+        for cut in cuts:
+            if any(shard.original == cut.shard.source and shard.name not in before for shard in shards):
+                cut.restore()
+        manifests = complete_shards(options, work, shards, before)
+        for cut in cuts:
+            cut.remove_parts()
+        return ShardSummary(manifests, len(before), time.monotonic() - begun)
+
+
+def list_all_shards(files: list[Shard], cuts: list[CutFile]) -> list[Shard]:
+    by_name = {cut.shard.name: cut for cut in cuts}
+    shards = [
+        shard
+        for file in files
+        for shard in (by_name[file.name].list_parts() if file.name in by_name else [file])
+    ]
+    if not shards:
+        raise BertJaxError(f"{', '.join(file.source for file in files)}: no row to read")
+    return shards
+
+
+def complete_shards(
+    options: ClusterOptions, work: ShardWork, shards: list[Shard], before: Mapping[str, ShardManifest]
+) -> list[ShardManifest]:
+    """Return the manifests of all shards, of which those that were complete `before` are not done again."""
+    missing = [shard for shard in shards if shard.name not in before]
+    if not missing:
+        return list(before.values())
+    with connected(options.address) as ray:
+        progress = ClusterProgress(work.folder.job.verb, work.unit, missing, len(before))
+        dispatcher = Dispatcher(ray, work, missing, progress)
+        dispatcher.run(plan_workers(ray, options, len(missing)))
+    if failures := dispatcher.failures:
+        raise BertJaxError(
+            f"{pluralize(len(failures), 'shard')} of {len(shards)} failed; correct what the lines above name, and "
+            "repeat the command, which does only what is left"
+        )
+    complete = work.folder.list_complete(shards)
+    return [complete[shard.name] for shard in shards]
+
+
+def estimate_input(options: ClusterOptions, work: ShardWork, inputs: ShardedInput) -> str:
+    """Return what there is to do, as `estimate` does."""
+    files = inputs.files()
+    check_reachable(options.address)
+    with temporary_work(work) as tried:
+        return estimate(
+            options, tried, list_all_shards(files, inputs.cut_files(files, tried.folder.path / CUT))
+        )
+
+
+def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> str:
+    """Return what there is to do, and how long it takes by a shard that is done and thrown away."""
+    size = sum(shard.size for shard in shards)
+    shard = sorted(shards, key=lambda shard: shard.size)[len(shards) // 2]
+    with connected(options.address) as ray:
+        plan = plan_workers(ray, options, len(shards))
+        # Twice, because programs are compiled for the first.
+        tried = [shard, replace(shard, name=f"{shard.name}-again")]
+        dispatcher = Dispatcher(ray, work, tried, ClusterProgress("dry run", work.unit, tried, 0))
+        dispatcher.run(replace(plan, count=1))
+    if dispatcher.failures:
+        raise BertJaxError(dispatcher.failures[0].message)
+    measured = dispatcher.results[-1]
+    rows, seconds = (value * size / shard.size for value in (measured.rows, measured.seconds / plan.count))
+    return (
+        f"{pluralize(len(shards), 'shard')}, about {rows:,.0f} {work.unit}, {size / 1e6:,.1f} MB; about "
+        f"{format_duration(seconds)} with {pluralize(plan.count, 'worker')}, by {shard.original or shard.sources[0]}: "
+        f"{measured.rows:,} {work.unit} in {measured.seconds:.1f} s; nothing was written"
+    )
+
+
+@contextmanager
+def temporary_work(work: ShardWork) -> Iterator[ShardWork]:
+    """Yield the same work with another folder, open, beside that of the outputs, where all machines see it."""
+    parent = work.folder.path.absolute().parent
+    with explain_os_errors(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".dry-run-", dir=parent) as folder:
+            tried = work.with_output(folder)
+            with tried.folder.opened():
+                yield tried

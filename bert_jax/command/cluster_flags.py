@@ -1,0 +1,64 @@
+"""The flags of the verbs that also work on a cluster."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bert_jax.command.flags import Flag, flag, positive_integer, whole_number_type
+from bert_jax.core.errors import BertJaxError
+
+if TYPE_CHECKING:
+    from bert_jax.cluster.workers import ClusterOptions
+
+MAX_WORKERS = 1 << 16
+FLAGS = ("workers", "accelerator", "format", "shard_rows", "dry_run")  # which need --ray
+FILE_ENDINGS = (".csv", ".jsonl", ".npy", ".parquet", ".tsv", ".txt")
+
+RAY = (
+    flag(
+        "--ray", nargs="?", const="local", metavar="ADDRESS",
+        help="work on a Ray cluster: at HOST:PORT, or auto on one of its machines (default: this machine alone); the "
+        "same command resumes",
+    ),
+    flag(
+        "--workers", type=whole_number_type(1, MAX_WORKERS), metavar="N",
+        help="workers of the cluster (default: one for each core, or each accelerator)",
+    ),
+    flag("--dry-run", action="store_true", help="with --ray: say what there is to do, and how long it would take"),
+)  # fmt: skip
+ACCELERATOR = flag("--accelerator", choices=("gpu", "tpu"), help="with --ray: an accelerator for each worker")
+SHARD_ROWS = flag(
+    "--shard-rows", type=positive_integer, metavar="N",
+    help="with --ray: cut files into shards of N rows (default: a single file into 65,536, others not)",
+)  # fmt: skip
+
+
+def format_flag(*formats: str) -> Flag:
+    return flag("--format", choices=formats, help=f"with --ray: format of the shards (default {formats[0]})")
+
+
+def cluster_options(args: argparse.Namespace) -> "ClusterOptions | None":
+    """Return the cluster to work on, or None: this process. Refuse flags of a cluster without --ray."""
+    if args.ray is None:
+        for name in FLAGS:
+            if getattr(args, name, None):
+                given = f"--{name.replace('_', '-')}"
+                raise BertJaxError(f"{given} is for a cluster; add --ray, or leave {given} out")
+        return None
+    from bert_jax.cluster.connection import check_address, require_ray
+    from bert_jax.cluster.workers import ClusterOptions
+
+    check_address(args.ray)
+    require_ray()
+    return ClusterOptions(args.ray, args.workers, getattr(args, "accelerator", None))
+
+
+def output_folder(args: argparse.Namespace) -> str:
+    """Return the folder of --output; refuse the name of a file."""
+    if args.output is None:
+        raise BertJaxError("--ray writes a file for each shard; give a folder for them, --output FOLDER")
+    if Path(args.output).suffix.lower() in FILE_ENDINGS:
+        raise BertJaxError(
+            f"with --ray, --output {args.output} is a folder; name one, and the format with --format"
+        )
+    return str(Path(args.output).absolute())

@@ -1,0 +1,214 @@
+"""Commands on a real cluster, whose head and nodes are processes of this machine: the same as without a cluster, also
+when a worker, a node or the command itself is killed."""
+
+import json
+import random
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_jax.command.main import main
+from tests.support.indexes import file_contents
+from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
+from tests.support.processes import start_process
+from tests.support.ray_cluster import (
+    RayCluster,
+    count_complete,
+    happening_after,
+    ray_cluster,
+    wait_for_shards,
+)
+from tests.support.small_models import SMALL_VOCABULARY, write_model
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.ci
+
+SHARDS, ROWS = 12, 400
+VERBS = {"classifier": "predict", "tagger": "predict", "embedder": "embed"}
+ENDINGS = {"predict": "jsonl", "embed": "npy"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with ray_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory) -> Path:
+    """Models, shards of texts, documents, and what one process makes of these."""
+    folder = tmp_path_factory.mktemp("material")
+    write_model(folder / "classifier", heads=("classify",), labels=("bad", "good"))
+    write_model(folder / "tagger", heads=("tag",), labels=("O", "B-X", "B-Y"))
+    write_model(folder / "embedder", heads=())
+    rng, words = random.Random(0), [word for word in SMALL_VOCABULARY[5:] if word[0] != "#"]
+    (folder / "in").mkdir()
+    for shard in range(SHARDS):
+        texts = (" ".join(rng.choices(words, k=rng.randint(1, 12))) for _ in range(ROWS))
+        (folder / f"in/{shard:02}.txt").write_text("\n".join(texts) + "\n")
+    (folder / "documents").mkdir()
+    documents = random_documents(280, seed=5)
+    for part in range(7):
+        # Each file repeats documents of the one before it.
+        (folder / f"documents/{part}.txt").write_text(join_documents(documents[40 * part : 40 * part + 50]))
+    save_tokenizer(folder / "vocabulary")
+    return folder
+
+
+def arguments(material: Path, model: str, given: str, output: Path) -> list[str]:
+    return [
+        VERBS[model],
+        "--model",
+        str(material / model),
+        "--input",
+        str(material / given),
+        "--output",
+        str(output),
+    ]
+
+
+def alone(material: Path, model: str) -> Path:
+    """The folder of what one process makes of each file."""
+    folder = material / f"{model} alone"
+    if not folder.exists():
+        folder.mkdir()
+        for file in sorted((material / "in").iterdir()):
+            output = folder / f"{file.stem}.{ENDINGS[VERBS[model]]}"
+            assert main(arguments(material, model, f"in/{file.name}", output)) == 0
+    return folder
+
+
+def check_same(output: Path, expected: Path) -> None:
+    """The same shards, with the same rows in the same order, and numbers that are as good as equal."""
+    names = sorted(path.name for path in expected.iterdir())
+    assert (
+        sorted(path.name for path in output.iterdir() if path.name[0] != "_") == names
+        and len(names) == SHARDS
+    )
+    for name in names:
+        if name.endswith(".npy"):
+            np.testing.assert_allclose(np.load(output / name), np.load(expected / name), atol=1e-5)
+            continue
+        rows, wanted = (read_lines(folder / name) for folder in (output, expected))
+        assert len(rows) == ROWS
+        for row, other in zip(rows, wanted, strict=True):
+            check_row(row, other)
+
+
+def read_lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def check_row(row: object, wanted: object) -> None:
+    match row:
+        case dict():
+            assert row.keys() == wanted.keys()
+            for name, value in row.items():
+                check_row(value, wanted[name])
+        case list():
+            for value, other in zip(row, wanted, strict=True):
+                check_row(value, other)
+        case float():
+            assert row == pytest.approx(wanted, abs=1e-5)
+        case _:
+            assert row == wanted
+
+
+def times(output: Path) -> dict[str, int]:
+    """When the outputs of a folder were written."""
+    return {path.name: path.stat().st_mtime_ns for path in output.iterdir() if path.is_file()}
+
+
+def test_predictions_while_a_worker_is_killed_and_a_node_removed(
+    cluster: RayCluster, material, tmp_path, capsys
+):
+    output = tmp_path / "out"
+    command = [*arguments(material, "classifier", "in", output), "--ray", cluster.address, "--workers", "4"]
+    with happening_after(output, 2, cluster.kill_worker, cluster.remove_node):
+        assert main(command) == 0
+    cluster.restore()
+    check_same(output, alone(material, "classifier"))
+    assert f"4,800 predictions in {output} (12 shards, " in capsys.readouterr().err
+    before = times(output)
+    assert main(command) == 0
+    assert times(output) == before
+    assert f"4,800 predictions in {output} (12 shards, complete already)" in capsys.readouterr().err
+
+
+def test_a_bad_row_costs_its_shard_alone(cluster: RayCluster, material, tmp_path, capsys):
+    """Vectors of one file in shards, of which one cannot be read at first."""
+    texts = [(material / f"in/{n:02}.txt").read_text().splitlines() for n in range(3)]
+    (tmp_path / "in").mkdir()
+    for n, lines in enumerate(texts):
+        rows = [json.dumps({"text": line}) + "\n" for line in lines]
+        (tmp_path / f"in/{n:02}.jsonl").write_text("".join(rows))
+    whole = (tmp_path / "in/01.jsonl").read_text()
+    (tmp_path / "in/01.jsonl").write_text(whole.replace('{"text"', '{"txt"', 1))
+    output = tmp_path / "out"
+    command = [
+        "embed",
+        "--model",
+        str(material / "embedder"),
+        "--input",
+        str(tmp_path / "in"),
+        "--output",
+        str(output),
+    ]
+    command += ["--ray", cluster.address, "--workers", "2"]
+    assert main(command) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and f"{tmp_path}/in/01.jsonl row 1" in lines[0]
+    assert lines[1].startswith("bert-jax embed: 1 shard of 3 failed; correct what the lines above name")
+    assert count_complete(output) == 2
+    (tmp_path / "in/01.jsonl").write_text(whole)
+    before = times(output)
+    assert main(command) == 0
+    assert before.items() < times(output).items()
+    expected = alone(material, "embedder")
+    for n in range(3):
+        np.testing.assert_allclose(
+            np.load(output / f"{n:02}.npy"), np.load(expected / f"{n:02}.npy"), atol=1e-5
+        )
+
+
+def test_a_corpus_has_the_bytes_of_one_process(cluster: RayCluster, material, tmp_path):
+    command = ["prepare", "--input", str(material / "documents"), "--tokenizer", str(material / "vocabulary")]
+    command += ["--layout", "sentences", "--validation-ratio", "0.1", "--output"]
+    assert main([*command, str(tmp_path / "alone"), "--processes", "1"]) == 0
+    assert main([*command, str(tmp_path / "together"), "--ray", cluster.address, "--workers", "2"]) == 0
+    expected = file_contents(tmp_path / "alone")
+    assert json.loads(expected["manifest.json"])["counts"]["duplicate_documents"] == 60
+    assert file_contents(tmp_path / "together") == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "together"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", VERBS)
+def test_a_command_that_was_killed_goes_on(model, cluster: RayCluster, material, tmp_path):
+    """Every verb and kind of model; besides, a worker is killed and a node removed."""
+    output = tmp_path / "out"
+    command = [*arguments(material, model, "in", output), "--ray", cluster.address, "--workers", "4"]
+    process = start_process([sys.executable, "-m", "bert_jax", *command])
+    wait_for_shards(output, 3)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before, complete = times(output), count_complete(output)
+    assert 3 <= complete < SHARDS, "it was killed in the middle"
+    with happening_after(output, complete + 1, cluster.kill_worker, cluster.remove_node):
+        assert main(command) == 0
+    cluster.restore()
+    after = times(output)
+    manifests = {path.stem for path in (output / "_manifests").iterdir()}
+    assert len(manifests) == SHARDS and len(before) >= complete
+    assert sum(after.get(name) == time for name, time in before.items()) >= complete
+    check_same(output, alone(material, model))
+    # The same bytes at equal threads and shards.
+    shutil.copytree(output, tmp_path / "first")
+    shutil.rmtree(output)
+    assert main(command) == 0
+    for path in (tmp_path / "first").glob("*.*"):
+        assert path.read_bytes() == (output / path.name).read_bytes()

@@ -1,0 +1,78 @@
+"""The parts of a corpus, made in any order: the bytes of one process, whatever is odd in the files."""
+
+from functools import partial
+
+import pytest
+
+from bert_jax.cluster import prepare_parts
+from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.core.errors import BertJaxError
+from bert_jax.data.corpus.prepare import prepare_corpus
+from bert_jax.text.text_source import TextSource
+from tests.support.indexes import file_contents
+from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
+
+HERE = ClusterOptions("local")
+
+
+def complete_here(options, work, parts, before) -> list:
+    """What the workers do, in another order, in this process."""
+    write = work.open()
+    for part in reversed(parts):
+        work.folder.record(part, write(part))
+    complete = work.folder.list_complete(parts)
+    return [complete[part.name] for part in parts]
+
+
+@pytest.fixture
+def texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(prepare_parts, "complete_shards", complete_here)
+    documents = random_documents(60, seed=3)
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for part in range(6):
+        (folder / f"{part}.txt").write_text(join_documents(documents[10 * part : 10 * part + 15]))
+    (folder / "2.txt").write_bytes(b"w1 \xff w2\n\n" + (folder / "2.txt").read_bytes())
+    (folder / "empty.txt").write_text("\n\n")
+    (folder / "picture.txt").write_bytes(b"\x89\0\0PNG")
+    save_tokenizer(tmp_path / "vocabulary")
+    return folder
+
+
+def prepare(output: str, *given: str, maker=None) -> dict:
+    source = TextSource(given or ["texts"], "sentences")
+    return prepare_corpus(source, "vocabulary", output, validation_ratio=0.1, processes=1, chunk_maker=maker)
+
+
+def test_parts_give_the_bytes_of_one_process(texts, tmp_path):
+    expected = prepare("alone")
+    assert prepare("together", maker=partial(prepare_parts.make_parts, HERE)) == expected
+    source, counts = expected["source"], expected["counts"]
+    assert (source["empty_files"], source["binary_files"], source["broken_lines"]) == (1, 1, 1)
+    assert counts["duplicate_documents"] == 25, "of files that are in different parts"
+    assert file_contents(tmp_path / "together") == file_contents(tmp_path / "alone")
+
+
+def test_a_binary_file_that_is_named_is_an_error_as_in_one_process(texts):
+    given = ("texts/0.txt", "texts/picture.txt")
+    with pytest.raises(BertJaxError) as alone:
+        prepare("alone", *given)
+    with pytest.raises(BertJaxError) as together:
+        prepare("together", *given, maker=partial(prepare_parts.make_parts, HERE))
+    assert str(together.value) == str(alone.value).replace("texts/", f"{texts}/")
+
+
+def test_parts_of_other_files_are_refused(texts, monkeypatch):
+    def fail(*_):
+        raise BertJaxError("killed")
+
+    monkeypatch.setattr(prepare_parts, "complete_shards", lambda *given: (complete_here(*given), fail()))
+    maker = partial(prepare_parts.make_parts, HERE)
+    with pytest.raises(BertJaxError, match="killed"):
+        prepare("together", maker=maker)
+    (texts / "more.txt").write_text("w1 w2\n")
+    with pytest.raises(
+        BertJaxError, match="holds chunks made with other settings: files was 8 and is 9; name a new"
+    ):
+        prepare("together", maker=maker)

@@ -1,0 +1,114 @@
+"""An index takes over vectors that were computed elsewhere, and computes only those that are missing."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.cluster.embed_shards import EmbedShards
+from bert_jax.command.main import main
+from bert_jax.data.shards.shard import list_shards
+from bert_jax.hub.sentence_transformers import EmbedderSettings
+from bert_jax.search import index_encoder
+from bert_jax.search.cached_vectors import model_fingerprint
+from tests.support.small_models import SMALL_TEXTS, write_model
+from tests.support.tables import write_jsonl
+
+PROMPTS = EmbedderSettings(prompts={"query": "the ", "document": "on "})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "embedder"
+    write_model(path, heads=(), embedder=PROMPTS)
+    return path
+
+
+def write_vectors(model, given, output, prompt="document", format="npy", quantize=None) -> None:
+    """What `embed --ray` writes, without a cluster."""
+    settings = {"prompt": prompt, "dimensions": None, "long_texts": "truncate"}
+    engine = {"engine": "jax", "dtype": "float32"}
+    work = EmbedShards(
+        str(model), model_fingerprint(model), engine, settings, "", quantize, format, str(output), None
+    )
+    with work.folder.opened():
+        write = work.open()
+        for shard in list_shards(str(given)):
+            work.folder.record(shard, write(shard))
+
+
+@pytest.fixture
+def documents(tmp_path):
+    (tmp_path / "docs").mkdir()
+    for part in (0, 1):
+        rows = [{"id": f"{part}-{n}", "text": text} for n, text in enumerate(SMALL_TEXTS[part::2])]
+        write_jsonl(tmp_path / f"docs/{part}.jsonl", rows)
+    return tmp_path / "docs"
+
+
+def index(documents, model, output, *flags: str, code: int = 0) -> None:
+    command = ["index", str(documents), "--output", str(output), "--model", str(model), "--language", "none"]
+    assert main([*command, "--passage-tokens", "12", *flags]) == code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["npy", "parquet"])
+def test_nothing_is_encoded_twice(format, model, documents, tmp_path, monkeypatch, capsys):
+    write_vectors(model, documents, tmp_path / "vectors", format=format)
+    index(documents, model, tmp_path / "usual")
+    monkeypatch.setattr(index_encoder.IndexEncoder, "encode_documents", None)
+    index(documents, model, tmp_path / "taken", "--vectors", str(tmp_path / "vectors"))
+    assert "0 passages encoded, 8 with stored vectors; " in capsys.readouterr().err
+    usual, taken = (bert_jax.Index.open(tmp_path / name) for name in ("usual", "taken"))
+    vectors = [np.concatenate([segment.vectors for segment in opened.segments]) for opened in (usual, taken)]
+    np.testing.assert_allclose(*vectors, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_what_has_no_vector_is_encoded(model, documents, tmp_path, capsys):
+    write_vectors(model, documents / "0.jsonl", tmp_path / "vectors")
+    index(documents, model, tmp_path / "index", "--vectors", str(tmp_path / "vectors"))
+    assert "4 passages encoded, 4 with stored vectors; " in capsys.readouterr().err
+    index(documents, model, tmp_path / "usual")
+    by_place = [bert_jax.Index.open(tmp_path / name).segments[0].vectors for name in ("index", "usual")]
+    np.testing.assert_allclose(*by_place, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompt": "query"}, "was made with another prompt than that of documents; take --prompt document"),
+        ({"quantize": "binary"}, "was made with --quantize binary, and an index needs all"),
+    ],
+)
+def test_other_vectors_are_refused(changes, message, model, documents, tmp_path, capsys):
+    write_vectors(model, documents, tmp_path / "vectors", **changes)
+    index(documents, model, tmp_path / "index", "--vectors", str(tmp_path / "vectors"), code=1)
+    assert message in capsys.readouterr().err and not (tmp_path / "index").exists()
+
+
+@pytest.mark.slow
+def test_damaged_foreign_and_missing_vectors_are_refused(model, documents, tmp_path, capsys):
+    vectors, output = tmp_path / "vectors", tmp_path / "index"
+
+    def refused(folder=vectors, directory=model) -> str:
+        index(documents, directory, output, "--vectors", str(folder), code=1)
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert "holds no _job.json; name a folder that `bert-jax embed --ray` wrote" in refused()
+    write_vectors(model, documents, vectors)
+    other = shutil.copytree(model, tmp_path / "other")
+    (other / "more.txt").touch()
+    assert f"holds vectors of another model than {other}" in refused(directory=other)
+    whole = (vectors / "1.npy").read_bytes()
+    (vectors / "1.npy").write_bytes(whole[:-1] + b"x")
+    assert "1.npy is damaged: its hash differs" in refused()
+    (vectors / "1.npy").write_bytes(whole)
+    for path in documents.iterdir():
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        write_jsonl(path, [row | {"title": "the"} for row in rows])
+    assert f"no passage has a vector in {vectors}; embed their texts, with their titles in front" in refused()

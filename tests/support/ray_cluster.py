@@ -1,0 +1,99 @@
+"""A Ray cluster of processes on this machine, and what can happen to its workers and nodes."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bert_jax.data.shards.shard_folder import MANIFESTS
+from tests.support.processes import process_environment
+
+NODES = 3
+SECONDS = 60  # within which what is waited for must happen
+# A node that is gone is noticed within a second.
+QUICK_TO_NOTICE = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 300,
+    "health_check_failure_threshold": 3,
+}
+
+
+class RayCluster:
+    """A head and three nodes, of one core each."""
+
+    def __init__(self):
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": QUICK_TO_NOTICE}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.nodes = [self.cluster.add_node(num_cpus=1) for _ in range(NODES)]
+        self.address = self.cluster.address
+
+    def restore(self) -> None:
+        """Add nodes for those that were removed."""
+        while len(self.nodes) < NODES:
+            self.nodes.append(self.cluster.add_node(num_cpus=1))
+
+    def remove_node(self) -> None:
+        self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
+
+    def kill_worker(self) -> None:
+        """Kill the worker of the first node that has one."""
+        for node in self.nodes:
+            (raylet,) = node.all_processes["raylet"]
+            for child in psutil.Process(raylet.process.pid).children():
+                if "ray::Worker" in " ".join(child.cmdline()):
+                    os.kill(child.pid, signal.SIGKILL)
+                    return
+        raise AssertionError("no node has a worker")
+
+
+@contextmanager
+def ray_cluster() -> Iterator[RayCluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in process_environment().items():
+            patch.setenv(name, value)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        cluster = RayCluster()
+        try:
+            yield cluster
+        finally:
+            cluster.cluster.shutdown()
+
+
+def count_complete(output: Path) -> int:
+    return len(list((output / MANIFESTS).rglob("*.json")))
+
+
+def wait_for_shards(output: Path, count: int) -> None:
+    until = time.monotonic() + SECONDS
+    while count_complete(output) < count:
+        assert time.monotonic() < until, f"{count_complete(output)} shards are complete, not {count}"
+        time.sleep(0.01)
+
+
+@contextmanager
+def happening_after(output: Path, count: int, *events: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, let something happen once so many shards are complete, and fail if it does not."""
+    errors = []
+
+    def happen() -> None:
+        try:
+            wait_for_shards(output, count)
+            for event in events:
+                event()
+        except Exception as error:  # raised below, in the thread of the test
+            errors.append(error)
+
+    thread = threading.Thread(target=happen)
+    thread.start()
+    yield
+    thread.join()
+    if errors:
+        raise errors[0]
