@@ -46,6 +46,7 @@ class Side:
     name: str
     command: list[str]
     path: str
+    folder: str | None = None  # where it starts
     process: subprocess.Popen | None = None
     port: int = 0
 
@@ -80,11 +81,19 @@ def our_side(name: str, directory: str, engine: str, dtype: str) -> Side:
 
 
 def infinity_side(program: str, model: str, engine: str) -> Side:
+    """Return infinity-emb with one of its engines; that of ONNX finds the file of a local model only as `.`."""
     command = [
-        program, "v2", "--model-id", model, "--served-model-name", "model", "--device", "cpu",
+        program, "v2", "--model-id", ".", "--served-model-name", "model", "--device", "cpu",
         "--engine", engine, "--no-bettertransformer", "--host", "127.0.0.1",
     ]  # fmt: skip
-    return Side(f"infinity {engine} float32", command, "/embeddings")
+    return Side(f"infinity {engine} float32", command, "/embeddings", model)
+
+
+def copy_with_onnx(model: str, exported: str, folder: Path) -> str:
+    """Copy a model with its ONNX file to where infinity-emb looks for one."""
+    shutil.copytree(model, folder)
+    shutil.copy(Path(exported) / "onnx" / "model.onnx", folder)
+    return str(folder)
 
 
 @contextmanager
@@ -97,6 +106,7 @@ def running(side: Side) -> Iterator[Side]:
         side.process = subprocess.Popen(
             [*side.command, "--port", str(side.port)],
             env=os.environ | quiet,
+            cwd=side.folder,
             stdout=log,
             stderr=log,
         )
@@ -120,6 +130,15 @@ def wait_until_it_answers(side: Side, log) -> None:
         except OSError:
             time.sleep(0.1)
     raise BertJaxError(f"{side.name} did not answer within {STARTS} seconds")
+
+
+def wait_until_idle(side: Side) -> None:
+    """Wait until what clients asked who have left since is computed, where a server computes it still."""
+    body = json.dumps({"model": "model", "input": "the last one"}).encode()
+    request = urllib.request.Request(side.address, body, {"Content-Type": "application/json"})
+    for _ in range(3):
+        with urllib.request.urlopen(request, timeout=STARTS) as answer:
+            answer.read()
 
 
 def write_script(texts: Sequence[str], size: int, folder: Path) -> Path:
@@ -207,7 +226,10 @@ def compare_servers(
         export = [sys.executable, "-m", "bert_jax", "export", model, "--format", "onnx", "--quantize", "auto"]
         subprocess.run([*export, "--output", exported], check=True, capture_output=True)
         ours = {name: of for name, of in our_sides(model, exported).items() if not only or name in only}
-        sides = [infinity_side(peer, model, engine) for engine in peer_engines] if peer else []
+        sides = []
+        if peer:
+            copied = copy_with_onnx(model, exported, folder / "peer")
+            sides = [infinity_side(peer, copied, engine) for engine in peer_engines]
         sides += [our_side(name, *of) for name, of in ours.items()]
         context = multiprocessing.get_context("spawn")
         plain = {}
@@ -230,10 +252,12 @@ def compare_servers(
         for _ in range(rounds):
             for side in sides:
                 for size in (1, MANY):
+                    wait_until_idle(side)
                     before = cpu_seconds(side), resource.getrusage(resource.RUSAGE_CHILDREN)
                     put_load(side, scripts[size], size, CLIENTS, seconds, loads[side.name, size])
                     if size == 1 and side.name in plain:
                         shares[side.name] = measure_shares(side, *before)
+                wait_until_idle(side)
                 put_load(side, scripts[1], 1, 1, min(seconds, 5), quiet[side.name])
                 if connection := plain.get(side.name):
                     connection.send(True)
