@@ -1,18 +1,28 @@
 """Compile programs before the first text arrives."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
-from bert_jax.inference.batching import BatchShapes
-from bert_jax.inference.computations import HeadLogits, MaskFillings, PooledStates
+from bert_jax.inference.batching import BatchShapes, pad_batch
+from bert_jax.inference.computations import Computation, HeadLogits, MaskFillings, PooledStates
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import find_kind
 from bert_jax.text.tokenizer import Encoding
+
+
+class Program(NamedTuple):
+    """A program, which serves batches of one shape."""
+
+    computation: Computation
+    length: int
+    rows: int
+    beside: Mapping[str, tuple[int, ...]]  # shapes of the further arrays of a row
 
 
 def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -> None:
@@ -26,18 +36,24 @@ def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -
         check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
     check_number(texts, "texts", is_whole=True, allowed=Range(1))
     rungs = sorted({shapes.padded_length(length, longest) for length in lengths})
-    calls = [
-        (run, length, rows)
+    programs = [
+        Program(computation, length, rows, beside)
         for length in rungs
         for rows in possible_row_counts(shapes, length, texts)
-        for run in list_programs(model)
+        for computation, beside in list_computations(model)
     ]
-    for run, length, rows in track(calls, "programs", "compiling"):
-        unknown = [model.tokenizer.special.unk] * length
-        run(
-            [Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts(model, length))]
-            * rows
-        )
+    for program in track(programs, "programs", "compiling"):
+        compute_once(model, program)
+
+
+def compute_once(model: Runner, program: Program) -> None:
+    """Compute a batch of this shape, which compiles the program."""
+    length, rows = program.length, program.rows
+    unknown = [model.tokenizer.special.unk] * length
+    encoding = Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts(model, length))
+    batch = pad_batch([encoding] * rows, model.tokenizer.special.pad)
+    batch |= {name: np.zeros((rows, *shape), np.int32) for name, shape in program.beside.items()}
+    model.engine.read(model.engine.start(program.computation, batch))
 
 
 def possible_row_counts(shapes: BatchShapes, length: int, texts: int) -> list[int]:
@@ -51,22 +67,15 @@ def possible_row_counts(shapes: BatchShapes, length: int, texts: int) -> list[in
     return [rows for n, rows in enumerate(rungs) if not n or rungs[n - 1] < texts]
 
 
-def list_programs(model: Runner) -> list[Callable]:
-    """Return functions that run each of the model's programs on encodings."""
+def list_computations(model: Runner) -> list[tuple[Computation, Mapping[str, tuple[int, ...]]]]:
+    """Return what the model computes, each with the shapes of the further arrays of a row."""
     embedder, heads = model.embedder, model.layout.heads
     if kind := find_kind(model.layout):
-        predict = HeadLogits(model.require_head(kind.heads, kind.name), len(model.labels))
-        return [lambda encodings: model.run(encodings, predict)]
-    pool = PooledStates(embedder.pooling, projection=embedder.projection)
-    several: list[Callable] = [lambda encodings: model.run(encodings, pool)]
+        return [(HeadLogits(model.require_head(kind.heads, kind.name), len(model.labels)), {})]
+    computations: list = [(PooledStates(embedder.pooling, projection=embedder.projection), {})]
     if "mlm" in heads:
-        fill = MaskFillings(5)
-        several.append(
-            lambda encodings: model.run(
-                encodings, fill, {"target_positions": np.zeros((len(encodings), 1), np.int32)}
-            )
-        )
-    return several
+        computations.append((MaskFillings(5), {"target_positions": (1,)}))
+    return computations
 
 
 def text_starts(model: Runner, length: int) -> tuple[int, ...]:

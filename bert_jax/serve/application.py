@@ -19,7 +19,7 @@ import orjson
 
 from bert_jax.core.errors import suggest_name
 from bert_jax.serve.call import Call
-from bert_jax.serve.compute_queue import ComputeQueue, Part
+from bert_jax.serve.compute_queue import BatchRows, ComputeQueue
 from bert_jax.serve.dialects import openai, own
 from bert_jax.serve.metrics import ERRORS, PARTS, Metrics
 from bert_jax.serve.open_api import describe_server
@@ -239,14 +239,15 @@ class Application:
             ("te_request_queue_duration", queue), ("te_request_inference_duration", computing),
         ):  # fmt: skip
             self.metrics.observe(name, seconds)
-        self.metrics.count("te_request_tokens", by=call.tokens)
+        tokens = call.tokens
+        self.metrics.count("te_request_tokens", by=tokens)
         self.measure_cpu()
         headers = {
             "x-total-time": f"{1e3 * total:.1f}",
             "x-tokenization-time": f"{1e3 * tokenizing:.1f}",
             "x-queue-time": f"{1e3 * queue:.1f}",
             "x-inference-time": f"{1e3 * computing:.1f}",
-            "x-compute-tokens": str(call.tokens),
+            "x-compute-tokens": str(tokens),
         }
         if truncated := call.truncated_texts:
             self.metrics.count("te_request_truncated_texts", by=truncated)
@@ -260,7 +261,7 @@ class Application:
         for part, seconds in zip(PARTS, (http, tokenizer, model), strict=True):
             self.metrics.set("bert_jax_cpu_seconds", seconds, part)
 
-    def observe_batch(self, parts: Sequence[Part]) -> None:
+    def observe_batch(self, parts: Sequence[BatchRows]) -> None:
         self.metrics.observe("te_batch_next_size", sum(len(part.rows) for part in parts))
         tokens = sum(part.work.count_tokens(n) for part in parts for n in part.rows)
         self.metrics.observe("te_batch_next_tokens", tokens)

@@ -21,7 +21,7 @@ from bert_jax.serve.work import Work
 TEXTS_AT_ONCE = 256  # texts tokenized together, so that the device need not wait for all that have come
 
 
-class Part(NamedTuple):
+class BatchRows(NamedTuple):
     """Some rows of a request, which are computed in one batch."""
 
     work: Work
@@ -36,7 +36,7 @@ class ComputeQueue:
     """
 
     def __init__(
-        self, tokens_at_once: int, most_tokens: int, observe: Callable[[Sequence[Part]], object] = len
+        self, tokens_at_once: int, most_tokens: int, observe: Callable[[Sequence[BatchRows]], object] = len
     ):
         self.tokens_at_once, self.most_tokens, self.observe = tokens_at_once, most_tokens, observe
         self.requests = self.waiting_tokens = 0
@@ -141,9 +141,9 @@ class ComputeQueue:
                         work.computed_at = time.perf_counter()
                         self._read_results(work) if is_idle else self.to_tokenize.put(work)
 
-    def _take_batch(self) -> list[Part]:
+    def _take_batch(self) -> list[BatchRows]:
         """Take the first work that waits, and what can be computed together with it."""
-        parts: list[Part] = []
+        parts: list[BatchRows] = []
         rest: list[Work] = []
         tokens, key = 0, None
         while self.ready and tokens < self.tokens_at_once:
@@ -158,7 +158,7 @@ class ComputeQueue:
             while work.started < len(work.rows) and tokens < self.tokens_at_once:
                 tokens += work.count_tokens(work.started)
                 work.started += 1
-            parts.append(Part(work, range(first, work.started)))
+            parts.append(BatchRows(work, range(first, work.started)))
             if work.started < len(work.rows):
                 rest.append(work)
         self.ready.extendleft(reversed(rest))
@@ -210,7 +210,7 @@ def tokenize_together(works: list[Work]) -> None:
         work.tokenized = time.perf_counter() - begun
 
 
-def compute_together(parts: Sequence[Part]) -> None:
+def compute_together(parts: Sequence[BatchRows]) -> None:
     """Compute the rows of parts that have the same batch key."""
     begun = time.perf_counter()
     first = parts[0].work

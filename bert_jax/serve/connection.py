@@ -39,7 +39,7 @@ class Connection(HttpToolsProtocol):
     running: RequestResponseCycle | None = (
         None  # the request that is answered; later ones are in the pipeline
     )
-    last_words: bytes | None = None  # sent before it is closed, after the answers of complete requests
+    last_response: bytes | None = None  # sent before it is closed, after the answers of complete requests
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -53,7 +53,7 @@ class Connection(HttpToolsProtocol):
             self.running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
-        if self.last_words is not None:
+        if self.last_response is not None:
             return
         self._unset_keepalive_if_required()
         if self.arriving_since is None:
@@ -93,24 +93,24 @@ class Connection(HttpToolsProtocol):
     def refuse(self, status: int, message: str) -> None:
         """Close the connection, which says nothing sensible, once the complete requests before are answered."""
         phrase = http.HTTPStatus(status).phrase
-        self.last_words = (
+        self.last_response = (
             f"HTTP/1.1 {status} {phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
             f"content-length: {len(message)}\r\nconnection: close\r\n\r\n{message}"
         ).encode()
         broken = self.cycle
         if broken and broken.more_body:
             if broken.response_started:  # it was answered before its end
-                self.last_words = b""
+                self.last_response = b""
             broken.disconnected = True
             broken.message_event.set()
             if self.pipeline and self.pipeline[0][0] is broken:
                 self.pipeline.popleft()
         running = self.running
         if running is None or running is broken and broken.more_body or running.response_complete:
-            self.say_last_words()
+            self.send_last_response()
 
-    def say_last_words(self) -> None:
-        self.transport.write(self.last_words or b"")
+    def send_last_response(self) -> None:
+        self.transport.write(self.last_response or b"")
         self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -159,8 +159,8 @@ class Connection(HttpToolsProtocol):
             self.arriving_since = self.loop.time()
         nothing_waits = not self.pipeline
         super().on_response_complete()
-        if self.last_words is not None and nothing_waits:
-            self.say_last_words()
+        if self.last_response is not None and nothing_waits:
+            self.send_last_response()
 
     def close_if_stuck(self) -> None:
         """Close the connection if its client lets the server wait for too long."""

@@ -15,7 +15,7 @@ from bert_jax.text.truncation import TruncationCounter
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestOptions:
     """What a request asks of predictions."""
 
     precision: float | tuple[tuple[str, float], ...] | None = None
@@ -26,7 +26,7 @@ class Asked:
     raw: bool = False  # the outcomes before they become records
 
     @property
-    def options(self) -> PredictionOptions:
+    def prediction_options(self) -> PredictionOptions:
         precision: Precision | None = (
             dict(self.precision) if isinstance(self.precision, tuple) else self.precision
         )
@@ -42,15 +42,15 @@ def hashable_precision(given: float | Mapping[str, float] | None) -> Any:
 class PredictionPipeline(OutcomePipeline):
     """Predicts the records of texts, as `bert-jax predict` writes them."""
 
-    def __init__(self, model: Any, asked: Asked):
-        self.asked, self.predictor = asked, RowPredictor(model, asked.options)
+    def __init__(self, model: Any, options: RequestOptions):
+        self.options, self.predictor = options, RowPredictor(model, options.prediction_options)
         kind = self.predictor.kind
         counter = TruncationCounter(model.reading(kind).max_length)
-        super().__init__(model, kind, asked.long_texts, counter, asked.out_of_scope is not None)
+        super().__init__(model, kind, options.long_texts, counter, options.out_of_scope is not None)
 
     def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterator[Any]:
         outcomes = super().postprocess(inputs, outputs)
-        return outcomes if self.asked.raw else map(self.predictor.make_prediction, outcomes)
+        return outcomes if self.options.raw else map(self.predictor.make_prediction, outcomes)
 
 
 class ServedPredictor(served_model.ServedModel):
@@ -58,10 +58,10 @@ class ServedPredictor(served_model.ServedModel):
 
     def __init__(self, name: str, model: Any):
         super().__init__(name, model)
-        self.pipeline = lru_cache(maxsize=64)(lambda asked: PredictionPipeline(model, asked))
+        self.pipeline = lru_cache(maxsize=64)(lambda options: PredictionPipeline(model, options))
 
     def pipelines(self) -> list:
-        return [self.pipeline(Asked())]
+        return [self.pipeline(RequestOptions())]
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
@@ -71,9 +71,9 @@ class ServedPredictor(served_model.ServedModel):
         }
 
     async def predict(
-        self, call: Call, texts: Sequence, asked: Asked = Asked(), truncate: bool = True
+        self, call: Call, texts: Sequence, options: RequestOptions = RequestOptions(), truncate: bool = True
     ) -> list:
-        function = self.pipeline(asked)
-        truncates = not self.reads_whole and asked.long_texts == "truncate"
+        function = self.pipeline(options)
+        truncates = not self.reads_whole and options.long_texts == "truncate"
         most = self.max_length if truncates else None
         return await call.compute(function, texts, truncate=truncate, most_tokens=most)

@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import pluralize
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.load import load
 from bert_jax.search.cached_vectors import model_fingerprint
@@ -101,6 +102,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, announce: Callable[[], object]):
         super().__init__(config)
         self.announce = announce
+        self.unanswered = 0  # connections that are cut when it stops
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -130,11 +132,18 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for _ in range(POLLS):
             await asyncio.sleep(0)
+        patience = self.config.timeout_graceful_shutdown
+        assert patience
+        out_of_time = asyncio.get_running_loop().call_later(patience, self.count_unanswered)
         await super().shutdown(sockets)
+        out_of_time.cancel()
         if self.force_exit:
             await self.drop_requests()
             await self.lifespan.shutdown()
         self.watch.cancel()
+
+    def count_unanswered(self) -> None:
+        self.unanswered = len(self.server_state.connections)
 
     async def drop_requests(self) -> None:
         """Close all connections; their requests end as those of clients that have left."""
@@ -167,3 +176,8 @@ def run_server(application: Application, listener: socket.socket, announce: Call
     server.run([listener])
     if server.force_exit:
         raise BertJaxError("stopped by a second signal; requests that were not answered yet are lost")
+    if server.unanswered:
+        raise BertJaxError(
+            f"stopped, and cut {pluralize(server.unanswered, 'connection')} whose answers took more than "
+            f"{config.timeout_graceful_shutdown} seconds; a longer --timeout waits longer"
+        )

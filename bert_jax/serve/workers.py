@@ -59,6 +59,8 @@ def serve_by_workers(options: ServerOptions, count: int) -> None:
                 worker.process.terminate()
             for worker in workers:
                 worker.process.join()
+    if any((worker.process.exitcode or 0) > 0 for worker in workers):
+        raise BertJaxError("stopped; some requests are lost, as it says above")
     print_line(STOPPED)
 
 

@@ -94,13 +94,18 @@ def int8(args):
       MODEL, flag("--data", required=True, metavar="FILE", help="pairs of texts, as STS-B is published"),
       flag("--peer", metavar="PROGRAM", help="infinity_emb of an environment of its own"),
       flag("--peer-engines", nargs="+", default=["torch"], metavar="NAME", help="its engines (default torch)"),
+      flag("--ray", metavar="PYTHON", help="Python of an environment with bert_jax and ray[serve]"),
+      flag("--workers", nargs="+", type=positive_integer, default=[1], help="processes of ours (default 1)"),
       flag("--only", nargs="+", default=(), metavar="NAME", help='such as "jax bfloat16" (default all of ours)'),
       flag("--rounds", type=positive_integer, default=3, help="number of rounds (default 3)"),
       flag("--seconds", type=number_type(1), default=20, help="seconds of each load (default 20)"))  # fmt: skip
 def serving(args):
     from tests.bench.serving import compare_servers
 
-    compare_servers(args.model, args.data, args.peer, args.peer_engines, args.only, args.rounds, args.seconds)
+    compare_servers(
+        args.model, args.data, args.peer, args.peer_engines, args.ray, args.workers,
+        args.only, args.rounds, args.seconds,
+    )  # fmt: skip
 
 
 @verb("a pre-training step on made-up rows",

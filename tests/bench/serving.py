@@ -27,6 +27,7 @@ from bert_jax.core.errors import BertJaxError
 
 CLIENTS = 64  # that wait for answers at a time
 MANY = 32  # texts of a large request
+OUR_PATH = "/v1/embeddings"
 STARTS = 600  # seconds within which a server must have started
 UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 BODIES = """
@@ -63,7 +64,7 @@ class Load:
     failures: int = 0
 
 
-def our_sides(model: str, exported: str) -> dict[str, tuple[str, str, str]]:
+def our_engines(model: str, exported: str) -> dict[str, tuple[str, str, str]]:
     """Return (directory, engine, dtype) by name."""
     return {
         "jax float32": (model, "jax", "float32"),
@@ -73,11 +74,17 @@ def our_sides(model: str, exported: str) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def our_side(name: str, directory: str, engine: str, dtype: str) -> Side:
+def our_side(name: str, directory: str, engine: str, dtype: str, workers: int = 1) -> Side:
     command = [
         sys.executable, "-m", "bert_jax", "serve", f"model={directory}", "--engine", engine, "--dtype", dtype,
+        "--workers", str(workers),
     ]  # fmt: skip
-    return Side(f"bert_jax {name}", command, "/v1/embeddings")
+    return Side(f"bert_jax {name}{f', {workers} workers' if workers > 1 else ''}", command, OUR_PATH)
+
+
+def ray_side(python: str, name: str, directory: str, engine: str, dtype: str) -> Side:
+    command = [python, "-m", "tests.bench.ray_replicas", directory, "--engine", engine, "--dtype", dtype]
+    return Side(f"Ray Serve {name}, 2 replicas", command, "/embed")
 
 
 def infinity_side(program: str, model: str, engine: str) -> Side:
@@ -174,6 +181,9 @@ def resident_megabytes(pid: int) -> float:
 
 
 def cpu_seconds(side: Side) -> dict[str, float]:
+    """Return the CPU seconds of each part of a server of ours; of others, which do not tell them, nothing."""
+    if side.path != OUR_PATH:
+        return {}
     with urllib.request.urlopen(f"http://127.0.0.1:{side.port}/metrics") as answer:
         text = answer.read().decode()
     return {part: float(n) for part, n in re.findall(r'bert_jax_cpu_seconds\{part="(\w+)"\} ([0-9.]+)', text)}
@@ -210,6 +220,8 @@ def compare_servers(
     data: str,
     peer: str | None,
     peer_engines: Sequence[str],
+    ray_python: str | None,
+    workers: Sequence[int],
     only: Sequence[str],
     rounds: int,
     seconds: float,
@@ -225,12 +237,13 @@ def compare_servers(
         exported = str(folder / "exported")
         export = [sys.executable, "-m", "bert_jax", "export", model, "--format", "onnx", "--quantize", "auto"]
         subprocess.run([*export, "--output", exported], check=True, capture_output=True)
-        ours = {name: of for name, of in our_sides(model, exported).items() if not only or name in only}
+        ours = {name: of for name, of in our_engines(model, exported).items() if not only or name in only}
         sides = []
         if peer:
             copied = copy_with_onnx(model, exported, folder / "peer")
             sides = [infinity_side(peer, copied, engine) for engine in peer_engines]
-        sides += [our_side(name, *of) for name, of in ours.items()]
+        sides += [our_side(name, *of, number) for name, of in ours.items() for number in workers]
+        sides += [ray_side(ray_python, name, *of) for name, of in ours.items() if ray_python]
         context = multiprocessing.get_context("spawn")
         plain = {}
         for name, of in ours.items():
@@ -255,7 +268,7 @@ def compare_servers(
                     wait_until_idle(side)
                     before = cpu_seconds(side), resource.getrusage(resource.RUSAGE_CHILDREN)
                     put_load(side, scripts[size], size, CLIENTS, seconds, loads[side.name, size])
-                    if size == 1 and side.name in plain:
+                    if size == 1 and before[0]:
                         shares[side.name] = measure_shares(side, *before)
                 wait_until_idle(side)
                 put_load(side, scripts[1], 1, 1, min(seconds, 5), quiet[side.name])

@@ -25,7 +25,7 @@ class RunningServer:
         self.process = subprocess.Popen(
             command, env=process_environment() | environment, stdout=self.output, stderr=subprocess.STDOUT
         )
-        self.url = self.wait_for(r" at (http://\S+)\n")
+        self.url = self.wait_for(r" at (http://[^\s,]+)[^\n]*\n")
         self.host, self.port = "127.0.0.1", int(self.url.rsplit(":", 1)[1])
 
     @property

@@ -1,5 +1,6 @@
 """A server that is told to stop answers what it has accepted; one that has too much to do says so at once."""
 
+import contextlib
 import random
 import re
 import shutil
@@ -145,6 +146,28 @@ def test_clients_that_never_read_do_not_keep_it_from_stopping(model):
     server.signal()
     code, printed = server.wait(8)
     assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n"), printed
+
+
+@pytest.mark.ci
+def test_answers_that_are_cut_are_told(model):
+    """A client that reads, but so slowly that the server does not wait for its last answer."""
+    server = start_server([*model, "--timeout", "3", "--workers", "2"])
+    with RawConnection(server.port, receive_buffer=65_536) as slow:
+        slow.send(post("/models/embedder/tokenize", {"inputs": ["the " * 10_000] * 25}))
+        slow.receive()
+        server.signal()
+        with contextlib.suppress(Closed):
+            while True:
+                slow.receive()
+                time.sleep(0.1)
+    code, printed = server.wait()
+    assert (
+        code == 1
+        and "cut 1 connection whose" in printed
+        and "some requests are lost" in printed
+        and "Traceback" not in printed
+    ), printed
+    assert "are answered" not in printed
 
 
 def ask_at_intervals(port: int, content: bytes, rate: float, seconds: float) -> list[tuple[float, Answer]]:

@@ -138,7 +138,7 @@ def document_text(document: str | dict[str, Any], fields: list[str] | None) -> s
     return " ".join(map(str, texts))
 
 
-def in_version(function, version: str):
+def answer_in_version(function, version: str):
     async def answer(call: Call, body: Any) -> dict[str, Any]:
         return await function(call, body, version)
 
@@ -149,12 +149,12 @@ TEXTS = {"texts": ["the first text", "the second text"], "input_type": "search_d
 QUERY = {"query": "where do cats land?", "documents": ["Fish swim.", "Cats land on their feet."]}
 ROUTES = [
     *(
-        Route(f"/v{version}/embed", "A vector for each text.", in_version(embed, version), ("embedder",),
+        Route(f"/v{version}/embed", "A vector for each text.", answer_in_version(embed, version), ("embedder",),
               EmbedRequest, Embedded, TEXTS)
         for version in "12"
     ),
     Route(
-        "/v2/rerank", "Documents by their relevance to a query, best first.", in_version(rerank, "2"),
+        "/v2/rerank", "Documents by their relevance to a query, best first.", answer_in_version(rerank, "2"),
         ("reranker",), RerankRequest, Reranked, QUERY,
     ),
 ]  # fmt: skip

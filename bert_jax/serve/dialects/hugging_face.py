@@ -7,7 +7,7 @@ import msgspec
 
 from bert_jax.serve.call import Call
 from bert_jax.serve.dialects import tei
-from bert_jax.serve.predictor import Asked
+from bert_jax.serve.predictor import RequestOptions
 from bert_jax.serve.refusal import unprocessable
 from bert_jax.serve.route import TEXT_MODELS, Route, tei_error_body
 
@@ -61,18 +61,18 @@ class Classification(msgspec.Struct):
     parameters: ClassificationParameters | None = None
 
 
-async def embed(call: Call, asked: dict) -> Any:
-    if isinstance(asked.get("inputs"), dict):
-        return await tei.similarity(call, convert(asked, tei.SimilarityRequest))
-    return await tei.embed(call, convert(asked, tei.EmbedRequest))
+async def embed(call: Call, request: dict) -> Any:
+    if isinstance(request.get("inputs"), dict):
+        return await tei.similarity(call, convert(request, tei.SimilarityRequest))
+    return await tei.embed(call, convert(request, tei.EmbedRequest))
 
 
-async def rerank(call: Call, asked: dict) -> Any:
-    return await tei.rerank(call, convert(asked, tei.RerankRequest))
+async def rerank(call: Call, request: dict) -> Any:
+    return await tei.rerank(call, convert(request, tei.RerankRequest))
 
 
-async def classify(call: Call, asked: dict) -> Any:
-    body = convert(asked, Classification)
+async def classify(call: Call, request: dict) -> Any:
+    body = convert(request, Classification)
     parameters = body.parameters or ClassificationParameters()
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     results = await tei.score_labels(call, texts, function=parameters.function_to_apply)
@@ -80,8 +80,8 @@ async def classify(call: Call, asked: dict) -> Any:
     return [scored[: parameters.top_k] for scored in results]
 
 
-async def tag(call: Call, asked: dict) -> Any:
-    body = convert(asked, TokenClassification)
+async def tag(call: Call, request: dict) -> Any:
+    body = convert(request, TokenClassification)
     ignored = (body.parameters and body.parameters.ignore_labels) or ()
     (record,) = await call.model.predict(call, [body.inputs])
     return [
@@ -91,18 +91,18 @@ async def tag(call: Call, asked: dict) -> Any:
     ]  # fmt: skip
 
 
-async def answer(call: Call, asked: dict) -> Any:
-    body = convert(asked, QuestionAnswering)
+async def answer(call: Call, request: dict) -> Any:
+    body = convert(request, QuestionAnswering)
     missing = body.parameters.handle_impossible_answer if body.parameters else None
     pair = (body.inputs.question, body.inputs.context)
-    (record,) = await call.model.predict(call, [pair], Asked(may_be_missing=missing))
+    (record,) = await call.model.predict(call, [pair], RequestOptions(may_be_missing=missing))
     if record["answer"] is None:
         return {"answer": "", "score": 0.0, "start": 0, "end": 0}
     return {name: record[name] for name in ("answer", "score", "start", "end")}
 
 
-async def fill(call: Call, asked: dict) -> Any:
-    body = convert(asked, FillMask)
+async def fill(call: Call, request: dict) -> Any:
+    body = convert(request, FillMask)
     parameters = body.parameters or FillParameters()
     if parameters.targets:
         raise unprocessable("targets are not served; leave them out")
@@ -128,15 +128,15 @@ BY_KIND: dict[str, Callable[[Call, dict], Awaitable[Any]]] = {
 }  # fmt: skip
 
 
-def convert(asked: dict, kind: Any) -> Any:
+def convert(request: dict, kind: Any) -> Any:
     try:
-        return msgspec.convert(asked, kind)
+        return msgspec.convert(request, kind)
     except msgspec.ValidationError as error:
         raise unprocessable(error) from None
 
 
-async def answer_by_kind(call: Call, asked: dict[str, Any]) -> Any:
-    return await BY_KIND[call.model.kind](call, asked)
+async def answer_by_kind(call: Call, request: dict[str, Any]) -> Any:
+    return await BY_KIND[call.model.kind](call, request)
 
 
 ROUTES = [

@@ -8,7 +8,7 @@ import msgspec
 from bert_jax.search.index import RERANK_TOP, Hit
 from bert_jax.serve.call import Call
 from bert_jax.serve.models.masked_lm import USUAL_FILLINGS
-from bert_jax.serve.predictor import Asked, hashable_precision
+from bert_jax.serve.predictor import RequestOptions, hashable_precision
 from bert_jax.serve.refusal import Refusal, unprocessable
 from bert_jax.serve.route import Route, tei_error_body
 
@@ -82,10 +82,10 @@ async def classify(call: Call, body: ClassifyRequest) -> dict[str, Any]:
         given if isinstance(given, str) else (given.text, given.text_pair) for given in listed(body.inputs)
     ]
     refuse_blank(texts)
-    asked = Asked(
+    options = RequestOptions(
         hashable_precision(body.min_precision), body.probabilities, body.out_of_scope, None, body.long_texts
     )
-    return answers(call, await call.model.predict(call, texts, asked, body.truncate))
+    return answers(call, await call.model.predict(call, texts, options, body.truncate))
 
 
 def refuse_blank(texts: list) -> None:
@@ -97,14 +97,14 @@ def refuse_blank(texts: list) -> None:
 
 
 async def tag(call: Call, body: TagRequest) -> dict[str, Any]:
-    asked = Asked(hashable_precision(body.min_precision))
-    return answers(call, await call.model.predict(call, listed(body.inputs), asked))
+    options = RequestOptions(hashable_precision(body.min_precision))
+    return answers(call, await call.model.predict(call, listed(body.inputs), options))
 
 
 async def answer(call: Call, body: AnswerRequest) -> dict[str, Any]:
     pairs = [(given.question, given.context) for given in listed(body.inputs)]
-    asked = Asked(body.min_precision, may_be_missing=body.allow_no_answer)
-    return answers(call, await call.model.predict(call, pairs, asked))
+    options = RequestOptions(body.min_precision, may_be_missing=body.allow_no_answer)
+    return answers(call, await call.model.predict(call, pairs, options))
 
 
 async def fill_mask(call: Call, body: FillMaskRequest) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import __version__
 from bert_jax.serve.call import Call
-from bert_jax.serve.predictor import Asked
+from bert_jax.serve.predictor import RequestOptions
 from bert_jax.serve.refusal import unprocessable
 from bert_jax.serve.route import ANY, TEXT_MODELS, Route, tei_error_body
 from bert_jax.serve.work import estimate_tokens
@@ -144,7 +144,7 @@ async def score_labels(call: Call, texts: list, truncate: bool = True, function:
     """Return the labels of each text with their scores, best first. `function` makes scores of logits: none, sigmoid or
     softmax; None: that of the model."""
     pairs = [text if isinstance(text, str) else tuple(text) if len(text) > 1 else text[0] for text in texts]
-    outcomes = await call.model.predict(call, pairs, Asked(raw=True), truncate)
+    outcomes = await call.model.predict(call, pairs, RequestOptions(raw=True), truncate)
     model = call.model.model
     scored = []
     for outcome in outcomes:
@@ -161,14 +161,14 @@ async def score_labels(call: Call, texts: list, truncate: bool = True, function:
 
 async def similarity(call: Call, body: SimilarityRequest) -> list[float]:
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
-    asked = body.parameters or SimilarityParameters()
+    parameters = body.parameters or SimilarityParameters()
     vectors = await call.model.embed(
-        call, texts, prompt=asked.prompt_name, normalize=True, truncate=asked.truncate
+        call, texts, prompt=parameters.prompt_name, normalize=True, truncate=parameters.truncate
     )
     return (vectors[1:] @ vectors[0]).tolist()
 
 
-def in_thread(function: Callable[[Call, Any], Any]) -> Callable[[Call, Any], Awaitable[Any]]:
+def answer_in_thread(function: Callable[[Call, Any], Any]) -> Callable[[Call, Any], Awaitable[Any]]:
     """Let a function answer that may take seconds, in which others are answered, too."""
 
     async def answer(call: Call, body: Any) -> Any:
@@ -250,11 +250,11 @@ ROUTES = [
         ("classifier",), PredictRequest, list[Scored | list[Scored]], {"inputs": "I liked it."},
     ),
     Route(
-        "/tokenize", "The tokens of each text.", in_thread(tokenize), TEXT_MODELS, TokenizeRequest, list[list[Token]],
-        TEXTS,
+        "/tokenize", "The tokens of each text.", answer_in_thread(tokenize), TEXT_MODELS, TokenizeRequest,
+        list[list[Token]], TEXTS,
     ),
     Route(
-        "/decode", "The text of token ids.", in_thread(decode), TEXT_MODELS, DecodeRequest, list[str],
+        "/decode", "The text of token ids.", answer_in_thread(decode), TEXT_MODELS, DecodeRequest, list[str],
         {"ids": [[101, 102]]},
     ),
     Route("/info", "What a model is.", info, ANY, result=dict[str, Any]),

@@ -6,14 +6,14 @@ from typing import ClassVar
 import numpy as np
 
 from bert_jax.serve.call import Call
-from bert_jax.serve.predictor import Asked, ServedPredictor
+from bert_jax.serve.predictor import RequestOptions, ServedPredictor
 
 
 class ServedModel(ServedPredictor):
     kind: ClassVar = "reranker"
 
     def pipelines(self) -> list:
-        return [self.pipeline(Asked(raw=True))]
+        return [self.pipeline(RequestOptions(raw=True))]
 
     async def rank(
         self,
@@ -26,7 +26,7 @@ class ServedModel(ServedPredictor):
     ) -> list[tuple[int, float]]:
         """Return the index and the score of each document, best first."""
         outcomes = await self.predict(
-            call, [(query, document) for document in documents], Asked(raw=True), truncate
+            call, [(query, document) for document in documents], RequestOptions(raw=True), truncate
         )
         logits = [float(np.ravel(outcome.raw)[0]) for outcome in outcomes]
         kind, calibration = self.model.kind, self.model.calibration
