@@ -16,13 +16,19 @@ from bert_jax.core.hashes import json_digest
 from bert_jax.data.corpus.chunks import ChunkSettings, make_chunks_alone
 from bert_jax.data.corpus.duplicates import stored
 from bert_jax.data.corpus.prepare import chunk_settings
+from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import Shard, group_files
 from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.text.document_formats import WIKIEXTRACTOR_START
+from bert_jax.text.input_files import file_extension
+from bert_jax.text.line_reader import begins_with
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.word_cache import IdSource, cached
 
-PARTS = "parts"  # the folder of the parts, in that of the chunks
+PARTS, CUT = "parts", "_cut"  # the folder of the parts, in that of the chunks; that of parts of a file
+ROW_FILES = (".jsonl", ".ndjson", ".parquet")
+PART_ROWS = 1 << 14  # lines or rows of a file that is the only input
 MOST_PARTS, PART_BYTES = (
     64,
     256 << 20,
@@ -49,6 +55,7 @@ class PrepareParts:
             "strict": self.source.strict,
             "files": len(self.source.files),
             "names": json_digest(self.source.files),
+            "part_rows": PART_ROWS,
         }
         return ShardFolder(Path(self.output), Job("prepare", "chunks", settings))
 
@@ -57,7 +64,19 @@ class PrepareParts:
 
     def list_parts(self) -> list[Shard]:
         """Return the parts: they depend on the files alone, so that a command which resumes has the same."""
+        if len(self.source.files) == 1 and self.can_cut(self.source.files[0]):
+            return self.cut(self.source.files[0])
         return group_files(self.source.files, min(PART_BYTES, -(-self.source.total_bytes // MOST_PARTS)))
+
+    def can_cut(self, file: str) -> bool:
+        """Whether a file has rows, or documents that blank lines separate."""
+        kind = file_extension(file)
+        is_text = kind == ".txt" and self.source.layout != "file"
+        return kind in ROW_FILES or (is_text and not begins_with(file, WIKIEXTRACTOR_START))
+
+    def cut(self, file: str) -> list[Shard]:
+        shard = Shard((file,), "part", os.path.getsize(file))
+        return CutFile(shard, PART_ROWS, self.folder.path / CUT, at_blank_lines=True).list_parts()
 
     def open(self) -> "partial[WrittenShard]":
         tokenizer = open_tokenizer(self.recipe.tokenizer)
@@ -69,6 +88,8 @@ class PrepareParts:
 
     def write(self, tokenizer: IdSource, part: Shard) -> WrittenShard:
         source = self.source.with_files(part.sources)
+        if part.original:
+            source.inputs = part.sources  # the user named the file
         chunks = list(make_chunks_alone(source, self.recipe, self.folder.path / part.name, tokenizer))
         documents = sum(map(len, stored(chunks, "document_sentences")))
         return WrittenShard(
@@ -94,12 +115,14 @@ def make_parts(
     """Return the files of all chunks in order; make those that are not complete on the cluster."""
     check_reachable(options.address)
     work = plan_parts(source, recipe, directory / PARTS)
-    parts = work.list_parts()
     with work.folder.opened():
+        parts = work.list_parts()
         manifests = complete_shards(options, work, parts, work.folder.list_complete(parts))
     counts: Counter[str] = Counter()
     for manifest in manifests:
         counts.update(manifest.counts)
+    if parts[0].original:
+        counts["empty_files"] = 0  # a part without text is no file without text
     source.set_counts(counts)
     return [work.folder.path / name for manifest in manifests for name in manifest.files]
 
@@ -112,4 +135,4 @@ def estimate_parts(
     work = plan_parts(source, recipe, Path(output))
     check_reachable(options.address)
     with temporary_work(work) as tried:
-        return estimate(options, tried, work.list_parts())
+        return estimate(options, tried, tried.list_parts())

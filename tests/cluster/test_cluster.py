@@ -212,3 +212,30 @@ def test_a_command_that_was_killed_goes_on(model, cluster: RayCluster, material,
     assert main(command) == 0
     for path in (tmp_path / "first").glob("*.*"):
         assert path.read_bytes() == (output / path.name).read_bytes()
+
+
+@pytest.mark.long
+def test_a_corpus_that_was_killed_goes_on(cluster: RayCluster, material, tmp_path):
+    """Seven parts of a second or more: the command is killed, and later a worker and a node."""
+    (tmp_path / "documents").mkdir()
+    documents = random_documents(14_000, seed=7, sentences=40)
+    for part in range(7):
+        (tmp_path / f"documents/{part}.txt").write_text(
+            join_documents(documents[1900 * part : 1900 * part + 2600])
+        )
+    command = ["prepare", "--input", str(tmp_path / "documents"), "--tokenizer", str(material / "vocabulary")]
+    command += ["--layout", "sentences", "--output"]
+    together = [*command, str(tmp_path / "together"), "--ray", cluster.address, "--workers", "4"]
+    parts = tmp_path / "together.partial/chunks/parts"
+    process = start_process([sys.executable, "-m", "bert_jax", *together])
+    wait_for_shards(parts, 1)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    complete = count_complete(parts)
+    before = {path: path.stat().st_mtime_ns for path in parts.rglob("part-*/*.npz")}
+    with happening_after(parts, complete, cluster.kill_worker, cluster.remove_node):
+        assert main(together) == 0
+    cluster.restore()
+    assert 1 <= complete < 7 and before, "it was killed in the middle"
+    assert main([*command, str(tmp_path / "alone")]) == 0
+    assert file_contents(tmp_path / "together") == file_contents(tmp_path / "alone")

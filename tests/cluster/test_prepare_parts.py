@@ -1,5 +1,7 @@
 """The parts of a corpus, made in any order: the bytes of one process, whatever is odd in the files."""
 
+import gzip
+import json
 from functools import partial
 
 import pytest
@@ -52,6 +54,38 @@ def test_parts_give_the_bytes_of_one_process(texts, tmp_path):
     assert (source["empty_files"], source["binary_files"], source["broken_lines"]) == (1, 1, 1)
     assert counts["duplicate_documents"] == 25, "of files that are in different parts"
     assert file_contents(tmp_path / "together") == file_contents(tmp_path / "alone")
+
+
+@pytest.mark.parametrize("name", ["all.txt", "all.jsonl", "all.txt.gz"])
+def test_parts_of_one_file_give_the_bytes_of_one_process(name, texts, tmp_path, monkeypatch):
+    content = b"\n\n".join(path.read_bytes() for path in sorted(texts.glob("[0-9].txt")))
+    if name == "all.jsonl":
+        rows = content.decode("utf-8", "replace").split("\n\n")
+        content = "".join(json.dumps({"text": text}) + "\n" for text in rows).encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    expected = prepare("alone", name)
+    assert expected["counts"]["duplicate_documents"] == 25
+    monkeypatch.setattr(prepare_parts, "PART_ROWS", 20)
+    parts = []
+    whole = prepare_parts.complete_shards
+    monkeypatch.setattr(
+        prepare_parts, "complete_shards", lambda *given: parts.extend(given[2]) or whole(*given)
+    )
+    assert prepare("together", name, maker=partial(prepare_parts.make_parts, HERE)) == expected
+    assert len(parts) > 3
+    assert file_contents(tmp_path / "together") == file_contents(tmp_path / "alone")
+
+
+def test_files_of_one_document_or_of_articles_are_not_cut(texts, tmp_path):
+    (tmp_path / "articles.txt").write_text('<doc id="1" url="" title="A">\nA\n\nw1 w2\n\nw3\n</doc>\n')
+    for given, layout, is_cut in (
+        ("articles.txt", "blank", False),
+        ("texts/0.txt", "file", False),
+        ("texts/0.txt", "sentences", True),
+    ):
+        recipe = prepare_parts.ChunkSettings("vocabulary", "", False, layout, "en")
+        work = prepare_parts.plan_parts(TextSource([given], layout), recipe, tmp_path / f"{layout}-{is_cut}")
+        assert [bool(part.original) for part in work.list_parts()] == [is_cut]
 
 
 def test_a_binary_file_that_is_named_is_an_error_as_in_one_process(texts):

@@ -1,11 +1,9 @@
 """A Ray cluster of processes on this machine, and what can happen to its workers and nodes."""
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -44,14 +42,20 @@ class RayCluster:
         self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
 
     def kill_worker(self) -> None:
-        """Kill the worker of the first node that has one."""
-        for node in self.nodes:
-            (raylet,) = node.all_processes["raylet"]
-            for child in psutil.Process(raylet.process.pid).children():
-                if "ray::Worker" in " ".join(child.cmdline()):
-                    os.kill(child.pid, signal.SIGKILL)
-                    return
-        raise AssertionError("no node has a worker")
+        """Kill a worker that is at a shard, as soon as there is one."""
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            for process in self.worker_processes():
+                with suppress(psutil.Error):  # it ends just now
+                    if "ray::Worker.write" in " ".join(process.cmdline()):
+                        process.kill()
+                        return
+            time.sleep(0.01)
+        raise AssertionError("no worker is at a shard")
+
+    def worker_processes(self) -> list[psutil.Process]:
+        raylets = (node.all_processes["raylet"][0].process.pid for node in self.nodes)
+        return [child for raylet in raylets for child in psutil.Process(raylet).children()]
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from bert_jax.core.progress import Progress
 from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import InputFacts
+from bert_jax.text.document_formats import WIKIEXTRACTOR_START
 from bert_jax.text.input_files import decompressed, file_extension
 from bert_jax.text.line_reader import explain_read_errors
 from bert_jax.text.tables import opened_parquet
@@ -47,13 +48,17 @@ class CutFacts:
 
 
 class CutFile:
-    """A file, and the parts that it is cut into. `has_header`: the first line of a .csv or .tsv file names columns."""
+    """A file, and the parts that it is cut into. `has_header`: the first line of a .csv or .tsv file names columns.
+    `at_blank_lines`: blank lines separate documents, and each part of a .txt file but the last ends with one."""
 
-    def __init__(self, shard: Shard, rows: int, folder: Path, has_header: bool = True):
+    def __init__(
+        self, shard: Shard, rows: int, folder: Path, has_header: bool = True, at_blank_lines: bool = False
+    ):
         self.shard, self.rows = shard, rows
         self.directory, self.listing = folder / f"{shard.name}.parts", folder / f"{shard.name}.json"
         self.kind = file_extension(shard.source)
         self.has_header = has_header and self.kind in HEADED
+        self.at_blank_lines = at_blank_lines and self.kind == ".txt"
 
     def list_parts(self) -> list[Shard]:
         """Return the parts as shards; cut the file if it was not cut before."""
@@ -113,27 +118,32 @@ class CutFile:
 
 def line_parts(cut: CutFile) -> Iterator[WritePart]:
     first, rows = peeked(read_rows(cut.shard.source, cut.kind))
-    begins_with_object = is_object(first or b"")
+    first_tells_format = tells_format(first or b"")
     header = next(rows, b"") if cut.has_header else b""
     ahead = next(rows, None)
 
+    def may_begin(before: bytes, row: bytes) -> bool:
+        """Whether a part may begin with a row, whose first line then tells the format as that of the file does."""
+        ends_document = not (cut.at_blank_lines and before.strip())
+        return ends_document and tells_format(row) == first_tells_format
+
     def write(path: Path) -> int:
         nonlocal ahead
-        written = 0
+        written, before = 0, b""
         with open(path, "wb") as part:
             part.write(header)
-            # The first line of a file of lines tells whether they are JSON, so no part may begin otherwise.
-            while ahead is not None and (written < cut.rows or is_object(ahead) != begins_with_object):
+            while ahead is not None and (written < cut.rows or not may_begin(before, ahead)):
                 part.write(ahead)
-                written, ahead = written + 1, next(rows, None)
+                written, before, ahead = written + 1, ahead, next(rows, None)
         return written
 
     while ahead is not None:
         yield write
 
 
-def is_object(line: bytes) -> bool:
-    return line.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
+def tells_format(line: bytes) -> bool:
+    """Whether a first line like this tells that a file has JSON lines, or WikiExtractor's articles."""
+    return line.removeprefix(BYTE_ORDER_MARK).lstrip().startswith((b"{", WIKIEXTRACTOR_START))
 
 
 def read_rows(source: str, kind: str) -> Iterator[bytes]:
