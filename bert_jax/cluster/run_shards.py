@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from bert_jax.cluster.cluster_progress import ClusterProgress
 from bert_jax.cluster.connection import check_reachable, connected
@@ -23,6 +24,7 @@ from bert_jax.data.shards.shard_folder import ShardManifest
 from bert_jax.text.input_files import file_extension
 
 CUT = "_cut"  # the folder of the parts of files, in that of the outputs
+Work = TypeVar("Work", bound=ShardWork)
 ROWS_PER_SHARD = 65_536  # of a file that is the only input
 
 
@@ -168,7 +170,7 @@ def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> s
 
 
 @contextmanager
-def temporary_work(work: ShardWork) -> Iterator[ShardWork]:
+def temporary_work(work: Work) -> Iterator[Work]:
     """Yield the same work with another folder, open, beside that of the outputs, where all machines see it."""
     parent = work.folder.path.absolute().parent
     with explain_os_errors(parent):
