@@ -18,6 +18,7 @@ def self_attention(
     if context.rotary:
         table = context.rotary[rotary_index]
         query, key = rotate(scope / "query", query, table), rotate(scope / "key", key, table)
+    key, value = repeat_heads(scope / "key", key), repeat_heads(scope / "value", value)
     query = scope.add("Mul", query, scope.number(scope.config.head_size**-0.5))
     scores = scope.add("MatMul", query, scope.add("Transpose", key, perm=[0, 1, 3, 2]))
     if context.bias is not None:
@@ -32,17 +33,30 @@ def project(scope: Scope, states: Value, name: str) -> Value:
 
 
 def project_parameters(scope: Scope, name: str) -> tuple[np.ndarray, np.ndarray | None]:
-    qkv, part = scope.params["qkv"], PARTS.index(name)
-    width = scope.config.hidden_size
-    bias = qkv["bias"][part].reshape(width) if "bias" in qkv else None
-    return qkv["kernel"][:, part].reshape(-1, width), bias
+    module, part = "qkv", PARTS.index(name)
+    if module not in scope.params:  # several heads for queries share one for keys and values
+        module, part = ("query", 0) if name == "query" else ("key_value", part - 1)
+    dense, bias = scope.params[module], None
+    if "bias" in dense:
+        bias = dense["bias"][part].reshape(-1)
+    return dense["kernel"][:, part].reshape(dense["kernel"].shape[0], -1), bias
 
 
 def split_heads(scope: Scope, states: Value) -> Value:
     """Return states [B, L, H x K] as [B, H, L, K]."""
     c = scope.config
-    parts = scope.add("Reshape", states, scope.integers(0, 0, c.num_attention_heads, c.head_size))
+    parts = scope.add("Reshape", states, scope.integers(0, 0, -1, c.head_size))
     return scope.add("Transpose", parts, perm=[0, 2, 1, 3])
+
+
+def repeat_heads(scope: Scope, states: Value) -> Value:
+    """Repeat keys or values [B, G, L, K] for the heads of queries that share them: [B, H, L, K]."""
+    c = scope.config
+    if not c.num_key_value_heads:
+        return states
+    repeats = c.num_attention_heads // c.num_key_value_heads
+    order = np.arange(c.num_attention_heads) // repeats
+    return scope.add("Gather", states, scope.integers(*order.tolist()), axis=1)
 
 
 def attend(scope: Scope, scores: Value, value: Value, visible: Value) -> Value:

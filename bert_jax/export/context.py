@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bert_jax.export import relative_terms
+from bert_jax.export.alibi import alibi_bias
 from bert_jax.export.convolution import Convolved
+from bert_jax.export.distances import distances_apart
 from bert_jax.export.graph import Scope, Value
 from bert_jax.export.relative_terms import Distances
-from bert_jax.export.rotary import RotaryTable, rotary_tables, row_positions
+from bert_jax.export.rotary import RotaryTable, rotary_tables
 
 LOWEST = float(np.finfo(np.float32).min)  # added to the scores of what is not seen
 
@@ -20,7 +22,7 @@ class Context:
     nearby: Value | None = None  # [B, 1, L, L], the same for tokens in the window of local attention
     rotary: tuple[RotaryTable, ...] = ()  # for each sort of layer, see models/rotary.py
     distances: Distances | None = None  # if there are relative terms
-    bias: Value | None = None  # [1, H, L, L], that of relative terms that are one bias for all layers
+    bias: Value | None = None  # [1, H, L, L], of relative terms that are one bias for all layers, or of ALiBi
     convolved: Convolved | None = None  # what is added to the output of the first layer
 
     def without_convolution(self) -> "Context":
@@ -36,6 +38,8 @@ def make_context(scope: Scope, attention_mask: Value) -> Context:
         context = replace(context, nearby=nearby_bias(scope, visible, length, window))
     if c.rotary.theta:
         context = replace(context, rotary=rotary_tables(scope / "rotary", length))
+    if c.positions == "alibi":
+        context = replace(context, bias=alibi_bias(scope / "alibi", length))
     if c.relative.terms:
         distances = relative_terms.make_distances(scope / "distances", length)
         context = replace(context, distances=distances)
@@ -52,8 +56,6 @@ def padding_bias(scope: Scope, attention_mask: Value) -> Value:
 
 def nearby_bias(scope: Scope, visible: Value, length: Value, window: int) -> Value:
     """Return what attention adds to scores if tokens see only those at most `window` positions away, [B, 1, L, L]."""
-    positions = row_positions(scope, length)
-    rows, columns = (scope.add("Unsqueeze", positions, scope.integers(axis)) for axis in (1, 0))
-    distance = scope.add("Abs", scope.add("Sub", rows, columns))
+    distance = distances_apart(scope, length)
     near = scope.add("LessOrEqual", distance, scope.number(window))
     return scope.add("Min", visible, scope.add("Where", near, scope.number(0), scope.number(LOWEST)))

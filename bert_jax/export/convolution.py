@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bert_jax.export.activations import ACTIVATIONS
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import layer_norm
+from bert_jax.export.layers import norm
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Convolved:
     states: Value  # [B, L, D]
 
     def join(self, hidden: Value) -> Value:
-        return layer_norm(self.scope, self.scope.add("Add", hidden, self.states))
+        return norm(self.scope, self.scope.add("Add", hidden, self.states))
 
 
 def convolve(scope: Scope, embeddings: Value, attention_mask: Value) -> Convolved:

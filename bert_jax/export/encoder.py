@@ -11,7 +11,7 @@ from bert_jax.export.context import Context, make_context
 from bert_jax.export.convolution import convolve
 from bert_jax.export.embeddings import embed, position_embeddings
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import layer_norm
+from bert_jax.export.layers import norm
 from bert_jax.models.encoder import layer_types, normalizes_last
 
 # Name of a block -> the function that writes it: (scope, hidden, context, layer_type) -> hidden.
@@ -49,7 +49,7 @@ def encode(scope: Scope, inputs: Mapping[str, Value], decodes: bool = False) -> 
         hidden = build(layer_scope(scope, layer), hidden, context, layer_type)
     if decodes:
         return Encoded(hidden, decode_masked(scope, penultimate, inputs["input_ids"], context, build))
-    return Encoded(layer_norm(scope / "final_norm", hidden) if normalizes_last(c) else hidden)
+    return Encoded(norm(scope / "final_norm", hidden) if normalizes_last(c) else hidden)
 
 
 def layer_scope(scope: Scope, layer: int, name: str = "layers") -> Scope:

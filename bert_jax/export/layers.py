@@ -21,9 +21,17 @@ def dense(scope: Scope, states: Value, input_axes: int = 1) -> Value:
     return linear(scope, states, kernel, None if bias is None else bias.reshape(-1))
 
 
-def layer_norm(scope: Scope, states: Value) -> Value:
+def norm(scope: Scope, states: Value) -> Value:
+    if scope.config.rms_norm:
+        return rms_norm(scope, states)
     parameters = [scope.weight(name) for name in ("scale", "bias") if name in scope.params]
     return scope.add("LayerNormalization", states, *parameters, axis=-1, epsilon=scope.config.layer_norm_eps)
+
+
+def rms_norm(scope: Scope, states: Value) -> Value:
+    square = scope.add("ReduceMean", scope.add("Mul", states, states), axes=[-1], keepdims=1)
+    root = scope.add("Sqrt", scope.add("Add", square, scope.number(scope.config.layer_norm_eps)))
+    return scope.add("Mul", scope.add("Div", states, root), scope.weight("scale"))
 
 
 def feed_forward(scope: Scope, hidden: Value) -> Value:

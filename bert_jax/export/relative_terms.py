@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import layer_norm
+from bert_jax.export.layers import norm
 from bert_jax.models.relative_terms import row_of_distances
 
 
@@ -26,7 +26,7 @@ def make_distances(scope: Scope, length: Value) -> Distances:
     met, rows = np.unique(row_of_distances(r, longest), return_inverse=True)
     states = scope.weight("table", scope.params["table"][met])
     if r.normalized:
-        states = layer_norm(scope / "norm", states)
+        states = norm(scope / "norm", states)
     count = scope.add("Sub", scope.add("Add", length, length), scope.integers(1))
     first = scope.add("Sub", scope.integers(longest), length)
 

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.export.activations import ACTIVATIONS
 from bert_jax.export.encoder import Encoded
 from bert_jax.export.graph import BATCH, LENGTH, Scope, Value
-from bert_jax.export.layers import dense, layer_norm
+from bert_jax.export.layers import dense, norm
 from bert_jax.export.pooling import pool
 from bert_jax.models.bert import SMALL
 from bert_jax.models.heads import Head, has_transform
@@ -37,21 +37,24 @@ class States:
         vectors = scale_to_directions(place, self.text_states(head.reads))
         return pair_differences(place, vectors) if head.compares else vectors
 
-    def text_states(self, how: str) -> Value:
-        return pool(self.scope / how, self.encoded.hidden, self.inputs["attention_mask"], how)
+    def text_states(self, how: str, of_tokens: Value = "") -> Value:
+        states = of_tokens or self.encoded.hidden
+        return pool(self.scope / how, states, self.inputs["attention_mask"], how)
 
     @cached_property
     def pooled(self) -> Value:
         place, pooler = self.scope / "pooler", self.scope.config.pooler
-        states = dense(place / "dense", self.text_states("mean" if pooler.mean else "cls"))
+        how = "mean" if pooler.mean else "cls"
+        states = dense(place / "dense", self.encoded.hidden if pooler.late else self.text_states(how))
         states = ACTIVATIONS[pooler.activation](place, states)
-        return layer_norm(place / "norm", states) if pooler.norm else states
+        states = norm(place / "norm", states) if pooler.norm else states
+        return self.text_states(how, states) if pooler.late else states
 
     @cached_property
     def transformed(self) -> Value:
         place, c = self.scope / "transform", self.scope.config
         states = dense(place / "dense", self.encoded.hidden)
-        return layer_norm(place / "norm", ACTIVATIONS[c.mlm_activation or c.hidden_act](place, states))
+        return norm(place / "norm", ACTIVATIONS[c.mlm_activation or c.hidden_act](place, states))
 
 
 def shape_of_states(head: Head) -> tuple[str, ...]:

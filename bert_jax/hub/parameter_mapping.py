@@ -90,42 +90,51 @@ def masked_lm(
     ]
 
 
-def gated(config: EncoderConfig, path: str, tensors: list[str]) -> list[ParameterMapping]:
+def gated(config: EncoderConfig, path: str, tensors: list[str]) -> ParameterMapping:
     """The activated part and the gate of a feed-forward, published separately or stacked in one tensor."""
     D, F = config.hidden_size, config.intermediate_size
-    weight = ParameterMapping(
+    return ParameterMapping(
         f"{path}/kernel",
         tuple(f"{name}.weight" for name in tensors),
         lambda arrays: np.concatenate(arrays).T.reshape(D, 2, F),
         lambda array: np.split(array.reshape(D, 2 * F).T, len(tensors)),
     )
-    bias = ParameterMapping(
-        f"{path}/bias",
-        tuple(f"{name}.bias" for name in tensors),
-        lambda arrays: np.concatenate(arrays).reshape(2, F),
-        lambda array: np.split(array.reshape(2 * F), len(tensors)),
-    )
-    return [weight, bias][: 1 + config.bias]
 
 
 def fused_qkv(config: EncoderConfig, path: str, tensors: list[str]) -> list[ParameterMapping]:
     """Query, key and value, published separately or stacked in one tensor."""
-    D, H, K = config.hidden_size, config.num_attention_heads, config.head_size
+    return projection(config, path, tensors, config.num_attention_heads)
+
+
+def projection(config: EncoderConfig, path: str, tensors: list[str], heads: int) -> list[ParameterMapping]:
+    """Projections to so many heads, published separately or stacked in one tensor; ours are stacked."""
+    D, K = config.hidden_size, config.head_size
     parts = [
         ParameterMapping(
             f"{path}/kernel",
             tuple(f"{name}.weight" for name in tensors),
-            lambda arrays: np.concatenate(arrays).T.reshape(D, 3, H, K),
-            lambda array: np.split(array.reshape(D, 3 * D).T, len(tensors)),
+            lambda arrays: np.concatenate(arrays).T.reshape(D, -1, heads, K),
+            lambda array: np.split(array.reshape(D, -1).T, len(tensors)),
         ),
         ParameterMapping(
             f"{path}/bias",
             tuple(f"{name}.bias" for name in tensors),
-            lambda arrays: np.concatenate(arrays).reshape(3, H, K),
-            lambda array: np.split(array.reshape(3 * D), len(tensors)),
+            lambda arrays: np.concatenate(arrays).reshape(-1, heads, K),
+            lambda array: np.split(array.reshape(-1), len(tensors)),
         ),
     ]
     return parts[: 1 + config.bias]
+
+
+def grouped_qkv(config: EncoderConfig, path: str, tensors: list[str]) -> list[ParameterMapping]:
+    """Query, key and value, published separately; several heads for queries may share one for keys and values."""
+    if not config.num_key_value_heads:
+        return fused_qkv(config, f"{path}/qkv", tensors)
+    query, *shared = tensors
+    return [
+        *projection(config, f"{path}/query", [query], config.num_attention_heads),
+        *projection(config, f"{path}/key_value", shared, config.num_key_value_heads),
+    ]
 
 
 def attention_output(config: EncoderConfig, path: str, tensor: str) -> list[ParameterMapping]:

@@ -20,7 +20,7 @@ PADDED = jnp.finfo(jnp.float32).min  # the logit of a padded vocabulary entry, w
 
 
 class Pooler(nn.Module):
-    """The pooler: [CLS] or mean states [B, ..., D] -> pooled states [B, ..., D]."""
+    """The pooler: states of texts or, if it is late, of tokens [B, ..., D] -> states [B, ..., D]."""
 
     config: EncoderConfig
 
@@ -60,13 +60,15 @@ class MaskedLMHead(nn.Module):
         c = self.config
         if "target_positions" in batch:
             hidden = jnp.take_along_axis(hidden, batch["target_positions"][..., None], axis=1)
-        activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
-        hidden = norm(c)(activation(dense_of_head(c, c.embedding_width, "transform")(hidden)))
+        if c.mlm_transform:
+            activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
+            hidden = norm(c)(activation(dense_of_head(c, c.embedding_width, "transform")(hidden)))
         if not c.tie_word_embeddings:
             words = self.param("decoder", residual_initializer(c), words.shape)
-        bias = self.param("bias", nn.initializers.zeros, (words.shape[0],))
         logits = mixed_einsum("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")
-        return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits + bias, PADDED)
+        if c.mlm_transform:
+            logits += self.param("bias", nn.initializers.zeros, (words.shape[0],))
+        return jnp.where(jnp.arange(words.shape[0]) < c.vocab_size, logits, PADDED)
 
 
 class LinearHead(nn.Module):
@@ -187,8 +189,12 @@ class Bert(nn.Module):
             hidden = encoder(batch, train)
         outputs["hidden"] = hidden
         if self.pooler:
-            read = mean_states if self.config.pooler.mean else cls_states
-            outputs["pooled"] = Pooler(self.config, name="pooler")(read(hidden, batch), batch, train)
+            pool = mean_states if self.config.pooler.mean else cls_states
+            pooler = Pooler(self.config, name="pooler")
+            if self.config.pooler.late:
+                outputs["pooled"] = pool(pooler(hidden, batch, train), batch)
+            else:
+                outputs["pooled"] = pooler(pool(hidden, batch), batch, train)
         if has_transform(self.config, self.heads):
             outputs["transformed"] = Transform(self.config, name="transform")(hidden)
         for name in self.heads:

@@ -18,7 +18,8 @@ def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
         share = -(-config.num_hidden_layers // local.every) / config.num_hidden_layers  # of the global layers
         length = share * length + (1 - share) * min(length, 2 * local.window + 1)
     distances = 0 if r.is_bias else len(r.terms) * 2 * min(length, r.span)
-    dense = 2 * (4 * D * D + (3 if config.gated else 2) * D * F)
+    shared = config.key_value_heads / config.num_attention_heads
+    dense = 2 * ((2 + 2 * shared) * D * D + (3 if config.gated else 2) * D * F)
     return tokens * (dense + 4 * length * D + 2 * distances * D)
 
 
@@ -44,6 +45,6 @@ def pre_training_flops(config: EncoderConfig, rows: float, length: float, target
     layers = config.num_hidden_layers + 2 * (config.positions == "decoder")
     encoder = layers * layer_flops(config, rows * length, length)
     encoder += rows * length * 2 * config.embedding_size * D
-    masked_lm = rows * targets * 2 * (D * E + E * V)
+    masked_lm = rows * targets * 2 * (D * E * config.mlm_transform + E * V)
     next_sentence = rows * 2 * (D * D + 2 * D)
     return 3 * (encoder + masked_lm + next_sentence)

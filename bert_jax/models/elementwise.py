@@ -1,4 +1,4 @@
-"""LayerNorm, softmax and the exact GELU, which keep only what the backward pass needs.
+"""LayerNorm, RMSNorm, softmax and the exact GELU, which keep only what the backward pass needs.
 
 By default JAX would keep several float32 arrays as large as the activations. Storing and loading them costs more than
 all the arithmetic, because these operations are bound by memory.
@@ -60,6 +60,30 @@ def normalize_backward(epsilon, dtype, residuals, gradient):
 
 
 normalize.defvjp(normalize_forward, normalize_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def scale_by_rms(x, scale, epsilon: float, dtype: str):
+    """Apply RMSNorm over the last axis, computed in float32; the result has type `dtype`."""
+    return scale_by_rms_forward(x, scale, epsilon, dtype)[0]
+
+
+def scale_by_rms_forward(x, scale, epsilon, dtype):
+    wide = x.astype(jnp.float32)
+    spread = jax.lax.rsqrt((wide**2).mean(-1, keepdims=True) + epsilon)
+    spread, _ = save_activation_forward(spread)
+    return (wide * (spread * scale)).astype(dtype), (x, scale, spread)
+
+
+def scale_by_rms_backward(epsilon, dtype, residuals, gradient):
+    x, scale, spread = residuals
+    gradient = gradient.astype(jnp.float32)
+    unit, scaled = x.astype(jnp.float32) * spread, gradient * scale
+    along = scaled - unit * (scaled * unit).mean(-1, keepdims=True)
+    return (spread * along).astype(x.dtype), (gradient * unit).sum(tuple(range(x.ndim - 1)))
+
+
+scale_by_rms.defvjp(scale_by_rms_forward, scale_by_rms_backward)
 
 
 @jax.custom_vjp

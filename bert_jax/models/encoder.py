@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models import data_sharded, rotary
+from bert_jax.models.alibi import alibi_terms
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.context import Context
 from bert_jax.models.convolution import Convolution
@@ -91,6 +92,8 @@ class Encoder(nn.Module):
         hidden = self.embeddings(batch, train)
         if c.relative.terms:
             context = replace(context, relative=self.distances(hidden.shape[1]))
+        elif c.positions == "alibi":
+            context = replace(context, relative=alibi_terms(c.num_attention_heads, hidden.shape[1]))
         if c.convolution.width:
             context = replace(context, convolved=self.convolution(hidden, context, train))
         return hidden, context

@@ -132,6 +132,7 @@ class PoolerConfig:
     dropout: bool = False  # dropout before the pooler, at the rate head_dropout
     mean: bool = False  # pool the mean of a text's hidden states instead of the state of [CLS]
     norm: bool = False  # LayerNorm after the activation of the pooler
+    late: bool = False  # apply the dense layer and the activation to each token, and pool afterwards
 
     def __post_init__(self):
         check_choices(self, "EncoderConfig.pooler.")
@@ -150,17 +151,26 @@ class EncoderConfig:
     hidden_size: Size = 768  # size of the hidden states
     num_hidden_layers: Size = 12  # number of layers
     num_attention_heads: Size = 12  # number of attention heads
+    # number of heads for keys and values, each of which serves several heads for queries; 0: num_attention_heads
+    num_key_value_heads: SizeOrNone = 0
     intermediate_size: Size = 3072  # inner size of the feed-forward
     max_position_embeddings: Size = 512  # longest text, in tokens
     type_vocab_size: SizeOrNone = 2  # number of segment types; 0: no segment embeddings
     # size of the embeddings, which a dense layer projects to hidden_size; 0: hidden_size, without that layer
     embedding_size: SizeOrNone = 0
-    # where position embeddings are added: to the word embeddings, nowhere, or in DeBERTa's enhanced mask decoder
-    positions: Annotated[str, OneOf(("learned", "none", "decoder"))] = "learned"
+    # position embeddings, added to the word embeddings: learned, sinusoidal, or none; decoder: added in DeBERTa's
+    # enhanced mask decoder; alibi: none, and attention scores fall with the distance
+    positions: Annotated[str, OneOf(("learned", "sinusoidal", "alibi", "none", "decoder"))] = "learned"
+    embedding_norm: bool = True  # LayerNorm of the embeddings
     # activation of the feed-forward; gelu is the exact form, gelu_tanh the approximation
     hidden_act: Activation = "gelu"
+    # a dense layer and LayerNorm before the decoder of the masked-LM head, and a bias after it
+    mlm_transform: bool = True
     # activation of the masked-LM head; "": that of the feed-forward
     mlm_activation: Annotated[str, OneOf(("", *ACTIVATIONS))] = ""
+    rms_norm: bool = (
+        False  # RMSNorm in place of LayerNorm: scaled by the root of the mean square, without a bias
+    )
     layer_norm_eps: Rate = 1e-12  # epsilon of LayerNorm, added to the variance
     hidden_dropout_prob: Rate = 0.1  # dropout of hidden states
     attention_probs_dropout_prob: Rate = 0.1  # dropout of attention probabilities
@@ -179,7 +189,8 @@ class EncoderConfig:
     transform: bool = False
     # smaller initial weights where layers add to hidden states: divided by the root of twice the number of layers
     scaled_init: bool = False
-    gated: bool = False  # a gated feed-forward: its activations are multiplied by a second projection
+    # a gated feed-forward: its activations are multiplied by a second projection; neither projection has a bias
+    gated: bool = False
     rotary: RotaryConfig = RotaryConfig()
     local_attention: LocalAttentionConfig = LocalAttentionConfig()
     convolution: ConvolutionConfig = ConvolutionConfig()
@@ -216,6 +227,7 @@ class EncoderConfig:
         check_choices(self, "EncoderConfig.")
         parts = {
             "hidden_size": ("num_attention_heads", self.num_attention_heads),
+            "num_attention_heads": ("num_key_value_heads", self.key_value_heads),
             "num_hidden_layers": ("layer_groups", self.groups),
         }
         for whole, (name, count) in parts.items():
@@ -228,13 +240,24 @@ class EncoderConfig:
             raise BertJaxError(
                 f"EncoderConfig.rotary rotates pairs of numbers: the head size must be even, not {self.head_size}"
             )
+        if self.positions == "alibi" and self.relative.terms:
+            raise BertJaxError(
+                "EncoderConfig.positions = alibi and EncoderConfig.relative.terms both add to attention scores; "
+                "leave one of them out"
+            )
+        # 0 means the same, and configs that mean the same should be equal.
         if self.layer_groups == self.num_hidden_layers:
-            # 0 means the same, and configs that mean the same should be equal.
             object.__setattr__(self, "layer_groups", 0)
+        if self.num_key_value_heads == self.num_attention_heads:
+            object.__setattr__(self, "num_key_value_heads", 0)
 
     @property
     def head_size(self) -> int:
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def key_value_heads(self) -> int:
+        return self.num_key_value_heads or self.num_attention_heads
 
     @property
     def embedding_width(self) -> int:

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.einsum import add_bias, mixed_einsum
-from bert_jax.models.elementwise import gelu, normalize, save_activation
+from bert_jax.models.elementwise import gelu, normalize, save_activation, scale_by_rms
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, recover_attention_weights
 from bert_jax.models.kernels import attention
 from bert_jax.models.mesh import FSDP, TENSOR, device_kind
 from bert_jax.models.rotary import rotate
+from bert_jax.models.sinusoids import sinusoidal_table
 
 ACTIVATIONS: dict[str, Callable] = {
     "gelu": gelu,
@@ -60,7 +61,19 @@ class LayerNorm(nn.Module):
         return normalize(x, scale, bias, self.epsilon, self.dtype)
 
 
-def norm(config: EncoderConfig, name: str | None = "norm"):
+class RMSNorm(nn.Module):
+    epsilon: float
+    dtype: str
+
+    @nn.compact
+    def __call__(self, x):
+        scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
+        return scale_by_rms(x, scale, self.epsilon, self.dtype)
+
+
+def norm(config: EncoderConfig, name: str | None = "norm") -> nn.Module:
+    if config.rms_norm:
+        return RMSNorm(config.layer_norm_eps, config.computed_dtype, name=name)
     return LayerNorm(config.layer_norm_eps, config.computed_dtype, config.norm_bias, name=name)
 
 
@@ -104,10 +117,7 @@ class SelfAttention(nn.Module):
     @nn.compact
     def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend, rotary_index=0):
         c = self.config
-        # One product for query, key and value reads the activations once, not three times.
-        qkv = save_activation(
-            Dense(c, (3, c.num_attention_heads, c.head_size), bias=c.bias, name="qkv")(hidden)
-        )
+        qkv = save_activation(self.project(hidden))
         if context.rotary is not None:
             qkv = rotate(qkv, context.rotary[rotary_index])
         sow_attention(self, attend, qkv, context)
@@ -124,6 +134,24 @@ class SelfAttention(nn.Module):
             bias=c.bias,
             name="out",
         )(save_activation(out))
+
+    def project(self, hidden):
+        """Return query, key and value [B, L, 3, H x K]."""
+        c = self.config
+        if not c.num_key_value_heads:
+            # One product for query, key and value reads the activations once, not three times.
+            return Dense(c, (3, c.num_attention_heads, c.head_size), bias=c.bias, name="qkv")(hidden)
+        query = Dense(c, (1, c.num_attention_heads, c.head_size), bias=c.bias, name="query")(hidden)
+        shared = Dense(c, (2, c.num_key_value_heads, c.head_size), bias=c.bias, name="key_value")(hidden)
+        return jnp.concatenate([query, repeat_heads(shared, c)], axis=2)
+
+
+def repeat_heads(shared, c: EncoderConfig):
+    """Repeat keys and values [B, L, 2, G x K] for the heads of queries that share them: [B, L, 2, H x K]."""
+    B, L, parts, _ = shared.shape
+    repeats = c.num_attention_heads // c.num_key_value_heads
+    apart = shared.reshape(B, L, parts, c.num_key_value_heads, 1, c.head_size)
+    return jnp.repeat(apart, repeats, axis=4).reshape(B, L, parts, c.hidden_size)
 
 
 def sow_attention(module: nn.Module, attend: Callable, qkv, context) -> None:
@@ -147,7 +175,7 @@ class FeedForward(nn.Module):
         c = self.config
         activation = ACTIVATIONS[c.hidden_act]
         outputs, name = ((2, c.intermediate_size), "gated") if c.gated else ((c.intermediate_size,), "in")
-        widen = Dense(c, outputs, bias=c.bias, name=name)
+        widen = Dense(c, outputs, bias=c.bias and not c.gated, name=name)
         narrow = Dense(c, (c.hidden_size,), initial=residual_initializer, bias=c.bias, name="out")
 
         def feed(states):
@@ -184,15 +212,17 @@ class Embeddings(nn.Module):
     def setup(self):
         c = self.config
         self.words = self.param("words", default_initializer(c), (c.padded_vocab, c.embedding_width))
-        if c.positions != "none":
+        if c.positions in ("learned", "decoder"):
             self.positions = self.param(
                 "positions", default_initializer(c), (c.max_position_embeddings, c.embedding_width)
             )
+        elif c.positions == "sinusoidal":
+            self.positions = sinusoidal_table(c.max_position_embeddings, c.embedding_width)
         if c.type_vocab_size:
             self.token_types = self.param(
                 "token_types", default_initializer(c), (c.type_vocab_size, c.embedding_width)
             )
-        self.norm = norm(c, name=None)
+        self.norm = norm(c, name=None) if c.embedding_norm else None
         self.dropout = Dropout(c.hidden_dropout_prob)
         if c.embedding_size:
             self.projection = Dense(c, (c.hidden_size,))
@@ -201,11 +231,12 @@ class Embeddings(nn.Module):
         c = self.config
         # take() turns an id out of range into NaN, which later checks detect; indexing would silently clamp it.
         x = jnp.take(self.words, batch["input_ids"], axis=0)
-        if c.positions == "learned":
+        if c.positions in ("learned", "sinusoidal"):
             x += self.position_embeddings(batch)
         if c.type_vocab_size:
             x += jnp.take(self.token_types, batch["token_type_ids"], axis=0)
-        x = self.dropout(self.norm(x), batch.get("rows"), train)
+        x = x.astype(c.computed_dtype) if self.norm is None else self.norm(x)
+        x = self.dropout(x, batch.get("rows"), train)
         return self.projection(x) if c.embedding_size else x
 
     def position_embeddings(self, batch):

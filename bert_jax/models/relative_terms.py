@@ -28,6 +28,7 @@ class RelativeTerms:
     keys: Any = None  # [R, H, K], keys of distances, for the queries of tokens
     queries: Any = None  # [R, H, K], queries of distances, for the keys of tokens
     rows: Any = None  # [2L - 1], the row of each distance in these arrays
+    is_fixed: bool = flax.struct.field(pytree_node=False, default=False)  # the bias is not trained
 
     @property
     def products(self) -> int:
@@ -120,19 +121,22 @@ def kernel_tables(relative: RelativeTerms, scale: float, dtype: str) -> dict:
     return {name: jnp.pad(table, ((0, 1), (0, 0))).astype(dtype) for name, table in merged.items()}
 
 
-def expand_distances(columns):
-    """Arrange [..., 2L - 1] by distance as [..., L, L] by query and key.
+def expand_distances(columns, queries: int | None = None):
+    """Arrange [..., 2L - 1] by distance as [..., L, L] by query and key, or only some queries in a row: [..., queries,
+    L] from the distances that these meet.
 
     >>> expand_distances(jnp.array([1, 2, 3, 4, 5])).tolist()
     [[3, 4, 5], [2, 3, 4], [1, 2, 3]]
+    >>> expand_distances(jnp.array([1, 2, 3, 4]), queries=2).tolist()
+    [[2, 3, 4], [1, 2, 3]]
     """
     *outer, width = columns.shape
-    L = (width + 1) // 2
-    # Read rows of 2L numbers in steps of 2L - 1: each row starts one column earlier than the row before.
-    repeated = jnp.broadcast_to(columns[..., None, :], (*outer, L, width))
+    Q = (width + 1) // 2 if queries is None else queries
+    # Read rows of one number more in steps of `width`: each row starts one column earlier than the row before.
+    repeated = jnp.broadcast_to(columns[..., None, :], (*outer, Q, width))
     padded = jnp.pad(repeated, [(0, 0)] * (len(outer) + 1) + [(0, 1)])
-    steps = padded.reshape(*outer, 2 * L * L)[..., L - 1 : L - 1 + L * width]
-    return steps.reshape(*outer, L, width)[..., :L]
+    steps = padded.reshape(*outer, Q * (width + 1))[..., Q - 1 : Q - 1 + Q * width]
+    return steps.reshape(*outer, Q, width)[..., : width + 1 - Q]
 
 
 def multiply_by_distance(states, table, rows, dtype: str):

@@ -51,11 +51,14 @@ PARAMETER_RULES: list[tuple[str, ParameterRule]] = [
     (EMBEDDINGS + "projection/kernel$", ParameterRule(P(None, FSDP), depth="embeddings", matmul_only=True)),
     (EMBEDDINGS + "projection/bias$", ParameterRule(decays=False, depth="embeddings")),
     (
-        LAYERS + "attention/qkv/kernel$",
+        LAYERS + "attention/(qkv|query|key_value)/kernel$",
         ParameterRule(P(None, FSDP, None, TENSOR, None), tensors=(0, 2), depth="layers", matmul_only=True),
     ),
     (LAYERS + "attention/bias$", ParameterRule(P(None, None, TENSOR, None), False, (0, 1), "layers")),
-    (LAYERS + "attention/qkv/bias$", ParameterRule(P(None, None, TENSOR, None), False, (0, 1), "layers")),
+    (
+        LAYERS + "attention/(qkv|query|key_value)/bias$",
+        ParameterRule(P(None, None, TENSOR, None), False, (0, 1), "layers"),
+    ),
     (
         LAYERS + "attention/out/kernel$",
         ParameterRule(P(None, TENSOR, None, FSDP), tensors=(0,), depth="layers", matmul_only=True),
@@ -69,7 +72,6 @@ PARAMETER_RULES: list[tuple[str, ParameterRule]] = [
         LAYERS + "feed_forward/gated/kernel$",
         ParameterRule(P(None, FSDP, None, TENSOR), tensors=(0, 2), depth="layers", matmul_only=True),
     ),
-    (LAYERS + "feed_forward/gated/bias$", ParameterRule(P(None, None, TENSOR), False, (0, 1), "layers")),
     (
         LAYERS + "feed_forward/out/kernel$",
         ParameterRule(P(None, TENSOR, FSDP), tensors=(0,), depth="layers", matmul_only=True),

@@ -3,7 +3,7 @@
 from bert_jax.export.context import Context
 from bert_jax.export.disentangled_attention import disentangled_attention
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import feed_forward, layer_norm
+from bert_jax.export.layers import feed_forward, norm
 from bert_jax.models.blocks.disentangled import FIRST
 
 
@@ -12,9 +12,9 @@ def build(
 ) -> Value:
     attended = disentangled_attention(scope / "attention", hidden, context, query_states)
     query_states = hidden if query_states is None else query_states
-    hidden = layer_norm(scope / "attention_norm", scope.add("Add", query_states, attended))
+    hidden = norm(scope / "attention_norm", scope.add("Add", query_states, attended))
     fed = feed_forward(scope / "feed_forward", hidden)
-    hidden = layer_norm(scope / "feed_forward_norm", scope.add("Add", hidden, fed))
+    hidden = norm(scope / "feed_forward_norm", scope.add("Add", hidden, fed))
     if context.convolved is None or layer_type != FIRST:
         return hidden
     return context.convolved.join(hidden)

@@ -3,11 +3,11 @@
 from bert_jax.export.attention import self_attention
 from bert_jax.export.context import Context
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import feed_forward, layer_norm
+from bert_jax.export.layers import feed_forward, norm
 
 
 def build(scope: Scope, hidden: Value, context: Context, layer_type: int | None) -> Value:
     attended = self_attention(scope / "attention", hidden, context)
-    hidden = layer_norm(scope / "attention_norm", scope.add("Add", hidden, attended))
+    hidden = norm(scope / "attention_norm", scope.add("Add", hidden, attended))
     fed = feed_forward(scope / "feed_forward", hidden)
-    return layer_norm(scope / "feed_forward_norm", scope.add("Add", hidden, fed))
+    return norm(scope / "feed_forward_norm", scope.add("Add", hidden, fed))

@@ -1,4 +1,7 @@
-"""ModernBERT: pre-norm layers and rotary positions; two of three layers attend locally."""
+"""ModernBERT: pre-norm layers and rotary positions; two of three layers attend locally.
+
+mmBERT and Ettin are ModernBERTs of other sizes and tokenizers. Their local layers rotate as slowly as the global ones.
+"""
 
 from dataclasses import replace
 
@@ -33,6 +36,17 @@ FIELDS = {
     "initializer_range": 0.02,
     "tie_word_embeddings": True,
     "hidden_act": "gelu",
+}
+# mmBERT and Ettin: layers, width, heads, inner size of the feed-forward.
+EXTENDED = {
+    "mmbert-small": (22, 384, 6, 1152),
+    "mmbert-base": (22, 768, 12, 1152),
+    "ettin-17m": (7, 256, 4, 384),
+    "ettin-32m": (10, 384, 6, 576),
+    "ettin-68m": (19, 512, 8, 768),
+    "ettin-150m": (22, 768, 12, 1152),
+    "ettin-400m": (28, 1024, 16, 2624),
+    "ettin-1b": (28, 1792, 28, 3840),
 }
 KEYS = {
     "layer_norm_eps": "norm_eps",
@@ -142,11 +156,19 @@ def encoder(config: EncoderConfig) -> list[ParameterMapping]:
         *fused_qkv(config, path + "attention/qkv", [tensor + "attn.Wqkv"]),
         *attention_output(config, path + "attention/out", tensor + "attn.Wo"),
         *norms[: config.num_hidden_layers - 1],
-        *gated(config, path + "feed_forward/gated", [tensor + "mlp.Wi"]),
+        gated(config, path + "feed_forward/gated", [tensor + "mlp.Wi"]),
         *linear(path + "feed_forward/out", tensor + "mlp.Wo", False),
         *layer_norm(path + "feed_forward_norm", tensor + "mlp_norm", False),
         *layer_norm("encoder/final_norm", "final_norm", False),
     ]
+
+
+def extended(layers: int, width: int, heads: int, inner: int) -> dict:
+    """Return the settings of a size of mmBERT or Ettin."""
+    return {
+        "num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": heads, "intermediate_size": inner,
+        "rotary": RotaryConfig(THETA, THETA),
+    }  # fmt: skip
 
 
 def prediction_head(path: str) -> list[ParameterMapping]:
@@ -195,6 +217,7 @@ FAMILY = Family(
         "modernbert-large": {
             "num_hidden_layers": 28, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 2624
         },
+        **{name: extended(*shape) for name, shape in EXTENDED.items()},
     },
     known_extra_tensors=(r"^decoder\.weight$", r"rotary_emb\..*inv_freq$"),  # the first: copies of tied parameters
 )  # fmt: skip

@@ -139,7 +139,7 @@ def encoder(config: EncoderConfig) -> list[ParameterMapping]:
         *fused_qkv(config, path + "attention/qkv", qkv),
         *attention_output(config, path + "attention/out", tensor + "self_attn.o_proj"),
         *layer_norm(path + "attention_norm", tensor + "post_attention_layernorm"),
-        *gated(config, path + "feed_forward/gated", [tensor + "mlp.gate_proj", tensor + "mlp.up_proj"]),
+        gated(config, path + "feed_forward/gated", [tensor + "mlp.gate_proj", tensor + "mlp.up_proj"]),
         *linear(path + "feed_forward/out", tensor + "mlp.down_proj", config.bias),
         *layer_norm(path + "feed_forward_norm", tensor + "post_mlp_layernorm"),
     ]

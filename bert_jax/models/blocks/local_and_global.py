@@ -1,7 +1,7 @@
-"""ModernBERT's block: pre-norm, with local attention in most layers.
+"""ModernBERT's block: pre-norm, with local attention in most layers; without a window it is EuroBERT's.
 
-The attention of the first layer reads the embeddings as they are, because they are already normalised. Its
-`attention_norm` is unused, but exists because the parameters of all layers are stacked.
+If embeddings are normalised, the attention of the first layer reads them as they are. Its `attention_norm` is unused,
+but exists because the parameters of all layers are stacked.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ class Block(nn.Module):
     @staticmethod
     def layer_types(config: EncoderConfig) -> list[int]:
         window, every = config.local_attention.window, config.local_attention.every
-        return [FIRST] + [
+        return [FIRST if config.embedding_norm else GLOBAL] + [
             LOCAL if window and layer % every else GLOBAL for layer in range(1, config.num_hidden_layers)
         ]
 
@@ -33,7 +33,9 @@ class Block(nn.Module):
     def __call__(self, hidden, context, layer_type, train: bool):
         c, rows, is_local = self.config, context.rows, layer_type == LOCAL
         read = hidden
-        if c.num_hidden_layers > 1:
+        if not c.embedding_norm:
+            read = norm(c, "attention_norm")(hidden)
+        elif c.num_hidden_layers > 1:
             read = jnp.where(layer_type == FIRST, hidden, norm(c, "attention_norm")(hidden))
         attend = attention.attend
         if c.local_attention.window:

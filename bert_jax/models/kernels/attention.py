@@ -7,7 +7,7 @@ nothing gets exact zeros. Kernels agree where the mask is 1; on padding they may
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from bert_jax.models.context import Context
 from bert_jax.models.dropout import apply_dropout, draw_by_row
 from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.elementwise import SAVED, softmax
-from bert_jax.models.kernels import banded_attention, relative_attention, short_attention
+from bert_jax.models.kernels import banded_attention, blocked_attention, relative_attention, short_attention
 from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS, platform
 
 LANES = 128  # lanes of a TPU's vector registers; splash's blocks are multiples of it
@@ -39,6 +39,7 @@ class AttentionRequest:
     window: Any  # None: all tokens; a traced number if one program serves layers with and without a window
     dropout: float
     relative: bool = False
+    has_bias: bool = False  # the relative terms are a bias for each head and distance
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def attend(
 
     if not mesh.empty:
         # check_vma=False: Pallas kernels do not say over which axes their outputs vary.
-        term_specs = None if context.relative is None else relative_terms.SPECS
+        terms = context.relative
+        term_specs = terms and replace(relative_terms.SPECS, is_fixed=terms.is_fixed)
         in_specs = (FUSED_QKV, Context(TOKENS, TOKENS, SHARD_ROWS, term_specs), SEEDS)
         run = jax.shard_map(run, in_specs=in_specs, out_specs=STATES, check_vma=False)
     return run(qkv, context, seeds)
@@ -119,6 +121,7 @@ def request_of(qkv, context: Context, heads: int, window: int | None, dropout: f
         window=window,
         dropout=dropout,
         relative=context.relative is not None,
+        has_bias=context.relative is not None and context.relative.bias is not None,
     )
 
 
@@ -223,6 +226,23 @@ def banded_refusal(request: AttentionRequest) -> str | None:
     return None
 
 
+def run_blocked(qkv, context: Context, request: AttentionRequest, key):
+    q, k, v = split_qkv(qkv, request.head_size)
+    dropped, bias = (request.dropout, key, context.rows), context.relative.bias
+    out = blocked_attention.blocked_attention(q, k, v, masked_segment_ids(context), bias, dropped)
+    return out.reshape(*qkv.shape[:2], -1)
+
+
+def blocked_refusal(request: AttentionRequest) -> str | None:
+    if not request.has_bias:
+        return "needs a bias for each distance, and this model has none"
+    if request.window is not None:
+        return "does not support local attention"
+    if request.length <= blocked_attention.MIN_LENGTH:
+        return f"needs rows of more than {blocked_attention.MIN_LENGTH} tokens, not {request.length}"
+    return None
+
+
 def zero_dead(out, allow):
     """Set the output of queries that see no key to zero: the softmax over no keys gives noise."""
     alive = allow.any(-1)[:, 0, :, None, None]  # [B, L or 1, 1, 1]
@@ -314,6 +334,7 @@ def run_short(qkv, context: Context, request: AttentionRequest, seeds, interpret
         return short_attention.short_attention(parts_first, segment_ids, seeds, options)
     scale = scale_of(request.head_size, context.relative)
     tables = relative_terms.kernel_tables(context.relative, scale, request.dtype)
+    options = replace(options, trains_bias=not context.relative.is_fixed)
     return relative_attention.relative_attention(parts_first, segment_ids, seeds, tables, options)
 
 
@@ -333,5 +354,6 @@ KERNELS = {
     "splash": AttentionKernel(run_splash, splash_refusal, splits=False),
     "cudnn": AttentionKernel(run_cudnn, cudnn_refusal, splits=False),
     "banded": AttentionKernel(run_banded, banded_refusal),
+    "blocked": AttentionKernel(run_blocked, blocked_refusal),
     "xla": AttentionKernel(run_xla, lambda request: None),
 }

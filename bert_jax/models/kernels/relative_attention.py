@@ -137,6 +137,8 @@ def backward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], opti
         rounded = d_scores.astype(q.dtype)
         d_q, d_k = dot(rounded, k, 1, 0), dot(rounded, q, 0, 0)
         for name, d_table in zip(names, d_tables, strict=True):
+            if name == "bias" and not options.trains_bias:
+                continue
             if name == "bias":
                 d_table[head] += unskewed(d_scores).sum(0, keepdims=True)
             elif name == "keys":

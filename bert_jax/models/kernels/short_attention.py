@@ -31,6 +31,7 @@ class KernelOptions:
     window: int | None = None
     rate: float = 0.0  # the rate of dropout
     interpret: bool = False  # run in Pallas's interpreter, on a CPU
+    trains_bias: bool = True  # a bias for each distance has a gradient; that of a fixed one is left at zero
 
 
 def heads_per_program(heads: int, size: int) -> int:

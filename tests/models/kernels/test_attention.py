@@ -224,7 +224,7 @@ def test_auto_takes_the_kernel_of_the_platform():
     assert choose_kernel("auto", GPU) == "cudnn"
     assert choose_kernel("auto", replace(GPU, dtype="float32")) == "xla"
     assert choose_kernel("auto", replace(TPU, platform="cpu")) == "xla"
-    assert set(KERNELS) == {"short", "splash", "cudnn", "banded", "xla"}
+    assert set(KERNELS) == {"short", "splash", "cudnn", "banded", "blocked", "xla"}
 
 
 def test_refusal_reaches_the_person_who_configured_it():

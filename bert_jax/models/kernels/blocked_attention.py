@@ -1,0 +1,48 @@
+"""Attention with a bias for each distance in blocks of queries, with memory linear in the length.
+
+The scores of a block exist while it is computed. The backward pass computes them again.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.dropout import apply_dropout
+from bert_jax.models.einsum import mixed_einsum
+from bert_jax.models.elementwise import softmax
+from bert_jax.models.relative_terms import expand_distances
+
+BLOCK = 256  # queries in a block
+MIN_LENGTH = 1024  # in shorter rows all scores together are small
+
+
+def blocked_attention(q, k, v, segment_ids, bias, dropped):
+    """Map q, k, v [B, L, H, K], segment_ids [B, L] (0: padding) and a bias [H, 2L - 1] to [B, L, H, K]; `dropped` is
+    (rate, key, rows)."""
+    B, L, H, K = q.shape
+    count = -(-L // BLOCK)
+    beyond, dtype = count * BLOCK - L, str(q.dtype)
+    rate, key, rows = dropped
+
+    def blocks(x):
+        padded = jnp.pad(x, [(0, 0), (0, beyond)] + [(0, 0)] * (x.ndim - 2))
+        return jnp.moveaxis(padded.reshape(B, count, BLOCK, *x.shape[2:]), 1, 0)
+
+    # The last query of a block is the farthest from the last key; those that pad the last block are farther still.
+    by_distance = jnp.pad(bias, ((0, 0), (beyond, 0)))
+
+    @jax.checkpoint
+    def attend_block(number, queries, query_segments):
+        own = jax.lax.dynamic_slice_in_dim(by_distance, (count - 1 - number) * BLOCK, L + BLOCK - 1, axis=1)
+        scores = mixed_einsum("blhk,bmhk->bhlm", queries, k, dtype, "float32") + expand_distances(own, BLOCK)
+        allow = (query_segments[:, :, None] == segment_ids[:, None]) & (segment_ids[:, None] > 0)
+        weights = softmax(jnp.where(allow[:, None], scores, jnp.finfo(jnp.float32).min))
+        if rate:
+            weights = apply_dropout(weights, rate, jax.random.fold_in(key, number), rows)
+        out = mixed_einsum("bhlm,bmhk->blhk", weights, v, dtype, dtype)
+        return jnp.where(allow.any(-1)[:, :, None, None], out, 0)
+
+    def step(_, block):
+        return None, attend_block(*block)
+
+    _, out = jax.lax.scan(step, None, (jnp.arange(count), blocks(q * K**-0.5), blocks(segment_ids)))
+    return jnp.moveaxis(out, 0, 1).reshape(B, count * BLOCK, H, K)[:, :L]
