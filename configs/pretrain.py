@@ -8,9 +8,10 @@ Score: after fine-tuning, the BERT paper's base has a GLUE average of 79.6, larg
 documentation (launch/quickstart.sh), `tiny,laptop` predicts 22% of the masked words of the validation set.
 
 Names: tiny, mini, small, medium, base, large; `base,roberta` uses RoBERTa's recipe instead of BERT's, `base,lamb` the
-recipe for batches of 32,768; `tiny,laptop` is for a small machine. Published sizes of other families are chosen by
-their full names (electra-small, albert-base, distilbert-base, ...). They learn masked words, and ALBERT also the order
-of sentences, with their family's recipe if it has one. To train with replaced tokens, use configs/electra.py.
+recipe for batches of 32,768; `tiny,laptop` is for a small machine. `base,alibi` and `base,sinusoidal` change how a
+model reads positions, and go with any other recipe: `tiny,laptop,alibi`. Published sizes of other families are chosen
+by their full names (electra-small, albert-base, distilbert-base, ...). They learn masked words, and ALBERT also the
+order of sentences, with their family's recipe if it has one. To train with replaced tokens, use configs/electra.py.
 
 --config.init=DIR continues from a model: sizes and dropout are those of DIR, and `from_init` below replaces the
 schedule. `modernbert-base,long` continues from the model of `modernbert-base`, with rows of 8,192 tokens instead of
@@ -111,7 +112,7 @@ def modernbert(config: ConfigDict) -> None:
     rate; AdamW instead of StableAdamW."""
     large = config.model.hidden_size > 768
     config.steps = 364_000
-    config.model.rotary.theta = 10_000.0
+    config.model.rotary.update({"theta": 10_000.0, "local_theta": 10_000.0})
     config.data.update(
         {
             "batch_size": 4608,
@@ -135,7 +136,8 @@ def modernbert(config: ConfigDict) -> None:
 
 def long(config: ConfigDict) -> None:
     """ModernBERT's second phase, from the first one's model: rows of 8,192, a lower learning rate, decay at the end."""
-    # 250 billion tokens, then 50 billion with decay: linear here, 1 - the square root in the original.
+    # 250 billion tokens, then 50 billion with decay: linear here, 1 - the square root in the original. mmBERT and Ettin
+    # raise the base of their local layers, too: --config.model.rotary.local_theta=160000.
     if config.get("family") != "modernbert":
         raise BertJaxError(
             "the recipe long is ModernBERT's; write modernbert-base,long or modernbert-large,long"
@@ -150,6 +152,16 @@ def long(config: ConfigDict) -> None:
     config.optimizer.update(
         {"learning_rate": 5e-5 if large else 3e-4, "warmup_steps": 0, "decay_ratio": 1 / 6}
     )
+
+
+def alibi(config: ConfigDict) -> None:
+    """ALiBi in place of position embeddings: scores of attention fall with the distance, in texts of any length."""
+    config.model.update({"positions": "alibi", "max_position_embeddings": 8192})
+
+
+def sinusoidal(config: ConfigDict) -> None:
+    """Sinusoidal position embeddings, which are computed and not trained."""
+    config.model.positions = "sinusoidal"
 
 
 def roberta(config: ConfigDict) -> None:
@@ -176,6 +188,17 @@ def deberta_v2(config: ConfigDict) -> None:
     config.data.update({"batch_size": 8192, "lengths": (512,), "length_ratios": (1.0,)})
     rate = 3e-4 if config.model.hidden_size >= 1024 else 6e-4
     config.optimizer = ConfigDict({"learning_rate": rate, "warmup_steps": 10_000, "beta2": 0.98})
+
+
+def mosaic_bert(config: ConfigDict) -> None:
+    """MosaicBERT's recipe: rows of 128 tokens, 30% of them masked; ALiBi reads longer ones."""
+    config.steps = 70_000
+    config.data.update(
+        {"batch_size": 4096, "lengths": (128,), "length_ratios": (1.0,), "mlm_probability": 0.3}
+    )
+    config.optimizer = ConfigDict(
+        {"learning_rate": 5e-4, "warmup_steps": 0.06, "beta2": 0.98, "weight_decay": 1e-5}
+    )
 
 
 def lamb(config: ConfigDict) -> None:
@@ -215,6 +238,9 @@ OF_FAMILY = {
     "deberta-v2": deberta_v2,
     "electra": electra,
     "modernbert": modernbert,
+    "mosaic_bert": mosaic_bert,
     "mpnet": roberta,
 }
-RECIPES = {"roberta": roberta, "lamb": lamb, "long": long, "laptop": laptop}
+RECIPES = {
+    "roberta": roberta, "lamb": lamb, "long": long, "laptop": laptop, "alibi": alibi, "sinusoidal": sinusoidal
+}  # fmt: skip

@@ -27,4 +27,6 @@ def import_(args):
     model = load(args.source)
     model.save(args.destination)
     heads = ", ".join(model.layout.heads) or "no head"
-    print(f"{args.destination}: {model.layout.family.model_type} with {heads}, as transformers opens it")
+    family = model.layout.family
+    names = "as transformers opens it" if family.encoder_in_transformers else "under the published names"
+    print(f"{args.destination}: {family.model_type} with {heads}, {names}")

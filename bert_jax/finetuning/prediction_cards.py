@@ -50,8 +50,14 @@ def prediction_card(
     if is_pair:
         ours, theirs = '("a text", "another")', '"a text", "another"'
     code = ", trust_remote_code=True" if layout.auto_map else ""
+    in_transformers = layout.family.encoder_in_transformers
+    by_transformers = f"""
+
+from transformers import AutoTokenizer, {use.auto_class}
+model, tokenizer = {use.auto_class}.from_pretrained("DIR"{code}), AutoTokenizer.from_pretrained("DIR")
+model(**tokenizer({theirs}, return_tensors="pt"))"""
     return ModelCard(
-        library="transformers",
+        library="transformers" if in_transformers else "bert_jax",
         pipeline=use.pipeline,
         tags=(use.pipeline,),
         about=[
@@ -63,12 +69,7 @@ def prediction_card(
             ]
             * bool(layout.auto_map),
         ],
-        usage=f"""import bert_jax
-bert_jax.{use.call}({ours})
-
-from transformers import AutoTokenizer, {use.auto_class}
-model, tokenizer = {use.auto_class}.from_pretrained("DIR"{code}), AutoTokenizer.from_pretrained("DIR")
-model(**tokenizer({theirs}, return_tensors="pt"))""",
+        usage=f"import bert_jax\nbert_jax.{use.call}({ours})" + by_transformers * in_transformers,
         data=[f"{about}.", describe_named_columns(data), *label_lines(kind, examples)],
         recipe={"head reads": describe_head(layout)},
         describe_calibration=partial(describe_probabilities, kind),

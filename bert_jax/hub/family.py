@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from bert_jax.core.config import MAX_INT
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.typed_json import JsonTypeError, coerce_json
@@ -51,7 +53,7 @@ def value_of(config: EncoderConfig, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Family:
-    model_type: str
+    model_type: str  # in config.json, unless `published_type` is; here it names the family
     class_name: str  # "Bert" in BertForMaskedLM
     prefix: str  # before the tensor names of encoder and pooler in models with a head
     # Field -> what it is if its key is absent; None for head_dropout means the value of `hidden_dropout_prob`.
@@ -74,6 +76,8 @@ class Family:
     # Convert files of older layouts or of other programs to the family's current layout.
     modernize_config: Callable[[dict, Any], dict] = lambda published, where: published
     modernize_tensors: Callable[[Tensors], Tensors] = lambda tensors: tensors
+    # Tensors that files hold although they are no parameters, because transformers reads them.
+    computed_tensors: Callable[[EncoderConfig], dict[str, np.ndarray]] = lambda config: {}
     # Keys whose absence would mean something else -> the value that is written if there is no other.
     explicit: Mapping[str, Any] = field(default_factory=dict)
     # Published sizes: full name ("electra-small") -> our fields that differ from what absent keys mean.
@@ -81,11 +85,19 @@ class Family:
     # Ending of a class name -> its heads, if that is not just the architecture of one head.
     architectures: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     not_in_transformers: tuple[str, ...] = ()  # heads for which transformers has no class
+    encoder_in_transformers: bool = True
+    # The model_type in config.json if it is another family's, and whether a config.json with it is of this family.
+    published_type: str = ""
+    recognizes: Callable[[dict], bool] = lambda published: True
     known_extra_tensors: tuple[
         str, ...
     ] = ()  # patterns of tensors in files that are not parameters: buffers, copies
     position_offset: int = 0  # rows of the position table before position 0: padding's id + 1
     new_models: bool = False  # whether new models with these constants are published as this family
+
+    @property
+    def config_type(self) -> str:
+        return self.published_type or self.model_type
 
     def __post_init__(self):
         object.__setattr__(self, "heads", self.heads | OWN_HEADS)
@@ -204,4 +216,4 @@ class Family:
                 continue  # head_dropout
             published[key] = value
         published |= self.derived_keys(config)
-        return published | {"model_type": self.model_type, "dtype": "float32"}
+        return published | {"model_type": self.config_type, "dtype": "float32"}

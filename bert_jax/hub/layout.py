@@ -141,13 +141,16 @@ class Layout:
             names = part.all_tensor_names(self.config.groups)
             arrays = part.to_tensors(np.asarray(flat[part.path], np.float32))
             tensors |= zip(names, map(np.ascontiguousarray, arrays), strict=True)
-        return tensors
+        prefix = f"{self.family.prefix}." * bool(self.heads)
+        computed = self.family.computed_tensors(self.config)
+        return tensors | {prefix + name: array for name, array in computed.items()}
 
     def to_hf_config(self, pad: int | None = None) -> dict:
         """Return the content of config.json; `pad` is the id of the tokenizer's padding token."""
         published = self.family.write_config(self.config, self.hf_config)
-        published.pop(AUTO_MAP, None)  # of another program, whose code is not written
-        published |= {AUTO_MAP: self.auto_map} if self.auto_map else {}
+        published |= {AUTO_MAP: self.auto_map | self.remote_classes(published.pop(AUTO_MAP, None))}
+        if not published[AUTO_MAP]:
+            del published[AUTO_MAP]
         published["architectures"] = [self.family.class_name + self.architecture]
         if self.labels:
             published["id2label"] = {str(i): label for i, label in enumerate(self.labels)}
@@ -163,7 +166,21 @@ class Layout:
         head = self.heads[-1] if self.heads else ""
         if head not in self.family.not_in_transformers or head not in AUTO_CLASSES:
             return {}
-        return {AUTO_CLASSES[head]: f"{Path(MODELING_FILE).stem}.{HEADS[head].architecture}"}
+        if not self.family.encoder_in_transformers:  # that file has heads alone
+            return {}
+        # Our own heads have a class for all families; what only some families lack, one for each of them.
+        family = "" if head in OWN_HEADS else self.family.class_name
+        return {AUTO_CLASSES[head]: f"{Path(MODELING_FILE).stem}.{family}{HEADS[head].architecture}"}
+
+    def remote_classes(self, auto_map) -> dict[str, str]:
+        """Return the entries of `auto_map`, the key of config.json, that still open the model when it is saved again.
+
+        The code in the directory is not copied. That of a repository (OWNER/NAME--FILE.CLASS) is read there, and the
+        families that transformers lacks are saved in its layout.
+        """
+        if self.family.encoder_in_transformers or not isinstance(auto_map, dict):
+            return {}
+        return {name: path for name, path in auto_map.items() if isinstance(path, str) and "--" in path}
 
     @property
     def architecture(self) -> str:

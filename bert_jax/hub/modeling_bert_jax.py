@@ -121,9 +121,19 @@ class ForQuestionAnswering(EncoderWithHead):
     """For families whose question-answering class transformers lacks; the labels are the answer's start and end."""
 
     head_name = "qa_outputs"
-    config_class = getattr(transformers, "NomicBertConfig", None)  # the only such family
 
     def forward(self, input_ids, attention_mask=None, return_dict=True, **inputs):
         start, end = self.head(self.states(input_ids, attention_mask, **inputs)).unbind(-1)
         output = QuestionAnsweringModelOutput(start_logits=start, end_logits=end)
         return output if return_dict else output.to_tuple()
+
+
+# transformers registers a class for a task that the family lacks, and wants it to name the family's config.
+
+
+class NomicBertForQuestionAnswering(ForQuestionAnswering):
+    config_class = getattr(transformers, "NomicBertConfig", None)
+
+
+class EuroBertForQuestionAnswering(ForQuestionAnswering):
+    config_class = getattr(transformers, "EuroBertConfig", None)

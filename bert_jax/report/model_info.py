@@ -60,7 +60,12 @@ def collect_model_facts(directory) -> dict:
     except BertJaxError as error:
         tokenizer_facts = None
         odd.append(str(error))
-    for head in layout.heads:
+    if not layout.family.encoder_in_transformers:
+        odd.append(
+            f"transformers has no {layout.family.model_type}, and without the published code it opens these files as "
+            "another model, with random parameters; use bert_jax.load"
+        )
+    for head in layout.heads if layout.family.encoder_in_transformers else ():
         if head in layout.family.not_in_transformers:
             name = f"transformers has no {layout.family.class_name}{HEADS[head].architecture}"
             remote = f"with trust_remote_code=True it opens the model by {MODELING_FILE}, and else "

@@ -146,7 +146,15 @@ def choose_special_names(rust: tokenizers.Tokenizer, settings: TokenizerSettings
     names = ROBERTA_NAMES if roberta else BERT_NAMES
     if isinstance(rust.model, models.WordPiece):
         names = names | {"unk": rust.model.unk_token}  # MPNet's vocabulary has <unk>, too
-    return names | settings.names
+    names = names | settings.names
+    if isinstance(rust.model, models.BPE) and rust.token_to_id(names["unk"]) is None and reads_bytes(rust):
+        names = names | {"unk": names["pad"]}  # no character is unknown
+    return names
+
+
+def reads_bytes(rust: tokenizers.Tokenizer) -> bool:
+    """Whether rare characters become the bytes of their UTF-8 form."""
+    return not rust.model.unk_token and bool(rust.encode(RARE, add_special_tokens=False).ids)
 
 
 def template_of(rust: tokenizers.Tokenizer) -> Template:

@@ -10,6 +10,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
+# Tokenizers made for decoders, such as EuroBERT's and mmBERT's, name what fills these roles in other words.
+DECODER_ROLES = {"cls": "bos", "sep": "eos"}
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 KEPT = ("model_max_length",)  # has no effect on ids, but other tools read it from the saved directory
 
@@ -27,6 +29,8 @@ Token = str | TokenFacts | None
 
 
 class SpecialTokens(TypedDict, total=False):
+    bos_token: Token
+    eos_token: Token
     pad_token: Token
     unk_token: Token
     cls_token: Token
@@ -75,6 +79,11 @@ class TokenizerSettings:
             for name, kind in FILES.items()
         )
         tokens = config | names
+        tokens |= {
+            f"{role}_token": tokens[f"{other}_token"]
+            for role, other in DECODER_ROLES.items()
+            if not tokens.get(f"{role}_token") and tokens.get(f"{other}_token")
+        }
         special = {role: added_token(token) for role in ROLES if (token := tokens.get(f"{role}_token"))}
         added = {i: AddedToken(name, normalized=True) for name, i in listed.items()}
         added |= {i: added_token(token) for i, token in config.get("added_tokens_decoder", {}).items()}
@@ -97,7 +106,9 @@ class TokenizerSettings:
         rust.add_special_tokens([tokens.get(name, name) for name in known])
 
     def save(self, directory: Path, names: dict[str, str], kind: dict) -> None:
-        special = {f"{role}_token": names[role] for role in ROLES}
+        # Byte-level vocabularies may have no entry for unknown characters; padding stands in for it here.
+        roles = [role for role in ROLES if role != "unk" or names["unk"] != names["pad"]]
+        special = {f"{role}_token": names[role] for role in roles}
         kept = {key: self.config[key] for key in KEPT if key in self.config}
         write_json(directory / "special_tokens_map.json", special)
         write_json(directory / "tokenizer_config.json", kind | special | kept)

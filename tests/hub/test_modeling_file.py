@@ -73,10 +73,17 @@ def their_logits(model, rows, padding: int) -> np.ndarray:
 
 
 CASES = [
-    (name, "compare_cls" if name in TWO_SEPARATORS else "classify_mean") for name in sorted(FAMILIES.names())
+    (name, "compare_cls" if name in TWO_SEPARATORS else "classify_mean")
+    for name in sorted(FAMILIES.names())
+    if FAMILIES[name].encoder_in_transformers
 ]
 LIKE_ROBERTA = ("camembert", "xlm_roberta")
-CASES += [("bert", "classify_cls"), ("bert", "compare_mean"), ("nomic_bert", "answer")]
+CASES += [
+    ("bert", "classify_cls"),
+    ("bert", "compare_mean"),
+    ("nomic_bert", "answer"),
+    ("eurobert", "answer"),
+]
 
 
 @pytest.mark.parametrize(

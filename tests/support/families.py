@@ -34,6 +34,22 @@ FAMILY_CONFIGS = {
         "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
         "max_position_embeddings": 66,
     },
+    "sinusoidal_bert": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+        "max_position_embeddings": 64, "position_embedding_type": "sinusoidal",
+    },
+    "jina_bert": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+        "max_position_embeddings": 64, "position_embedding_type": "alibi", "feed_forward_type": "geglu",
+    },
+    "mosaic_bert": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+        "max_position_embeddings": 64, "alibi_starting_size": 16,
+    },
+    "eurobert": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 24, "max_position_embeddings": 64,
+    },
     "deberta-v2": {
         "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
         "max_position_embeddings": 64, "position_biased_input": False, "relative_attention": True,
@@ -96,7 +112,7 @@ def write_released(path, name: str, config: dict, heads=(), of_weights: dict | N
     flat = {part: np.float32(0.1 * random.standard_normal(shape)) for part, shape in shapes.items()}
     params = unflatten_dict(flat, sep="/")
     hub.save_model(path, layout, params)
-    (path / "config.json").write_text(json.dumps({"model_type": name} | config))
+    (path / "config.json").write_text(json.dumps({"model_type": FAMILIES[name].config_type} | config))
     return params
 
 

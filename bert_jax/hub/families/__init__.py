@@ -20,11 +20,14 @@ def find_family(published: dict, where) -> Family:
     """Return the family of a config.json."""
     # The first published configs had no model_type; all of them were BERT's.
     model_type = published.get("model_type") or "bert"
-    types = {family.model_type: family for family in all_families()}
-    if model_type not in list(types):  # a list, because model_type may be unhashable
+    types = [family.config_type for family in all_families()]
+    if model_type not in types:
         hint = suggest_name(model_type, types)
         raise BertJaxError(f'{where}: model_type "{model_type}" is not supported; {hint}')
-    family = types[model_type]
+    candidates = [family for family in all_families() if family.config_type == model_type]
+    # Those that share the type of another family first: that other one recognizes everything.
+    candidates.sort(key=lambda family: not family.published_type)
+    family = next(family for family in candidates if family.recognizes(published))
     if family.position_offset:
         pad = published.get("pad_token_id", family.position_offset - 1)
         if type(pad) is not int or not 0 <= pad <= MAX_INT:

@@ -18,12 +18,17 @@ ROWS = {
     "modernbert, the mean": ({"classifier_pooling": "mean"}, ("classify",)),
     "nomic_bert": ({}, ("mlm", "classify")),
     "mpnet": ({}, ("mlm",)),
+    "sinusoidal_bert": ({}, ("mlm", "classify")),
+    "jina_bert": ({}, ("mlm", "classify")),
+    "mosaic_bert": ({}, ("mlm",)),
+    "eurobert": ({}, ("mlm", "classify")),
     "deberta-v2": ({}, ("mlm",)),
     "deberta-v2, projections of its own": ({"share_att_key": False, "type_vocab_size": 3}, ("mlm",)),
     "deberta": ({}, ("mlm",)),
 }
-# Shared layers and a pooler, near layers, rotary positions, relative positions of both kinds.
-ORDINARY = ("albert", "modernbert", "nomic_bert", "mpnet", "deberta-v2")
+# Shared layers and a pooler, near layers, rotary positions, relative positions of both kinds, ALiBi, and grouped
+# queries with a pooler that reads every token.
+ORDINARY = ("albert", "modernbert", "nomic_bert", "mpnet", "deberta-v2", "jina_bert", "eurobert")
 
 
 @pytest.mark.ci

@@ -21,8 +21,12 @@ OTHER_CLASSES = {
     "electra": CLASSES | {"ForPreTraining": ("replaced",)},
     "albert": CLASSES | {"ForPreTraining": ("mlm", "sop")},
     # The reference has no class for answers.
-    "nomic_bert": {ending: heads for ending, heads in CLASSES.items() if heads != ("answer",)},
+    **dict.fromkeys(
+        ("nomic_bert", "eurobert"),
+        {ending: heads for ending, heads in CLASSES.items() if heads != ("answer",)},
+    ),
 }
+SLOW_TURNS = {"rope_type": "default", "rope_theta": 160_000.0}
 MPNET = {
     "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "vocab_size": 61,
     "max_position_embeddings": 300, "pad_token_id": 1,
@@ -81,6 +85,35 @@ CONFIGS = {
                 "sliding_attention": {"rope_type": "default", "rope_theta": 9.0},
             },
         },
+        "mmBERT's settings": {
+            "hidden_size": 42, "num_hidden_layers": 5, "num_attention_heads": 3, "intermediate_size": 33,
+            "vocab_size": 211, "max_position_embeddings": 40, "local_attention": 8, "global_attn_every_n_layers": 3,
+            "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1, "cls_token_id": 1, "sep_token_id": 1,
+            "rope_parameters": {"full_attention": SLOW_TURNS, "sliding_attention": SLOW_TURNS},
+        },
+        "Ettin's settings": {
+            "hidden_size": 28, "num_hidden_layers": 7, "num_attention_heads": 7, "intermediate_size": 37,
+            "vocab_size": 131, "max_position_embeddings": 64, "local_attention": 6, "global_attn_every_n_layers": 3,
+            "pad_token_id": 0, "classifier_pooling": "mean",
+            "rope_parameters": {"full_attention": SLOW_TURNS, "sliding_attention": SLOW_TURNS},
+        },
+    },
+    "eurobert": {
+        "three queries to a key, every token read": {
+            "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+            "intermediate_size": 40, "vocab_size": 101, "max_position_embeddings": 40, "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 77.0},
+        },
+        "the first token read": {
+            "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 8, "intermediate_size": 51,
+            "vocab_size": 67, "max_position_embeddings": 64, "pad_token_id": 0, "classifier_pooling": "bos",
+            "hidden_act": "gelu",
+        },
+        "the mean read, one key": {
+            "hidden_size": 20, "num_hidden_layers": 1, "num_attention_heads": 5, "num_key_value_heads": 1,
+            "intermediate_size": 11, "vocab_size": 43, "max_position_embeddings": 24, "pad_token_id": 0,
+            "classifier_pooling": "mean",
+        },
     },
     "nomic_bert": {
         "three heads, three segments": {
@@ -127,7 +160,7 @@ def test_tokens_of_mpnet_farther_apart_than_any_bucket_equal_transformers(tmp_pa
     assert_equals_transformers("MPNet", {"ForMaskedLM": ("mlm",)}, MPNET, tmp_path, length=150)
 
 
-@pytest.mark.parametrize("name", ["bert", "distilbert", "electra", "albert"])
+@pytest.mark.parametrize("name", ["bert", "distilbert", "electra", "albert", "eurobert"])
 def test_absent_keys_mean_what_they_mean_to_the_reference(name):
     family = FAMILIES[name]
     theirs = transformers.AutoConfig.for_model(family.model_type).to_dict()
@@ -160,6 +193,15 @@ FACTS = {
         "type_vocab_size": 0,
     },
     "nomic-bert-base": {"rotary": RotaryConfig(1000.0), "gated": True},
+    "jina-bert-base": {
+        "positions": "alibi",
+        "gated": True,
+        "max_position_embeddings": 8192,
+        "hidden_act": "gelu",
+    },
+    "mosaic-bert-base": {"positions": "alibi", "gated": True, "attention_probs_dropout_prob": 0.0},
+    "eurobert-610m": {"num_key_value_heads": 6, "rotary": RotaryConfig(250_000.0), "rms_norm": True},
+    "mmbert-small": {"hidden_size": 384, "rotary": RotaryConfig(160_000.0, 160_000.0)},
     "deberta-v3-xsmall": {
         "num_hidden_layers": 12,
         "hidden_size": 384,
@@ -232,7 +274,7 @@ def test_ids_and_offsets_of_a_released_vocabulary(name, cased, tmp_path):
 
 
 # DeBERTa's heads have other names in the reference, and MPNet's class takes long to make.
-META = ("distilbert", "electra", "albert", "modernbert", "nomic_bert")
+META = ("distilbert", "electra", "albert", "modernbert", "nomic_bert", "eurobert")
 
 
 @pytest.mark.slow

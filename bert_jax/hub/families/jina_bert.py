@@ -1,0 +1,133 @@
+"""JinaBERT, the encoder of jina-embeddings-v2: BERT with ALiBi and, in the published models, a gated feed-forward.
+
+transformers has no such model. Published files name the code that opens them in `auto_map`, and have BERT's own
+`model_type`: with it, transformers alone would open a BERT with random positions and feed-forward layers.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.families import bert
+from bert_jax.hub.family import ACTIVATIONS
+from bert_jax.hub.parameter_mapping import (
+    ParameterMapping,
+    attention_output,
+    fused_qkv,
+    gated,
+    layer_norm,
+    linear,
+)
+from bert_jax.hub.tensors import Tensors
+from bert_jax.models.encoder_config import EncoderConfig
+
+ALIBI = "alibi"
+# The value of `feed_forward_type` -> the activation of a gated feed-forward, whatever `hidden_act` says. "original" is
+# BERT's own feed-forward.
+GATED = {"geglu": "gelu", "reglu": "relu"}
+ORIGINAL = "original"
+HF_ACTIVATIONS = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
+
+
+def feed_forward_type(published: dict) -> str:
+    kind = published.get("feed_forward_type") or ORIGINAL
+    if kind not in (*GATED, ORIGINAL):
+        raise BertJaxError(
+            f"feed_forward_type = {kind!r:.60} is not supported, only {', '.join([*GATED, ORIGINAL])}"
+        )
+    return kind
+
+
+def hidden_activation(published: dict) -> str:
+    name = published.get("hidden_act") or "gelu"
+    if name not in list(ACTIVATIONS):
+        raise BertJaxError(f'hidden_act = "{name!s:.60}" is not supported, only {", ".join(ACTIVATIONS)}')
+    return ACTIVATIONS[name]
+
+
+def activation(published: dict) -> str:
+    return GATED.get(feed_forward_type(published)) or hidden_activation(published)
+
+
+def mlm_activation(published: dict) -> str:
+    """Return the activation of the masked-LM head, which follows `hidden_act`; "" if it is that of the feed-forward."""
+    name = hidden_activation(published)
+    return "" if name == activation(published) else name
+
+
+def derived_keys(config: EncoderConfig) -> dict[str, Any]:
+    kinds = {name: kind for kind, name in GATED.items()}
+    if config.gated and config.hidden_act not in kinds:
+        raise BertJaxError(
+            f"jina_bert has no gated feed-forward with {config.hidden_act}, only with {' or '.join(kinds)}; set "
+            "--config.model.hidden_act=gelu"
+        )
+    return {
+        "position_embedding_type": ALIBI,
+        "feed_forward_type": kinds[config.hidden_act] if config.gated else ORIGINAL,
+        "hidden_act": HF_ACTIVATIONS[config.mlm_activation or config.hidden_act],
+    }
+
+
+def encoder(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/", "encoder.layer.{i}."
+    if not config.gated:
+        return [part for part in bert.encoder(config) if not part.per_position]
+    qkv = [f"{tensor}attention.self.{name}" for name in ("query", "key", "value")]
+    return [
+        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
+        ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
+        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        *fused_qkv(config, path + "attention/qkv", qkv),
+        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
+        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
+        *gated_feed_forward(config),
+    ]
+
+
+def gated_feed_forward(config: EncoderConfig) -> list[ParameterMapping]:
+    """The published names of a gated feed-forward; the activated half comes first in `gated_layers`."""
+    path, tensor = "encoder/layers/", "encoder.layer.{i}.mlp."
+    return [
+        gated(config, path + "feed_forward/gated", [tensor + "gated_layers"]),
+        *linear(path + "feed_forward/out", tensor + "wo"),
+        *layer_norm(path + "feed_forward_norm", tensor + "layernorm"),
+    ]
+
+
+def refuse_normalized_queries(tensors: Tensors) -> Tensors:
+    if any(name.endswith("attention.self.layer_norm_q.weight") for name in tensors):
+        raise BertJaxError(
+            "the weights normalise queries and keys (jina-bert-v2-qk-post-norm, of the models for code, German, "
+            "Spanish and Chinese), which is not supported; use an English jina-embeddings-v2"
+        )
+    return tensors
+
+
+FAMILY = replace(
+    bert.FAMILY,
+    model_type="jina_bert",
+    published_type="bert",
+    recognizes=lambda published: published.get("position_embedding_type") == ALIBI,
+    class_name="JinaBert",
+    fields={name: default for name, default in bert.FIELDS.items() if name != "hidden_act"},
+    constants={"positions": "alibi"},
+    derived={
+        "gated": lambda published: feed_forward_type(published) in GATED,
+        "hidden_act": activation,
+        "mlm_activation": mlm_activation,
+    },
+    derived_keys=derived_keys,
+    supported={**bert.FAMILY.supported, "position_embedding_type": (ALIBI,)},
+    modernize_tensors=refuse_normalized_queries,
+    encoder=encoder,
+    sizes={
+        "jina-bert-small": {
+            "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048,
+            "max_position_embeddings": 8192, "gated": True,
+        },
+        "jina-bert-base": {"max_position_embeddings": 8192, "gated": True},
+    },
+    not_in_transformers=tuple(bert.FAMILY.heads),
+    encoder_in_transformers=False,
+)  # fmt: skip
