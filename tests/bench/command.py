@@ -218,6 +218,22 @@ def recipes(args):
     print(compare_recipes(compared, tunings, args.minutes, args.workdir, command))
 
 
+@verb("kinds of positions: learned in short rows, read in longer ones",
+      "python -m tests.bench positions --config configs/pretrain.py:tiny,laptop --workdir runs/positions "
+      "--config.data.corpora=corpus --config.data.lengths=128",
+      CONFIG,
+      flag("--workdir", required=True, metavar="DIR", help="directory of the runs; existing runs are resumed"),
+      flag("--lengths", nargs="+", type=positive_integer, default=[128, 512, 2048], metavar="L",
+           help="tokens of the validation rows (default 128 512 2048)"))  # fmt: skip
+def positions(args):
+    from tests.bench.positions import compare_positions
+    from tests.bench.recipe import Recipe
+
+    command = shlex.join(["python", "-m", "tests.bench", *sys.argv[1:]])
+    recipe = Recipe(args.config, tuple(args.overrides))
+    print(compare_positions(recipe, args.lengths, args.workdir, command))
+
+
 @verb("the guide's first tables: comparisons in turn, as Markdown",
       "python -m tests.bench all --model DIR --data DIR --output runs/bench",
       flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),
