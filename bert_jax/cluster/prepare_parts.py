@@ -18,7 +18,7 @@ from bert_jax.data.corpus.duplicates import stored
 from bert_jax.data.corpus.prepare import chunk_settings
 from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import Shard, group_files
-from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.data.shards.shard_folder import CUT, Job, ShardFolder, WrittenShard
 from bert_jax.text.document_formats import WIKIEXTRACTOR_START
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.line_reader import begins_with
@@ -26,13 +26,12 @@ from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.word_cache import IdSource, cached
 
-PARTS, CUT = "parts", "_cut"  # the folder of the parts, in that of the chunks; that of parts of a file
+PARTS = "parts"  # the folder of the parts, in that of the chunks
 ROW_FILES = (".jsonl", ".ndjson", ".parquet")
 PART_ROWS = 1 << 14  # lines or rows of a file that is the only input
-MOST_PARTS, PART_BYTES = (
-    64,
-    256 << 20,
-)  # a part has at least a share of 1 / MOST_PARTS of all bytes, or PART_BYTES
+# Files share a part until it has this share of all bytes, or so many.
+MOST_PARTS = 64
+PART_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def make_parts(
     counts: Counter[str] = Counter()
     for manifest in manifests:
         counts.update(manifest.counts)
-    if parts[0].original:
+    if parts and parts[0].original:
         counts["empty_files"] = 0  # a part without text is no file without text
     source.set_counts(counts)
     return [work.folder.path / name for manifest in manifests for name in manifest.files]

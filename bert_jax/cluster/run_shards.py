@@ -20,10 +20,9 @@ from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.shards.cut_file import CUTTABLE, CutFile
 from bert_jax.data.shards.shard import Shard, list_shards
-from bert_jax.data.shards.shard_folder import ShardManifest
+from bert_jax.data.shards.shard_folder import CUT, ShardManifest
 from bert_jax.text.input_files import file_extension
 
-CUT = "_cut"  # the folder of the parts of files, in that of the outputs
 Work = TypeVar("Work", bound=ShardWork)
 ROWS_PER_SHARD = 65_536  # of a file that is the only input
 
@@ -151,7 +150,9 @@ def estimate_input(options: ClusterOptions, work: ShardWork, inputs: ShardedInpu
 def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> str:
     """Return what there is to do, and how long it takes by a shard that is done and thrown away."""
     size = sum(shard.size for shard in shards)
-    shard = sorted(shards, key=lambda shard: shard.size)[len(shards) // 2]
+    if not size:
+        raise BertJaxError("every input is empty: there is nothing to do")
+    shard = sorted(shards, key=lambda shard: shard.size)[len(shards) // 2]  # of the usual size
     with connected(options.address) as ray:
         plan = plan_workers(ray, options, len(shards))
         # Twice, because programs are compiled for the first.
@@ -161,7 +162,9 @@ def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> s
     if dispatcher.failures:
         raise BertJaxError(dispatcher.failures[0].message)
     measured = dispatcher.results[-1]
-    rows, seconds = (value * size / shard.size for value in (measured.rows, measured.seconds / plan.count))
+    rows, seconds = (
+        value * size / max(shard.size, 1) for value in (measured.rows, measured.seconds / plan.count)
+    )
     return (
         f"{pluralize(len(shards), 'shard')}, about {rows:,.0f} {work.unit}, {size / 1e6:,.1f} MB; about "
         f"{format_duration(seconds)} with {pluralize(plan.count, 'worker')}, by {shard.original or shard.sources[0]}: "

@@ -88,6 +88,13 @@ def test_files_of_one_document_or_of_articles_are_not_cut(texts, tmp_path):
         assert [bool(part.original) for part in work.list_parts()] == [is_cut]
 
 
+def test_without_text_nothing_is_prepared(texts, tmp_path):
+    (tmp_path / "nothing.txt").touch()
+    for given in ("nothing.txt", "texts/empty.txt"):
+        with pytest.raises(BertJaxError, match=f"no text in {given}; every input is empty"):
+            prepare("together", given, maker=partial(prepare_parts.make_parts, HERE))
+
+
 def test_a_binary_file_that_is_named_is_an_error_as_in_one_process(texts):
     given = ("texts/0.txt", "texts/picture.txt")
     with pytest.raises(BertJaxError) as alone:

@@ -26,12 +26,13 @@ from bert_jax.core.hashes import (
     json_digest,
     sealed,
 )
-from bert_jax.core.output import locked_directory, refuse_unlisted
+from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.core.typed_json import coerce_json
 from bert_jax.data.shards.shard import Shard
 
 VERSION = 1
 JOB, MANIFESTS = "_job.json", "_manifests"
+CUT = "_cut"  # the folder of the parts of files that were cut
 AGAIN = "name a new folder"
 REMEDY = "delete it, and repeat the command that wrote it"
 
@@ -101,6 +102,7 @@ class ShardFolder:
             if any((self.path / MANIFESTS).rglob("*.json")):
                 self.refuse_other_job()
             else:
+                remove_path(self.path / CUT)  # of what was begun with other settings or inputs
                 self.write_json(self.path / JOB, {"version": VERSION, **asdict(self.job)})
             yield
 
