@@ -1,5 +1,6 @@
 """An ONNX file, opened by ONNX Runtime, which not everybody has installed."""
 
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,12 @@ def require_packages(what: str, *packages: str) -> None:
         )
 
 
+def threads_of_environment() -> int:
+    """Return the threads that a process may start, which OpenMP's variable says; 0 if it does not."""
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    return int(value) if value.isdecimal() else 0
+
+
 class OnnxSession:
     """An ONNX file on the CPU."""
 
@@ -26,7 +33,7 @@ class OnnxSession:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads  # 0: a thread for each core
+        options.intra_op_num_threads = threads or threads_of_environment()  # 0: a thread for each core
         options.log_severity_level = ERRORS_ONLY
         self.path = path
         try:

@@ -18,6 +18,7 @@ from bert_jax.cluster.worker import THREADS, Refusal, ShardResult, Worker
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import list_shards
+from bert_jax.inference.onnx_session import threads_of_environment
 from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.content_keys import content_keys
@@ -59,8 +60,12 @@ def work(model, tmp_path):
         yield work
 
 
-def test_a_worker_takes_the_cores_that_it_got(worker):
+def test_a_worker_takes_the_cores_that_it_got(worker, monkeypatch):
     assert {os.environ[name] for name in THREADS} == {"1"} and os.environ["JAX_PLATFORMS"] == "cpu"
+    assert threads_of_environment() == 1
+    for several_levels_or_none in ("4,2", ""):
+        monkeypatch.setenv("OMP_NUM_THREADS", several_levels_or_none)
+        assert threads_of_environment() == 0
 
 
 @pytest.mark.slow
