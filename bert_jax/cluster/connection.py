@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from types import ModuleType
 
 from bert_jax.core.errors import BertJaxError, first_line
+from bert_jax.data.corpus.chunks import cores
 
 LOCAL, RUNNING = "local", "auto"  # a cluster of this machine alone; the one that this machine belongs to
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252}):(?P<port>\d{1,5})")
@@ -44,11 +45,17 @@ def import_ray() -> ModuleType:
 def connected(address: str) -> Iterator[ModuleType]:
     """Connect to a cluster while the block runs, and yield the module `ray`."""
     ray = import_ray()
+    own_cores = {"num_cpus": cores()} if address == LOCAL else {}
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
-            address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, namespace="bert-jax",
-        )  # fmt: skip
+            address,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            namespace="bert-jax",
+            **own_cores,
+        )
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
         raise BertJaxError(
             f"no connection to the Ray cluster {address} ({describe(error)}); start one with `ray start --head`"
