@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from bert_jax.models.dropout import apply_dropout
 from bert_jax.models.einsum import mixed_einsum
-from bert_jax.models.elementwise import softmax
 from bert_jax.models.relative_terms import expand_distances
 
 BLOCK = 256  # queries in a block
@@ -35,7 +34,8 @@ def blocked_attention(q, k, v, segment_ids, bias, dropped):
         own = jax.lax.dynamic_slice_in_dim(by_distance, (count - 1 - number) * BLOCK, L + BLOCK - 1, axis=1)
         scores = mixed_einsum("blhk,bmhk->bhlm", queries, k, dtype, "float32") + expand_distances(own, BLOCK)
         allow = (query_segments[:, :, None] == segment_ids[:, None]) & (segment_ids[:, None] > 0)
-        weights = softmax(jnp.where(allow[:, None], scores, jnp.finfo(jnp.float32).min))
+        # Not elementwise.softmax, whose weights a layer would keep for its backward pass, block after block.
+        weights = jax.nn.softmax(jnp.where(allow[:, None], scores, jnp.finfo(jnp.float32).min))
         if rate:
             weights = apply_dropout(weights, rate, jax.random.fold_in(key, number), rows)
         out = mixed_einsum("bhlm,bmhk->blhk", weights, v, dtype, dtype)
