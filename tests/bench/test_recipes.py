@@ -122,7 +122,7 @@ def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
     assert "classify.py is not a pre-training config; leave it out" in capsys.readouterr().err
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsys):
     """Each arm at its better rate: here the one that learns."""
     monkeypatch.setattr(recipes, "count_steps", lambda *_: 40)

@@ -2,7 +2,7 @@
 
 from bert_jax.export.attention import self_attention
 from bert_jax.export.context import nearby_bias
-from bert_jax.export.layers import feed_forward, layer_norm
+from bert_jax.export.layers import feed_forward, norm
 from tests.examples.blocks.alternating_windows import WINDOWS
 
 
@@ -12,6 +12,6 @@ def build(scope, hidden, context, layer_type):
         context.visible if window is None else nearby_bias(scope, context.visible, context.length, window)
     )
     attended = self_attention(scope / "attention", hidden, context, visible)
-    hidden = layer_norm(scope / "attention_norm", scope.add("Add", hidden, attended))
+    hidden = norm(scope / "attention_norm", scope.add("Add", hidden, attended))
     fed = feed_forward(scope / "feed_forward", hidden)
-    return layer_norm(scope / "feed_forward_norm", scope.add("Add", hidden, fed))
+    return norm(scope / "feed_forward_norm", scope.add("Add", hidden, fed))
