@@ -36,7 +36,6 @@ LONGEST = {
     "pod/test_tpu_step.py",
     "runs/test_interruptions.py",
     "docs/test_light.py",
-    "bench/test_recipes.py",
     "bench/test_turns.py",
     "command/test_bench.py",
 }
