@@ -27,6 +27,8 @@ class WorkerPlan:
     def start(self, ray: ModuleType) -> list[Any]:
         """Return the handles of the workers. Ray starts them where there is room, and again when they die."""
         options: dict[str, Any] = {"num_cpus": self.cores, "max_restarts": -1, **RESOURCES[self.accelerator]}
+        # glibc would keep what the threads of each shard have freed, in one arena after another.
+        options["runtime_env"] = {"env_vars": {"MALLOC_ARENA_MAX": str(self.cores)}}
         actor = ray.remote(Worker).options(**options)
         return [actor.remote(self.cores, self.accelerator is not None) for _ in range(self.count)]
 
