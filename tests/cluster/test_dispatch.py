@@ -8,6 +8,7 @@ import pytest
 from bert_jax.cluster.cluster_progress import ClusterProgress
 from bert_jax.cluster.dispatch import MAX_DEATHS, Dispatcher
 from bert_jax.cluster.worker import Refusal, ShardResult
+from bert_jax.cluster.workers import WorkerPlan
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.shard import Shard
 
@@ -130,3 +131,13 @@ def test_workers_that_do_not_start_end_the_command(error, message):
 def test_a_warning_of_every_shard_is_printed_once(capsys):
     run(Cluster(lambda shard: ShardResult(1, 0.1, (f"{shard.size} of 9 texts are long", "odd"))))
     assert capsys.readouterr().err == "1.txt: 50 of 9 texts are long\n1.txt: odd\n"
+
+
+def test_the_memory_of_a_worker_is_bounded_by_its_cores():
+    """Otherwise each shard leaves an arena of glibc behind."""
+    started = []
+    actor = SimpleNamespace(remote=lambda *arguments: arguments)
+    options = SimpleNamespace(options=lambda **given: started.append(given) or actor)
+    workers = WorkerPlan(2, 3, None).start(SimpleNamespace(remote=lambda _: options))
+    assert workers == [(3, False)] * 2
+    assert started[0]["runtime_env"] == {"env_vars": {"MALLOC_ARENA_MAX": "3"}}
