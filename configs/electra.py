@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.hub.families import resolve_size
 
-# What holds instead in a run that starts from a model (--config.init), and on TPUs; as in configs/pretrain.py.
+# What holds instead in a run that starts from a model (--config.init), on TPUs and on GPUs; as in configs/pretrain.py.
 FROM_INIT = {
     "steps": -1,  # three passes over the corpora
     "optimizer": {"name": "adam", "learning_rate": 2e-5, "schedule": "linear", "warmup_steps": 0.1},
@@ -31,6 +31,7 @@ ON_TPU = {
     "model": {"dtype": "bfloat16", "vocab_multiple": 128},
     "mesh": {"shard_optimizer": True},
 }
+ON_GPU = {"model": {"dtype": "auto", "unroll": True}}
 
 SIZES = {
     **{name: f"electra-{name}" for name in ("small", "base", "large")},
@@ -55,6 +56,7 @@ def get_config(names: str = "small") -> ConfigDict:
     config.model = ConfigDict(shape | model.changed_fields)
     config.from_init = ConfigDict(FROM_INIT)
     config.on_tpu = ConfigDict(ON_TPU)
+    config.on_gpu = ConfigDict(ON_GPU)
     # Unlike in BERT, no target becomes a random token.
     config.data = ConfigDict(
         {"sentence_objective": "none", "length_ratios": (1.0,), "random_replace_prob": 0.0}

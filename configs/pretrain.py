@@ -15,7 +15,7 @@ order of sentences, with their family's recipe if it has one. To train with repl
 
 --config.init=DIR continues from a model: sizes and dropout are those of DIR, and `from_init` below replaces the
 schedule. `modernbert-base,long` continues from the model of `modernbert-base`, with rows of 8,192 tokens instead of
-1,024. On a TPU, `on_tpu` below holds.
+1,024. On TPUs `on_tpu` holds, on GPUs `on_gpu` (below).
 `bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 0` shows a batch.
 """
 
@@ -39,6 +39,8 @@ ON_TPU = {
     "model": {"dtype": "bfloat16", "vocab_multiple": 128},
     "mesh": {"shard_optimizer": True},
 }
+# What holds on GPUs: unrolled, a step is a fifth faster, and compiles in a minute instead of half a minute.
+ON_GPU = {"model": {"dtype": "auto", "unroll": True}}
 
 
 def get_config(names: str = "base") -> ConfigDict:
@@ -55,6 +57,7 @@ def get_config(names: str = "base") -> ConfigDict:
     config.model = ConfigDict(shape | model.changed_fields)
     config.from_init = ConfigDict(FROM_INIT)
     config.on_tpu = ConfigDict(ON_TPU)
+    config.on_gpu = ConfigDict(ON_GPU)
     config.data = ConfigDict(
         {
             "batch_size": 256,

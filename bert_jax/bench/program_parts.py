@@ -22,6 +22,9 @@ MOVES = {
 }  # fmt: skip
 # XLA for GPUs calls libraries: cuBLAS for matrix products, and cuDNN for a whole attention.
 LIBRARY_DOT, FUSED_ATTENTION = 'custom_call_target="__cublas$', 'custom_call_target="__cudnn$fmha'
+# Our own kernel: the products of a tile that each of its programs computes.
+FLASH = re.compile(r"/(flash_attention\w*)/pallas_call")
+FLASH_PRODUCTS = {"flash_attention": 2, "flash_attention_backward": 7, "flash_attention_bias": 2}
 BATCHED = re.compile(r'lhs_batch_dim(s=\{|ensions":\[)"?\d')
 SUMMED = re.compile(r'lhs_contracting_dim(?:s=\{|ensions":\[)([\d,"]*)')
 BACKWARD = "transpose(jvp("
@@ -51,7 +54,7 @@ class InstructionSource:
 PARTS: dict[str, Callable[[InstructionSource], bool]] = {
     "dropout: random numbers": lambda o: makes_random_numbers(o.instruction),
     "head and loss": lambda o: o.names(r"/(mlm|nsp|pooler|classify|tag|answer|decoder)/|jvp\(\)"),
-    "attention kernel": lambda o: FUSED_ATTENTION in o.instruction.attributes,
+    "attention kernel": lambda o: FUSED_ATTENTION in o.instruction.attributes or o.names(FLASH.pattern),
     # Dense products may be batched, too, because cuBLAS splits long sums.
     "attention products": lambda o: is_dot(o.instruction)
     and bool(BATCHED.search(o.instruction.attributes))
@@ -158,6 +161,9 @@ def product_flops(instruction: Instruction, here: Computation) -> float:
         # [B, H, L, K]: two products forward; backward the scores again, and four gradients.
         shape, products = instruction.outputs[0].shape, 5 if "Backward" in instruction.attributes else 2
         return 2.0 * products * math.prod(shape) * shape[-2]
+    if (kernel := FLASH.search(source_path(instruction))) and instruction.kind == "custom-call":
+        B, L, _, width = here[instruction.operands[0]].outputs[0].shape  # queries, keys and values
+        return 2.0 * FLASH_PRODUCTS[kernel[1]] * B * L * L * width
     return 0.0
 
 

@@ -1,8 +1,8 @@
 """Config files: Python files that define `get_config(name)`, the user's own or those that come with the package.
 
 A file may also define `names()`, which describes the names allowed after the colon of `FILE:NAME`: {name: description}.
-Two sections of a config change its other values in some runs: `from_init` if a run starts from a model directory,
-`on_tpu` if it runs on TPUs.
+Three sections of a config change its other values in some runs: `from_init` if a run starts from a model directory,
+`on_tpu` and `on_gpu` if it runs on such devices.
 """
 
 import importlib.util

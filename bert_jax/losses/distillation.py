@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.losses.loss import Loss, weighted_loss
-from bert_jax.models.kernels.attention import make_attention_mask
+from bert_jax.models.kernels.request import make_attention_mask
 
 SMALL = 1e-12
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from bert_jax.models.dropout import Dropout
 from bert_jax.models.elementwise import normalize
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.kernels.attention import masked_segment_ids
+from bert_jax.models.kernels.request import masked_segment_ids
 from bert_jax.models.layers import ACTIVATIONS, Dense
 
 

@@ -32,7 +32,7 @@ DTYPES = ("float32", "bfloat16", "auto")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 Activation = Annotated[str, OneOf(ACTIVATIONS)]
 # The kernels are in attention.py.
-AttentionKernelName = Annotated[str, OneOf(("auto", "short", "splash", "cudnn", "xla"))]
+AttentionKernelName = Annotated[str, OneOf(("auto", "short", "splash", "cudnn", "flash", "xla"))]
 
 
 @dataclass(frozen=True)

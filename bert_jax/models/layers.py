@@ -13,7 +13,8 @@ from bert_jax.models.einsum import add_bias, mixed_einsum
 from bert_jax.models.elementwise import gelu, normalize, save_activation, scale_by_rms
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, recover_attention_weights
-from bert_jax.models.kernels import attention
+from bert_jax.models.kernels import attention, xla_attention
+from bert_jax.models.kernels.request import split_qkv, unstack
 from bert_jax.models.mesh import FSDP, TENSOR, device_kind
 from bert_jax.models.rotary import rotate
 from bert_jax.models.sinusoids import sinusoidal_table
@@ -160,8 +161,8 @@ def sow_attention(module: nn.Module, attend: Callable, qkv, context) -> None:
     if is_requested(module, QKV):
         module.sow(QKV, "kept", qkv)
     if is_requested(module, SCORES):
-        q, k, _ = attention.split_qkv(qkv, c.head_size)
-        module.sow(SCORES, "kept", attention.attention_scores(q, k, context, c.computed_dtype))
+        q, k, _ = split_qkv(qkv, c.head_size)
+        module.sow(SCORES, "kept", xla_attention.attention_scores(q, k, context, c.computed_dtype))
     if is_requested(module, WEIGHTS):
         exact = partial(attend, context=context, heads=c.num_attention_heads, kernel="xla")
         module.sow(WEIGHTS, "kept", recover_attention_weights(exact, qkv, c.num_attention_heads))
@@ -182,7 +183,7 @@ class FeedForward(nn.Module):
             wide = save_activation(widen(states))
             if not c.gated:
                 return narrow(activation(wide))
-            activated, gate = attention.unstack(wide)
+            activated, gate = unstack(wide)
             return narrow(activation(activated) * gate)
 
         count = count_parts(hidden.shape, math.prod(outputs), c.computed_dtype)

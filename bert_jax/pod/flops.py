@@ -55,7 +55,8 @@ def count_equation(equation, times: int, kernels: dict[str, float], used: list[b
         devices = math.prod(params["mesh"].shape[axis] for axis in params["newly_manual_axes"])
         return count_program(params["jaxpr"], times * devices, kernels, used)
     if name == "pallas_call":
-        flops = count_program(params["jaxpr"], times * math.prod(params["grid_mapping"].grid), kernels)
+        estimate, runs = params["cost_estimate"], times * math.prod(params["grid_mapping"].grid)
+        flops = times * estimate.flops if estimate else count_program(params["jaxpr"], runs, kernels)
         kernels[params["name"]] += flops
         return flops
     if name in CALLS:

@@ -9,8 +9,14 @@ import numpy as np
 
 from bert_jax.models.context import Context
 from bert_jax.models.encoder_config import RelativeConfig
-from bert_jax.models.kernels import attention, short_attention
-from bert_jax.models.kernels.attention import AttentionRequest
+from bert_jax.models.kernels import relative_attention, short_attention, splash_attention
+from bert_jax.models.kernels.request import (
+    AttentionRequest,
+    make_attention_mask,
+    masked_segment_ids,
+    split_qkv,
+)
+from bert_jax.models.kernels.xla_attention import attention_scores
 from bert_jax.models.relative_terms import RelativeTerms, row_of_distances
 
 ROWS, HEADS, HEAD_SIZE, DTYPE = 3, 2, 64, "bfloat16"
@@ -32,11 +38,11 @@ class KernelCase:
 
 
 CASES = {
-    "short, 128 tokens": KernelCase(attention.run_short, 128, 0.1),
-    "short, 512 tokens": KernelCase(attention.run_short, 512, 0.1),
-    "short, a bias for each distance": KernelCase(attention.run_short, 128, 0.1, ("bias",)),
-    "short, keys and queries of distances": KernelCase(attention.run_short, 128, 0.1, ("keys", "queries")),
-    "splash, 1,024 tokens": KernelCase(attention.run_splash, 1024),
+    "short, 128 tokens": KernelCase(relative_attention.run, 128, 0.1),
+    "short, 512 tokens": KernelCase(relative_attention.run, 512, 0.1),
+    "short, a bias for each distance": KernelCase(relative_attention.run, 128, 0.1, ("bias",)),
+    "short, keys and queries of distances": KernelCase(relative_attention.run, 128, 0.1, ("keys", "queries")),
+    "splash, 1,024 tokens": KernelCase(splash_attention.run, 1024),
 }
 
 
@@ -63,7 +69,7 @@ def check_kernel(case: KernelCase, interpret: bool) -> KernelDifference:
 
     def theirs(qkv, terms):
         with jax.default_matmul_precision("highest"):
-            return attend_by_definition(qkv, with_terms(context, terms), case.request, seeds)
+            return attend_by_definition(qkv, with_terms(context, terms), case.request, seeds, keep_mask)
 
     results = [
         jax.jit(lambda qkv, terms, target, run=run: gradients_of(run, qkv, terms, target))(qkv, terms, target)
@@ -112,17 +118,17 @@ def gradients_of(run: Callable, qkv, terms, target):
     return values, backward(target.astype(values.dtype))
 
 
-def attend_by_definition(qkv, context: Context, request: AttentionRequest, seeds):
+def attend_by_definition(qkv, context: Context, request: AttentionRequest, seeds, draw_kept: Callable):
     """Compute attention in float32, one array of all weights at a time, with the kernel's own choice of dropout."""
-    q, k, v = (part.astype(jnp.float32) for part in attention.split_qkv(qkv, request.head_size))
-    scores = attention.attention_scores(q, k, context, "float32")
-    allow = attention.make_attention_mask(context.attention_mask, context.segment_ids, request.window)
+    q, k, v = (part.astype(jnp.float32) for part in split_qkv(qkv, request.head_size))
+    scores = attention_scores(q, k, context, "float32")
+    allow = make_attention_mask(context.attention_mask, context.segment_ids, request.window)
     weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
     if request.dropout:
-        kept = jax.vmap(jax.vmap(lambda seed: keep_mask(request, seed)))(seeds)
+        kept = jax.vmap(jax.vmap(lambda seed: draw_kept(request, seed)))(seeds)
         weights = jnp.where(kept, weights / (1 - request.dropout), 0)
     out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(*qkv.shape[:2], -1)
-    return jnp.where(attention.masked_segment_ids(context)[..., None] > 0, out, 0)
+    return jnp.where(masked_segment_ids(context)[..., None] > 0, out, 0)
 
 
 def keep_mask(request: AttentionRequest, seed):

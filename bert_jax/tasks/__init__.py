@@ -45,7 +45,8 @@ class Start:
 
 
 START_KEYS = tuple(field.name for field in fields(Start))
-FROM_INIT, ON_TPU = "from_init", "on_tpu"  # the sections of a config file that hold in some runs
+# The sections of a config file that hold in some runs.
+FROM_INIT, ON_PLATFORM = "from_init", {"tpu": "on_tpu", "gpu": "on_gpu"}
 ANY_MODEL = {"model": {}, "family": ""}
 
 
@@ -78,21 +79,20 @@ def complete_values(module: ModuleType, values: dict, directories: ModelDirector
 
 
 def choose_values(values: Mapping, overrides: Sequence[str] = (), device: str | None = None) -> dict:
-    """Return the values of a config file for a run, with those of its sections `from_init` and `on_tpu` if they hold.
+    """Return the values of a config file for a run, with those of its sections that hold in it.
 
     A run from `init` takes no sizes from the file. It has the file's schedule if it continues that, or if `init` gives
     its sizes alone.
     """
-    chosen = {name: value for name, value in values.items() if name not in (FROM_INIT, ON_TPU)}
+    chosen = {name: value for name, value in values.items() if name not in (FROM_INIT, *ON_PLATFORM.values())}
     own = [override for override in overrides if override.split("=")[0] in START_KEYS]
     if FROM_INIT in values and (start := configs.parse_config(chosen, own, Start, strict=False)).init:
         changes = values[FROM_INIT]
         if start.from_scratch or start.first_step:
             changes = {name: value for name, value in changes.items() if name == "model"}
         chosen = configs.merge_values(chosen | ANY_MODEL, changes)
-    if ON_TPU in values and (platform() if device is None else device) == "tpu":
-        chosen = configs.merge_values(chosen, values[ON_TPU])
-    return chosen
+    here = ON_PLATFORM.get(platform() if device is None else device)
+    return configs.merge_values(chosen, values[here]) if here in values else chosen
 
 
 def find_task_module(values: dict, overrides: Sequence[str]) -> ModuleType:

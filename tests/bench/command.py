@@ -218,6 +218,16 @@ def recipes(args):
     print(compare_recipes(compared, tunings, args.minutes, args.workdir, command))
 
 
+@verb("bytes and FLOPs of a training step that is compiled for an H200, which nobody needs to have",
+      "python -m tests.bench gpu --config configs/pretrain.py:base --config.data.batch_size=64 "
+      "--config.data.lengths=512 --config.data.length_ratios=1 --config.model.dtype=bfloat16",
+      CONFIG, flag("--picture", metavar="FILE", help="draw the bytes of the parts"))  # fmt: skip
+def gpu(args):
+    from tests.bench.gpu_program import compare_steps
+
+    print(compare_steps(args.config, args.overrides, args.picture))
+
+
 @verb("kinds of positions: learned in short rows, read in longer ones",
       "python -m tests.bench positions --config configs/pretrain.py:tiny,laptop --workdir runs/positions "
       "--config.data.corpora=corpus --config.data.lengths=128",

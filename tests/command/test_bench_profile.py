@@ -95,6 +95,29 @@ def test_operations_are_traced_and_known(named):
     assert {name for name, part in parts.items() if part.flops} <= ran <= parts.keys()
 
 
+FLASH_PROGRAM = """
+ENTRY %main (qkv: bf16[64,512,3,768], ids: s32[64,512]) -> bf16[64,512,3,768] {
+  %qkv = bf16[64,512,3,768]{3,2,1,0} parameter(0)
+  %ids = s32[64,512]{1,0} parameter(1)
+  %pallas_call.1 = (bf16[64,512,768]{2,1,0}, f32[64,12,512]{2,1,0}) custom-call(%qkv, %ids), custom_call_target="__gpu$xla.gpu.triton", metadata={op_name="jit(step)/jvp(Bert)/encoder/layers/block/attention/flash_attention/pallas_call"}
+  %out = bf16[64,512,768]{2,1,0} get-tuple-element(%pallas_call.1), index=0
+  ROOT %pallas_call.2 = bf16[64,512,3,768]{3,2,1,0} custom-call(%qkv, %ids, %out), custom_call_target="__gpu$xla.gpu.triton", metadata={op_name="jit(step)/transpose(jvp(Bert))/encoder/layers/block/attention/flash_attention_backward/pallas_call"}
+}
+"""  # noqa: E501
+
+
+def test_our_kernel_for_gpus_is_a_part():
+    parts = read_parts(FLASH_PROGRAM)
+    product = 2 * 64 * 512 * 512 * 768
+    kernels = {name: parts[f"pallas_call.{number}"] for number, name in ((1, "forward"), (2, "backward"))}
+    assert {part.name for part in kernels.values()} == {"attention kernel"}
+    assert {name: part.direction for name, part in kernels.items()} == {name: name for name in kernels}
+    assert {name: part.flops for name, part in kernels.items()} == {
+        "forward": 2 * product,
+        "backward": 7 * product,
+    }
+
+
 @pytest.mark.long
 def test_the_parts_of_a_step_add_up_to_it(named, tmp_path, capsys):
     picture = tmp_path / "step.png"

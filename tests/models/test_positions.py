@@ -17,8 +17,9 @@ from bert_jax.models.bert import Bert
 from bert_jax.models.context import Context
 from bert_jax.models.encoder import REMAT
 from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig, RotaryConfig
-from bert_jax.models.kernels import attention, blocked_attention
-from bert_jax.models.kernels.attention import AttentionRequest, attend, choose_kernel
+from bert_jax.models.kernels import attention, blocked_attention, relative_attention, xla_attention
+from bert_jax.models.kernels.attention import attend, choose_kernel
+from bert_jax.models.kernels.request import AttentionRequest
 from bert_jax.models.layers import Embeddings
 from bert_jax.models.relative_terms import RelativeTerms
 from bert_jax.models.sinusoids import sinusoidal_table
@@ -92,7 +93,7 @@ def test_blocks_equal_all_scores_at_once(monkeypatch):
     context = Context((segment_ids > 0).astype(np.int32), segment_ids, relative=RelativeTerms(bias=bias))
     qkv = qkv.reshape(3, length, 3, H * K)
     request = attention.request_of(qkv, context, H, None, 0.0)
-    runs = [partial(run, request=request, key=None) for run in (attention.run_blocked, attention.run_xla)]
+    runs = [partial(run, request=request, key=None) for run in (blocked_attention.run, xla_attention.run)]
     (ours, our_gradients), (theirs, their_gradients) = (
         gradients_of(run, context, qkv, target) for run in runs
     )
@@ -108,7 +109,7 @@ def test_blocks_drop_their_share_of_weights_and_not_the_same_in_each(monkeypatch
     ones = jnp.zeros((1, 128, 3, 8)).at[:, :, 2].set(1)  # equal scores, values of 1
     context = Context(jnp.ones((1, 128), jnp.int32), relative=RelativeTerms(bias=jnp.zeros((1, 255))))
     request = attention.request_of(ones, context, 1, None, 0.25)
-    out = attention.run_blocked(ones, context, request, jax.random.key(0))[0, :, 0]
+    out = blocked_attention.run(ones, context, request, jax.random.key(0))[0, :, 0]
     assert float(out.mean()) == pytest.approx(1, abs=0.02) and float(out.std()) > 0.02
     assert (out[:64] != out[64:]).any()
 
@@ -155,9 +156,9 @@ def test_the_short_kernel_takes_a_fixed_bias_and_leaves_its_gradient_at_zero():
     seeds = jnp.zeros((2, heads), jnp.uint32)
 
     def short(qkv, context):
-        return attention.run_short(qkv, context, request, seeds, interpret=True)
+        return relative_attention.run(qkv, context, request, seeds, interpret=True)
 
-    xla = partial(attention.run_xla, request=request, key=None)
+    xla = partial(xla_attention.run, request=request, key=None)
     (ours, (d_qkv, d_bias)), (theirs, (expected, _)) = (
         gradients_of(run, context, qkv, target) for run in (short, xla)
     )

@@ -29,8 +29,8 @@ bert-jax train --config classify --workdir runs/tickets --config.init=path/to/be
 unknown key is an error that suggests the right key, also for the names of other libraries (`lr`, `num_epochs`,
 `max_seq_length`).
 
-Two sections of a config file hold in some runs only, and replace its other values there: `from_init` in a run from a
-model directory, `on_tpu` on TPUs. What you set on the command line comes first.
+Three sections of a config file hold in some runs only, and replace its other values there: `from_init` in a run from a
+model directory, `on_tpu` on TPUs, `on_gpu` on GPUs. What you set on the command line comes first.
 
 The guides in `configs/guides/` explain the tasks.
 """

@@ -6,9 +6,11 @@ A block of queries meets the keys of its own block and those within the window o
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.models.context import Context
 from bert_jax.models.dropout import apply_dropout
 from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.elementwise import softmax
+from bert_jax.models.kernels.request import AttentionRequest, masked_segment_ids, split_qkv
 
 MIN_BLOCK = 128  # queries in a block, at least
 MIN_LENGTH_RATIO = (
@@ -53,3 +55,20 @@ def banded_attention(q, k, v, segment_ids, window: int, dropped):
     out = mixed_einsum("bhnlm,bnmhk->bnlhk", weights, reached(v), dtype, dtype)
     out = jnp.where(allow.any(-1)[:, 0, :, :, None, None], out, 0)
     return out.reshape(B, count * size, H, K)[:, :L]
+
+
+def run(qkv, context: Context, request: AttentionRequest, key):
+    q, k, v = split_qkv(qkv, request.head_size)
+    dropped = request.dropout, key, context.rows
+    out = banded_attention(q, k, v, masked_segment_ids(context), request.window, dropped)
+    return out.reshape(*qkv.shape[:2], -1)
+
+
+def refusal(request: AttentionRequest) -> str | None:
+    if request.window is None:
+        return "needs a window, and this layer sees all tokens"
+    if request.relative:
+        return "does not support relative positions"
+    if not is_worthwhile(request.length, request.window):
+        return f"needs rows many times as long as the window of {request.window}, not {request.length} tokens"
+    return None

@@ -6,8 +6,10 @@ The scores of a block exist while it is computed. The backward pass computes the
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.context import Context
 from bert_jax.models.dropout import apply_dropout
 from bert_jax.models.einsum import mixed_einsum
+from bert_jax.models.kernels.request import AttentionRequest, masked_segment_ids, split_qkv
 from bert_jax.models.relative_terms import expand_distances
 
 BLOCK = 256  # queries in a block
@@ -46,3 +48,20 @@ def blocked_attention(q, k, v, segment_ids, bias, dropped):
 
     _, out = jax.lax.scan(step, None, (jnp.arange(count), blocks(q * K**-0.5), blocks(segment_ids)))
     return jnp.moveaxis(out, 0, 1).reshape(B, count * BLOCK, H, K)[:, :L]
+
+
+def run(qkv, context: Context, request: AttentionRequest, key):
+    q, k, v = split_qkv(qkv, request.head_size)
+    dropped, bias = (request.dropout, key, context.rows), context.relative.bias
+    out = blocked_attention(q, k, v, masked_segment_ids(context), bias, dropped)
+    return out.reshape(*qkv.shape[:2], -1)
+
+
+def refusal(request: AttentionRequest) -> str | None:
+    if not request.has_bias:
+        return "needs a bias for each distance, and this model has none"
+    if request.window is not None:
+        return "does not support local attention"
+    if request.length <= MIN_LENGTH:
+        return f"needs rows of more than {MIN_LENGTH} tokens, not {request.length}"
+    return None

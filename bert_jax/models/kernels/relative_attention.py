@@ -9,6 +9,7 @@ not read. The table of queries has the opposite order, because its products have
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -16,8 +17,12 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from bert_jax.models import relative_terms
+from bert_jax.models.context import Context
+from bert_jax.models.kernels.request import AttentionRequest, masked_segment_ids, scale_of
 from bert_jax.models.kernels.short_attention import (
     LANES,
+    MAX_LENGTH,
     UNSEEN,
     KernelOptions,
     dot,
@@ -25,6 +30,7 @@ from bert_jax.models.kernels.short_attention import (
     group_seeds,
     heads_per_program,
     segment_mask,
+    short_attention,
 )
 
 # Bytes on the chip for scores by distance of 512 tokens: three times what a kernel gets by default.
@@ -212,3 +218,24 @@ def flipped(x):
             for start in starts
         ]
     )
+
+
+def run(qkv, context: Context, request: AttentionRequest, seeds, interpret: bool = False):
+    options = KernelOptions(request.head_size, request.window, request.dropout, interpret)
+    parts_first, segment_ids = qkv.transpose(0, 2, 1, 3), masked_segment_ids(context)
+    if context.relative is None:
+        return short_attention(parts_first, segment_ids, seeds, options)
+    scale = scale_of(request.head_size, context.relative)
+    tables = relative_terms.kernel_tables(context.relative, scale, request.dtype)
+    options = replace(options, trains_bias=not context.relative.is_fixed)
+    return relative_attention(parts_first, segment_ids, seeds, tables, options)
+
+
+def refusal(request: AttentionRequest) -> str | None:
+    if request.platform != "tpu":
+        return f"needs a TPU, and this program is for {request.platform}"
+    if request.length % LANES or request.length > MAX_LENGTH:
+        return f"needs a length that is a multiple of {LANES} up to {MAX_LENGTH}, not {request.length}"
+    if not heads_per_program(request.heads, request.head_size):
+        return f"needs heads that fill {LANES} lanes together, not {request.heads} heads of {request.head_size} a chip"
+    return None

@@ -13,14 +13,9 @@ import pytest
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import apply_dropout
-from bert_jax.models.kernels import attention, short_attention
-from bert_jax.models.kernels.attention import (
-    KERNELS,
-    AttentionRequest,
-    attend,
-    choose_kernel,
-    make_attention_mask,
-)
+from bert_jax.models.kernels import relative_attention, short_attention, splash_attention, xla_attention
+from bert_jax.models.kernels.attention import KERNELS, attend, choose_kernel
+from bert_jax.models.kernels.request import AttentionRequest, make_attention_mask, masked_segment_ids
 from tests.support.cases import long_except
 
 L, H, K = 256, 2, 64
@@ -99,7 +94,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
     request = AttentionRequest("tpu", L, H, K, "float32", window=window, dropout=rate)
 
     def ours(qkv):
-        return attention.run_short(qkv, context, request, seeds, interpret=True)
+        return relative_attention.run(qkv, context, request, seeds, interpret=True)
 
     def plain(qkv):
         q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
@@ -111,7 +106,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
         )
         weights = jnp.where(survives, weights / (1 - rate), 0)
         out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
-        return jnp.where(attention.masked_segment_ids(context)[..., None] > 0, out, 0)
+        return jnp.where(masked_segment_ids(context)[..., None] > 0, out, 0)
 
     (result, backward), (expected, plain_backward) = (jax.vjp(jax.jit(run), QKV) for run in (ours, plain))
     np.testing.assert_allclose(result, expected, atol=1e-5)
@@ -144,10 +139,10 @@ def test_splash_equals_xla_forward_and_gradient(case):
         out = run(qkv, Context(attention_mask, segment_ids), request, None)
         return (jnp.where(real, out, 0) * target).sum(), out
 
-    splash = functools.partial(attention.run_splash, interpret=True)
+    splash = functools.partial(splash_attention.run, interpret=True)
     results = [
         jax.jit(jax.value_and_grad(functools.partial(total, run), has_aux=True))(QKV)
-        for run in (splash, attention.run_xla)
+        for run in (splash, xla_attention.run)
     ]
     ((_, ours), our_gradient), ((_, theirs), their_gradient) = results
     np.testing.assert_allclose(jnp.where(real, ours, 0), jnp.where(real, theirs, 0), atol=1e-5)
@@ -207,7 +202,7 @@ GPU = replace(TPU, platform="gpu")
         ("cudnn", replace(GPU, dropout=0.1), "attention_probs_dropout_prob=0"),
         ("cudnn", replace(GPU, window=64), "local attention"),
         ("cudnn", replace(GPU, head_size=20), "not 20"),
-        ("flash", TPU, 'did you mean "splash"?'),
+        ("plash", TPU, 'did you mean "splash"?'),
     ],
 )
 def test_what_a_kernel_cannot_do_it_refuses_and_auto_falls_back(kernel, request_, message):
@@ -224,7 +219,7 @@ def test_auto_takes_the_kernel_of_the_platform():
     assert choose_kernel("auto", GPU) == "cudnn"
     assert choose_kernel("auto", replace(GPU, dtype="float32")) == "xla"
     assert choose_kernel("auto", replace(TPU, platform="cpu")) == "xla"
-    assert set(KERNELS) == {"short", "splash", "cudnn", "banded", "blocked", "xla"}
+    assert set(KERNELS) == {"short", "splash", "cudnn", "flash", "banded", "blocked", "xla"}
 
 
 def test_refusal_reaches_the_person_who_configured_it():

@@ -17,6 +17,7 @@ from bert_jax.models.encoder import Encoder, dummy_batch, stack_layers, unroll_l
 from bert_jax.models.encoder_config import EncoderConfig, LocalAttentionConfig, RotaryConfig
 from bert_jax.models.kernels import attention, banded_attention
 from bert_jax.models.kernels.attention import attend, attend_locally_or_globally, choose_kernel
+from bert_jax.models.kernels.request import split_qkv
 from tests.support.cases import long_except
 from tests.support.gradients import assert_gradients_equal
 
@@ -109,7 +110,7 @@ def test_rotary_products_depend_on_the_distance_alone():
     config = EncoderConfig(hidden_size=H * K, num_attention_heads=H, rotary=RotaryConfig(1000.0))
     table = rotary.rotary_tables(config, 40)[0]
     same = jnp.broadcast_to(QKV[:1, :1], (1, 40, 3, H * K))
-    q, k, v = (part[0] for part in attention.split_qkv(rotary.rotate(same, table), K))
+    q, k, v = (part[0] for part in split_qkv(rotary.rotate(same, table), K))
     np.testing.assert_array_equal(v, same[0, :, 2].reshape(40, H, K))
     scores = np.einsum("lhk,mhk->hlm", q, k)
     np.testing.assert_allclose(scores[:, 3, 1:20], scores[:, 13, 11:30], atol=1e-5)

@@ -15,8 +15,14 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.models import relative_terms
 from bert_jax.models.context import Context
 from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig
-from bert_jax.models.kernels import attention, relative_attention, short_attention
-from bert_jax.models.kernels.attention import KERNELS, AttentionRequest, attend, choose_kernel
+from bert_jax.models.kernels import relative_attention, short_attention
+from bert_jax.models.kernels.attention import KERNELS, attend, choose_kernel
+from bert_jax.models.kernels.request import (
+    AttentionRequest,
+    make_attention_mask,
+    masked_segment_ids,
+    scale_of,
+)
 from bert_jax.models.relative_terms import RelativeTerms, distance_columns, row_of_distances
 from tests.support.gradients import assert_gradients_equal
 
@@ -119,20 +125,20 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
         return Context(attention_mask, segment_ids, relative=RelativeTerms(rows=rows, **values))
 
     def ours(qkv, values):
-        return attention.run_short(qkv, context_of(values), request, seeds, interpret=True)
+        return relative_attention.run(qkv, context_of(values), request, seeds, interpret=True)
 
     def plain(qkv, values):
         context = context_of(values)
         q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))
-        scale = attention.scale_of(K, context.relative)
+        scale = scale_of(K, context.relative)
         scores = jnp.einsum("blhk,bmhk->bhlm", q * scale, k)
         scores += relative_terms.relative_scores(context.relative, q * scale, k, scale, "float32")
-        allow = attention.make_attention_mask(attention_mask, segment_ids, window)
+        allow = make_attention_mask(attention_mask, segment_ids, window)
         weights = jax.nn.softmax(jnp.where(allow, scores, jnp.finfo(jnp.float32).min))
         keep = jax.vmap(jax.vmap(lambda seed: short_attention.hash_keep_mask(L, seed[None, None], rate)))
         weights = jnp.where(keep(seeds), weights / (1 - rate), 0) if rate else weights
         out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(3, L, H * K)
-        return jnp.where(attention.masked_segment_ids(context)[..., None] > 0, out, 0)
+        return jnp.where(masked_segment_ids(context)[..., None] > 0, out, 0)
 
     (result, backward), (expected, of_plain) = (jax.vjp(jax.jit(run), qkv, values) for run in (ours, plain))
     np.testing.assert_allclose(result, expected, atol=1e-5)
@@ -245,10 +251,10 @@ def test_the_kernel_compiles_for_a_tpu_and_moves_little_more_than_without_terms(
 
 
 def test_kernels_without_relative_terms_say_so():
-    for name, platform in (("splash", "tpu"), ("cudnn", "gpu")):
+    for name, platform, instead in (("splash", "tpu", "xla"), ("cudnn", "gpu", "flash")):
         request = AttentionRequest(platform, 1024, 12, 64, "bfloat16", None, 0.0, relative=True)
         assert KERNELS[name].refusal(request) == "does not support relative positions"
-        assert choose_kernel("auto", request) == "xla"
+        assert choose_kernel("auto", request) == instead
     assert choose_kernel("auto", replace(request, platform="tpu", length=512)) == "short"
 
 
