@@ -1,5 +1,7 @@
 """Engines, which compute what a model is asked for: one file each in engines/, found by its name."""
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -38,6 +40,10 @@ class Engine(Protocol):
 
     def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
         """Write the files of the model into a directory."""
+        ...
+
+    def compiling(self, computation: Computation, batches: Sequence[dict]) -> AbstractContextManager:
+        """Compile what these batches need in other threads, while this one computes them in the context."""
         ...
 
     def start(self, computation: Computation, batch: dict) -> Any:

@@ -1,7 +1,10 @@
-"""Compiled programs: functions of (params, batch), one for each config and computation."""
+"""Compiled programs: functions of (params, batch), one for each config, computation and shape."""
 
+import os
 from collections.abc import Callable
-from functools import lru_cache, singledispatch
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, singledispatch
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +33,40 @@ from bert_jax.models.pooling import pool, project
 Program = Callable[[dict, dict], jax.Array | tuple[jax.Array, ...]]
 
 
-@lru_cache(maxsize=128)
-def compiled_program(computation: Computation, config: EncoderConfig) -> Program:
-    return jax.jit(program_of(computation, config))
+class Shapes(NamedTuple):
+    """The shapes of a tree of arrays, as a key."""
+
+    structure: Any
+    leaves: tuple[jax.ShapeDtypeStruct, ...]
+
+    @classmethod
+    def of(cls, tree) -> "Shapes":
+        leaves, structure = jax.tree.flatten(jax.eval_shape(lambda: tree))
+        return cls(structure, tuple(leaves))
+
+    @property
+    def tree(self) -> Any:
+        return jax.tree.unflatten(self.structure, self.leaves)
+
+
+PROGRAMS: dict[tuple, Future[Program]] = {}  # all that were compiled; models of equal shapes share them
+
+
+def compile_program(
+    computation: Computation, config: EncoderConfig, params: Shapes, batch: Shapes
+) -> Future[Program]:
+    """Return the program, which is perhaps still being compiled."""
+    key = computation, config, params, batch
+    if key not in PROGRAMS or PROGRAMS[key].cancelled():
+        # It is traced here, because JAX's settings may be those of this thread.
+        lowered = jax.jit(program_of(computation, config)).lower(params.tree, batch.tree)
+        PROGRAMS[key] = compiler_threads().submit(lowered.compile)
+    return PROGRAMS[key]
+
+
+@cache
+def compiler_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), "compiler")
 
 
 @singledispatch

@@ -129,12 +129,14 @@ class Runner:
                 progress.advance(len(rows))
 
         longest, pad = self.config.max_position_embeddings, self.tokenizer.special.pad
-        for rows, batch in make_batches(encodings, longest, pad, self.engine.shapes, beside):
-            ahead.append((rows, self.engine.start(wanted, batch)))
-            if len(ahead) > 1:
+        batches = list(make_batches(encodings, longest, pad, self.engine.shapes, beside))
+        with self.engine.compiling(wanted, [batch for _, batch in batches]):
+            for rows, batch in batches:
+                ahead.append((rows, self.engine.start(wanted, batch)))
+                if len(ahead) > 1:
+                    read()
+            while ahead:
                 read()
-        while ahead:
-            read()
         return outputs
 
     def map_encodings(

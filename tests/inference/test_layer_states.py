@@ -1,12 +1,14 @@
 """What layers compute on the way is what transformers gives; what was warmed up is not compiled again."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference.computations import HeadLogits
-from bert_jax.inference.programs import compiled_program
+from bert_jax.inference import programs
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.made_up_language import ENTRIES
 from tests.support.small_models import write_model
@@ -53,20 +55,37 @@ def test_states_and_attention_of_each_layer_are_those_of_transformers(family, tm
 
 
 @pytest.mark.slow
-def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
+def test_what_was_warmed_up_is_not_compiled_again(tmp_path, monkeypatch):
     write_model(tmp_path, heads=("classify",), labels=("good", "bad"))
     model = bert_jax.load(tmp_path)
-    program = compiled_program(HeadLogits("classify", 2), model.config)
-    program.clear_cache()  # other tests may have used it
+    monkeypatch.setattr(programs, "PROGRAMS", compiled := {})  # other tests may have used them
     model.warm_up([])
-    assert not program._cache_size()
+    assert not compiled
     model.warm_up([5], texts=2)
-    assert program._cache_size() == 2, "of one row and of two"
+    assert len(compiled) == 2, "of one row and of two"
     model.classify("the cat sat")
     model.classify(["the cat sat", "the mat"])
-    assert program._cache_size() == 2
+    bert_jax.load(tmp_path).classify("the cat sat")
+    assert len(compiled) == 2
     model.classify("the cat sat on the mat . the mat")
-    assert program._cache_size() == 3
+    assert len(compiled) == 3
+
+
+@pytest.mark.slow
+def test_programs_that_nobody_waits_for_are_compiled_later(tmp_path, monkeypatch):
+    write_model(tmp_path, heads=("classify",), labels=("good", "bad"))
+    model = bert_jax.load(tmp_path)
+    monkeypatch.setattr(programs, "PROGRAMS", compiled := {})
+    begun = threading.Event()
+    with ThreadPoolExecutor(1) as busy:
+        monkeypatch.setattr(programs, "compiler_threads", lambda: busy)
+        busy.submit(begun.wait)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(model.engine, "start", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+            model.classify("the cat sat")
+        begun.set()
+        assert [program.cancelled() for program in compiled.values()] == [True]
+        assert model.classify("the cat sat").label in ("good", "bad")
 
 
 def test_layers_that_are_none(tmp_path):

@@ -1,5 +1,8 @@
 """The engine that computes with compiled JAX programs, on every device that JAX knows."""
 
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,7 +14,7 @@ from bert_jax.hub.model_directory import ModelDirectory, save_model
 from bert_jax.inference.batching import ACCELERATOR_TOKENS, CPU_TOKENS, BatchShapes
 from bert_jax.inference.computations import Computation
 from bert_jax.inference.parameters import place_on_device, restack_layers, round_kernels
-from bert_jax.inference.programs import compiled_program
+from bert_jax.inference.programs import Program, Shapes, compile_program
 from bert_jax.models.encoder_config import DTYPES, EncoderConfig
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -33,6 +36,7 @@ class JaxEngine:
         self.shapes = CPU_SHAPES if jax.default_backend() == "cpu" else ACCELERATOR_SHAPES
         self.device_params = place_on_device(params)
         self.rounded_params = round_kernels(self.device_params, self.dtype)
+        self.programs: dict[tuple, Future[Program]] = {}
 
     @classmethod
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
@@ -50,8 +54,27 @@ class JaxEngine:
     def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
         save_model(directory, layout, self.params, tokenizer)
 
+    @contextmanager
+    def compiling(self, computation: Computation, batches: Sequence[dict]) -> Iterator[None]:
+        programs = [self.program(computation, batch) for batch in batches]
+        try:
+            yield
+        finally:
+            for program in programs:
+                program.cancel()
+
+    def program(self, computation: Computation, batch: dict) -> Future[Program]:
+        key = computation, *((name, array.shape) for name, array in batch.items())
+        program = self.programs.get(key)
+        if program is None or program.cancelled():
+            program = compile_program(
+                computation, self.config, Shapes.of(self.rounded_params), Shapes.of(batch)
+            )
+            self.programs[key] = program
+        return program
+
     def start(self, computation: Computation, batch: dict) -> Any:
-        return compiled_program(computation, self.config)(self.rounded_params, batch)
+        return self.program(computation, batch).result()(self.rounded_params, batch)
 
     def read(self, started: Any) -> Any:
         return jax.device_get(started)

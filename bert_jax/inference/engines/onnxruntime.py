@@ -1,6 +1,7 @@
 """The engine that computes with the ONNX file of a directory, on CPUs. Nothing of it imports JAX."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import singledispatchmethod
 from pathlib import Path
@@ -73,6 +74,9 @@ class OnnxRuntimeEngine:
         if layout.embedder:  # its pooling may be another one now
             write_embedder(directory, layout.embedder, layout.config.hidden_size)
         write_hashes(directory)
+
+    def compiling(self, computation: Computation, batches: Sequence[Batch]) -> AbstractContextManager:
+        return nullcontext()
 
     def start(self, computation: Computation, batch: Batch) -> Any:
         return self.compute(computation, batch)

@@ -10,19 +10,24 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
+import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.alibi import alibi_terms
 from bert_jax.models.context import Context
 from bert_jax.models.encoder_config import RelativeConfig
 from bert_jax.models.kernels import flash_attention
-from bert_jax.models.kernels.attention import KERNELS, attend, choose_kernel
+from bert_jax.models.kernels.attention import KERNELS, AttentionKernel, attend, choose_kernel
 from bert_jax.models.kernels.flash_attention import visited_blocks
 from bert_jax.models.kernels.flash_tiles import BLOCK, hash_keep_mask
 from bert_jax.models.kernels.request import AttentionRequest, make_attention_mask
 from bert_jax.models.mesh import AXES
 from bert_jax.models.relative_terms import RelativeTerms, row_of_distances
 from bert_jax.pod.kernel_check import attend_by_definition, difference
+from bert_jax.training.log import read_metrics
+from bert_jax.training.workdir import Workdir
 from tests.support.cases import long_except
+from tests.support.pretraining_runs import make_corpus
+from tests.support.project import ROOT
 
 B, H = 4, 2
 DISTANCES = RelativeConfig(("keys", "queries"), buckets=16, max_distance=64)
@@ -234,3 +239,33 @@ def test_auto_takes_it_where_cudnn_s_kernel_cannot_serve():
     ):
         assert choose_kernel("auto", replace(GPU, **change)) == "flash"
     assert not KERNELS["flash"].splits
+
+
+@pytest.mark.long
+def test_200_steps_with_it_have_the_losses_of_the_definition(tmp_path, monkeypatch):
+    """A mini model, with the same draws of dropout."""
+    corpus = make_corpus(tmp_path)
+    settings = {
+        "steps": 200,
+        "data.batch_size": 8,
+        "data.lengths": (128,),
+        "data.length_ratios": (1.0,),
+        "log.every": 1,
+    }
+    settings |= {"data.corpora": str(corpus), "optimizer.warmup_steps": 20, "optimizer.learning_rate": 1e-3}
+    losses = {}
+    for name, run in {
+        "flash": partial(flash_attention.run, interpret=True),
+        "xla": partial(attend_by_definition, draw_kept=draw_kept),
+    }.items():
+        monkeypatch.setitem(KERNELS, name, AttentionKernel(run, lambda request: None, splits=False))
+        workdir = tmp_path / name
+        bert_jax.train(
+            f"{ROOT}/configs/pretrain.py:mini", workdir=workdir, **settings, **{"model.attention": name}
+        )
+        lines = read_metrics(Workdir(workdir).metrics)
+        losses[name] = np.array([line["loss"] for line in lines if line["kind"] == "train"])
+    assert len(losses["xla"]) == 200 and losses["xla"][-10:].mean() < losses["xla"][:10].mean() - 0.1
+    difference = np.abs(losses["flash"] - losses["xla"])
+    print("largest difference:", difference.max(), "in the first 20 steps:", difference[:20].max())
+    assert difference.max() < 1e-3
