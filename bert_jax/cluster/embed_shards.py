@@ -2,21 +2,19 @@
 an index can take over the vectors."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from bert_jax.cluster.predict_shards import check_fingerprint
+from bert_jax.cluster.model_shards import ModelShards
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.output import atomic_file
 from bert_jax.data.growing_array import GrowingArray, growing_array
 from bert_jax.data.shards.shard import Shard
-from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.data.shards.shard_folder import WrittenShard
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.load import load
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
 from bert_jax.search.content_keys import KEY, content_keys
 from bert_jax.search.embed_file import EmbedSettings, embed_windows, read_texts
@@ -60,50 +58,26 @@ def write_table(windows: Windows, path: Path, kind: str | None, first: int) -> i
 WRITERS = {"npy": write_array, "parquet": write_table}
 
 
-@dataclass(frozen=True)
-class EmbedShards:
-    model: str
-    fingerprint: str  # of the model
-    engine: dict[str, Any]
-    settings: EmbedSettings
+@dataclass(frozen=True, kw_only=True)
+class EmbedShards(ModelShards):
+    pipeline: EmbedSettings
     column: str
     quantize: str | None  # binary, for which no shard has to know another
-    format: str
-    output: str
-    shard_rows: int | None = None
 
-    unit = "texts"
-
-    @property
-    def needs(self) -> str:
-        return self.model
-
-    @cached_property
-    def folder(self) -> ShardFolder:
-        settings: dict[str, Any] = {
-            "model": self.fingerprint,
-            **self.engine,
-            **self.settings,
-            "text": self.column,
-            "quantize": self.quantize,
-            "format": self.format,
-            "shard_rows": self.shard_rows,
-        }
-        return ShardFolder(Path(self.output), Job("embed", "vectors", settings), f".{self.format}")
+    verb, noun, unit = "embed", "vector", "texts"
+    writers = WRITERS
 
     @property
     def has_header(self) -> bool:
-        """Whether the first line of a .csv or .tsv file names columns."""
         return not self.column.isdecimal()
 
-    def with_output(self, folder: str) -> Self:
-        return replace(self, output=folder)
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**self.pipeline, "text": self.column, "quantize": self.quantize}
 
-    def open(self) -> "partial[WrittenShard]":
-        check_fingerprint(self.model, self.fingerprint)
-        model = load(self.model, **self.engine)
-        EmbeddingPipeline(model, **self.settings)  # refuses wrong settings
-        return partial(self.write, model)
+    def open_model(self, model: Encoder) -> Encoder:
+        EmbeddingPipeline(model, **self.pipeline)  # refuses wrong settings
+        return model
 
     def make_windows(self, embed: EmbeddingPipeline, texts: Iterable[str], keys: GrowingArray) -> Windows:
         """Yield texts and their vectors as they are stored; append the keys of the texts to `keys`."""
@@ -113,12 +87,11 @@ class EmbedShards:
 
     def write(self, model: Encoder, shard: Shard) -> WrittenShard:
         truncated = TruncationCounter(embedder_reading(model).max_length)
-        embed = EmbeddingPipeline(model, **self.settings, truncated=truncated)
+        embed = EmbeddingPipeline(model, **self.pipeline, truncated=truncated)
         path, keys = self.folder.output_path(shard), self.folder.path / KEYS / f"{shard.name}.npy"
         with growing_array(keys, KEY, shared=True) as array:
             windows = self.make_windows(embed, read_texts(shard.source, self.column), array)
             rows = WRITERS[self.format](windows, path, self.quantize, shard.first_row)
         if notice := truncated.notice(windows_advice()):
             warn_caller(notice)
-        files = [str(file.relative_to(self.folder.path)) for file in (path, keys)]
-        return WrittenShard(rows, files, {"truncated": truncated.truncated})
+        return self.written(rows, [path, keys], truncated=truncated.truncated)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.shards.cut_file import CUTTABLE, CutFile
 from bert_jax.data.shards.shard import Shard, list_shards
-from bert_jax.data.shards.shard_folder import CUT, ShardManifest
+from bert_jax.data.shards.shard_folder import CUT, ShardManifest, add_counts
 from bert_jax.text.input_files import file_extension
 
 Work = TypeVar("Work", bound=ShardWork)
@@ -50,11 +51,6 @@ class ShardedInput:
         ]
 
 
-def absolute_model(model: str) -> str:
-    """Return the path of a model's directory for workers, whose working directory is another; a name stays."""
-    return os.path.abspath(model) if os.path.isdir(model) else model
-
-
 def check_output(output: str, given: str, model: str) -> None:
     """Refuse a folder of outputs in which inputs or the model are."""
     path = Path(output).resolve()
@@ -76,8 +72,9 @@ class ShardSummary:
     def rows(self) -> int:
         return sum(manifest.rows for manifest in self.manifests)
 
-    def count(self, name: str) -> int:
-        return sum(manifest.counts.get(name, 0) for manifest in self.manifests)
+    @property
+    def counts(self) -> Counter[str]:
+        return add_counts(self.manifests)
 
     def describe(self) -> str:
         """Return how many shards there are, and how long they took."""

@@ -20,7 +20,6 @@ from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import list_shards
 from bert_jax.inference.onnx_session import threads_of_environment
 from bert_jax.inference.row_predictor import PredictionOptions
-from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.content_keys import content_keys
 from bert_jax.search.stored_vectors import KEYS
 from tests.support.small_models import SMALL_TEXTS, write_model
@@ -47,14 +46,8 @@ def worker(monkeypatch):
 @pytest.fixture
 def work(model, tmp_path):
     options = PredictionOptions(row_numbers=True)
-    work = PredictShards(
-        str(model),
-        model_fingerprint(model),
-        ENGINE,
-        options,
-        ExampleColumns(),
-        "jsonl",
-        str(tmp_path / "out"),
+    work = PredictShards.of_model(
+        str(model), "jsonl", str(tmp_path / "out"), engine=ENGINE, options=options, columns=ExampleColumns()
     )
     with work.folder.opened():
         yield work
@@ -143,9 +136,8 @@ def test_the_rows_of_a_table_as_parquet(worker, work, tmp_path):
 @pytest.mark.slow
 def test_vectors_as_parquet_and_their_keys(worker, model, tmp_path):
     settings = {"prompt": None, "dimensions": None, "long_texts": "truncate"}
-    work = EmbedShards(
-        str(model), model_fingerprint(model), ENGINE, settings, "", None, "parquet", str(tmp_path / "out")
-    )
+    own = {"engine": ENGINE, "pipeline": settings, "column": "", "quantize": None}
+    work = EmbedShards.of_model(str(model), "parquet", str(tmp_path / "out"), **own)
     (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
     (shard,) = list_shards(str(tmp_path / "in.txt"))
     with work.folder.opened():

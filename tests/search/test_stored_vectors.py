@@ -12,7 +12,6 @@ from bert_jax.command.main import main
 from bert_jax.data.shards.shard import list_shards
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.search import index_encoder
-from bert_jax.search.cached_vectors import model_fingerprint
 from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_jsonl
 
@@ -30,9 +29,8 @@ def write_vectors(model, given, output, prompt="document", format="npy", quantiz
     """What `embed --ray` writes, without a cluster."""
     settings = {"prompt": prompt, "dimensions": None, "long_texts": "truncate"}
     engine = {"engine": "jax", "dtype": "float32"}
-    work = EmbedShards(
-        str(model), model_fingerprint(model), engine, settings, "", quantize, format, str(output), None
-    )
+    own = {"engine": engine, "pipeline": settings, "column": "", "quantize": quantize}
+    work = EmbedShards.of_model(str(model), format, str(output), **own)
     with work.folder.opened():
         write = work.open()
         for shard in list_shards(str(given)):

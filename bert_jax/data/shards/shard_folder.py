@@ -8,7 +8,8 @@ The output of a shard is written under a temporary name and renamed, and then it
 was killed is repeated, and does only the shards that are left.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -172,6 +173,13 @@ def read_shard_manifest(path: Path) -> ShardManifest:
     if not is_sealed(content):
         raise BertJaxError(f"{path} is damaged: its hash differs; {REMEDY}")
     return coerce_json({name: value for name, value in content.items() if name != SELF}, ShardManifest)
+
+
+def add_counts(manifests: Iterable[ShardManifest]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for manifest in manifests:
+        counts.update(manifest.counts)
+    return counts
 
 
 def describe(value: object) -> str:
