@@ -21,7 +21,7 @@ OPENED = 2  # Parquet shards that are held in memory: passages come in the order
 
 
 class StoredVectors:
-    """`keys` has an array for each shard; `rows` returns the unit vectors of a shard, [N, D]."""
+    """`keys` has an array for each shard."""
 
     def __init__(self, folder: str, model: IndexedModel, embedder: EmbedderSettings):
         self.folder, self.normalizes = Path(folder), not embedder.normalize
@@ -69,20 +69,27 @@ class StoredVectors:
         _, keys = shard.files
         return np.load(self.folder / keys, mmap_mode="r").view(KEY)
 
-    def rows(self, number: int) -> np.ndarray:
+    def rows(self, number: int) -> "StoredRows":
         name, _ = self.shards[number].files
-        return read_vectors(self.folder / name, self.normalizes)
+        return StoredRows(read_vectors(self.folder / name), self.normalizes)
+
+
+class StoredRows:
+    """The rows [N, D] of a shard, of which only the selected ones are read and made unit vectors."""
+
+    def __init__(self, vectors: np.ndarray, normalizes: bool):
+        self.vectors, self.normalizes, self.shape = vectors, normalizes, vectors.shape
+
+    def __getitem__(self, which: np.ndarray) -> np.ndarray:
+        rows = self.vectors[which]
+        if self.normalizes:
+            rows /= np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
+        return rows
 
 
 @lru_cache(maxsize=OPENED)
-def read_vectors(path: Path, normalizes: bool) -> np.ndarray:
-    """Return the vectors of a shard, mapped from the file if they are stored as they are needed."""
-    vectors = READERS[path.suffix](path)
-    return (
-        vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-        if normalizes
-        else vectors
-    )
+def read_vectors(path: Path) -> np.ndarray:
+    return READERS[path.suffix](path)
 
 
 def map_array(path: Path) -> np.ndarray:
@@ -92,8 +99,13 @@ def map_array(path: Path) -> np.ndarray:
 def read_parquet(path: Path) -> np.ndarray:
     from pyarrow import parquet
 
-    column = parquet.read_table(path, columns=["embedding"]).column("embedding").combine_chunks()
-    return column.flatten().to_numpy().reshape(len(column), -1)
+    with parquet.ParquetFile(path) as file:
+        size = file.schema_arrow.field("embedding").type.list_size
+        vectors, first = np.empty((file.metadata.num_rows, size), np.float32), 0
+        for batch in file.iter_batches(columns=["embedding"]):
+            vectors[first : first + len(batch)] = batch.column(0).flatten().to_numpy().reshape(-1, size)
+            first += len(batch)
+    return vectors
 
 
 READERS = {".npy": map_array, ".parquet": read_parquet}

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from bert_jax.cluster.embed_shards import EmbedShards
 from bert_jax.command.main import main
 from bert_jax.data.shards.shard import list_shards
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.search import index_encoder
+from bert_jax.search import index_encoder, index_writer, stored_vectors
 from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_jsonl
 
@@ -62,6 +63,36 @@ def test_nothing_is_encoded_twice(format, model, documents, tmp_path, monkeypatc
     usual, taken = (bert_jax.Index.open(tmp_path / name) for name in ("usual", "taken"))
     vectors = [np.concatenate([segment.vectors for segment in opened.segments]) for opened in (usual, taken)]
     np.testing.assert_allclose(*vectors, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_each_shard_is_read_once(model, tmp_path, monkeypatch):
+    """Passages come in the order of the shards, of which few are in memory."""
+    (tmp_path / "docs").mkdir()
+    for part in range(4):
+        rows = [{"id": f"{part}-{n}", "text": f"{'the ' * part}{text}"} for n, text in enumerate(SMALL_TEXTS)]
+        write_jsonl(tmp_path / f"docs/{part}.jsonl", rows)
+    write_vectors(model, tmp_path / "docs", tmp_path / "vectors", format="parquet")
+    read, usual = [], stored_vectors.read_parquet
+    monkeypatch.setitem(
+        stored_vectors.READERS, ".parquet", lambda path: read.append(path.name) or usual(path)
+    )
+    monkeypatch.setattr(index_writer, "ROWS", 3)
+    index(tmp_path / "docs", model, tmp_path / "index", "--vectors", str(tmp_path / "vectors"))
+    assert read == [f"{part}.parquet" for part in range(4)]
+
+
+def test_only_the_rows_that_are_selected_are_in_memory(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20_000, 64)).astype(np.float32)
+    np.save(tmp_path / "a.npy", rows)
+    stored = stored_vectors.StoredRows(stored_vectors.read_vectors(tmp_path / "a.npy"), normalizes=True)
+    tracemalloc.start()
+    selected = stored[np.arange(5, 15)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    expected = rows[5:15] / np.linalg.norm(rows[5:15], axis=1, keepdims=True)
+    np.testing.assert_allclose(selected, expected, rtol=1e-6)
+    assert peak < rows.nbytes / 50
 
 
 @pytest.mark.slow
