@@ -18,6 +18,7 @@ from bert_jax.search.index_manifest import IndexedModel
 KEYS = "_keys"  # the folder of the keys of texts, a file for each shard
 AGAIN = "write it again with `bert-jax embed --ray`"
 OPENED = 2  # Parquet shards that are held in memory: passages come in the order of the shards
+BATCH = 4096  # rows of a Parquet shard that are decoded at once
 
 
 class StoredVectors:
@@ -99,10 +100,11 @@ def map_array(path: Path) -> np.ndarray:
 def read_parquet(path: Path) -> np.ndarray:
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
+    # Otherwise pyarrow reads a shard whole, several times the memory of its vectors.
+    with parquet.ParquetFile(path, pre_buffer=False) as file:
         size = file.schema_arrow.field("embedding").type.list_size
         vectors, first = np.empty((file.metadata.num_rows, size), np.float32), 0
-        for batch in file.iter_batches(columns=["embedding"]):
+        for batch in file.iter_batches(BATCH, columns=["embedding"]):
             vectors[first : first + len(batch)] = batch.column(0).flatten().to_numpy().reshape(-1, size)
             first += len(batch)
     return vectors
