@@ -98,7 +98,7 @@ class Dispatcher:
         else:
             self.fail(
                 shard,
-                f"{shard.sources[0]}: {MAX_DEATHS} workers died of it, likely out of memory; take fewer --workers",
+                f"{shard.shown}: {MAX_DEATHS} workers died of it, likely out of memory; take fewer --workers",
             )
         self.open(actor)
 
@@ -114,5 +114,5 @@ class Dispatcher:
                 character for character in message if not character.isdigit() and character not in ",."
             )
             if kind not in self.told and len(self.told) < SHOWN_WARNINGS:
-                print_line(f"{shard.sources[0]}: {message}")
+                print_line(f"{shard.shown}: {message}")
             self.told.add(kind)

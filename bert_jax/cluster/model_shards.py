@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.shards.bucket_folder import open_folder
 from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
 from bert_jax.inference.encoder import Encoder
@@ -55,7 +56,7 @@ class ModelShards(ABC):
     def folder(self) -> ShardFolder:
         settings = {"model": self.fingerprint, **self.engine, **self.settings}
         settings |= {"format": self.format, "shard_rows": self.shard_rows}
-        return ShardFolder(Path(self.output), Job(self.verb, f"{self.noun}s", settings), f".{self.format}")
+        return open_folder(self.output, Job(self.verb, f"{self.noun}s", settings), f".{self.format}")
 
     def with_output(self, folder: str) -> Self:
         return replace(self, output=folder)

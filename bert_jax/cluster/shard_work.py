@@ -21,6 +21,11 @@ class ShardWork(Protocol):
     def folder(self) -> ShardFolder: ...
 
     @property
+    def output(self) -> str:
+        """The address of `folder`."""
+        ...
+
+    @property
     def needs(self) -> str:
         """The directory that every machine has to see, such as that of the model."""
         ...

@@ -50,6 +50,7 @@ class Worker:
         try:
             check_versions(versions)
             check_visible(work)
+            work = work.with_output(work.output)  # a bucket's files stand elsewhere before they are copied
             with no_lines():
                 self.work, self.write_shard = work, work.open()
         except BertJaxError as error:
@@ -58,14 +59,14 @@ class Worker:
 
     def write(self, shard: Shard) -> ShardResult | Refusal:
         """Write the output of a shard and its manifest."""
+        local, begun = shard, time.monotonic()
         try:
-            with warnings.catch_warnings(record=True) as told, no_lines():
+            with warnings.catch_warnings(record=True) as told, no_lines(), shard.on_this_machine() as local:
                 warnings.simplefilter("always", UserWarning)
-                begun = time.monotonic()
-                written = self.write_shard(shard)
-                self.work.folder.record(shard, written)
+                written = self.write_shard(local)
+                self.work.folder.record(shard, written, local)
         except BertJaxError as error:
-            return Refusal(f"{shard.name_original_rows(str(error))} (on {socket.gethostname()})")
+            return Refusal(f"{local.name_original_rows(str(error))} (on {socket.gethostname()})")
         except OSError as error:
             return Refusal(f"{explain_os_error(error)} (on {socket.gethostname()})")
         messages = (str(warning.message) for warning in told if issubclass(warning.category, UserWarning))
@@ -74,7 +75,7 @@ class Worker:
 
 def check_visible(work: ShardWork) -> None:
     """Refuse a machine that does not see what the command sees."""
-    for path in filter(os.path.isabs, (work.needs, str(work.folder.path))):
+    for path in filter(os.path.isabs, (work.needs, work.output)):
         if not Path(path).exists():
             raise BertJaxError(
                 f"{socket.gethostname()} does not see {path}; put it on storage that all machines mount at this path"

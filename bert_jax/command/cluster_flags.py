@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bert_jax.command.flags import Flag, engine_of, flag, positive_integer, whole_number_type
+from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize, print_line
 
@@ -63,7 +64,7 @@ def output_folder(args: argparse.Namespace) -> str:
         raise BertJaxError(
             f"with --ray, --output {args.output} is a folder; name one, and the format with --format"
         )
-    return str(Path(args.output).absolute())
+    return args.output.rstrip("/") if is_bucket(args.output) else str(Path(args.output).absolute())
 
 
 def write_on_cluster(
@@ -74,7 +75,7 @@ def write_on_cluster(
     from bert_jax.cluster.run_shards import ShardedInput, check_output, estimate_input, run_shards
 
     output = output_folder(args)
-    check_output(output, args.input, args.model)
+    check_output(output, args.input, args.model, args.shard_rows)
     work = kind.of_model(
         args.model, args.format, output, engine=engine_of(args), shard_rows=args.shard_rows, **settings
     )
@@ -83,5 +84,5 @@ def write_on_cluster(
         print_line(estimate_input(cluster, work, inputs))
         return
     summary = run_shards(cluster, work, inputs)
-    end = f" in {args.output} ({summary.describe()}){work.describe_counts(summary.counts)}"
+    end = f" in {without_options(args.output)} ({summary.describe()}){work.describe_counts(summary.counts)}"
     print_line(pluralize(summary.rows, work.noun) + end)

@@ -19,7 +19,7 @@ from bert_jax.core.errors import BertJaxError
     flag(
         "--input", default="-", metavar="FILE",
         help="file with one text per line, or a table: .csv .tsv .jsonl .json .parquet (default -, standard input); "
-        "with --ray also a folder or a glob",
+        "with --ray also a folder, a glob or a bucket (gs://, s3://)",
     ),
     flag(
         "--text", default="", metavar="COLUMN",
@@ -28,7 +28,7 @@ from bert_jax.core.errors import BertJaxError
     flag(
         "--output", metavar="PATH",
         help="a file NAME.npy, or a directory of .npy files, in which the same command resumes (default: JSON arrays "
-        "on standard output)",
+        "on standard output); with --ray a folder, in a bucket or not",
     ),
     flag("--prompt", metavar="NAME", help="name of the model's prompt to put before each text"),
     flag("--dimensions", type=positive_integer, metavar="N", help="keep the first N dimensions of each vector"),

@@ -71,12 +71,12 @@ def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] 
     flag(
         "--input", default="-", metavar="FILE",
         help="a table in any format of `evaluate --data`; or a .txt file or - (standard input, the default) with one "
-        "text or JSON object per line; with --ray also a folder or a glob",
+        "text or JSON object per line; with --ray also a folder, a glob or a bucket (gs://, s3://)",
     ),
     flag(
         "--output", metavar="PATH",
         help="output file: a .csv file also has the input's columns, others a JSON object per line (default: standard "
-        "output); with --ray a folder",
+        "output); with --ray a folder, in a bucket or not",
     ),
     TEXT,
     PAIR,

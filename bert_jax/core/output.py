@@ -194,10 +194,7 @@ def refuse_unknown_files(directory: Path, names: Collection[str]) -> None:
     # No more than needed: the user may have named a huge directory by mistake.
     if shown := sorted(islice(foreign, SHOWN + 1)):
         listed = ", ".join(shown[:SHOWN]) + " and more" * (len(shown) > SHOWN)
-        raise BertJaxError(
-            f"{directory} is left as it is because it holds files that this command does not write ({listed}); "
-            "name a new directory"
-        )
+        raise foreign_files_error(directory, listed)
 
 
 def refuse_unlisted(directory: Path, listing: str) -> None:
@@ -205,10 +202,14 @@ def refuse_unlisted(directory: Path, listing: str) -> None:
     if not directory.is_dir() or (directory / listing).exists():
         return
     if foreign := sorted(name for name in os.listdir(directory) if not name.endswith(PARTIAL)):
-        raise BertJaxError(
-            f"{directory} is left as it is because it holds files that this command does not write ({foreign[0]}); "
-            "name a new directory"
-        )
+        raise foreign_files_error(directory, foreign[0])
+
+
+def foreign_files_error(directory: object, listed: str) -> BertJaxError:
+    return BertJaxError(
+        f"{directory} is left as it is because it holds files that this command does not write ({listed}); "
+        "name a new directory"
+    )
 
 
 def temporary_names(name: str, suffix: str) -> re.Pattern[str]:

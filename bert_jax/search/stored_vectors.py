@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json
 from bert_jax.core.hashes import find_damaged_files
@@ -25,6 +26,8 @@ class StoredVectors:
     """`keys` has an array for each shard."""
 
     def __init__(self, folder: str, model: IndexedModel, embedder: EmbedderSettings):
+        if is_bucket(folder):
+            raise BertJaxError(f"{without_options(folder)} is in a bucket; copy the folder to this machine")
         self.folder, self.normalizes = Path(folder), not embedder.normalize
         self.check_settings(model, embedder)
         self.shards = [read_shard_manifest(path) for path in self.list_manifests()]

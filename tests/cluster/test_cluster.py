@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from bert_jax.command.main import main
 from tests.support.indexes import file_contents
 from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
+from tests.support.object_store import object_store
 from tests.support.processes import start_process
 from tests.support.ray_cluster import (
     RayCluster,
@@ -139,40 +141,35 @@ def test_predictions_while_a_worker_is_killed_and_a_node_removed(
     assert f"4,800 predictions in {output} (12 shards, complete already)" in capsys.readouterr().err
 
 
-def test_a_bad_row_costs_its_shard_alone(cluster: RayCluster, material, tmp_path, capsys):
-    """Vectors of one file in shards, of which one cannot be read at first."""
-    texts = [(material / f"in/{n:02}.txt").read_text().splitlines() for n in range(3)]
-    (tmp_path / "in").mkdir()
-    for n, lines in enumerate(texts):
-        rows = [json.dumps({"text": line}) + "\n" for line in lines]
-        (tmp_path / f"in/{n:02}.jsonl").write_text("".join(rows))
-    whole = (tmp_path / "in/01.jsonl").read_text()
-    (tmp_path / "in/01.jsonl").write_text(whole.replace('{"text"', '{"txt"', 1))
-    output = tmp_path / "out"
-    command = [
-        "embed",
-        "--model",
-        str(material / "embedder"),
-        "--input",
-        str(tmp_path / "in"),
-        "--output",
-        str(output),
-    ]
-    command += ["--ray", cluster.address, "--workers", "2"]
-    assert main(command) == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 and f"{tmp_path}/in/01.jsonl row 1" in lines[0]
-    assert lines[1].startswith("bert-jax embed: 1 shard of 3 failed; correct what the lines above name")
-    assert count_complete(output) == 2
-    (tmp_path / "in/01.jsonl").write_text(whole)
-    before = times(output)
-    assert main(command) == 0
-    assert before.items() < times(output).items()
-    expected = alone(material, "embedder")
-    for n in range(3):
-        np.testing.assert_allclose(
-            np.load(output / f"{n:02}.npy"), np.load(expected / f"{n:02}.npy"), atol=1e-5
+def test_a_bad_row_in_a_bucket_costs_its_shard_alone(cluster: RayCluster, material, tmp_path, capsys):
+    """Vectors in a bucket, of three files in it, of which one cannot be read at first."""
+    with object_store() as store:
+        for n in range(3):
+            lines = (material / f"in/{n:02}.txt").read_text().splitlines()
+            rows = [json.dumps({"text": line}) + "\n" for line in lines]
+            store.objects[f"in/{n:02}.jsonl"] = "".join(rows).encode()
+        whole = store.objects["in/01.jsonl"]
+        store.objects["in/01.jsonl"] = whole.replace(b'{"text"', b'{"txt"', 1)
+        command = ["embed", "--model", str(material / "embedder"), "--input", store.address("in")]
+        command += ["--output", store.address("out"), "--ray", cluster.address, "--workers", "2"]
+        assert main(command) == 1
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2 and "s3://bucket/in/01.jsonl row 1" in lines[0]
+        assert lines[1].startswith("bert-jax embed: 1 shard of 3 failed; correct what the lines above name")
+        before = {name: content for name, content in store.objects.items() if name.startswith("out/")}
+        assert [name for name in sorted(before) if "_manifests/" in name] == [
+            f"out/_manifests/{n:02}.json" for n in (0, 2)
+        ]
+        store.objects["in/01.jsonl"] = whole
+        assert main(command) == 0
+        assert capsys.readouterr().err.startswith(
+            "1,200 vectors in s3://bucket/out (3 shards, 2 of them before, "
         )
+        assert before.items() < store.objects.items()
+        expected = alone(material, "embedder")
+        for n in range(3):
+            vectors = np.load(BytesIO(store.objects[f"out/{n:02}.npy"]))
+            np.testing.assert_allclose(vectors, np.load(expected / f"{n:02}.npy"), atol=1e-5)
 
 
 def test_a_corpus_has_the_bytes_of_one_process(cluster: RayCluster, material, tmp_path):

@@ -129,6 +129,7 @@ def test_damaged_foreign_and_missing_vectors_are_refused(model, documents, tmp_p
         return line
 
     assert "holds no _job.json; name a folder that `bert-jax embed --ray` wrote" in refused()
+    assert "gs://b/vectors is in a bucket; copy the folder to this machine" in refused("gs://b/vectors")
     write_vectors(model, documents, vectors)
     other = shutil.copytree(model, tmp_path / "other")
     (other / "more.txt").touch()

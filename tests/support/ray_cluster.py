@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from bert_jax.data.shards.shard_folder import MANIFESTS
+from tests.support.object_store import CREDENTIALS
 from tests.support.processes import process_environment
 
 NODES = 3
@@ -61,7 +62,7 @@ class RayCluster:
 @contextmanager
 def ray_cluster() -> Iterator[RayCluster]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in process_environment().items():
+        for name, value in {**process_environment(), **CREDENTIALS}.items():
             patch.setenv(name, value)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         cluster = RayCluster()
