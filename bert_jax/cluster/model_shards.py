@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from bert_jax.cluster.workers import ClusterOptions
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.bucket_folder import open_folder
 from bert_jax.data.shards.shard import Shard
@@ -60,6 +61,10 @@ class ModelShards(ABC):
 
     def with_output(self, folder: str) -> Self:
         return replace(self, output=folder)
+
+    def prepared(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
+        """Return the work with what has to be known of all shards; `is_new`: none of them is complete yet."""
+        return self
 
     def open(self) -> "partial[WrittenShard]":
         if model_fingerprint(self.model) != self.fingerprint:

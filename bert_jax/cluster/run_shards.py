@@ -14,6 +14,7 @@ from uuid import uuid4
 from bert_jax.cluster.cluster_progress import ClusterProgress
 from bert_jax.cluster.connection import check_reachable, connected
 from bert_jax.cluster.dispatch import Dispatcher
+from bert_jax.cluster.model_shards import ModelShards
 from bert_jax.cluster.shard_work import ShardWork
 from bert_jax.cluster.workers import ClusterOptions, plan_workers
 from bert_jax.core.bucket import Bucket, is_bucket, without_options
@@ -102,7 +103,7 @@ class ShardSummary:
         return f"{shards}{resumed}, {format_duration(self.seconds)}"
 
 
-def run_shards(options: ClusterOptions, work: ShardWork, inputs: ShardedInput) -> ShardSummary:
+def run_shards(options: ClusterOptions, work: ModelShards, inputs: ShardedInput) -> ShardSummary:
     """Do all shards that are not complete. A failed one is an error at the end: the others are done first."""
     begun, folder, files = time.monotonic(), work.folder, inputs.files()
     check_reachable(options.address)
@@ -113,6 +114,8 @@ def run_shards(options: ClusterOptions, work: ShardWork, inputs: ShardedInput) -
         for cut in cuts:
             if any(shard.original == cut.shard.source and shard.name not in before for shard in shards):
                 cut.restore()
+        if len(before) < len(shards):
+            work = work.prepared(options, shards, is_new=not before)
         manifests = complete_shards(options, work, shards, before)
         for cut in cuts:
             cut.remove_parts()

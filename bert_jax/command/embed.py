@@ -9,7 +9,6 @@ from bert_jax.command.cluster_flags import (
     write_on_cluster,
 )
 from bert_jax.command.flags import ENGINE, LONG, engine_of, flag, positive_integer, verb
-from bert_jax.core.errors import BertJaxError
 
 
 @verb(
@@ -51,10 +50,6 @@ def embed(args):
     if cluster := cluster_options(args):
         from bert_jax.cluster.embed_shards import EmbedShards
 
-        if args.quantize == "int8":
-            raise BertJaxError(
-                "--quantize int8 needs the ranges of all shards; leave --ray out, or take binary"
-            )
         own = {"pipeline": settings, "column": args.text, "quantize": args.quantize}
         write_on_cluster(args, cluster, EmbedShards, **own)
         return

@@ -112,7 +112,7 @@ RIGHT = {
     ],
     "embed --ray bucket": [
         "embed", "--model", "{root}/masked", "--input", "file://{root}/lines.txt", "--output", "file://{out}/made",
-        *NO_CLUSTER,
+        "--quantize", "int8", *NO_CLUSTER,
     ],
     "prepare --ray": ["prepare", *TEXT, *VOCABULARY, "--output", "{out}/made", *NO_CLUSTER],
     "serve": ["serve", "{root}/masked", "--host", "192.0.2.1"],  # of no machine: it cannot listen there

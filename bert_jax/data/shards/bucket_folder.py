@@ -1,11 +1,10 @@
 """A folder of outputs in a bucket. Each output is written on this machine and copied, and then its manifest. A copy
 stands under its name at once or not at all. A bucket has no locks: two commands at a time do the same twice."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bert_jax.core.bucket import Bucket, BucketFile, is_bucket
 from bert_jax.core.files import cache_home
@@ -55,16 +54,13 @@ class BucketFolder(ShardFolder):
     def holds(self, name: str, size: int) -> bool:
         return name in self.listed and self.listed[name].bytes == size
 
+    def publish(self, name: str) -> None:
+        (self.bucket / name).upload(self.path / name)
+
     def record(self, shard: Shard, written: WrittenShard, local: Shard | None = None) -> None:
-        for name in written.files:
-            (self.bucket / name).upload(self.path / name)
         super().record(shard, written, local)
         for name in written.files:
             remove_path(self.path / name)
-
-    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        super().write_json(name, value)
-        (self.bucket / name).upload(self.path / name)
 
     def local_file(self, name: str) -> Path:
         (self.bucket / name).download(self.path / name)

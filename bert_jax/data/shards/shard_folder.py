@@ -122,11 +122,16 @@ class ShardFolder:
                 unlike = "of another model" if name == "model" else unlike
                 raise BertJaxError(f"{self} holds {noun} {unlike}; {AGAIN}")
 
+    def output_name(self, shard: Shard) -> str:
+        return f"{shard.name}{self.ending}"
+
     def output_path(self, shard: Shard) -> Path:
-        return self.path / f"{shard.name}{self.ending}"
+        return self.path / self.output_name(shard)
 
     def record(self, shard: Shard, written: WrittenShard, local: Shard | None = None) -> None:
         """Write the manifest of a shard, whose files stand under their names: now it is complete."""
+        for name in written.files:
+            self.publish(name)
         manifest = {
             "sources": [without_options(source) for source in shard.sources],
             "input": asdict(InputFacts.of_shard(shard, local or shard)),
@@ -153,6 +158,9 @@ class ShardFolder:
         """Return the path of an output on this machine."""
         return self.path / name
 
+    def publish(self, name: str) -> None:
+        """Put a file that was written on this machine where it belongs: here it stands there."""
+
     def list_complete(self, shards: list[Shard]) -> dict[str, ShardManifest]:
         """Return the manifests of the complete shards by their names; refuse a shard whose input has changed since."""
         complete = {}
@@ -172,6 +180,7 @@ class ShardFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Shared: a worker that was cut off may still be writing the same.
         write_atomically(path, to_json(value, indent=1) + "\n", shared=True)
+        self.publish(name)
 
 
 def manifest_name(shard: Shard) -> str:
