@@ -44,7 +44,8 @@ class Dispatcher:
         try:
             for actor in plan.start(self.ray):
                 self.open(actor)
-            while self.queue or any(shard for _, shard in self.pending.values()):
+            # Without a call that is pending, every worker has a full disk.
+            while self.pending and (self.queue or any(shard for _, shard in self.pending.values())):
                 calls, _ = self.ray.wait(list(self.pending), timeout=WAIT_SECONDS)
                 for call in calls:
                     self.take(call)
@@ -76,6 +77,9 @@ class Dispatcher:
             self.progress.start_worker()
         elif isinstance(answer, Refusal):
             self.fail(shard, answer.message)
+            if answer.disk_is_full:  # the worker gets no other shard
+                self.progress.workers -= 1
+                return
         else:
             self.progress.add(shard, answer.rows)
             self.results.append(answer)

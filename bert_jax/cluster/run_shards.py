@@ -146,9 +146,10 @@ def complete_shards(
         dispatcher = Dispatcher(ray, work, missing, progress)
         dispatcher.run(plan_workers(ray, options, len(missing)))
     if failures := dispatcher.failures:
+        unbegun = f", and {len(dispatcher.queue)} were not begun" if dispatcher.queue else ""
         raise BertJaxError(
-            f"{pluralize(len(failures), 'shard')} of {len(shards)} failed; correct what the lines above name, and "
-            "repeat the command, which does only what is left"
+            f"{pluralize(len(failures), 'shard')} of {len(shards)} failed{unbegun}; correct what the lines above name, "
+            "and repeat the command, which does only what is left"
         )
     complete = work.folder.list_complete(shards)
     return [complete[shard.name] for shard in shards]

@@ -3,6 +3,7 @@
 What a user can correct is its answer, so that the other shards go on; any other error ends the command.
 """
 
+import errno
 import os
 import socket
 import time
@@ -20,6 +21,8 @@ from bert_jax.data.shards.shard import Shard
 # Each worker has its own cores, and the libraries would take all of the machine's. XLA reads NPROC.
 THREADS = ("NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 @dataclass(frozen=True)
 class ShardResult:
@@ -30,9 +33,10 @@ class ShardResult:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a worker or a shard cannot go on, in one line."""
+    """Why a worker or a shard cannot go on, in one line. If a disk is full, other shards would fail there, too."""
 
     message: str
+    disk_is_full: bool = False
 
 
 class Worker:
@@ -65,10 +69,12 @@ class Worker:
                 warnings.simplefilter("always", UserWarning)
                 written = self.write_shard(local)
                 self.work.folder.record(shard, written, local)
-        except BertJaxError as error:
-            return Refusal(f"{local.name_original_rows(str(error))} (on {socket.gethostname()})")
-        except OSError as error:
-            return Refusal(f"{explain_os_error(error)} (on {socket.gethostname()})")
+        except (BertJaxError, OSError) as error:
+            message = str(explain_os_error(error) if isinstance(error, OSError) else error)
+            line = f"{local.name_original_rows(message)} (on {socket.gethostname()})"
+            return Refusal(
+                line, any(getattr(cause, "errno", 0) in FULL for cause in (error, error.__cause__))
+            )
         messages = (str(warning.message) for warning in told if issubclass(warning.category, UserWarning))
         return ShardResult(written.rows, time.monotonic() - begun, tuple(dict.fromkeys(messages)))
 

@@ -3,8 +3,10 @@ when a worker, a node or the command itself is killed."""
 
 import json
 import random
+import re
 import shutil
 import signal
+import socket
 import sys
 from io import BytesIO
 from pathlib import Path
@@ -73,14 +75,13 @@ def arguments(material: Path, model: str, given: str, output: Path) -> list[str]
     ]
 
 
-def alone(material: Path, model: str) -> Path:
-    """The folder of what one process makes of each file."""
+def alone(material: Path, model: str, shards: int = SHARDS) -> Path:
+    """The folder of what one process makes of each file, at least of the first ones."""
     folder = material / f"{model} alone"
-    if not folder.exists():
-        folder.mkdir()
-        for file in sorted((material / "in").iterdir()):
-            output = folder / f"{file.stem}.{ENDINGS[VERBS[model]]}"
-            assert main(arguments(material, model, f"in/{file.name}", output)) == 0
+    folder.mkdir(exist_ok=True)
+    for file in sorted((material / "in").iterdir())[:shards]:
+        output = folder / f"{file.stem}.{ENDINGS[VERBS[model]]}"
+        assert output.exists() or main(arguments(material, model, f"in/{file.name}", output)) == 0
     return folder
 
 
@@ -129,7 +130,7 @@ def test_predictions_while_a_worker_is_killed_and_a_node_removed(
     cluster: RayCluster, material, tmp_path, capsys
 ):
     output = tmp_path / "out"
-    command = [*arguments(material, "classifier", "in", output), "--ray", cluster.address, "--workers", "4"]
+    command = [*arguments(material, "classifier", "in", output), "--ray", cluster.address, "--workers", "3"]
     with happening_after(output, 2, cluster.kill_worker, cluster.remove_node):
         assert main(command) == 0
     cluster.restore()
@@ -139,6 +140,25 @@ def test_predictions_while_a_worker_is_killed_and_a_node_removed(
     assert main(command) == 0
     assert times(output) == before
     assert f"4,800 predictions in {output} (12 shards, complete already)" in capsys.readouterr().err
+
+
+def test_a_full_disk_of_a_node_costs_the_shard_that_it_had(cluster: RayCluster, material, tmp_path, capsys):
+    output = tmp_path / "out"
+    command = [*arguments(material, "classifier", "in", output), "--ray", cluster.address, "--workers", "2"]
+    with happening_after(output, 1, cluster.fill_disk):
+        assert main(command) == 1
+    failure, end = capsys.readouterr().err.splitlines()
+    told = (
+        rf"{output}/\S*: File too large; make room there and repeat the command \(on {socket.gethostname()}\)"
+    )
+    assert re.fullmatch(told, failure)
+    assert end.startswith(f"bert-jax predict: 1 shard of {SHARDS} failed; correct what the lines above name")
+    complete = {path.stem for path in (output / "_manifests").iterdir()}
+    before = {name: time for name, time in times(output).items() if Path(name).stem in complete}
+    assert len(before) == SHARDS - 1
+    assert main(command) == 0
+    assert before.items() < times(output).items()
+    check_same(output, alone(material, "classifier"))
 
 
 def test_a_bad_row_in_a_bucket_costs_its_shard_alone(cluster: RayCluster, material, tmp_path, capsys):
@@ -151,7 +171,7 @@ def test_a_bad_row_in_a_bucket_costs_its_shard_alone(cluster: RayCluster, materi
         whole = store.objects["in/01.jsonl"]
         store.objects["in/01.jsonl"] = whole.replace(b'{"text"', b'{"txt"', 1)
         command = ["embed", "--model", str(material / "embedder"), "--input", store.address("in")]
-        command += ["--output", store.address("out"), "--ray", cluster.address, "--workers", "2"]
+        command += ["--output", store.address("out"), "--ray", cluster.address, "--workers", "1"]
         assert main(command) == 1
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) == 2 and "s3://bucket/in/01.jsonl row 1" in lines[0]
@@ -166,7 +186,7 @@ def test_a_bad_row_in_a_bucket_costs_its_shard_alone(cluster: RayCluster, materi
             "1,200 vectors in s3://bucket/out (3 shards, 2 of them before, "
         )
         assert before.items() < store.objects.items()
-        expected = alone(material, "embedder")
+        expected = alone(material, "embedder", 3)
         for n in range(3):
             vectors = np.load(BytesIO(store.objects[f"out/{n:02}.npy"]))
             np.testing.assert_allclose(vectors, np.load(expected / f"{n:02}.npy"), atol=1e-5)

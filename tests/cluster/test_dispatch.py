@@ -12,6 +12,7 @@ from bert_jax.cluster.workers import WorkerPlan
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.shard import Shard
 
+DONE = ShardResult(1, 0.1, ())
 SHARDS = [Shard((f"{n}.txt",), str(n), size) for n, size in enumerate((5, 50, 20))]
 
 
@@ -107,6 +108,20 @@ def test_a_bad_shard_fails_and_the_others_go_on(capsys):
     dispatcher = run(cluster)
     assert [failure.shard.name for failure in dispatcher.failures] == ["1"] and dispatcher.progress.done == 2
     assert capsys.readouterr().err == "1.txt row 3 is empty\n"
+
+
+def test_a_worker_with_a_full_disk_gets_no_other_shard(capsys):
+    """Otherwise it would fail one shard after another, faster than the others do them."""
+    cluster = Cluster(
+        lambda shard: Refusal(f"{shard.name} (on a)", shard.name == "1") if shard.size > 5 else DONE
+    )
+    cluster.workers = 1
+    dispatcher = run(cluster)
+    assert list(cluster.written) == ["1"] and [shard.name for shard in dispatcher.queue] == ["2", "0"]
+    assert capsys.readouterr().err == "1 (on a)\n" and dispatcher.progress.workers == 0
+    cluster.workers = 2
+    assert [failure.shard.name for failure in run(cluster).failures] == ["1", "2"]
+    assert list(cluster.written) == ["1", "1", "2", "0"]
 
 
 def test_a_machine_that_cannot_open_the_work_ends_the_command():

@@ -71,7 +71,7 @@ def test_rows_are_numbered_and_told_by_the_file_that_was_cut(worker, work, tmp_p
     answer = worker.write(first)
     assert isinstance(answer, ShardResult) and (answer.rows, answer.warnings) == (4, ())
     answer = worker.write(second)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, Refusal) and not answer.disk_is_full
     assert answer.message.startswith(f"{tmp_path}/in.jsonl row 7: ") and answer.message.endswith(HERE)
     assert [path.name for path in sorted((tmp_path / "out").glob("*.jsonl"))] == ["in-00000.jsonl"]
     assert list(work.folder.list_complete([first, second])) == ["in-00000"]
@@ -89,7 +89,8 @@ def test_a_disk_that_is_full_is_told_with_the_machine(worker, work, tmp_path, mo
     monkeypatch.setitem(predict_shards.WRITERS, "jsonl", full_disk)
     answer = worker.write(shard)
     assert answer == Refusal(
-        f"{tmp_path}/out/in.jsonl: No space left on device; make room there and repeat the command{HERE}"
+        f"{tmp_path}/out/in.jsonl: No space left on device; make room there and repeat the command{HERE}",
+        disk_is_full=True,
     )
     assert not list((tmp_path / "out").rglob("*.partial")) and not work.folder.list_complete([shard])
 
