@@ -38,7 +38,7 @@ class Dispatcher:
         self.deaths: Counter[str] = Counter()
         self.results: list[ShardResult] = []
         self.failures: list[Failure] = []
-        self.told: set[str] = set()  # the warnings that were printed, without their numbers
+        self.printed_kinds: set[str] = set()  # the warnings that were printed, without their numbers
 
     def run(self, plan: WorkerPlan) -> None:
         try:
@@ -48,7 +48,7 @@ class Dispatcher:
             while self.pending and (self.queue or any(shard for _, shard in self.pending.values())):
                 calls, _ = self.ray.wait(list(self.pending), timeout=WAIT_SECONDS)
                 for call in calls:
-                    self.take(call)
+                    self.handle_answer(call)
                 self.assign()
                 self.progress.show()
         finally:
@@ -63,13 +63,13 @@ class Dispatcher:
             actor, shard = self.idle.pop(), self.queue.popleft()
             self.pending[actor.write.remote(shard)] = actor, shard
 
-    def take(self, call: Any) -> None:
+    def handle_answer(self, call: Any) -> None:
         """Take the answer of a worker."""
         actor, shard = self.pending.pop(call)
         try:
             answer = self.ray.get(call)
         except self.ray.exceptions.RayActorError as error:
-            self.lose(actor, shard, error)
+            self.handle_death(actor, shard, error)
             return
         if shard is None:
             if isinstance(answer, Refusal):
@@ -86,14 +86,14 @@ class Dispatcher:
             self.print_warnings(shard, answer.warnings)
         self.idle.append(actor)
 
-    def lose(self, actor: Actor, shard: Shard | None, error: Any) -> None:
+    def handle_death(self, actor: Actor, shard: Shard | None, error: Any) -> None:
         """Put the shard of a worker that died back, and open the work again in the one that Ray starts for it."""
         if error.actor_init_failed:
             reason = str(error).strip().splitlines()[-1]
             raise BertJaxError(f"a worker cannot start ({reason:.200}); install bert-jax on every machine")
         if shard is None:
             raise BertJaxError(
-                f"workers died while they opened {self.work.needs}, likely out of memory; take fewer --workers"
+                f"workers died while they opened {self.work.required_path}, likely out of memory; take fewer --workers"
             )
         self.progress.workers -= 1
         self.deaths[shard.name] += 1
@@ -102,7 +102,7 @@ class Dispatcher:
         else:
             self.fail(
                 shard,
-                f"{shard.shown}: {MAX_DEATHS} workers died of it, likely out of memory; take fewer --workers",
+                f"{shard.display_name}: {MAX_DEATHS} workers died of it, likely out of memory; take fewer --workers",
             )
         self.open(actor)
 
@@ -117,6 +117,6 @@ class Dispatcher:
             kind = "".join(
                 character for character in message if not character.isdigit() and character not in ",."
             )
-            if kind not in self.told and len(self.told) < SHOWN_WARNINGS:
-                print_line(f"{shard.shown}: {message}")
-            self.told.add(kind)
+            if kind not in self.printed_kinds and len(self.printed_kinds) < SHOWN_WARNINGS:
+                print_line(f"{shard.display_name}: {message}")
+            self.printed_kinds.add(kind)

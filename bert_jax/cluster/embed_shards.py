@@ -83,7 +83,7 @@ class EmbedShards(ModelShards):
     def settings(self) -> dict[str, Any]:
         return {**self.pipeline, "text": self.column, "quantize": self.quantize}
 
-    def prepared(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
+    def prepare(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
         """Return the work with the ranges of int8, which are in the folder once a shard is complete."""
         if self.quantize != "int8":
             return self
@@ -137,7 +137,9 @@ class EmbedShards(ModelShards):
             rows = WRITERS[self.format](windows, path, kind, shard.first_row)
         if notice := truncated.notice(windows_advice()):
             warn_caller(notice)
-        return self.written(rows, [path, keys], truncated=truncated.truncated, clipped=quantizer.clipped)
+        return self.describe_written(
+            rows, [path, keys], truncated=truncated.truncated, clipped=quantizer.clipped
+        )
 
     def describe_counts(self, counts: Mapping[str, int]) -> str:
         return describe_clipped(counts.get("clipped", 0))

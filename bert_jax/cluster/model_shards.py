@@ -33,14 +33,14 @@ class ModelShards(ABC):
     writers: ClassVar[Mapping[str, Any]]  # by the format; the first is the default
 
     @classmethod
-    def of_model(cls, model: str, format: str | None, output: str, **settings) -> Self:
+    def from_model(cls, model: str, format: str | None, output: str, **settings) -> Self:
         """Return the work for workers, whose working directory is another: the name of a published model stays."""
         model = os.path.abspath(model) if os.path.isdir(model) else model
         fingerprint, format = model_fingerprint(model), format or next(iter(cls.writers))
         return cls(model=model, fingerprint=fingerprint, format=format, output=output, **settings)
 
     @property
-    def needs(self) -> str:
+    def required_path(self) -> str:
         return self.model
 
     @property
@@ -62,7 +62,7 @@ class ModelShards(ABC):
     def with_output(self, folder: str) -> Self:
         return replace(self, output=folder)
 
-    def prepared(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
+    def prepare(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
         """Return the work with what has to be known of all shards; `is_new`: none of them is complete yet."""
         return self
 
@@ -80,7 +80,8 @@ class ModelShards(ABC):
     @abstractmethod
     def write(self, model: Any, shard: Shard) -> WrittenShard: ...
 
-    def written(self, rows: int, files: Iterable[Path], **counts: int) -> WrittenShard:
+    def describe_written(self, rows: int, files: Iterable[Path], **counts: int) -> WrittenShard:
+        """Return what `write` returns, for files in the folder of the outputs."""
         return WrittenShard(rows, [str(file.relative_to(self.folder.path)) for file in files], counts)
 
     def describe_counts(self, counts: Mapping[str, int]) -> str:

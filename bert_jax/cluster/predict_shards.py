@@ -77,7 +77,7 @@ class PredictShards(ModelShards):
         path = self.folder.output_path(shard)
         with atomic_file(path, shared=True) as new:
             count = WRITERS[self.format](predictor, rows, new)
-        return self.written(count, [path], abstained=predictor.abstained)
+        return self.describe_written(count, [path], abstained=predictor.abstained)
 
     def describe_counts(self, counts: Mapping[str, int]) -> str:
         abstains = self.options.precision is not None

@@ -42,7 +42,7 @@ class PrepareParts:
     unit = "documents"
 
     @property
-    def needs(self) -> str:
+    def required_path(self) -> str:
         return self.recipe.tokenizer
 
     @cached_property

@@ -115,7 +115,7 @@ def run_shards(options: ClusterOptions, work: ModelShards, inputs: ShardedInput)
             if any(shard.original == cut.shard.source and shard.name not in before for shard in shards):
                 cut.restore()
         if len(before) < len(shards):
-            work = work.prepared(options, shards, is_new=not before)
+            work = work.prepare(options, shards, is_new=not before)
         manifests = complete_shards(options, work, shards, before)
         for cut in cuts:
             cut.remove_parts()
@@ -130,7 +130,7 @@ def list_all_shards(files: list[Shard], cuts: list[CutFile]) -> list[Shard]:
         for shard in (by_name[file.name].list_parts() if file.name in by_name else [file])
     ]
     if not shards:
-        raise BertJaxError(f"{', '.join(file.shown for file in files)}: no row to read")
+        raise BertJaxError(f"{', '.join(file.display_name for file in files)}: no row to read")
     return shards
 
 
@@ -183,7 +183,7 @@ def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> s
     )
     return (
         f"{pluralize(len(shards), 'shard')}, about {rows:,.0f} {work.unit}, {size / 1e6:,.1f} MB; about "
-        f"{format_duration(seconds)} with {pluralize(plan.count, 'worker')}, by {shard.shown}: "
+        f"{format_duration(seconds)} with {pluralize(plan.count, 'worker')}, by {shard.display_name}: "
         f"{measured.rows:,} {work.unit} in {measured.seconds:.1f} s; nothing was written"
     )
 

@@ -26,7 +26,7 @@ class ShardWork(Protocol):
         ...
 
     @property
-    def needs(self) -> str:
+    def required_path(self) -> str:
         """The directory that every machine has to see, such as that of the model."""
         ...
 

@@ -65,7 +65,7 @@ class Worker:
         """Write the output of a shard and its manifest."""
         local, begun = shard, time.monotonic()
         try:
-            with warnings.catch_warnings(record=True) as told, no_lines(), shard.on_this_machine() as local:
+            with warnings.catch_warnings(record=True) as told, no_lines(), shard.local_copy() as local:
                 warnings.simplefilter("always", UserWarning)
                 written = self.write_shard(local)
                 self.work.folder.record(shard, written, local)
@@ -81,7 +81,7 @@ class Worker:
 
 def check_visible(work: ShardWork) -> None:
     """Refuse a machine that does not see what the command sees."""
-    for path in filter(os.path.isabs, (work.needs, work.output)):
+    for path in filter(os.path.isabs, (work.required_path, work.output)):
         if not Path(path).exists():
             raise BertJaxError(
                 f"{socket.gethostname()} does not see {path}; put it on storage that all machines mount at this path"

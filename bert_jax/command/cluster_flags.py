@@ -76,7 +76,7 @@ def write_on_cluster(
 
     output = output_folder(args)
     check_output(output, args.input, args.model, args.shard_rows)
-    work = kind.of_model(
+    work = kind.from_model(
         args.model, args.format, output, engine=engine_of(args), shard_rows=args.shard_rows, **settings
     )
     inputs = ShardedInput(args.input, args.shard_rows, work.has_header)

@@ -69,7 +69,7 @@ def predict(model, given: str, output: str, monkeypatch, limit: int | None = Non
     here = Here(limit)
     monkeypatch.setattr(run_shards, "complete_shards", here)
     own = {"engine": ENGINE, "options": options or PredictionOptions(), "columns": ExampleColumns()}
-    work = PredictShards.of_model(str(model), "jsonl", output, **own)
+    work = PredictShards.from_model(str(model), "jsonl", output, **own)
     run_shards.run_shards(HERE, work, run_shards.ShardedInput(given))
     return here.done
 
@@ -159,7 +159,7 @@ def test_a_shard_that_cannot_be_read_or_written_is_told(model, store, monkeypatc
 
 def test_a_dry_run_leaves_nothing_in_a_bucket(model, store):
     own = {"engine": ENGINE, "options": PredictionOptions(), "columns": ExampleColumns()}
-    work = PredictShards.of_model(str(model), "jsonl", store.address("out"), **own)
+    work = PredictShards.from_model(str(model), "jsonl", store.address("out"), **own)
     before = dict(store.objects)
     with run_shards.temporary_work(work) as tried:
         worker = Worker(1, uses_accelerator=False)

@@ -58,6 +58,7 @@ class Cluster:
 
     @staticmethod
     def wait(calls, timeout):
+        assert calls, "Ray refuses to wait for nothing"
         return calls[:1], calls[1:]
 
     @staticmethod
@@ -69,7 +70,7 @@ class Cluster:
 
 def run(cluster: Cluster) -> Dispatcher:
     progress = ClusterProgress("predict", "rows", SHARDS, 0)
-    dispatcher = Dispatcher(cluster, SimpleNamespace(needs="model"), SHARDS, progress)
+    dispatcher = Dispatcher(cluster, SimpleNamespace(required_path="model"), SHARDS, progress)
     dispatcher.run(cluster)
     return dispatcher
 

@@ -55,7 +55,7 @@ def done(tmp_path, monkeypatch) -> list[str]:
 def embed(model: str, output: str, given: str = "in", format: str = "npy") -> run_shards.ShardSummary:
     own = {"pipeline": {"prompt": None, "dimensions": None, "long_texts": "truncate"}, "column": ""}
     engine = {"engine": "jax", "dtype": "float32"}
-    work = EmbedShards.of_model(model, format, output, engine=engine, quantize="int8", **own)
+    work = EmbedShards.from_model(model, format, output, engine=engine, quantize="int8", **own)
     return run_shards.run_shards(ClusterOptions("local"), work, run_shards.ShardedInput(given))
 
 

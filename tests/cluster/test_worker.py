@@ -46,7 +46,7 @@ def worker(monkeypatch):
 @pytest.fixture
 def work(model, tmp_path):
     options = PredictionOptions(row_numbers=True)
-    work = PredictShards.of_model(
+    work = PredictShards.from_model(
         str(model), "jsonl", str(tmp_path / "out"), engine=ENGINE, options=options, columns=ExampleColumns()
     )
     with work.folder.opened():
@@ -138,7 +138,7 @@ def test_the_rows_of_a_table_as_parquet(worker, work, tmp_path):
 def test_vectors_as_parquet_and_their_keys(worker, model, tmp_path):
     settings = {"prompt": None, "dimensions": None, "long_texts": "truncate"}
     own = {"engine": ENGINE, "pipeline": settings, "column": "", "quantize": None}
-    work = EmbedShards.of_model(str(model), "parquet", str(tmp_path / "out"), **own)
+    work = EmbedShards.from_model(str(model), "parquet", str(tmp_path / "out"), **own)
     (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
     (shard,) = list_shards(str(tmp_path / "in.txt"))
     with work.folder.opened():

@@ -31,7 +31,7 @@ def write_vectors(model, given, output, prompt="document", format="npy", quantiz
     settings = {"prompt": prompt, "dimensions": None, "long_texts": "truncate"}
     engine = {"engine": "jax", "dtype": "float32"}
     own = {"engine": engine, "pipeline": settings, "column": "", "quantize": quantize}
-    work = EmbedShards.of_model(str(model), format, str(output), **own)
+    work = EmbedShards.from_model(str(model), format, str(output), **own)
     with work.folder.opened():
         write = work.open()
         for shard in list_shards(str(given)):

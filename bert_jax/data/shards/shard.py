@@ -33,7 +33,7 @@ class Shard:
         return source
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """The file that the user named, or the first of those, for messages."""
         return self.original or without_options(self.sources[0])
 
@@ -45,7 +45,7 @@ class Shard:
         return sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
 
     @contextmanager
-    def on_this_machine(self) -> "Iterator[Shard]":
+    def local_copy(self) -> "Iterator[Shard]":
         """Yield the shard itself, or one with a copy of its file in a bucket, which is there while the block runs."""
         if not is_bucket(self.sources[0]):
             yield self
@@ -54,7 +54,7 @@ class Shard:
         with TemporaryDirectory(prefix="bert-jax-") as folder:
             copy = Path(folder, bucket.name)
             bucket.download(copy)
-            yield replace(self, sources=(str(copy),), original=self.shown)
+            yield replace(self, sources=(str(copy),), original=self.display_name)
 
     def name_original_rows(self, message: str) -> str:
         """Return a message with the file that the user named, and its rows, in the place of the part that was cut.
@@ -117,7 +117,8 @@ def refuse_same_names(shards: list[Shard]) -> list[Shard]:
     for shard in shards:
         if (other := by_name.setdefault(shard.name, shard)) is not shard:
             raise BertJaxError(
-                f"the outputs of {other.shown} and {shard.shown} would have the same name; give them in two commands"
+                f"the outputs of {other.display_name} and {shard.display_name} would have the same name; give them in "
+                "two commands"
             )
     return shards
 

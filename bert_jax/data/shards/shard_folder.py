@@ -56,18 +56,18 @@ class InputFacts:
     blake2b: str
 
     @classmethod
-    def of_shard(cls, shard: Shard, local: Shard) -> "InputFacts":
+    def from_shard(cls, shard: Shard, local: Shard) -> "InputFacts":
         """`local` is the shard with its files on this machine."""
         hashes = [file_hash(Path(source)) for source in local.sources]
         return cls(*shard.stat(), json_digest(hashes))
 
-    def are_of(self, shard: Shard) -> bool:
+    def matches(self, shard: Shard) -> bool:
         """Whether the files are still the same. They are hashed only if one was written since."""
         size, changed_ns = shard.stat()
         if size != self.bytes or changed_ns == self.changed_ns:
             return size == self.bytes
-        with shard.on_this_machine() as local:
-            return self.of_shard(shard, local).blake2b == self.blake2b
+        with shard.local_copy() as local:
+            return self.from_shard(shard, local).blake2b == self.blake2b
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class ShardFolder:
             self.publish(name)
         manifest = {
             "sources": [without_options(source) for source in shard.sources],
-            "input": asdict(InputFacts.of_shard(shard, local or shard)),
+            "input": asdict(InputFacts.from_shard(shard, local or shard)),
             "rows": written.rows,
             "counts": written.counts,
             "files": collect_file_facts(self.path, written.files),
@@ -167,9 +167,9 @@ class ShardFolder:
         for shard in shards:
             if manifest := self.read_manifest(shard):
                 # A file that was cut is compared as a whole: its parts are removed when all are done.
-                if not shard.original and not manifest.input.are_of(shard):
+                if not shard.original and not manifest.input.matches(shard):
                     raise BertJaxError(
-                        f"{shard.shown} has changed since {self} got its {self.job.noun}; {AGAIN}, or delete "
+                        f"{shard.display_name} has changed since {self} got its {self.job.noun}; {AGAIN}, or delete "
                         f"{self}/{manifest_name(shard)} to do it again"
                     )
                 complete[shard.name] = manifest
