@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError, explain_os_error
 
 PARTIAL = ".partial"
@@ -135,7 +136,11 @@ def open_in_place(path: Path) -> int:
 
 
 def refuse_input(output: str | None, source: str) -> None:
-    """Raise if the output is the input file. None stands for standard output, and "-" for standard input."""
+    """Raise if the output is the input file, or in a bucket. None is standard output, and "-" standard input."""
+    if output is not None and is_bucket(output):
+        raise BertJaxError(
+            f"{without_options(output)}: only `predict --ray` and `embed --ray` write to a bucket; name a file here"
+        )
     try:
         written = os.fstat(1) if output is None else os.stat(output)
         read = os.fstat(0) if source == "-" else os.stat(source)

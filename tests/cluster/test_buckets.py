@@ -192,12 +192,19 @@ def test_what_cannot_be_in_a_bucket_is_refused(given, output, message, model, tm
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", [
-    ("prepare", "--input", "gs://b/in", "--output", "out", "--tokenizer", "{model}"),
-    ("predict", "--input", "gs://b/in", "--output", "out.jsonl", "--model", "{model}"),
+NO_INPUT = "in: only `predict --ray` and `embed --ray` read a bucket; copy the files here"
+NO_OUTPUT = "out: only `predict --ray` and `embed --ray` write to a bucket; name a file here"
+
+
+@pytest.mark.parametrize(("command", "message"), [
+    ("prepare --input gs://b/in --output out --tokenizer", NO_INPUT),
+    ("predict --input gs://b/in --output out.jsonl --model", NO_INPUT),
+    ("predict --input in.txt --output gs://b/out --model", NO_OUTPUT),
+    ("embed --input in.txt --output gs://b/out --model", NO_OUTPUT),
 ])  # fmt: skip
-def test_other_commands_read_no_bucket(command, model, tmp_path, monkeypatch, capsys):
+def test_other_commands_know_no_bucket(command, message, model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main([part.format(model=model) for part in command]) == 1
-    line = "gs://b/in: only `predict --ray` and `embed --ray` read a bucket; copy the files here"
-    assert capsys.readouterr().err == f"bert-jax {command[0]}: {line}\n"
+    Path("in.txt").write_text("cats\n")
+    assert main([*command.split(), str(model)]) == 1
+    assert capsys.readouterr().err == f"bert-jax {command.split()[0]}: gs://b/{message}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
