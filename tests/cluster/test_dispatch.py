@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bert_jax.cluster import dispatch
 from bert_jax.cluster.cluster_progress import ClusterProgress
 from bert_jax.cluster.dispatch import MAX_DEATHS, Dispatcher
 from bert_jax.cluster.worker import Refusal, ShardResult
@@ -93,6 +94,13 @@ def test_the_shard_of_a_worker_that_dies_is_done_again():
     assert sorted(cluster.written) == ["0", "1", "2", "2", "2"]
 
 
+def test_a_worker_that_is_slow_to_start_again_is_waited_for():
+    """Ray fails what is asked of a worker that it restarts."""
+    answers = [None, *[Died()] * 9]
+    cluster = Cluster(lambda shard: DONE, lambda *_: answers.pop(), workers=1)
+    assert run(cluster).failures == [] and len(cluster.written) == 3 and not answers
+
+
 def test_a_shard_that_kills_every_worker_fails_alone(capsys):
     cluster = Cluster(lambda shard: Died() if shard.name == "2" else ShardResult(1, 0.1, ()))
     (failure,) = run(cluster).failures
@@ -139,7 +147,8 @@ def test_a_machine_that_cannot_open_the_work_ends_the_command():
     (type("Unborn", (Died,), {"actor_init_failed": True})("a\nNo module named 'bert_jax'"),
      r"a worker cannot start \(No module named 'bert_jax'\); install bert-jax on every machine"),
 ])  # fmt: skip
-def test_workers_that_do_not_start_end_the_command(error, message):
+def test_workers_that_do_not_start_end_the_command(error, message, monkeypatch):
+    monkeypatch.setattr(dispatch, "OPEN_SECONDS", 0.05)
     with pytest.raises(BertJaxError, match=message):
         run(Cluster(lambda shard: ShardResult(1, 0.1, ()), lambda *_: error))
 
