@@ -1,13 +1,11 @@
 """How far a cluster is, in one line: shards, rows, time left, failures."""
 
 import shutil
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
-from bert_jax.core.progress import LINE_AFTER, LONGEST_GAP, format_duration
-from bert_jax.core.terminal import log_file, pluralize, print_line
+from bert_jax.core.progress import LogLines, format_duration
+from bert_jax.core.terminal import log_file, pluralize
 from bert_jax.data.shards.shard import Shard
 
 
@@ -20,7 +18,7 @@ class ClusterProgress:
         self.bytes_left, self.bytes_done = sum(shard.size for shard in shards), 0
         self.rows, self.workers = 0, 0
         self.begun: float | None = None  # when the first worker was ready
-        self.due = time.monotonic() + LINE_AFTER
+        self.lines = LogLines()
 
     def start_worker(self) -> None:
         self.workers += 1
@@ -38,18 +36,17 @@ class ClusterProgress:
 
     def show(self) -> None:
         """Renew the line on a terminal; elsewhere print it now and then."""
-        now = time.monotonic()
         if log_file().isatty():
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r{self.describe(now)[:width]:<{width}}", end="", file=log_file(), flush=True)
-        elif now >= self.due and self.begun:
-            with suppress(OSError):  # whoever reads the lines may go away; the work goes on
-                print_line(self.describe(now))
-            self.due = now + min(max(LINE_AFTER, (now - self.begun) / 2), LONGEST_GAP)
+            print(
+                f"\r{self.describe(time.monotonic())[:width]:<{width}}", end="", file=log_file(), flush=True
+            )
+        elif self.begun:
+            self.lines.print_due(self.describe)
 
     def close(self) -> None:
         if log_file().isatty():
-            print(file=sys.stderr, flush=True)
+            print(file=log_file(), flush=True)
 
     def describe(self, now: float) -> str:
         """

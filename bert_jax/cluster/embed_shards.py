@@ -1,26 +1,28 @@
 """Vectors of shards: each is computed by the functions of `embed`. The keys of the texts are kept beside them, so that
 an index can take over the vectors."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from bert_jax.cluster.predict_shards import check_fingerprint
+from bert_jax.cluster.model_shards import ModelShards
+from bert_jax.cluster.run_shards import complete_shards, temporary_work
+from bert_jax.cluster.workers import ClusterOptions
 from bert_jax.core.caller_warning import warn_caller
+from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
 from bert_jax.data.growing_array import GrowingArray, growing_array
 from bert_jax.data.shards.shard import Shard
-from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.data.shards.shard_folder import AGAIN, WrittenShard
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.load import load
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
+from bert_jax.search import vector_shards
 from bert_jax.search.content_keys import KEY, content_keys
-from bert_jax.search.embed_file import EmbedSettings, embed_windows, read_texts
-from bert_jax.search.quantization import TYPES, to_bits
+from bert_jax.search.embed_file import EmbedSettings, describe_clipped, embed_windows, read_texts
+from bert_jax.search.quantization import TYPES, Quantizer, ranges_of
 from bert_jax.search.stored_vectors import KEYS
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
@@ -57,68 +59,87 @@ def write_table(windows: Windows, path: Path, kind: str | None, first: int) -> i
     return rows - first
 
 
+RANGES = "_ranges.npy"  # the minimum and the maximum of each dimension, [2, D]
 WRITERS = {"npy": write_array, "parquet": write_table}
 
 
-@dataclass(frozen=True)
-class EmbedShards:
-    model: str
-    fingerprint: str  # of the model
-    engine: dict[str, Any]
-    settings: EmbedSettings
+@dataclass(frozen=True, kw_only=True)
+class EmbedShards(ModelShards):
+    pipeline: EmbedSettings
     column: str
-    quantize: str | None  # binary, for which no shard has to know another
-    format: str
-    output: str
-    shard_rows: int | None = None
+    quantize: str | None
+    ranges: np.ndarray | None = field(
+        default=None, compare=False
+    )  # for int8; without them vectors stay whole
 
-    unit = "texts"
-
-    @property
-    def needs(self) -> str:
-        return self.model
-
-    @cached_property
-    def folder(self) -> ShardFolder:
-        settings: dict[str, Any] = {
-            "model": self.fingerprint,
-            **self.engine,
-            **self.settings,
-            "text": self.column,
-            "quantize": self.quantize,
-            "format": self.format,
-            "shard_rows": self.shard_rows,
-        }
-        return ShardFolder(Path(self.output), Job("embed", "vectors", settings), f".{self.format}")
+    verb, noun, unit = "embed", "vector", "texts"
+    writers = WRITERS
 
     @property
     def has_header(self) -> bool:
-        """Whether the first line of a .csv or .tsv file names columns."""
         return not self.column.isdecimal()
 
-    def with_output(self, folder: str) -> Self:
-        return replace(self, output=folder)
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**self.pipeline, "text": self.column, "quantize": self.quantize}
 
-    def open(self) -> "partial[WrittenShard]":
-        check_fingerprint(self.model, self.fingerprint)
-        model = load(self.model, **self.engine)
-        EmbeddingPipeline(model, **self.settings)  # refuses wrong settings
-        return partial(self.write, model)
+    def prepare(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
+        """Return the work with the ranges of int8, which are in the folder once a shard is complete."""
+        if self.quantize != "int8":
+            return self
+        if is_new:
+            with atomic_file(self.folder.path / RANGES) as new, open(new, "wb") as file:
+                np.save(file, self.measure_ranges(options, shards))
+            self.folder.publish(RANGES)
+        try:
+            return replace(self, ranges=np.load(self.folder.local_file(RANGES)))
+        except (OSError, ValueError, EOFError) as error:
+            raise BertJaxError(f"{self.folder}/{RANGES} is missing or damaged; {AGAIN}") from error
 
-    def make_windows(self, embed: EmbeddingPipeline, texts: Iterable[str], keys: GrowingArray) -> Windows:
+    def measure_ranges(self, options: ClusterOptions, shards: list[Shard]) -> np.ndarray:
+        """Return the ranges of the first texts, as many as in one process, whose shards are computed for that alone."""
+        with temporary_work(replace(self, format="npy")) as measured:
+            parts, missing = list[np.ndarray](), vector_shards.TEXTS_PER_SHARD
+            while missing > 0 and len(parts) < len(shards):
+                # As many shards as probably have what is missing, by those that are done.
+                rows = sum(map(len, parts))
+                some = shards[len(parts) :][: -(-missing * len(parts) // rows) if rows else 1]
+                complete_shards(options, measured, some, {})
+                for shard in some:
+                    vectors = np.load(
+                        measured.folder.local_file(measured.folder.output_name(shard)), mmap_mode="r"
+                    )
+                    parts.append(vectors[:missing])
+                    missing -= len(parts[-1])
+            return ranges_of(parts)
+
+    def open_model(self, model: Encoder) -> Encoder:
+        EmbeddingPipeline(model, **self.pipeline)  # refuses wrong settings
+        return model
+
+    @staticmethod
+    def make_windows(
+        embed: EmbeddingPipeline, texts: Iterable[str], quantizer: Quantizer, keys: GrowingArray
+    ) -> Windows:
         """Yield texts and their vectors as they are stored; append the keys of the texts to `keys`."""
         for window, vectors in embed_windows(embed, texts):
             keys.append(content_keys(window))
-            yield window, to_bits(vectors) if self.quantize else vectors
+            yield window, quantizer.quantized(vectors)
 
     def write(self, model: Encoder, shard: Shard) -> WrittenShard:
         truncated = TruncationCounter(embedder_reading(model).max_length)
-        embed = EmbeddingPipeline(model, **self.settings, truncated=truncated)
+        embed = EmbeddingPipeline(model, **self.pipeline, truncated=truncated)
         path, keys = self.folder.output_path(shard), self.folder.path / KEYS / f"{shard.name}.npy"
+        kind = None if self.quantize == "int8" and self.ranges is None else self.quantize
+        quantizer = Quantizer(kind, 0, self.ranges)
         with growing_array(keys, KEY, shared=True) as array:
-            windows = self.make_windows(embed, read_texts(shard.source, self.column), array)
-            rows = WRITERS[self.format](windows, path, self.quantize, shard.first_row)
+            windows = self.make_windows(embed, read_texts(shard.source, self.column), quantizer, array)
+            rows = WRITERS[self.format](windows, path, kind, shard.first_row)
         if notice := truncated.notice(windows_advice()):
             warn_caller(notice)
-        files = [str(file.relative_to(self.folder.path)) for file in (path, keys)]
-        return WrittenShard(rows, files, {"truncated": truncated.truncated})
+        return self.describe_written(
+            rows, [path, keys], truncated=truncated.truncated, clipped=quantizer.clipped
+        )
+
+    def describe_counts(self, counts: Mapping[str, int]) -> str:
+        return describe_clipped(counts.get("clipped", 0))

@@ -1,22 +1,21 @@
 """Predictions for shards: each is written by the functions of `predict`."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from bert_jax.cluster.model_shards import ModelShards
 from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.output import atomic_file
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.shards.shard import Shard
-from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.data.shards.shard_folder import WrittenShard
 from bert_jax.hub.model_directory import resolve_directory
-from bert_jax.inference.load import load
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.predict_file import predict_rows, write_rows
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.predictions.training_origin import read_origin
-from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.text.csv_lines import cell_of
 
 
@@ -52,47 +51,24 @@ WRITERS: dict[str, Callable[[RowPredictor, Iterator[dict], Path], int]] = {
 }
 
 
-@dataclass(frozen=True)
-class PredictShards:
-    model: str
-    fingerprint: str  # of the model
-    engine: dict[str, Any]
+@dataclass(frozen=True, kw_only=True)
+class PredictShards(ModelShards):
     options: PredictionOptions
     columns: ExampleColumns
-    format: str
-    output: str
-    shard_rows: int | None = None
 
-    unit = "rows"
-
-    @property
-    def needs(self) -> str:
-        return self.model
-
-    @cached_property
-    def folder(self) -> ShardFolder:
-        settings: dict[str, Any] = {
-            "model": self.fingerprint,
-            **self.engine,
-            **asdict(self.options),
-            **asdict(self.columns),
-            "format": self.format,
-            "shard_rows": self.shard_rows,
-        }
-        return ShardFolder(Path(self.output), Job("predict", "predictions", settings), f".{self.format}")
+    verb, noun, unit = "predict", "prediction", "rows"
+    writers = WRITERS
 
     @property
     def has_header(self) -> bool:
-        """Whether the first line of a .csv or .tsv file names columns."""
         return not read_origin(resolve_directory(self.model)).complete_columns(self.columns).numbered
 
-    def with_output(self, folder: str) -> Self:
-        return replace(self, output=folder)
+    @property
+    def settings(self) -> dict[str, Any]:
+        return asdict(self.options) | asdict(self.columns)
 
-    def open(self) -> "partial[WrittenShard]":
-        check_fingerprint(self.model, self.fingerprint)
-        predictor = RowPredictor(load(self.model, **self.engine), self.options, self.format != "jsonl")
-        return partial(self.write, predictor)
+    def open_model(self, model: Encoder) -> RowPredictor:
+        return RowPredictor(model, self.options, self.format != "jsonl")
 
     def write(self, predictor: RowPredictor, shard: Shard) -> WrittenShard:
         predictor.abstained = 0
@@ -101,9 +77,11 @@ class PredictShards:
         path = self.folder.output_path(shard)
         with atomic_file(path, shared=True) as new:
             count = WRITERS[self.format](predictor, rows, new)
-        return WrittenShard(
-            count, [str(path.relative_to(self.folder.path))], {"abstained": predictor.abstained}
-        )
+        return self.describe_written(count, [path], abstained=predictor.abstained)
+
+    def describe_counts(self, counts: Mapping[str, int]) -> str:
+        abstains = self.options.precision is not None
+        return f"; the model abstains from {counts.get('abstained', 0):,}" if abstains else ""
 
 
 def count_from(row: dict[str, Any], first: int) -> dict[str, Any]:
@@ -113,8 +91,3 @@ def count_from(row: dict[str, Any], first: int) -> dict[str, Any]:
     {'id': 'a', 'row': 1003, 'label': 'b'}
     """
     return {**row, "row": row["row"] + first} if "row" in row else row
-
-
-def check_fingerprint(model: str, expected: str) -> None:
-    if model_fingerprint(model) != expected:
-        raise BertJaxError(f"{model} is another model here than where the command runs; copy it again")

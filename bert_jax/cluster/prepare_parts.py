@@ -2,7 +2,6 @@
 in the order of the files, the chunks give the same corpus."""
 
 import os
-from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from bert_jax.data.corpus.duplicates import stored
 from bert_jax.data.corpus.prepare import chunk_settings
 from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import Shard, group_files
-from bert_jax.data.shards.shard_folder import CUT, Job, ShardFolder, WrittenShard
+from bert_jax.data.shards.shard_folder import CUT, Job, ShardFolder, WrittenShard, add_counts
 from bert_jax.text.document_formats import WIKIEXTRACTOR_START
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.line_reader import begins_with
@@ -43,7 +42,7 @@ class PrepareParts:
     unit = "documents"
 
     @property
-    def needs(self) -> str:
+    def required_path(self) -> str:
         return self.recipe.tokenizer
 
     @cached_property
@@ -117,9 +116,7 @@ def make_parts(
     with work.folder.opened():
         parts = work.list_parts()
         manifests = complete_shards(options, work, parts, work.folder.list_complete(parts))
-    counts: Counter[str] = Counter()
-    for manifest in manifests:
-        counts.update(manifest.counts)
+    counts = add_counts(manifests)
     if parts and parts[0].original:
         counts["empty_files"] = 0  # a part without text is no file without text
     source.set_counts(counts)

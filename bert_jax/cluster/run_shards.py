@@ -2,25 +2,29 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
+from uuid import uuid4
 
 from bert_jax.cluster.cluster_progress import ClusterProgress
 from bert_jax.cluster.connection import check_reachable, connected
 from bert_jax.cluster.dispatch import Dispatcher
+from bert_jax.cluster.model_shards import ModelShards
 from bert_jax.cluster.shard_work import ShardWork
 from bert_jax.cluster.workers import ClusterOptions, plan_workers
+from bert_jax.core.bucket import Bucket, is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import explain_os_errors
 from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.shards.cut_file import CUTTABLE, CutFile
 from bert_jax.data.shards.shard import Shard, list_shards
-from bert_jax.data.shards.shard_folder import CUT, ShardManifest
+from bert_jax.data.shards.shard_folder import CUT, ShardFolder, ShardManifest, add_counts
 from bert_jax.text.input_files import file_extension
 
 Work = TypeVar("Work", bound=ShardWork)
@@ -38,25 +42,35 @@ class ShardedInput:
     has_header: bool = True
 
     def files(self) -> list[Shard]:
-        return [replace(shard, sources=(os.path.abspath(shard.source),)) for shard in list_shards(self.given)]
+        files = list_shards(self.given)
+        if is_bucket(self.given):
+            return files
+        return [replace(file, sources=(os.path.abspath(file.source),)) for file in files]
 
-    def cut_files(self, files: list[Shard], folder: Path) -> list[CutFile]:
+    def cut_files(self, files: list[Shard], folder: ShardFolder) -> list[CutFile]:
         """Return the files that are to be cut into a folder."""
         rows = self.shard_rows or (ROWS_PER_SHARD if len(files) == 1 else 0)
+        if is_bucket(self.given) or is_bucket(str(folder)):
+            return []  # parts stand where all machines see them
         return [
-            CutFile(file, rows, folder, self.has_header)
+            CutFile(file, rows, folder.path / CUT, self.has_header)
             for file in files
             if rows and file_extension(file.source) in CUTTABLE
         ]
 
 
-def absolute_model(model: str) -> str:
-    """Return the path of a model's directory for workers, whose working directory is another; a name stays."""
-    return os.path.abspath(model) if os.path.isdir(model) else model
-
-
-def check_output(output: str, given: str, model: str) -> None:
-    """Refuse a folder of outputs in which inputs or the model are."""
+def check_output(output: str, given: str, model: str, shard_rows: int | None) -> None:
+    """Refuse a folder of outputs that is in that of the inputs or the model's, and to cut files of a bucket."""
+    if is_bucket(output) or is_bucket(given):
+        if shard_rows:
+            raise BertJaxError(
+                "--shard-rows cuts files that all machines mount, none in a bucket; leave it out"
+            )
+        if f"{output}/".startswith(f"{str(Bucket(given)).partition('*')[0].rstrip('/')}/"):
+            raise BertJaxError(
+                f"{without_options(output)} is in the folder of the inputs; name one elsewhere"
+            )
+        return
     path = Path(output).resolve()
     if os.path.isdir(given) and path.is_relative_to(Path(given).resolve()):
         raise BertJaxError(f"{output} is in the folder of the inputs; name one elsewhere")
@@ -76,8 +90,9 @@ class ShardSummary:
     def rows(self) -> int:
         return sum(manifest.rows for manifest in self.manifests)
 
-    def count(self, name: str) -> int:
-        return sum(manifest.counts.get(name, 0) for manifest in self.manifests)
+    @property
+    def counts(self) -> Counter[str]:
+        return add_counts(self.manifests)
 
     def describe(self) -> str:
         """Return how many shards there are, and how long they took."""
@@ -88,17 +103,19 @@ class ShardSummary:
         return f"{shards}{resumed}, {format_duration(self.seconds)}"
 
 
-def run_shards(options: ClusterOptions, work: ShardWork, inputs: ShardedInput) -> ShardSummary:
+def run_shards(options: ClusterOptions, work: ModelShards, inputs: ShardedInput) -> ShardSummary:
     """Do all shards that are not complete. A failed one is an error at the end: the others are done first."""
     begun, folder, files = time.monotonic(), work.folder, inputs.files()
     check_reachable(options.address)
     with folder.opened():
-        cuts = inputs.cut_files(files, folder.path / CUT)
+        cuts = inputs.cut_files(files, folder)
         shards = list_all_shards(files, cuts)
         before = folder.list_complete(shards)
         for cut in cuts:
             if any(shard.original == cut.shard.source and shard.name not in before for shard in shards):
                 cut.restore()
+        if len(before) < len(shards):
+            work = work.prepare(options, shards, is_new=not before)
         manifests = complete_shards(options, work, shards, before)
         for cut in cuts:
             cut.remove_parts()
@@ -113,7 +130,7 @@ def list_all_shards(files: list[Shard], cuts: list[CutFile]) -> list[Shard]:
         for shard in (by_name[file.name].list_parts() if file.name in by_name else [file])
     ]
     if not shards:
-        raise BertJaxError(f"{', '.join(file.source for file in files)}: no row to read")
+        raise BertJaxError(f"{', '.join(file.display_name for file in files)}: no row to read")
     return shards
 
 
@@ -129,9 +146,10 @@ def complete_shards(
         dispatcher = Dispatcher(ray, work, missing, progress)
         dispatcher.run(plan_workers(ray, options, len(missing)))
     if failures := dispatcher.failures:
+        unbegun = f", and {len(dispatcher.queue)} were not begun" if dispatcher.queue else ""
         raise BertJaxError(
-            f"{pluralize(len(failures), 'shard')} of {len(shards)} failed; correct what the lines above name, and "
-            "repeat the command, which does only what is left"
+            f"{pluralize(len(failures), 'shard')} of {len(shards)} failed{unbegun}; correct what the lines above name, "
+            "and repeat the command, which does only what is left"
         )
     complete = work.folder.list_complete(shards)
     return [complete[shard.name] for shard in shards]
@@ -142,9 +160,7 @@ def estimate_input(options: ClusterOptions, work: ShardWork, inputs: ShardedInpu
     files = inputs.files()
     check_reachable(options.address)
     with temporary_work(work) as tried:
-        return estimate(
-            options, tried, list_all_shards(files, inputs.cut_files(files, tried.folder.path / CUT))
-        )
+        return estimate(options, tried, list_all_shards(files, inputs.cut_files(files, tried.folder)))
 
 
 def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> str:
@@ -167,14 +183,24 @@ def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> s
     )
     return (
         f"{pluralize(len(shards), 'shard')}, about {rows:,.0f} {work.unit}, {size / 1e6:,.1f} MB; about "
-        f"{format_duration(seconds)} with {pluralize(plan.count, 'worker')}, by {shard.original or shard.sources[0]}: "
+        f"{format_duration(seconds)} with {pluralize(plan.count, 'worker')}, by {shard.display_name}: "
         f"{measured.rows:,} {work.unit} in {measured.seconds:.1f} s; nothing was written"
     )
 
 
 @contextmanager
 def temporary_work(work: Work) -> Iterator[Work]:
-    """Yield the same work with another folder, open, beside that of the outputs, where all machines see it."""
+    """Yield the same work with another folder, open, which is there while the block runs, where all machines see it:
+    beside that of the outputs, or in it if that is in a bucket."""
+    if is_bucket(work.output):
+        bucket = Bucket(work.output) / f".dry-run-{uuid4().hex}"
+        tried = work.with_output(bucket.address)
+        with tried.folder.opened():
+            try:
+                yield tried
+            finally:
+                bucket.remove_folder()
+        return
     parent = work.folder.path.absolute().parent
     with explain_os_errors(parent):
         parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,12 @@ class ShardWork(Protocol):
     def folder(self) -> ShardFolder: ...
 
     @property
-    def needs(self) -> str:
+    def output(self) -> str:
+        """The address of `folder`."""
+        ...
+
+    @property
+    def required_path(self) -> str:
         """The directory that every machine has to see, such as that of the model."""
         ...
 

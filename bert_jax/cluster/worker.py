@@ -3,6 +3,7 @@
 What a user can correct is its answer, so that the other shards go on; any other error ends the command.
 """
 
+import errno
 import os
 import socket
 import time
@@ -20,6 +21,8 @@ from bert_jax.data.shards.shard import Shard
 # Each worker has its own cores, and the libraries would take all of the machine's. XLA reads NPROC.
 THREADS = ("NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 @dataclass(frozen=True)
 class ShardResult:
@@ -30,9 +33,10 @@ class ShardResult:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a worker or a shard cannot go on, in one line."""
+    """Why a worker or a shard cannot go on, in one line. If a disk is full, other shards would fail there, too."""
 
     message: str
+    disk_is_full: bool = False
 
 
 class Worker:
@@ -50,6 +54,7 @@ class Worker:
         try:
             check_versions(versions)
             check_visible(work)
+            work = work.with_output(work.output)  # a bucket's files stand elsewhere before they are copied
             with no_lines():
                 self.work, self.write_shard = work, work.open()
         except BertJaxError as error:
@@ -58,23 +63,25 @@ class Worker:
 
     def write(self, shard: Shard) -> ShardResult | Refusal:
         """Write the output of a shard and its manifest."""
+        local, begun = shard, time.monotonic()
         try:
-            with warnings.catch_warnings(record=True) as told, no_lines():
+            with warnings.catch_warnings(record=True) as told, no_lines(), shard.local_copy() as local:
                 warnings.simplefilter("always", UserWarning)
-                begun = time.monotonic()
-                written = self.write_shard(shard)
-                self.work.folder.record(shard, written)
-        except BertJaxError as error:
-            return Refusal(f"{shard.name_original_rows(str(error))} (on {socket.gethostname()})")
-        except OSError as error:
-            return Refusal(f"{explain_os_error(error)} (on {socket.gethostname()})")
+                written = self.write_shard(local)
+                self.work.folder.record(shard, written, local)
+        except (BertJaxError, OSError) as error:
+            message = str(explain_os_error(error) if isinstance(error, OSError) else error)
+            line = f"{local.name_original_rows(message)} (on {socket.gethostname()})"
+            return Refusal(
+                line, any(getattr(cause, "errno", 0) in FULL for cause in (error, error.__cause__))
+            )
         messages = (str(warning.message) for warning in told if issubclass(warning.category, UserWarning))
         return ShardResult(written.rows, time.monotonic() - begun, tuple(dict.fromkeys(messages)))
 
 
 def check_visible(work: ShardWork) -> None:
     """Refuse a machine that does not see what the command sees."""
-    for path in filter(os.path.isabs, (work.needs, str(work.folder.path))):
+    for path in filter(os.path.isabs, (work.required_path, work.output)):
         if not Path(path).exists():
             raise BertJaxError(
                 f"{socket.gethostname()} does not see {path}; put it on storage that all machines mount at this path"

@@ -4,10 +4,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bert_jax.command.flags import Flag, flag, positive_integer, whole_number_type
+from bert_jax.command.flags import Flag, engine_of, flag, positive_integer, whole_number_type
+from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import pluralize, print_line
 
 if TYPE_CHECKING:
+    from bert_jax.cluster.model_shards import ModelShards
     from bert_jax.cluster.workers import ClusterOptions
 
 MAX_WORKERS = 1 << 16
@@ -61,4 +64,25 @@ def output_folder(args: argparse.Namespace) -> str:
         raise BertJaxError(
             f"with --ray, --output {args.output} is a folder; name one, and the format with --format"
         )
-    return str(Path(args.output).absolute())
+    return args.output.rstrip("/") if is_bucket(args.output) else str(Path(args.output).absolute())
+
+
+def write_on_cluster(
+    args: argparse.Namespace, cluster: "ClusterOptions", kind: "type[ModelShards]", **settings
+) -> None:
+    """Do what a verb does with each shard of --input, or say how long that would take; `settings` are those of `kind`
+    alone."""
+    from bert_jax.cluster.run_shards import ShardedInput, check_output, estimate_input, run_shards
+
+    output = output_folder(args)
+    check_output(output, args.input, args.model, args.shard_rows)
+    work = kind.from_model(
+        args.model, args.format, output, engine=engine_of(args), shard_rows=args.shard_rows, **settings
+    )
+    inputs = ShardedInput(args.input, args.shard_rows, work.has_header)
+    if args.dry_run:
+        print_line(estimate_input(cluster, work, inputs))
+        return
+    summary = run_shards(cluster, work, inputs)
+    end = f" in {without_options(args.output)} ({summary.describe()}){work.describe_counts(summary.counts)}"
+    print_line(pluralize(summary.rows, work.noun) + end)

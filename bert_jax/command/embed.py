@@ -1,23 +1,14 @@
 """The verb `embed`."""
 
-import argparse
-from typing import TYPE_CHECKING
-
 from bert_jax.command.cluster_flags import (
     ACCELERATOR,
     RAY,
     SHARD_ROWS,
     cluster_options,
     format_flag,
-    output_folder,
+    write_on_cluster,
 )
 from bert_jax.command.flags import ENGINE, LONG, engine_of, flag, positive_integer, verb
-from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import pluralize, print_line
-
-if TYPE_CHECKING:
-    from bert_jax.cluster.workers import ClusterOptions
-    from bert_jax.search.embed_file import EmbedSettings
 
 
 @verb(
@@ -27,7 +18,7 @@ if TYPE_CHECKING:
     flag(
         "--input", default="-", metavar="FILE",
         help="file with one text per line, or a table: .csv .tsv .jsonl .json .parquet (default -, standard input); "
-        "with --ray also a folder or a glob",
+        "with --ray also a folder, a glob or a bucket (gs://, s3://)",
     ),
     flag(
         "--text", default="", metavar="COLUMN",
@@ -36,7 +27,7 @@ if TYPE_CHECKING:
     flag(
         "--output", metavar="PATH",
         help="a file NAME.npy, or a directory of .npy files, in which the same command resumes (default: JSON arrays "
-        "on standard output)",
+        "on standard output); with --ray a folder, in a bucket or not",
     ),
     flag("--prompt", metavar="NAME", help="name of the model's prompt to put before each text"),
     flag("--dimensions", type=positive_integer, metavar="N", help="keep the first N dimensions of each vector"),
@@ -57,7 +48,10 @@ def embed(args):
 
     settings = {"prompt": args.prompt, "dimensions": args.dimensions, "long_texts": args.long_texts}
     if cluster := cluster_options(args):
-        embed_on_cluster(args, cluster, settings)
+        from bert_jax.cluster.embed_shards import EmbedShards
+
+        own = {"pipeline": settings, "column": args.text, "quantize": args.quantize}
+        write_on_cluster(args, cluster, EmbedShards, **own)
         return
     write_vectors(
         open_directory(args.model, **engine_of(args)),
@@ -67,30 +61,3 @@ def embed(args):
         args.output,
         args.quantize,
     )
-
-
-def embed_on_cluster(args: argparse.Namespace, cluster: "ClusterOptions", settings: "EmbedSettings") -> None:
-    from bert_jax.cluster.embed_shards import EmbedShards
-    from bert_jax.cluster.run_shards import (
-        ShardedInput,
-        absolute_model,
-        check_output,
-        estimate_input,
-        run_shards,
-    )
-    from bert_jax.search.cached_vectors import model_fingerprint
-
-    if args.quantize == "int8":
-        raise BertJaxError("--quantize int8 needs the ranges of all shards; leave --ray out, or take binary")
-    output, model = output_folder(args), absolute_model(args.model)
-    check_output(output, args.input, model)
-    work = EmbedShards(
-        model, model_fingerprint(model), engine_of(args), settings, args.text, args.quantize, args.format or "npy",
-        output, args.shard_rows,
-    )  # fmt: skip
-    inputs = ShardedInput(args.input, args.shard_rows, work.has_header)
-    if args.dry_run:
-        print_line(estimate_input(cluster, work, inputs))
-        return
-    summary = run_shards(cluster, work, inputs)
-    print_line(f"{pluralize(summary.rows, 'vector')} in {args.output} ({summary.describe()})")

@@ -12,7 +12,7 @@ from bert_jax.command.cluster_flags import (
     SHARD_ROWS,
     cluster_options,
     format_flag,
-    output_folder,
+    write_on_cluster,
 )
 from bert_jax.command.flags import (
     ENGINE,
@@ -31,7 +31,6 @@ from bert_jax.core.output import open_output, refuse_input
 from bert_jax.core.terminal import pluralize, print_line
 
 if TYPE_CHECKING:
-    from bert_jax.cluster.workers import ClusterOptions
     from bert_jax.data.examples.columns import ExampleColumns
     from bert_jax.inference.row_predictor import PredictionOptions
 
@@ -72,12 +71,12 @@ def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] 
     flag(
         "--input", default="-", metavar="FILE",
         help="a table in any format of `evaluate --data`; or a .txt file or - (standard input, the default) with one "
-        "text or JSON object per line; with --ray also a folder or a glob",
+        "text or JSON object per line; with --ray also a folder, a glob or a bucket (gs://, s3://)",
     ),
     flag(
         "--output", metavar="PATH",
         help="output file: a .csv file also has the input's columns, others a JSON object per line (default: standard "
-        "output); with --ray a folder",
+        "output); with --ray a folder, in a bucket or not",
     ),
     TEXT,
     PAIR,
@@ -123,10 +122,14 @@ def predict(args):
         args.long_texts, args.allow_no_answer, join_precisions(args.min_precision or []), args.out_of_scope,
         args.probabilities, args.skip_bad,
     )  # fmt: skip
-    if cluster:
-        predict_on_cluster(args, cluster, options, columns)
-    else:
+    if not cluster:
         predict_here(args, options, columns)
+        return
+    from bert_jax.cluster.predict_shards import PredictShards
+
+    if args.rank_for_labelling:
+        raise BertJaxError("--rank-for-labelling compares all texts with one another; leave --ray out")
+    write_on_cluster(args, cluster, PredictShards, options=options, columns=columns)
 
 
 def predict_here(args, options: "PredictionOptions", columns: "ExampleColumns") -> None:
@@ -151,35 +154,3 @@ def predict_here(args, options: "PredictionOptions", columns: "ExampleColumns") 
     if output:
         abstained = "" if options.precision is None else f"; the model abstains from {predictor.abstained:,}"
         print(f"{pluralize(count, 'prediction')} in {args.output}{abstained}", file=sys.stderr)
-
-
-def predict_on_cluster(
-    args, cluster: "ClusterOptions", options: "PredictionOptions", columns: "ExampleColumns"
-) -> None:
-    from bert_jax.cluster.predict_shards import PredictShards
-    from bert_jax.cluster.run_shards import (
-        ShardedInput,
-        absolute_model,
-        check_output,
-        estimate_input,
-        run_shards,
-    )
-    from bert_jax.search.cached_vectors import model_fingerprint
-
-    if args.rank_for_labelling:
-        raise BertJaxError("--rank-for-labelling compares all texts with one another; leave --ray out")
-    output, model = output_folder(args), absolute_model(args.model)
-    check_output(output, args.input, model)
-    work = PredictShards(
-        model, model_fingerprint(model), engine_of(args), options, columns, args.format or "jsonl", output,
-        args.shard_rows,
-    )  # fmt: skip
-    inputs = ShardedInput(args.input, args.shard_rows, work.has_header)
-    if args.dry_run:
-        print_line(estimate_input(cluster, work, inputs))
-        return
-    summary = run_shards(cluster, work, inputs)
-    abstained = (
-        "" if options.precision is None else f"; the model abstains from {summary.count('abstained'):,}"
-    )
-    print_line(f"{pluralize(summary.rows, 'prediction')} in {args.output} ({summary.describe()}){abstained}")

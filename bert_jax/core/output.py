@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError, explain_os_error
 
 PARTIAL = ".partial"
@@ -135,7 +136,11 @@ def open_in_place(path: Path) -> int:
 
 
 def refuse_input(output: str | None, source: str) -> None:
-    """Raise if the output is the input file. None stands for standard output, and "-" for standard input."""
+    """Raise if the output is the input file, or in a bucket. None is standard output, and "-" standard input."""
+    if output is not None and is_bucket(output):
+        raise BertJaxError(
+            f"{without_options(output)}: only `predict --ray` and `embed --ray` write to a bucket; name a file here"
+        )
     try:
         written = os.fstat(1) if output is None else os.stat(output)
         read = os.fstat(0) if source == "-" else os.stat(source)
@@ -194,10 +199,7 @@ def refuse_unknown_files(directory: Path, names: Collection[str]) -> None:
     # No more than needed: the user may have named a huge directory by mistake.
     if shown := sorted(islice(foreign, SHOWN + 1)):
         listed = ", ".join(shown[:SHOWN]) + " and more" * (len(shown) > SHOWN)
-        raise BertJaxError(
-            f"{directory} is left as it is because it holds files that this command does not write ({listed}); "
-            "name a new directory"
-        )
+        raise foreign_files_error(directory, listed)
 
 
 def refuse_unlisted(directory: Path, listing: str) -> None:
@@ -205,10 +207,14 @@ def refuse_unlisted(directory: Path, listing: str) -> None:
     if not directory.is_dir() or (directory / listing).exists():
         return
     if foreign := sorted(name for name in os.listdir(directory) if not name.endswith(PARTIAL)):
-        raise BertJaxError(
-            f"{directory} is left as it is because it holds files that this command does not write ({foreign[0]}); "
-            "name a new directory"
-        )
+        raise foreign_files_error(directory, foreign[0])
+
+
+def foreign_files_error(directory: object, listed: str) -> BertJaxError:
+    return BertJaxError(
+        f"{directory} is left as it is because it holds files that this command does not write ({listed}); "
+        "name a new directory"
+    )
 
 
 def temporary_names(name: str, suffix: str) -> re.Pattern[str]:

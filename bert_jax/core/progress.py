@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
@@ -12,6 +12,23 @@ BAR_AFTER = 2.0  # seconds until a bar shows
 LINE_AFTER = 30.0  # seconds until the first line
 LONGEST_GAP = 600.0  # seconds between two lines; the gaps grow up to this
 Item = TypeVar("Item")
+
+
+class LogLines:
+    """Lines of a log, which grow rarer."""
+
+    def __init__(self):
+        self.begun = time.monotonic()
+        self.due = self.begun + LINE_AFTER
+
+    def print_due(self, describe: Callable[[float], str]) -> float | None:
+        """Print what is described if a line is due; return the time then."""
+        if (now := time.monotonic()) < self.due:
+            return None
+        with suppress(OSError):  # whoever reads the lines may go away; the work goes on
+            print_line(describe(now))
+        self.due = now + min(max(LINE_AFTER, (now - self.begun) / 2), LONGEST_GAP)
+        return now
 
 
 class Progress:
@@ -32,8 +49,8 @@ class Progress:
             # leave=None: a bar below another one goes away at its end.
             self.bar = tqdm(desc=name, total=rounded, unit=f" {unit}", delay=after, leave=None)
         self.prints = not hidden and self.bar is None
-        self.begun = self.line_time = time.monotonic()
-        self.line_done, self.due = 0.0, self.begun + LINE_AFTER
+        self.lines = LogLines()
+        self.line_time, self.line_done = self.lines.begun, 0.0
 
     def __enter__(self) -> "Progress":
         return self
@@ -50,11 +67,8 @@ class Progress:
         self.done = done
         if self.bar is not None:
             self.bar.update(round(done) - self.bar.n)
-        elif self.prints and (now := time.monotonic()) >= self.due and done != self.total:
-            with suppress(OSError):  # whoever reads the lines may go away; the work goes on
-                print_line(self.describe(now))
+        elif self.prints and done != self.total and (now := self.lines.print_due(self.describe)):
             self.line_time, self.line_done = now, done
-            self.due = now + min(max(LINE_AFTER, (now - self.begun) / 2), LONGEST_GAP)
 
     def describe(self, now: float) -> str:
         """Describe what is done, at the speed since the last line: the first texts may have been compiled for, or have

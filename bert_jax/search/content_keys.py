@@ -1,6 +1,7 @@
 """Identify contents by their hashes: contents with equal keys are taken to be equal."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -42,10 +43,12 @@ class KeyIndex:
         """Return the numbers of the tables that hold the rows at these indices."""
         return np.unique(np.searchsorted(self.starts, places, side="right") - 1).tolist()
 
-    def rows(self, places: np.ndarray, table: Callable[[int], np.ndarray]) -> np.ndarray:
-        """Return the rows at these indices, [N, ...]; `table(i)` returns all rows of table `i`."""
+    def rows(self, places: np.ndarray, table: Callable[[int], Any]) -> np.ndarray:
+        """Return the rows at these indices, [N, ...]; `table(i)` returns all rows of table `i`, as an array or what
+        reads the selected rows."""
         numbers = np.searchsorted(self.starts, places, side="right") - 1
-        rows = np.empty((len(places), *table(0).shape[1:]), np.float32)
+        first = int(numbers[0]) if len(numbers) else 0
+        rows = np.empty((len(places), *table(first).shape[1:]), np.float32)
         for number in np.unique(numbers):
             here = numbers == number
             rows[here] = table(number)[places[here] - self.starts[number]]

@@ -171,13 +171,17 @@ def describe_column(source: str, column: str) -> tuple[str, str]:
 
 
 def print_summary(output: str, count: int, clipped: int, columns: tuple[str, str], is_new: bool) -> None:
-    beyond = (
-        f"; {clipped:,} numbers beyond the ranges of the first {vector_shards.TEXTS_PER_SHARD:,} vectors "
-        "were clipped"
-    )
     read, unread = columns
     done = "" if is_new else "; it was complete already"
     print(
-        f"{pluralize(count, 'vector')}{read} in {output}{done}{unread}{beyond if clipped else ''}",
+        f"{pluralize(count, 'vector')}{read} in {output}{done}{unread}{describe_clipped(clipped)}",
         file=sys.stderr,
     )
+
+
+def describe_clipped(count: int) -> str:
+    """Return the end of a line about int8 vectors, of which `count` numbers were clipped."""
+    if not count:
+        return ""
+    first = f"{vector_shards.TEXTS_PER_SHARD:,}"
+    return f"; {count:,} numbers beyond the ranges of the first {first} vectors were clipped"

@@ -37,7 +37,7 @@ from bert_jax.search.mapped_array import REBUILD_REMEDY, map_array
 from bert_jax.search.passages import CutDocument, PassageCutter
 from bert_jax.search.recall import measure_recall
 from bert_jax.search.segment import KEYS, SearchTexts, Segment, open_segment, write_documents
-from bert_jax.search.stored_vectors import StoredVectors
+from bert_jax.search.stored_vectors import StoredRows, StoredVectors
 
 # What may stand in SEGMENTS and REMOVED: a segment, removed documents, and these while they are being written.
 OWN_NAMES = re.compile(r"\d{6,}(-\d{6,}\.npy)?|\.\d{6,}-\d{6,}\.npy\.[a-z0-9_]{8}\.partial")
@@ -294,7 +294,7 @@ class IndexWriter:
                     )
                 file.append(block)
 
-    def vectors_of(self, number: int) -> np.ndarray:
+    def vectors_of(self, number: int) -> np.ndarray | StoredRows:
         """Return the vectors of a segment; after the segments come the shards of the stored vectors."""
         if number < len(self.segments):
             return self.segments[number].vectors

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json
 from bert_jax.core.hashes import find_damaged_files
@@ -18,12 +19,15 @@ from bert_jax.search.index_manifest import IndexedModel
 KEYS = "_keys"  # the folder of the keys of texts, a file for each shard
 AGAIN = "write it again with `bert-jax embed --ray`"
 OPENED = 2  # Parquet shards that are held in memory: passages come in the order of the shards
+BATCH = 4096  # rows of a Parquet shard that are decoded at once
 
 
 class StoredVectors:
-    """`keys` has an array for each shard; `rows` returns the unit vectors of a shard, [N, D]."""
+    """`keys` has an array for each shard."""
 
     def __init__(self, folder: str, model: IndexedModel, embedder: EmbedderSettings):
+        if is_bucket(folder):
+            raise BertJaxError(f"{without_options(folder)} is in a bucket; copy the folder to this machine")
         self.folder, self.normalizes = Path(folder), not embedder.normalize
         self.check_settings(model, embedder)
         self.shards = [read_shard_manifest(path) for path in self.list_manifests()]
@@ -69,20 +73,27 @@ class StoredVectors:
         _, keys = shard.files
         return np.load(self.folder / keys, mmap_mode="r").view(KEY)
 
-    def rows(self, number: int) -> np.ndarray:
+    def rows(self, number: int) -> "StoredRows":
         name, _ = self.shards[number].files
-        return read_vectors(self.folder / name, self.normalizes)
+        return StoredRows(read_vectors(self.folder / name), self.normalizes)
+
+
+class StoredRows:
+    """The rows [N, D] of a shard, of which only the selected ones are read and made unit vectors."""
+
+    def __init__(self, vectors: np.ndarray, normalizes: bool):
+        self.vectors, self.normalizes, self.shape = vectors, normalizes, vectors.shape
+
+    def __getitem__(self, which: np.ndarray) -> np.ndarray:
+        rows = self.vectors[which]
+        if self.normalizes:
+            rows /= np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
+        return rows
 
 
 @lru_cache(maxsize=OPENED)
-def read_vectors(path: Path, normalizes: bool) -> np.ndarray:
-    """Return the vectors of a shard, mapped from the file if they are stored as they are needed."""
-    vectors = READERS[path.suffix](path)
-    return (
-        vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-        if normalizes
-        else vectors
-    )
+def read_vectors(path: Path) -> np.ndarray:
+    return READERS[path.suffix](path)
 
 
 def map_array(path: Path) -> np.ndarray:
@@ -92,8 +103,14 @@ def map_array(path: Path) -> np.ndarray:
 def read_parquet(path: Path) -> np.ndarray:
     from pyarrow import parquet
 
-    column = parquet.read_table(path, columns=["embedding"]).column("embedding").combine_chunks()
-    return column.flatten().to_numpy().reshape(len(column), -1)
+    # Otherwise pyarrow reads a shard whole, several times the memory of its vectors.
+    with parquet.ParquetFile(path, pre_buffer=False) as file:
+        size = file.schema_arrow.field("embedding").type.list_size
+        vectors, first = np.empty((file.metadata.num_rows, size), np.float32), 0
+        for batch in file.iter_batches(BATCH, columns=["embedding"]):
+            vectors[first : first + len(batch)] = batch.column(0).flatten().to_numpy().reshape(-1, size)
+            first += len(batch)
+    return vectors
 
 
 READERS = {".npy": map_array, ".parquet": read_parquet}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import hub_datasets
 from bert_jax.text.memory_tables import MEMORY_PREFIX
@@ -31,6 +32,10 @@ def expand_inputs(inputs: Sequence[str]) -> list[str]:
             names = sorted(str(path) for path in below if not HIDDEN.search(str(path.relative_to(pattern))))
         else:
             names = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+        if not names and is_bucket(given):
+            raise BertJaxError(
+                f"{without_options(given)}: only `predict --ray` and `embed --ray` read a bucket; copy the files here"
+            )
         if not names:
             raise BertJaxError(f"no file at {given}; give files, folders, globs or tfds:NAME/CONFIG:SPLIT")
         files |= dict.fromkeys(names)

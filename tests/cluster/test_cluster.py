@@ -3,9 +3,12 @@ when a worker, a node or the command itself is killed."""
 
 import json
 import random
+import re
 import shutil
 import signal
+import socket
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ import pytest
 from bert_jax.command.main import main
 from tests.support.indexes import file_contents
 from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
+from tests.support.object_store import object_store
 from tests.support.processes import start_process
 from tests.support.ray_cluster import (
     RayCluster,
@@ -71,14 +75,13 @@ def arguments(material: Path, model: str, given: str, output: Path) -> list[str]
     ]
 
 
-def alone(material: Path, model: str) -> Path:
-    """The folder of what one process makes of each file."""
+def alone(material: Path, model: str, shards: int = SHARDS) -> Path:
+    """The folder of what one process makes of each file, at least of the first ones."""
     folder = material / f"{model} alone"
-    if not folder.exists():
-        folder.mkdir()
-        for file in sorted((material / "in").iterdir()):
-            output = folder / f"{file.stem}.{ENDINGS[VERBS[model]]}"
-            assert main(arguments(material, model, f"in/{file.name}", output)) == 0
+    folder.mkdir(exist_ok=True)
+    for file in sorted((material / "in").iterdir())[:shards]:
+        output = folder / f"{file.stem}.{ENDINGS[VERBS[model]]}"
+        assert output.exists() or main(arguments(material, model, f"in/{file.name}", output)) == 0
     return folder
 
 
@@ -127,7 +130,7 @@ def test_predictions_while_a_worker_is_killed_and_a_node_removed(
     cluster: RayCluster, material, tmp_path, capsys
 ):
     output = tmp_path / "out"
-    command = [*arguments(material, "classifier", "in", output), "--ray", cluster.address, "--workers", "4"]
+    command = [*arguments(material, "classifier", "in", output), "--ray", cluster.address, "--workers", "3"]
     with happening_after(output, 2, cluster.kill_worker, cluster.remove_node):
         assert main(command) == 0
     cluster.restore()
@@ -139,40 +142,54 @@ def test_predictions_while_a_worker_is_killed_and_a_node_removed(
     assert f"4,800 predictions in {output} (12 shards, complete already)" in capsys.readouterr().err
 
 
-def test_a_bad_row_costs_its_shard_alone(cluster: RayCluster, material, tmp_path, capsys):
-    """Vectors of one file in shards, of which one cannot be read at first."""
-    texts = [(material / f"in/{n:02}.txt").read_text().splitlines() for n in range(3)]
-    (tmp_path / "in").mkdir()
-    for n, lines in enumerate(texts):
-        rows = [json.dumps({"text": line}) + "\n" for line in lines]
-        (tmp_path / f"in/{n:02}.jsonl").write_text("".join(rows))
-    whole = (tmp_path / "in/01.jsonl").read_text()
-    (tmp_path / "in/01.jsonl").write_text(whole.replace('{"text"', '{"txt"', 1))
+def test_a_full_disk_of_a_node_costs_the_shard_that_it_had(cluster: RayCluster, material, tmp_path, capsys):
     output = tmp_path / "out"
-    command = [
-        "embed",
-        "--model",
-        str(material / "embedder"),
-        "--input",
-        str(tmp_path / "in"),
-        "--output",
-        str(output),
-    ]
-    command += ["--ray", cluster.address, "--workers", "2"]
-    assert main(command) == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 and f"{tmp_path}/in/01.jsonl row 1" in lines[0]
-    assert lines[1].startswith("bert-jax embed: 1 shard of 3 failed; correct what the lines above name")
-    assert count_complete(output) == 2
-    (tmp_path / "in/01.jsonl").write_text(whole)
-    before = times(output)
+    command = [*arguments(material, "classifier", "in", output), "--ray", cluster.address, "--workers", "2"]
+    with happening_after(output, 1, cluster.fill_disk):
+        assert main(command) == 1
+    failure, end = capsys.readouterr().err.splitlines()
+    told = (
+        rf"{output}/\S*: File too large; make room there and repeat the command \(on {socket.gethostname()}\)"
+    )
+    assert re.fullmatch(told, failure)
+    assert end.startswith(f"bert-jax predict: 1 shard of {SHARDS} failed; correct what the lines above name")
+    complete = {path.stem for path in (output / "_manifests").iterdir()}
+    before = {name: time for name, time in times(output).items() if Path(name).stem in complete}
+    assert len(before) == SHARDS - 1
     assert main(command) == 0
     assert before.items() < times(output).items()
-    expected = alone(material, "embedder")
-    for n in range(3):
-        np.testing.assert_allclose(
-            np.load(output / f"{n:02}.npy"), np.load(expected / f"{n:02}.npy"), atol=1e-5
+    check_same(output, alone(material, "classifier"))
+
+
+def test_a_bad_row_in_a_bucket_costs_its_shard_alone(cluster: RayCluster, material, tmp_path, capsys):
+    """Vectors in a bucket, of three files in it, of which one cannot be read at first."""
+    with object_store() as store:
+        for n in range(3):
+            lines = (material / f"in/{n:02}.txt").read_text().splitlines()
+            rows = [json.dumps({"text": line}) + "\n" for line in lines]
+            store.objects[f"in/{n:02}.jsonl"] = "".join(rows).encode()
+        whole = store.objects["in/01.jsonl"]
+        store.objects["in/01.jsonl"] = whole.replace(b'{"text"', b'{"txt"', 1)
+        command = ["embed", "--model", str(material / "embedder"), "--input", store.address("in")]
+        command += ["--output", store.address("out"), "--ray", cluster.address, "--workers", "1"]
+        assert main(command) == 1
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2 and "s3://bucket/in/01.jsonl row 1" in lines[0]
+        assert lines[1].startswith("bert-jax embed: 1 shard of 3 failed; correct what the lines above name")
+        before = {name: content for name, content in store.objects.items() if name.startswith("out/")}
+        assert [name for name in sorted(before) if "_manifests/" in name] == [
+            f"out/_manifests/{n:02}.json" for n in (0, 2)
+        ]
+        store.objects["in/01.jsonl"] = whole
+        assert main(command) == 0
+        assert capsys.readouterr().err.startswith(
+            "1,200 vectors in s3://bucket/out (3 shards, 2 of them before, "
         )
+        assert before.items() < store.objects.items()
+        expected = alone(material, "embedder", 3)
+        for n in range(3):
+            vectors = np.load(BytesIO(store.objects[f"out/{n:02}.npy"]))
+            np.testing.assert_allclose(vectors, np.load(expected / f"{n:02}.npy"), atol=1e-5)
 
 
 def test_a_corpus_has_the_bytes_of_one_process(cluster: RayCluster, material, tmp_path):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bert_jax.cluster import dispatch
 from bert_jax.cluster.cluster_progress import ClusterProgress
 from bert_jax.cluster.dispatch import MAX_DEATHS, Dispatcher
 from bert_jax.cluster.worker import Refusal, ShardResult
@@ -12,6 +13,7 @@ from bert_jax.cluster.workers import WorkerPlan
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.shard import Shard
 
+DONE = ShardResult(1, 0.1, ())
 SHARDS = [Shard((f"{n}.txt",), str(n), size) for n, size in enumerate((5, 50, 20))]
 
 
@@ -57,6 +59,7 @@ class Cluster:
 
     @staticmethod
     def wait(calls, timeout):
+        assert calls, "Ray refuses to wait for nothing"
         return calls[:1], calls[1:]
 
     @staticmethod
@@ -68,7 +71,7 @@ class Cluster:
 
 def run(cluster: Cluster) -> Dispatcher:
     progress = ClusterProgress("predict", "rows", SHARDS, 0)
-    dispatcher = Dispatcher(cluster, SimpleNamespace(needs="model"), SHARDS, progress)
+    dispatcher = Dispatcher(cluster, SimpleNamespace(required_path="model"), SHARDS, progress)
     dispatcher.run(cluster)
     return dispatcher
 
@@ -91,6 +94,13 @@ def test_the_shard_of_a_worker_that_dies_is_done_again():
     assert sorted(cluster.written) == ["0", "1", "2", "2", "2"]
 
 
+def test_a_worker_that_is_slow_to_start_again_is_waited_for():
+    """Ray fails what is asked of a worker that it restarts."""
+    answers = [None, *[Died()] * 9]
+    cluster = Cluster(lambda shard: DONE, lambda *_: answers.pop(), workers=1)
+    assert run(cluster).failures == [] and len(cluster.written) == 3 and not answers
+
+
 def test_a_shard_that_kills_every_worker_fails_alone(capsys):
     cluster = Cluster(lambda shard: Died() if shard.name == "2" else ShardResult(1, 0.1, ()))
     (failure,) = run(cluster).failures
@@ -109,6 +119,20 @@ def test_a_bad_shard_fails_and_the_others_go_on(capsys):
     assert capsys.readouterr().err == "1.txt row 3 is empty\n"
 
 
+def test_a_worker_with_a_full_disk_gets_no_other_shard(capsys):
+    """Otherwise it would fail one shard after another, faster than the others do them."""
+    cluster = Cluster(
+        lambda shard: Refusal(f"{shard.name} (on a)", shard.name == "1") if shard.size > 5 else DONE
+    )
+    cluster.workers = 1
+    dispatcher = run(cluster)
+    assert list(cluster.written) == ["1"] and [shard.name for shard in dispatcher.queue] == ["2", "0"]
+    assert capsys.readouterr().err == "1 (on a)\n" and dispatcher.progress.workers == 0
+    cluster.workers = 2
+    assert [failure.shard.name for failure in run(cluster).failures] == ["1", "2"]
+    assert list(cluster.written) == ["1", "1", "2", "0"]
+
+
 def test_a_machine_that_cannot_open_the_work_ends_the_command():
     cluster = Cluster(
         lambda shard: ShardResult(1, 0.1, ()), lambda *_: Refusal("host-2 does not see /models")
@@ -123,7 +147,8 @@ def test_a_machine_that_cannot_open_the_work_ends_the_command():
     (type("Unborn", (Died,), {"actor_init_failed": True})("a\nNo module named 'bert_jax'"),
      r"a worker cannot start \(No module named 'bert_jax'\); install bert-jax on every machine"),
 ])  # fmt: skip
-def test_workers_that_do_not_start_end_the_command(error, message):
+def test_workers_that_do_not_start_end_the_command(error, message, monkeypatch):
+    monkeypatch.setattr(dispatch, "OPEN_SECONDS", 0.05)
     with pytest.raises(BertJaxError, match=message):
         run(Cluster(lambda shard: ShardResult(1, 0.1, ()), lambda *_: error))
 

@@ -86,12 +86,6 @@ def test_predict_refuses(flags, message, refused):
     assert refused("predict", *flags, "--ray") == message
 
 
-def test_the_ranges_of_int8_are_those_of_all_vectors(refused):
-    pytest.importorskip("ray")
-    line = refused("embed", *IN, *OUT, "--ray", "--quantize", "int8")
-    assert line == "--quantize int8 needs the ranges of all shards; leave --ray out, or take binary"
-
-
 def test_prepare_has_workers_instead_of_processes(refused):
     pytest.importorskip("ray")
     line = refused("prepare", *IN, *OUT, "--ray", "--processes", "2")

@@ -20,7 +20,6 @@ from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import list_shards
 from bert_jax.inference.onnx_session import threads_of_environment
 from bert_jax.inference.row_predictor import PredictionOptions
-from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.content_keys import content_keys
 from bert_jax.search.stored_vectors import KEYS
 from tests.support.small_models import SMALL_TEXTS, write_model
@@ -47,14 +46,8 @@ def worker(monkeypatch):
 @pytest.fixture
 def work(model, tmp_path):
     options = PredictionOptions(row_numbers=True)
-    work = PredictShards(
-        str(model),
-        model_fingerprint(model),
-        ENGINE,
-        options,
-        ExampleColumns(),
-        "jsonl",
-        str(tmp_path / "out"),
+    work = PredictShards.from_model(
+        str(model), "jsonl", str(tmp_path / "out"), engine=ENGINE, options=options, columns=ExampleColumns()
     )
     with work.folder.opened():
         yield work
@@ -78,7 +71,7 @@ def test_rows_are_numbered_and_told_by_the_file_that_was_cut(worker, work, tmp_p
     answer = worker.write(first)
     assert isinstance(answer, ShardResult) and (answer.rows, answer.warnings) == (4, ())
     answer = worker.write(second)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, Refusal) and not answer.disk_is_full
     assert answer.message.startswith(f"{tmp_path}/in.jsonl row 7: ") and answer.message.endswith(HERE)
     assert [path.name for path in sorted((tmp_path / "out").glob("*.jsonl"))] == ["in-00000.jsonl"]
     assert list(work.folder.list_complete([first, second])) == ["in-00000"]
@@ -96,7 +89,8 @@ def test_a_disk_that_is_full_is_told_with_the_machine(worker, work, tmp_path, mo
     monkeypatch.setitem(predict_shards.WRITERS, "jsonl", full_disk)
     answer = worker.write(shard)
     assert answer == Refusal(
-        f"{tmp_path}/out/in.jsonl: No space left on device; make room there and repeat the command{HERE}"
+        f"{tmp_path}/out/in.jsonl: No space left on device; make room there and repeat the command{HERE}",
+        disk_is_full=True,
     )
     assert not list((tmp_path / "out").rglob("*.partial")) and not work.folder.list_complete([shard])
 
@@ -143,9 +137,8 @@ def test_the_rows_of_a_table_as_parquet(worker, work, tmp_path):
 @pytest.mark.slow
 def test_vectors_as_parquet_and_their_keys(worker, model, tmp_path):
     settings = {"prompt": None, "dimensions": None, "long_texts": "truncate"}
-    work = EmbedShards(
-        str(model), model_fingerprint(model), ENGINE, settings, "", None, "parquet", str(tmp_path / "out")
-    )
+    own = {"engine": ENGINE, "pipeline": settings, "column": "", "quantize": None}
+    work = EmbedShards.from_model(str(model), "parquet", str(tmp_path / "out"), **own)
     (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
     (shard,) = list_shards(str(tmp_path / "in.txt"))
     with work.folder.opened():

@@ -110,6 +110,10 @@ RIGHT = {
     "embed --ray": [
         "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt", "--output", "{out}/made", *NO_CLUSTER,
     ],
+    "embed --ray bucket": [
+        "embed", "--model", "{root}/masked", "--input", "file://{root}/lines.txt", "--output", "file://{out}/made",
+        "--quantize", "int8", *NO_CLUSTER,
+    ],
     "prepare --ray": ["prepare", *TEXT, *VOCABULARY, "--output", "{out}/made", *NO_CLUSTER],
     "serve": ["serve", "{root}/masked", "--host", "192.0.2.1"],  # of no machine: it cannot listen there
     "bench embed": ["bench", "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt"],

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,8 +12,7 @@ from bert_jax.cluster.embed_shards import EmbedShards
 from bert_jax.command.main import main
 from bert_jax.data.shards.shard import list_shards
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.search import index_encoder
-from bert_jax.search.cached_vectors import model_fingerprint
+from bert_jax.search import index_encoder, index_writer, stored_vectors
 from tests.support.small_models import SMALL_TEXTS, write_model
 from tests.support.tables import write_jsonl
 
@@ -30,9 +30,8 @@ def write_vectors(model, given, output, prompt="document", format="npy", quantiz
     """What `embed --ray` writes, without a cluster."""
     settings = {"prompt": prompt, "dimensions": None, "long_texts": "truncate"}
     engine = {"engine": "jax", "dtype": "float32"}
-    work = EmbedShards(
-        str(model), model_fingerprint(model), engine, settings, "", quantize, format, str(output), None
-    )
+    own = {"engine": engine, "pipeline": settings, "column": "", "quantize": quantize}
+    work = EmbedShards.from_model(str(model), format, str(output), **own)
     with work.folder.opened():
         write = work.open()
         for shard in list_shards(str(given)):
@@ -64,6 +63,36 @@ def test_nothing_is_encoded_twice(format, model, documents, tmp_path, monkeypatc
     usual, taken = (bert_jax.Index.open(tmp_path / name) for name in ("usual", "taken"))
     vectors = [np.concatenate([segment.vectors for segment in opened.segments]) for opened in (usual, taken)]
     np.testing.assert_allclose(*vectors, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_each_shard_is_read_once(model, tmp_path, monkeypatch):
+    """Passages come in the order of the shards, of which few are in memory."""
+    (tmp_path / "docs").mkdir()
+    for part in range(4):
+        rows = [{"id": f"{part}-{n}", "text": f"{'the ' * part}{text}"} for n, text in enumerate(SMALL_TEXTS)]
+        write_jsonl(tmp_path / f"docs/{part}.jsonl", rows)
+    write_vectors(model, tmp_path / "docs", tmp_path / "vectors", format="parquet")
+    read, usual = [], stored_vectors.read_parquet
+    monkeypatch.setitem(
+        stored_vectors.READERS, ".parquet", lambda path: read.append(path.name) or usual(path)
+    )
+    monkeypatch.setattr(index_writer, "ROWS", 3)
+    index(tmp_path / "docs", model, tmp_path / "index", "--vectors", str(tmp_path / "vectors"))
+    assert read == [f"{part}.parquet" for part in range(4)]
+
+
+def test_only_the_rows_that_are_selected_are_in_memory(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(20_000, 64)).astype(np.float32)
+    np.save(tmp_path / "a.npy", rows)
+    stored = stored_vectors.StoredRows(stored_vectors.read_vectors(tmp_path / "a.npy"), normalizes=True)
+    tracemalloc.start()
+    selected = stored[np.arange(5, 15)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    expected = rows[5:15] / np.linalg.norm(rows[5:15], axis=1, keepdims=True)
+    np.testing.assert_allclose(selected, expected, rtol=1e-6)
+    assert peak < rows.nbytes / 50
 
 
 @pytest.mark.slow
@@ -100,6 +129,7 @@ def test_damaged_foreign_and_missing_vectors_are_refused(model, documents, tmp_p
         return line
 
     assert "holds no _job.json; name a folder that `bert-jax embed --ray` wrote" in refused()
+    assert "gs://b/vectors is in a bucket; copy the folder to this machine" in refused("gs://b/vectors")
     write_vectors(model, documents, vectors)
     other = shutil.copytree(model, tmp_path / "other")
     (other / "more.txt").touch()

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from bert_jax.data.shards.shard_folder import MANIFESTS
+from tests.support.object_store import CREDENTIALS
 from tests.support.processes import process_environment
 
 NODES = 3
@@ -30,7 +31,8 @@ class RayCluster:
 
         head = {"num_cpus": 1, "include_dashboard": False, "_system_config": QUICK_TO_NOTICE}
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
-        self.nodes = [self.cluster.add_node(num_cpus=1) for _ in range(NODES)]
+        self.nodes = [self.cluster.add_node(wait=False, num_cpus=1) for _ in range(NODES)]
+        self.cluster.wait_for_nodes()
         self.address = self.cluster.address
 
     def restore(self) -> None:
@@ -42,14 +44,20 @@ class RayCluster:
         self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
 
     def kill_worker(self) -> None:
-        """Kill a worker that is at a shard, as soon as there is one."""
+        self.find_busy_worker().kill()
+
+    def fill_disk(self) -> None:
+        """Let a worker that is at a shard write no more to any file, as if the disk of its node were full."""
+        self.find_busy_worker().rlimit(psutil.RLIMIT_FSIZE, (1, 1))
+
+    def find_busy_worker(self) -> psutil.Process:
+        """Return a worker that is at a shard, as soon as there is one."""
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             for process in self.worker_processes():
                 with suppress(psutil.Error):  # it ends just now
                     if "ray::Worker.write" in " ".join(process.cmdline()):
-                        process.kill()
-                        return
+                        return process
             time.sleep(0.01)
         raise AssertionError("no worker is at a shard")
 
@@ -61,7 +69,7 @@ class RayCluster:
 @contextmanager
 def ray_cluster() -> Iterator[RayCluster]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in process_environment().items():
+        for name, value in {**process_environment(), **CREDENTIALS}.items():
             patch.setenv(name, value)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         cluster = RayCluster()
@@ -97,7 +105,9 @@ def happening_after(output: Path, count: int, *events: Callable[[], None]) -> It
 
     thread = threading.Thread(target=happen)
     thread.start()
-    yield
-    thread.join()
+    try:
+        yield
+    finally:
+        thread.join()
     if errors:
         raise errors[0]

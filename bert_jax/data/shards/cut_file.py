@@ -80,7 +80,7 @@ class CutFile:
             return None
         if (facts.rows, facts.has_header) != (self.rows, self.has_header):
             return None
-        if not facts.input.are_of(self.shard.sources):
+        if not facts.input.matches(self.shard):
             raise BertJaxError(
                 f"{self.shard.source} has changed since it was cut into {self.listing.parent}; name a new folder"
             )
@@ -95,7 +95,7 @@ class CutFile:
         remove_path(self.directory)
 
     def cut(self) -> CutFacts:
-        facts, parts = InputFacts.of_files(self.shard.sources), list[PartFacts]()
+        facts, parts = InputFacts.from_shard(self.shard, self.shard), list[PartFacts]()
         remove_path(self.directory)
         with Progress("rows", work="cutting") as progress, atomic_directory(self.directory) as new:
             for part in self.write_parts(new):

@@ -2,15 +2,19 @@
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from bert_jax.core.bucket import Bucket, is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.input_files import DECOMPRESS, NOT_FILES, expand_inputs
 from bert_jax.text.tables import TABLE_EXTENSIONS
 
 NO_DATA = "_"  # begins the names of files that are no data, such as _SUCCESS of other engines, and of our own
+NO_INPUT = re.compile(rf"(^|/)(\.|{NO_DATA}[^/]*$)")
 
 
 @dataclass(frozen=True)
@@ -20,12 +24,37 @@ class Shard:
     size: int  # bytes to read
     original: str = ""  # the file whose rows the source holds, if that was cut
     first_row: int = 0  # the number of rows of `original` before these
+    changed_ns: int = 0  # when a file in a bucket last changed
 
     @property
     def source(self) -> str:
         """The only file of a shard that has one."""
         (source,) = self.sources
         return source
+
+    @property
+    def display_name(self) -> str:
+        """The file that the user named, or the first of those, for messages."""
+        return self.original or without_options(self.sources[0])
+
+    def stat(self) -> tuple[int, int]:
+        """Return the bytes of the files, and when one of them last changed."""
+        if is_bucket(self.sources[0]):
+            return self.size, self.changed_ns
+        stats = [os.stat(source) for source in self.sources]
+        return sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
+
+    @contextmanager
+    def local_copy(self) -> "Iterator[Shard]":
+        """Yield the shard itself, or one with a copy of its file in a bucket, which is there while the block runs."""
+        if not is_bucket(self.sources[0]):
+            yield self
+            return
+        bucket = Bucket(self.source)
+        with TemporaryDirectory(prefix="bert-jax-") as folder:
+            copy = Path(folder, bucket.name)
+            bucket.download(copy)
+            yield replace(self, sources=(str(copy),), original=self.display_name)
 
     def name_original_rows(self, message: str) -> str:
         """Return a message with the file that the user named, and its rows, in the place of the part that was cut.
@@ -48,6 +77,8 @@ class Shard:
 
 def list_shards(given: str) -> list[Shard]:
     """Return a shard for each file of a file, a folder or a glob; files that begin with "_" hold no data."""
+    if is_bucket(given):
+        return refuse_same_names(list_bucket_shards(given))
     if given == "-" or given.startswith(NOT_FILES):
         raise BertJaxError(
             f"--ray reads files that all machines see, not {given}; name a file, a folder or a glob"
@@ -65,11 +96,29 @@ def list_shards(given: str) -> list[Shard]:
     shards = [
         Shard((file,), shard_name(os.path.relpath(file, root)), os.path.getsize(file)) for file in files
     ]
+    return refuse_same_names(shards)
+
+
+def list_bucket_shards(given: str) -> list[Shard]:
+    shards = [
+        Shard((file.place.address,), shard_name(name), file.bytes, changed_ns=file.changed_ns)
+        for name, file in Bucket(given).list_files().items()
+        if not NO_INPUT.search(name)
+    ]
+    if not shards:
+        raise BertJaxError(
+            f"no file at {without_options(given)}; give a file, a folder or a glob of files in a bucket"
+        )
+    return shards
+
+
+def refuse_same_names(shards: list[Shard]) -> list[Shard]:
     by_name: dict[str, Shard] = {}
     for shard in shards:
         if (other := by_name.setdefault(shard.name, shard)) is not shard:
             raise BertJaxError(
-                f"the outputs of {other.source} and {shard.source} would have the same name; give them in two commands"
+                f"the outputs of {other.display_name} and {shard.display_name} would have the same name; give them in "
+                "two commands"
             )
     return shards
 

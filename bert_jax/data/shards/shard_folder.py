@@ -8,12 +8,14 @@ The output of a shard is written under a temporary name and renamed, and then it
 was killed is repeated, and does only the shards that are left.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bert_jax.core.bucket import without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import file_hash, read_json, to_json, write_atomically
 from bert_jax.core.hashes import (
@@ -54,20 +56,18 @@ class InputFacts:
     blake2b: str
 
     @classmethod
-    def of_files(cls, sources: tuple[str, ...]) -> "InputFacts":
-        stats = [Path(source).stat() for source in sources]
-        hashes = [file_hash(Path(source)) for source in sources]
-        return cls(
-            sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats), json_digest(hashes)
-        )
+    def from_shard(cls, shard: Shard, local: Shard) -> "InputFacts":
+        """`local` is the shard with its files on this machine."""
+        hashes = [file_hash(Path(source)) for source in local.sources]
+        return cls(*shard.stat(), json_digest(hashes))
 
-    def are_of(self, sources: tuple[str, ...]) -> bool:
+    def matches(self, shard: Shard) -> bool:
         """Whether the files are still the same. They are hashed only if one was written since."""
-        stats = [Path(source).stat() for source in sources]
-        if sum(stat.st_size for stat in stats) != self.bytes:
-            return False
-        unchanged = max(stat.st_mtime_ns for stat in stats) == self.changed_ns
-        return unchanged or self.of_files(sources).blake2b == self.blake2b
+        size, changed_ns = shard.stat()
+        if size != self.bytes or changed_ns == self.changed_ns:
+            return size == self.bytes
+        with shard.local_copy() as local:
+            return self.from_shard(shard, local).blake2b == self.blake2b
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,9 @@ class ShardFolder:
     job: Job
     ending: str = ""  # of the outputs
 
+    def __str__(self) -> str:
+        return str(self.path)
+
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Hold the folder for one command while the block runs; refuse one with outputs of another job."""
@@ -103,7 +106,7 @@ class ShardFolder:
                 self.refuse_other_job()
             else:
                 remove_path(self.path / CUT)  # of what was begun with other settings or inputs
-                self.write_json(self.path / JOB, {"version": VERSION, **asdict(self.job)})
+                self.write_json(JOB, {"version": VERSION, **asdict(self.job)})
             yield
 
     def refuse_other_job(self) -> None:
@@ -111,40 +114,52 @@ class ShardFolder:
         stored = read_json(path, dict[str, Any], AGAIN)
         check_version(stored, VERSION, path, AGAIN)
         if (verb := stored.get("verb")) != self.job.verb:
-            raise BertJaxError(f"{self.path} was written by `{verb}`, not by `{self.job.verb}`; {AGAIN}")
+            raise BertJaxError(f"{self} was written by `{verb}`, not by `{self.job.verb}`; {AGAIN}")
         settings, noun = stored.get("settings", {}), self.job.noun
         for name, value in self.job.settings.items():
             if (before := settings.get(name)) != value:
                 unlike = f"made with other settings: {name} was {describe(before)} and is {describe(value)}"
                 unlike = "of another model" if name == "model" else unlike
-                raise BertJaxError(f"{self.path} holds {noun} {unlike}; {AGAIN}")
+                raise BertJaxError(f"{self} holds {noun} {unlike}; {AGAIN}")
+
+    def output_name(self, shard: Shard) -> str:
+        return f"{shard.name}{self.ending}"
 
     def output_path(self, shard: Shard) -> Path:
-        return self.path / f"{shard.name}{self.ending}"
+        return self.path / self.output_name(shard)
 
-    def manifest_path(self, shard: Shard) -> Path:
-        return self.path / MANIFESTS / f"{shard.name}.json"
-
-    def record(self, shard: Shard, written: WrittenShard) -> None:
+    def record(self, shard: Shard, written: WrittenShard, local: Shard | None = None) -> None:
         """Write the manifest of a shard, whose files stand under their names: now it is complete."""
+        for name in written.files:
+            self.publish(name)
         manifest = {
-            "sources": list(shard.sources),
-            "input": asdict(InputFacts.of_files(shard.sources)),
+            "sources": [without_options(source) for source in shard.sources],
+            "input": asdict(InputFacts.from_shard(shard, local or shard)),
             "rows": written.rows,
             "counts": written.counts,
             "files": collect_file_facts(self.path, written.files),
         }
-        self.write_json(self.manifest_path(shard), sealed(manifest))
+        self.write_json(manifest_name(shard), sealed(manifest))
 
     def read_manifest(self, shard: Shard) -> ShardManifest | None:
         """Return the manifest of a shard that is complete; None if it is to be made."""
         try:
-            manifest = read_shard_manifest(self.manifest_path(shard))
+            manifest = read_shard_manifest(self.path / manifest_name(shard))
         except FileNotFoundError:
             return None
-        if any(describe_mismatch(self.path, name, facts["bytes"]) for name, facts in manifest.files.items()):
-            return None
-        return manifest
+        whole = all(self.holds(name, facts["bytes"]) for name, facts in manifest.files.items())
+        return manifest if whole else None
+
+    def holds(self, name: str, size: int) -> bool:
+        """Whether the folder has a file of this name and size."""
+        return describe_mismatch(self.path, name, size) is None
+
+    def local_file(self, name: str) -> Path:
+        """Return the path of an output on this machine."""
+        return self.path / name
+
+    def publish(self, name: str) -> None:
+        """Put a file that was written on this machine where it belongs: here it stands there."""
 
     def list_complete(self, shards: list[Shard]) -> dict[str, ShardManifest]:
         """Return the manifests of the complete shards by their names; refuse a shard whose input has changed since."""
@@ -152,19 +167,24 @@ class ShardFolder:
         for shard in shards:
             if manifest := self.read_manifest(shard):
                 # A file that was cut is compared as a whole: its parts are removed when all are done.
-                if not shard.original and not manifest.input.are_of(shard.sources):
+                if not shard.original and not manifest.input.matches(shard):
                     raise BertJaxError(
-                        f"{shard.sources[0]} has changed since {self.path} got its {self.job.noun}; {AGAIN}, or delete "
-                        f"{self.manifest_path(shard)} to do it again"
+                        f"{shard.display_name} has changed since {self} got its {self.job.noun}; {AGAIN}, or delete "
+                        f"{self}/{manifest_name(shard)} to do it again"
                     )
                 complete[shard.name] = manifest
         return complete
 
-    @staticmethod
-    def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         # Shared: a worker that was cut off may still be writing the same.
         write_atomically(path, to_json(value, indent=1) + "\n", shared=True)
+        self.publish(name)
+
+
+def manifest_name(shard: Shard) -> str:
+    return f"{MANIFESTS}/{shard.name}.json"
 
 
 def read_shard_manifest(path: Path) -> ShardManifest:
@@ -172,6 +192,13 @@ def read_shard_manifest(path: Path) -> ShardManifest:
     if not is_sealed(content):
         raise BertJaxError(f"{path} is damaged: its hash differs; {REMEDY}")
     return coerce_json({name: value for name, value in content.items() if name != SELF}, ShardManifest)
+
+
+def add_counts(manifests: Iterable[ShardManifest]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for manifest in manifests:
+        counts.update(manifest.counts)
+    return counts
 
 
 def describe(value: object) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.shard import group_files, list_shards
-from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard, manifest_name
 
 JOB = Job("predict", "predictions", {"model": "a1", "format": "jsonl", "columns": {"text": "", "id": None}})
 
@@ -107,7 +107,7 @@ def test_a_manifest_that_was_edited_is_refused(inputs, tmp_path):
     (shard, *_) = list_shards(str(inputs))
     with folder.opened():
         written(folder, shard)
-        path = folder.manifest_path(shard)
+        path = folder.path / manifest_name(shard)
         path.write_text(json.dumps(json.loads(path.read_text()) | {"rows": 7}))
         with pytest.raises(BertJaxError, match="a.json is damaged: its hash differs; delete it"):
             folder.read_manifest(shard)

@@ -1,0 +1,89 @@
+"""What a model makes of shards. A verb on a cluster is one of these: what it writes for a shard, and its settings."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.core.errors import BertJaxError
+from bert_jax.data.shards.bucket_folder import open_folder
+from bert_jax.data.shards.shard import Shard
+from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
+from bert_jax.search.cached_vectors import model_fingerprint
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShards(ABC):
+    model: str
+    fingerprint: str  # of the model
+    engine: dict[str, Any]
+    format: str
+    output: str
+    shard_rows: int | None = None
+
+    verb: ClassVar[str]
+    noun: ClassVar[str]  # what is written, such as "prediction"
+    unit: ClassVar[str]
+    writers: ClassVar[Mapping[str, Any]]  # by the format; the first is the default
+
+    @classmethod
+    def from_model(cls, model: str, format: str | None, output: str, **settings) -> Self:
+        """Return the work for workers, whose working directory is another: the name of a published model stays."""
+        model = os.path.abspath(model) if os.path.isdir(model) else model
+        fingerprint, format = model_fingerprint(model), format or next(iter(cls.writers))
+        return cls(model=model, fingerprint=fingerprint, format=format, output=output, **settings)
+
+    @property
+    def required_path(self) -> str:
+        return self.model
+
+    @property
+    @abstractmethod
+    def has_header(self) -> bool:
+        """Whether the first line of a .csv or .tsv file names columns."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> Mapping[str, Any]:
+        """What else than the model determines the outputs."""
+
+    @cached_property
+    def folder(self) -> ShardFolder:
+        settings = {"model": self.fingerprint, **self.engine, **self.settings}
+        settings |= {"format": self.format, "shard_rows": self.shard_rows}
+        return open_folder(self.output, Job(self.verb, f"{self.noun}s", settings), f".{self.format}")
+
+    def with_output(self, folder: str) -> Self:
+        return replace(self, output=folder)
+
+    def prepare(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
+        """Return the work with what has to be known of all shards; `is_new`: none of them is complete yet."""
+        return self
+
+    def open(self) -> "partial[WrittenShard]":
+        if model_fingerprint(self.model) != self.fingerprint:
+            raise BertJaxError(
+                f"{self.model} is another model here than where the command runs; copy it again"
+            )
+        return partial(self.write, self.open_model(load(self.model, **self.engine)))
+
+    @abstractmethod
+    def open_model(self, model: Encoder) -> Any:
+        """Return what `write` needs of the model; refuse wrong settings."""
+
+    @abstractmethod
+    def write(self, model: Any, shard: Shard) -> WrittenShard: ...
+
+    def describe_written(self, rows: int, files: Iterable[Path], **counts: int) -> WrittenShard:
+        """Return what `write` returns, for files in the folder of the outputs."""
+        return WrittenShard(rows, [str(file.relative_to(self.folder.path)) for file in files], counts)
+
+    def describe_counts(self, counts: Mapping[str, int]) -> str:
+        """Return the end of the line that says what was written."""
+        return ""
