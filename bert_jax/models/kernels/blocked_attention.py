@@ -6,7 +6,7 @@ The scores of a block exist while it is computed. The backward pass computes the
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.dropout import apply_dropout
+from bert_jax.models.dropout import draw_keep_mask
 from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.relative_terms import expand_distances
 
@@ -34,10 +34,12 @@ def blocked_attention(q, k, v, segment_ids, bias, dropped):
         own = jax.lax.dynamic_slice_in_dim(by_distance, (count - 1 - number) * BLOCK, L + BLOCK - 1, axis=1)
         scores = mixed_einsum("blhk,bmhk->bhlm", queries, k, dtype, "float32") + expand_distances(own, BLOCK)
         allow = (query_segments[:, :, None] == segment_ids[:, None]) & (segment_ids[:, None] > 0)
-        # Not elementwise.softmax, whose weights a layer would keep for its backward pass, block after block.
+        # Not elementwise.softmax and apply_dropout: a layer would keep their weights and masks for its backward pass,
+        # block after block.
         weights = jax.nn.softmax(jnp.where(allow[:, None], scores, jnp.finfo(jnp.float32).min))
         if rate:
-            weights = apply_dropout(weights, rate, jax.random.fold_in(key, number), rows)
+            survives = draw_keep_mask(jax.random.fold_in(key, number), 1 - rate, weights.shape, rows)
+            weights = jnp.where(survives, weights * (1 / (1 - rate)), 0)
         out = mixed_einsum("bhlm,bmhk->blhk", weights, v, dtype, dtype)
         return jnp.where(allow.any(-1)[:, :, None, None], out, 0)
 
