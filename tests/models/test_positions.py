@@ -103,6 +103,18 @@ def test_blocks_equal_all_scores_at_once(monkeypatch):
 
 
 @pytest.mark.slow
+def test_blocks_without_a_bias_equal_all_scores_at_once(monkeypatch):
+    monkeypatch.setattr(blocked_attention, "BLOCK", 8)
+    qkv = jnp.asarray(RANDOM.standard_normal((3, L, 3, H * K)), jnp.float32)
+    context = Context(MASK, SEGMENT_IDS)
+    request = attention.request_of(qkv, context, H, None, 0.0)
+    allowed = attention.masked_segment_ids(context)
+    out = blocked_attention.blocked_attention(*attention.split_qkv(qkv, K), allowed, None, (0.0, None, None))
+    expected = attention.run_xla(qkv, context, request, None)
+    np.testing.assert_allclose(out.reshape(3, L, H * K), expected, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_blocks_drop_their_share_of_weights_and_not_the_same_in_each(monkeypatch):
     monkeypatch.setattr(blocked_attention, "BLOCK", 64)
     ones = jnp.zeros((1, 128, 3, 8)).at[:, :, 2].set(1)  # equal scores, values of 1

@@ -1,4 +1,4 @@
-"""Attention with a bias for each distance in blocks of queries, with memory linear in the length.
+"""Attention in blocks of queries, with memory linear in the length, and with a bias for each distance if needed.
 
 The scores of a block exist while it is computed. The backward pass computes them again.
 """
@@ -15,8 +15,8 @@ MIN_LENGTH = 1024  # in shorter rows all scores together are small
 
 
 def blocked_attention(q, k, v, segment_ids, bias, dropped):
-    """Map q, k, v [B, L, H, K], segment_ids [B, L] (0: padding) and a bias [H, 2L - 1] to [B, L, H, K]; `dropped` is
-    (rate, key, rows)."""
+    """Map q, k, v [B, L, H, K], segment_ids [B, L] (0: padding) and a bias [H, 2L - 1] or None to [B, L, H, K];
+    `dropped` is (rate, key, rows)."""
     B, L, H, K = q.shape
     count = -(-L // BLOCK)
     beyond, dtype = count * BLOCK - L, str(q.dtype)
@@ -27,12 +27,15 @@ def blocked_attention(q, k, v, segment_ids, bias, dropped):
         return jnp.moveaxis(padded.reshape(B, count, BLOCK, *x.shape[2:]), 1, 0)
 
     # The last query of a block is the farthest from the last key; those that pad the last block are farther still.
-    by_distance = jnp.pad(bias, ((0, 0), (beyond, 0)))
+    by_distance = None if bias is None else jnp.pad(bias, ((0, 0), (beyond, 0)))
 
     @jax.checkpoint
     def attend_block(number, queries, query_segments):
-        own = jax.lax.dynamic_slice_in_dim(by_distance, (count - 1 - number) * BLOCK, L + BLOCK - 1, axis=1)
-        scores = mixed_einsum("blhk,bmhk->bhlm", queries, k, dtype, "float32") + expand_distances(own, BLOCK)
+        scores = mixed_einsum("blhk,bmhk->bhlm", queries, k, dtype, "float32")
+        if by_distance is not None:
+            first = (count - 1 - number) * BLOCK
+            own = jax.lax.dynamic_slice_in_dim(by_distance, first, L + BLOCK - 1, axis=1)
+            scores += expand_distances(own, BLOCK)
         allow = (query_segments[:, :, None] == segment_ids[:, None]) & (segment_ids[:, None] > 0)
         # Not elementwise.softmax and apply_dropout: a layer would keep their weights and masks for its backward pass,
         # block after block.
