@@ -1,14 +1,32 @@
 """The model cards of embedders and cross-encoders."""
 
+from functools import partial
+
 from bert_jax.finetuning.embed_config import EmbedConfig
 from bert_jax.finetuning.embedding_task import EmbeddingTask
 from bert_jax.finetuning.ranking_task import RankingTask
 from bert_jax.finetuning.rerank_config import RerankConfig
+from bert_jax.hub.layout import Layout
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.training.task import ModelCard
 
 LIBRARY = "sentence-transformers"
+
+
+def usage(layout: Layout, ours: str, theirs: str) -> str:
+    """Return the code of a card: ours and, if it opens the model, that of sentence-transformers."""
+    code = f"import bert_jax\nbert_jax.{ours}"
+    return f"{code}\n\nfrom sentence_transformers import {theirs}" if opens_elsewhere(layout) else code
+
+
+def opens_elsewhere(layout: Layout) -> bool:
+    """Return whether sentence-transformers opens the model, which it does by transformers."""
+    return layout.family.encoder_in_transformers
+
+
+def library(layout: Layout) -> str:
+    return LIBRARY if opens_elsewhere(layout) else "bert_jax"
 
 
 def embedder_card(
@@ -21,7 +39,7 @@ def embedder_card(
     sizes = " or ".join(map(str, config.loss.sizes))
     scale = f"{settings.scale:g}{' at the start, then learnt' * task.learns_scale}"
     return ModelCard(
-        library=LIBRARY,
+        library=library(task.layout),
         pipeline="sentence-similarity",
         tags=("sentence-similarity", "feature-extraction"),
         about=[
@@ -31,11 +49,11 @@ def embedder_card(
             *[f"Its first {sizes} dimensions can be used alone."] * bool(sizes),
             *[f'The prompt of a {name} is "{text}".' for name, text in prompts.items()],
         ],
-        usage=f"""import bert_jax
-bert_jax.Embedder.load("DIR").encode(["a text"]{named})
-
-from sentence_transformers import SentenceTransformer
-SentenceTransformer("DIR").encode(["a text"]{named})""",
+        usage=usage(
+            task.layout,
+            f'Embedder.load("DIR").encode(["a text"]{named})',
+            f'SentenceTransformer\nSentenceTransformer("DIR").encode(["a text"]{named})',
+        ),
         data=[f"{data}.", *truncation_lines(truncated, "texts")],
         recipe={
             "loss": task.loss.name + " in both directions" * settings.symmetric,
@@ -53,7 +71,7 @@ def cross_encoder_card(
     """Return the card of a cross-encoder; `data` describes what it is trained on."""
     most = task.layout.config.max_position_embeddings
     return ModelCard(
-        library=LIBRARY,
+        library=library(task.layout),
         pipeline="text-ranking",
         tags=("cross-encoder", "reranker"),
         about=[
@@ -61,39 +79,37 @@ def cross_encoder_card(
             f"It reads at most {most:,} tokens of both together, and was trained on at most "
             f"{config.data.max_length:,}; longer documents are truncated.",
         ],
-        usage="""import bert_jax
-bert_jax.Reranker.load("DIR").rank("a query", ["a document", "another"])
-
-from sentence_transformers import CrossEncoder
-CrossEncoder("DIR").rank("a query", ["a document", "another"])""",
+        usage=usage(
+            task.layout,
+            'Reranker.load("DIR").rank("a query", ["a document", "another"])',
+            'CrossEncoder\nCrossEncoder("DIR").rank("a query", ["a document", "another"])',
+        ),
         data=[f"{data}.", *truncation_lines(truncated, "pairs")],
         recipe={
             "loss": task.loss.name,
             "factor of logits": f"{task.settings.scale:g}" if task.settings.scale != 1 else "",
             "queries per step": f"{config.batch_size:,}",
         },
-        describe_calibration=describe_relevance_scores,
+        describe_calibration=partial(describe_relevance_scores, here_alone=not opens_elsewhere(task.layout)),
     )
 
 
-def describe_relevance_scores(calibration: Calibration) -> str:
-    """Say what the scores of a cross-encoder mean."""
+def describe_relevance_scores(calibration: Calibration, here_alone: bool = False) -> str:
+    """Say what the scores of a cross-encoder mean, if not `here_alone` also those of sentence-transformers."""
+    sigmoid = "Scores are the sigmoid of the logit" + ", here and in `sentence_transformers`" * (
+        not here_alone
+    )
     if not calibration.is_fitted:
-        return (
-            "Scores are the sigmoid of the logit, here and in `sentence_transformers`. They were not calibrated: "
-            "trust their order, not their values."
-        )
+        return f"{sigmoid}. They were not calibrated: trust their order, not their values."
     pairs = f"{calibration.examples:,} pairs that it was not trained on"
     if calibration.keeps_probabilities:
-        return (
-            f"Scores are the sigmoid of the logit, here and in `sentence_transformers`: as probabilities, checked on "
-            f"{pairs}, they need no other calibration."
-        )
+        return f"{sigmoid}: as probabilities, checked on {pairs}, they need no other calibration."
     slope, offset = 1 / calibration.temperatures[0], calibration.offset
     sign = "-" if offset < 0 else "+"
+    theirs = " `sentence_transformers` returns sigmoid(logit): other values in the same order."
     return (
         f"Scores of `rank` are probabilities, calibrated on {pairs}: sigmoid({slope:.4g} * logit {sign} "
-        f"{abs(offset):.4g}). `sentence_transformers` returns sigmoid(logit): other values in the same order."
+        f"{abs(offset):.4g}).{theirs * (not here_alone)}"
     )
 
 

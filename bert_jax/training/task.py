@@ -41,7 +41,7 @@ class FinishInputs:
 class ModelCard:
     """The task's part of a finished model's README.md, in Markdown; facts known of any run are added to it."""
 
-    library: str  # another library that opens the directory
+    library: str  # another library that opens the directory, or bert_jax
     pipeline: str  # Hugging Face's name for its use
     tags: Sequence[str]
     about: Sequence[str]  # what it does, how much it reads

@@ -244,6 +244,20 @@ def positions(args):
     print(compare_positions(recipe, args.lengths, args.workdir, command))
 
 
+@verb("hidden states of published sizes for rows of several lengths, in turn",
+      "python -m tests.bench lengths base jina-bert-base --lengths 512 8192",
+      flag("sizes", nargs="+", metavar="SIZE", help="names that configs/pretrain.py knows; others are compared with "
+           "the first"),
+      flag("--lengths", nargs="+", type=positive_integer, default=[512, 8192], metavar="L",
+           help="tokens of a row (default 512 8192)"),
+      flag("--rounds", type=positive_integer, default=3, help="number of rounds (default 3)"))  # fmt: skip
+def lengths(args):
+    from tests.bench.lengths import compare_lengths
+    from tests.bench.turns import Limits
+
+    print(compare_lengths(args.sizes, args.lengths, Limits(args.rounds, 0)))
+
+
 @verb("the guide's first tables: comparisons in turn, as Markdown",
       "python -m tests.bench all --model DIR --data DIR --output runs/bench",
       flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),

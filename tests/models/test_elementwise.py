@@ -1,11 +1,11 @@
-"""LayerNorm, softmax and GELU with backward passes of our own, against Flax's and JAX's."""
+"""LayerNorm, RMSNorm, softmax and GELU with backward passes of our own, against Flax's and JAX's."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.models.elementwise import gelu, normalize, softmax
+from bert_jax.models.elementwise import gelu, normalize, scale_by_rms, softmax
 
 ROWS, WIDTH = 6, 40
 pytestmark = pytest.mark.optimized
@@ -33,6 +33,19 @@ def test_layer_norm_and_its_gradients_are_flax_s(inputs):
 
     expected, backward = jax.vjp(theirs, *arguments)
     result, own_backward = jax.vjp(lambda *a: normalize(*a, 1e-12, "float32"), *arguments)
+    assert difference([result], [expected]) < 1e-5
+    assert difference(own_backward(gradient), backward(gradient)) < 2e-5
+
+
+@pytest.mark.slow
+def test_rms_norm_and_its_gradients_are_flax_s(inputs):
+    (x, scale, _), gradient = inputs
+
+    def theirs(x, scale):
+        return nn.RMSNorm(epsilon=1e-5, use_fast_variance=False).apply({"params": {"scale": scale}}, x)
+
+    expected, backward = jax.vjp(theirs, x, scale)
+    result, own_backward = jax.vjp(lambda *a: scale_by_rms(*a, 1e-5, "float32"), x, scale)
     assert difference([result], [expected]) < 1e-5
     assert difference(own_backward(gradient), backward(gradient)) < 2e-5
 

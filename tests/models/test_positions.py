@@ -104,6 +104,16 @@ def test_blocks_equal_all_scores_at_once(monkeypatch):
 
 
 @pytest.mark.slow
+def test_blocks_without_a_bias_equal_all_scores_at_once(monkeypatch):
+    monkeypatch.setattr(blocked_attention, "BLOCK", 8)
+    qkv = jnp.asarray(RANDOM.standard_normal((3, L, 3, H * K)), jnp.float32)
+    context = Context(MASK, SEGMENT_IDS)
+    request = attention.request_of(qkv, context, H, None, 0.0)
+    out, expected = (run(qkv, context, request, None) for run in (blocked_attention.run, xla_attention.run))
+    np.testing.assert_allclose(out, expected, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_blocks_drop_their_share_of_weights_and_not_the_same_in_each(monkeypatch):
     monkeypatch.setattr(blocked_attention, "BLOCK", 64)
     ones = jnp.zeros((1, 128, 3, 8)).at[:, :, 2].set(1)  # equal scores, values of 1
@@ -114,24 +124,27 @@ def test_blocks_drop_their_share_of_weights_and_not_the_same_in_each(monkeypatch
     assert (out[:64] != out[64:]).any()
 
 
-def temporaries(length: int) -> int:
+def temporaries(length: int, dropout: float) -> int:
     """Bytes of a layer's attention with ALiBi, forward and backward, with what a layer keeps by default."""
 
     @partial(jax.checkpoint, policy=REMAT["none"])
-    def loss(qkv, attention_mask):
+    def loss(qkv, attention_mask, key):
         context = Context(attention_mask, relative=alibi_terms(2, length))
-        return attend(qkv, context, heads=2).astype(jnp.float32).sum()
+        out = attend(qkv, context, heads=2, dropout=dropout, dropout_key=key)
+        return out.astype(jnp.float32).sum()
 
     shapes = (
         jax.ShapeDtypeStruct((1, length, 3, 16), jnp.float32),
         jax.ShapeDtypeStruct((1, length), jnp.int32),
+        jax.eval_shape(lambda: jax.random.key(0, impl="rbg")),
     )
     return jax.jit(jax.grad(loss)).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
 
 
 @pytest.mark.slow
-def test_memory_of_long_rows_grows_with_the_length():
-    of_length = [temporaries(length) for length in (4096, 8192)]
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_memory_of_long_rows_grows_with_the_length(dropout):
+    of_length = [temporaries(length, dropout) for length in (4096, 8192)]
     assert of_length[1] < 2.2 * of_length[0] and of_length[1] < 4 * 8192**2 / 2, of_length
 
 
@@ -143,6 +156,9 @@ def test_auto_takes_blocks_for_long_rows_with_a_bias():
     assert choose_kernel("auto", replace(request, length=8192, platform="cpu", dropout=0.1)) == "blocked"
     assert choose_kernel("auto", replace(request, length=8192, has_bias=False)) == "xla"
     assert choose_kernel("auto", replace(request, length=8192, window=64)) == "xla"
+    plain = replace(request, length=8192, relative=False, has_bias=False, platform="cpu")
+    assert choose_kernel("auto", plain) == "blocked"
+    assert choose_kernel("auto", replace(plain, length=1024)) == "xla"
 
 
 @pytest.mark.slow

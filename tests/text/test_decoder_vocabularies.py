@@ -4,6 +4,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.tokenizer_directory import open_tokenizer
+from bert_jax.text.tokenizer_settings import TokenizerSettings
 from tests.bench.tokenizers import compare, transformers_on
 from tests.support.decoder_vocabularies import write_eurobert, write_mmbert
 from tests.support.vocabularies import MULTILINGUAL_TEXTS, SENTENCES, write_json
@@ -37,6 +38,12 @@ def test_ids_and_offsets_are_those_of_transformers(write, tmp_path):
     (pair,) = ours.encode([("the quick", "fox")])
     assert pair.input_ids.count(ours.special.sep) == 2 and pair.input_ids[0] == ours.special.cls
     assert ours.decode(ours.encode([SENTENCES[4]])[0].input_ids).strip() == SENTENCES[4]
+
+
+def test_a_token_of_its_own_role_comes_before_that_of_a_decoder(tmp_path):
+    names = {"bos_token": "<s>", "cls_token": "[CLS]", "eos_token": "</s>"}
+    write_json(tmp_path / "tokenizer_config.json", names)
+    assert TokenizerSettings.from_directory(tmp_path).names == {"cls": "[CLS]", "sep": "</s>"}
 
 
 def test_a_vocabulary_without_bytes_needs_an_entry_for_unknown_characters(tmp_path):

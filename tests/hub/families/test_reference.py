@@ -202,6 +202,13 @@ FACTS = {
     "mosaic-bert-base": {"positions": "alibi", "gated": True, "attention_probs_dropout_prob": 0.0},
     "eurobert-610m": {"num_key_value_heads": 6, "rotary": RotaryConfig(250_000.0), "rms_norm": True},
     "mmbert-small": {"hidden_size": 384, "rotary": RotaryConfig(160_000.0, 160_000.0)},
+    "ettin-32m": {
+        "num_hidden_layers": 10,
+        "hidden_size": 384,
+        "num_attention_heads": 6,
+        "intermediate_size": 576,
+        "rotary": RotaryConfig(160_000.0, 160_000.0),
+    },
     "deberta-v3-xsmall": {
         "num_hidden_layers": 12,
         "hidden_size": 384,
