@@ -84,11 +84,15 @@ def test_auto_takes_bands_where_rows_are_many_times_the_window():
     assert choose_kernel("auto", short) == "xla"
 
 
-def temporaries(length: int, window: int | None) -> int:
+def temporaries(length: int, window: int | None, kernel: str = "auto") -> int:
     """Bytes of a layer's attention, forward and backward."""
 
     def loss(qkv, attention_mask):
-        return attend(qkv, Context(attention_mask), heads=4, window=window).astype(jnp.float32).sum()
+        return (
+            attend(qkv, Context(attention_mask), heads=4, window=window, kernel=kernel)
+            .astype(jnp.float32)
+            .sum()
+        )
 
     arguments = (
         jax.ShapeDtypeStruct((1, length, 3, 64), jnp.float32),
@@ -102,7 +106,7 @@ def test_memory_of_local_attention_grows_with_the_length():
     of_local = [temporaries(length, 64) for length in (2048, 4096, 8192)]
     assert of_local[1] < 2.1 * of_local[0] and of_local[2] < 2.1 * of_local[1], of_local
     assert of_local[2] < 4 * 8192**2, "less than the scores of one head"
-    assert temporaries(4096, None) > 3.5 * temporaries(2048, None)
+    assert temporaries(4096, None, "xla") > 3.5 * temporaries(2048, None, "xla")
 
 
 @pytest.mark.slow
