@@ -56,6 +56,9 @@ CASES = {
     "window, packs, dropout": Case(257, packed=True, window=40, dropout=0.3),
     "a bias, dropout": Case(150, packed=True, dropout=0.3, terms="bias"),
     "ALiBi": Case(129, terms="alibi"),
+    "window, packs, dropout, bfloat16": Case(257, 64, True, 40, 0.1, dtype="bfloat16"),
+    "a bias, dropout, bfloat16": Case(150, 64, True, None, 0.1, "bias", "bfloat16"),
+    "keys and queries of distances, bfloat16": Case(136, 64, True, None, 0.1, "keys and queries", "bfloat16"),
     "keys and queries of distances": Case(136, packed=True, dropout=0.3, terms="keys and queries"),
 }
 
