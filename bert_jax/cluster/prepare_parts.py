@@ -2,6 +2,7 @@
 in the order of the files, the chunks give the same corpus."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,18 +11,19 @@ from typing import Any, Self
 from bert_jax.cluster.connection import check_reachable
 from bert_jax.cluster.run_shards import complete_shards, estimate, temporary_work
 from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.core.bucket import is_bucket
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import json_digest
 from bert_jax.data.corpus.chunks import ChunkSettings, make_chunks_alone
 from bert_jax.data.corpus.duplicates import stored
 from bert_jax.data.corpus.prepare import chunk_settings
 from bert_jax.data.shards.cut_file import CutFile
-from bert_jax.data.shards.shard import Shard, group_files
+from bert_jax.data.shards.shard import Shard, join_shards, list_bucket_shards
 from bert_jax.data.shards.shard_folder import CUT, Job, ShardFolder, WrittenShard, add_counts
 from bert_jax.text.document_formats import WIKIEXTRACTOR_START
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.line_reader import begins_with
-from bert_jax.text.text_source import TextSource
+from bert_jax.text.text_source import Layout, TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.word_cache import IdSource, cached
 
@@ -62,12 +64,15 @@ class PrepareParts:
 
     def list_parts(self) -> list[Shard]:
         """Return the parts: they depend on the files alone, so that a command which resumes has the same."""
-        if len(self.source.files) == 1 and self.can_cut(self.source.files[0]):
-            return self.cut(self.source.files[0])
-        return group_files(self.source.files, min(PART_BYTES, -(-self.source.total_bytes // MOST_PARTS)))
+        files = list_files(self.source.inputs, self.source.files)
+        if len(files) == 1 and self.can_cut(files[0].source):
+            return self.cut(files[0].source)
+        return join_shards(files, min(PART_BYTES, -(-sum(file.size for file in files) // MOST_PARTS)))
 
     def can_cut(self, file: str) -> bool:
-        """Whether a file has rows, or documents that blank lines separate."""
+        """Whether a file on this machine has rows, or documents that blank lines separate."""
+        if is_bucket(file):
+            return False
         kind = file_extension(file)
         is_text = kind == ".txt" and self.source.layout != "file"
         return kind in ROW_FILES or (is_text and not begins_with(file, WIKIEXTRACTOR_START))
@@ -88,11 +93,38 @@ class PrepareParts:
         source = self.source.with_files(part.sources)
         if part.original:
             source.inputs = part.sources  # the user named the file
+        elif part.copied_from:
+            named = set(map(str, source.inputs))
+            source.inputs = [
+                copy for copy, name in zip(part.sources, part.copied_from, strict=True) if name in named
+            ]
         chunks = list(make_chunks_alone(source, self.recipe, self.folder.path / part.name, tokenizer))
         documents = sum(map(len, stored(chunks, "document_sentences")))
         return WrittenShard(
             documents, [str(path.relative_to(self.folder.path)) for path in chunks], source.counts()
         )
+
+
+def open_source(
+    inputs: Sequence[str], layout: Layout = "blank", column: str = "text", strict: bool = False
+) -> TextSource:
+    """Return the source of texts that the workers read, in buckets or not."""
+    if not any(map(is_bucket, inputs)):
+        return TextSource(inputs, layout, column, strict)
+    if local := [name for name in inputs if not is_bucket(name)]:
+        raise BertJaxError(
+            f"{local[0]} is in no bucket, and other inputs are; prepare them from one of the two"
+        )
+    files = list_files(inputs, ())
+    return TextSource(inputs, layout, column, strict, files=[file.source for file in files])
+
+
+def list_files(inputs: Sequence[str], files: Sequence[str]) -> list[Shard]:
+    """Return a shard for each of the files or, of inputs in buckets, for each file there."""
+    if not is_bucket(str(inputs[0])):
+        return [Shard((file,), "", os.path.getsize(file)) for file in files]
+    there = {shard.source: shard for given in inputs for shard in list_bucket_shards(given)}
+    return list(there.values())
 
 
 def plan_parts(source: TextSource, recipe: ChunkSettings, directory: Path) -> PrepareParts:

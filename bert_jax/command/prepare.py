@@ -32,11 +32,11 @@ def prepare(args):
     from bert_jax.data.corpus.prepare import prepare_corpus, summarize
     from bert_jax.text.text_source import TextSource
 
-    cluster, chunk_maker = cluster_options(args), None
-    source = TextSource(args.input, args.layout, args.column, args.strict)
+    cluster, chunk_maker, open_source = cluster_options(args), None, TextSource
     if cluster:
-        from bert_jax.cluster.prepare_parts import estimate_parts, make_parts
-
+        from bert_jax.cluster.prepare_parts import estimate_parts, make_parts, open_source
+    source = open_source(args.input, args.layout, args.column, args.strict)
+    if cluster:
         if args.processes:
             raise BertJaxError("--processes are those of one machine; give --workers, or leave --ray out")
         if args.dry_run:

@@ -34,7 +34,7 @@ def expand_inputs(inputs: Sequence[str]) -> list[str]:
             names = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
         if not names and is_bucket(given):
             raise BertJaxError(
-                f"{without_options(given)}: only `predict --ray` and `embed --ray` read a bucket; copy the files here"
+                f"{without_options(given)}: predict, embed and prepare read a bucket with --ray; copy the files here"
             )
         if not names:
             raise BertJaxError(f"no file at {given}; give files, folders, globs or tfds:NAME/CONFIG:SPLIT")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self
 
+from bert_jax.core.bucket import is_bucket
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.article import LONGEST_DOCUMENT, Article, check_length
@@ -35,7 +36,7 @@ class TextSource:
     layout: Layout = "blank"
     column: str = "text"
     strict: bool = False
-    files: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)  # by default those of the inputs
     read_bytes: int = 0  # number of bytes read from disk, for progress
     broken_lines: int = 0
     empty_files: int = 0
@@ -43,7 +44,7 @@ class TextSource:
     binary_files: int = 0  # in folders and globs; a binary file that is itself named is an error
 
     def __post_init__(self):
-        self.files = expand_inputs(self.inputs)
+        self.files = self.files or expand_inputs(self.inputs)
 
     def with_files(self, files: Sequence[str]) -> Self:
         """Return the source of some of the files, without their counts."""
@@ -53,8 +54,12 @@ class TextSource:
 
     def with_absolute_paths(self) -> Self:
         """Return the same source for a process with another working directory."""
-        part = self.with_files([os.path.abspath(name) for name in self.files])
-        part.inputs = [os.path.abspath(given) for given in self.inputs]
+        files, inputs = (
+            [name if is_bucket(str(name)) else os.path.abspath(name) for name in names]
+            for names in (self.files, self.inputs)
+        )
+        part = self.with_files(files)
+        part.inputs = inputs
         return part
 
     def counts(self) -> dict[str, int]:

@@ -192,7 +192,7 @@ def test_what_cannot_be_in_a_bucket_is_refused(given, output, message, model, tm
     assert not list(tmp_path.iterdir())
 
 
-NO_INPUT = "in: only `predict --ray` and `embed --ray` read a bucket; copy the files here"
+NO_INPUT = "in: predict, embed and prepare read a bucket with --ray; copy the files here"
 NO_OUTPUT = "out: only `predict --ray` and `embed --ray` write to a bucket; name a file here"
 
 

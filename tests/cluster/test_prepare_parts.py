@@ -13,6 +13,7 @@ from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.text.text_source import TextSource
 from tests.support.indexes import file_contents
 from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
+from tests.support.object_store import object_store
 
 HERE = ClusterOptions("local")
 
@@ -21,7 +22,8 @@ def complete_here(options, work, parts, before) -> list:
     """What the workers do, in another order, in this process."""
     write = work.open()
     for part in reversed(parts):
-        work.folder.record(part, write(part))
+        with part.local_copy() as local:
+            work.folder.record(part, write(local), local)
     complete = work.folder.list_complete(parts)
     return [complete[part.name] for part in parts]
 
@@ -43,7 +45,8 @@ def texts(tmp_path, monkeypatch):
 
 
 def prepare(output: str, *given: str, maker=None) -> dict:
-    source = TextSource(given or ["texts"], "sentences")
+    opened = prepare_parts.open_source if maker else TextSource
+    source = opened(given or ["texts"], "sentences", "text", False)
     return prepare_corpus(source, "vocabulary", output, validation_ratio=0.1, processes=1, chunk_maker=maker)
 
 
@@ -54,6 +57,27 @@ def test_parts_give_the_bytes_of_one_process(texts, tmp_path):
     assert (source["empty_files"], source["binary_files"], source["broken_lines"]) == (1, 1, 1)
     assert counts["duplicate_documents"] == 25, "of files that are in different parts"
     assert file_contents(tmp_path / "together") == file_contents(tmp_path / "alone")
+
+
+def test_files_in_a_bucket_give_the_bytes_of_those_here(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_parts, "PART_BYTES", 5000)
+    expected = prepare("alone")
+    with object_store() as store:
+        store.objects |= {f"in/{path.name}": path.read_bytes() for path in texts.iterdir()}
+        found = prepare("together", store.address("in"), maker=partial(prepare_parts.make_parts, HERE))
+        with pytest.raises(BertJaxError, match="picture.txt line 1 has NUL bytes"):
+            prepare("named", store.address("in/picture.txt"), maker=partial(prepare_parts.make_parts, HERE))
+        with pytest.raises(BertJaxError, match="no text in s3://bucket/in/empty.txt; every input"):
+            prepare("empty", store.address("in/empty.txt"), maker=partial(prepare_parts.make_parts, HERE))
+        prepare("file", store.address("in/0.txt"), maker=partial(prepare_parts.make_parts, HERE))
+        with pytest.raises(BertJaxError, match="texts is in no bucket, and other inputs are"):
+            prepare("both", "texts", store.address("in"), maker=partial(prepare_parts.make_parts, HERE))
+    assert found == expected | {"source": expected["source"] | {"inputs": found["source"]["inputs"]}}
+    assert "?" not in found["source"]["inputs"][0]
+    ours, theirs = (file_contents(tmp_path / name) for name in ("together", "alone"))
+    assert len(ours) > 3 and {n: ours[n] for n in ours if n != "manifest.json"} == {
+        n: theirs[n] for n in theirs if n != "manifest.json"
+    }
 
 
 @pytest.mark.parametrize("name", ["all.txt", "all.jsonl", "all.txt.gz"])
@@ -86,6 +110,7 @@ def test_files_of_one_document_or_of_articles_are_not_cut(texts, tmp_path):
         recipe = prepare_parts.ChunkSettings("vocabulary", "", False, layout, "en")
         work = prepare_parts.plan_parts(TextSource([given], layout), recipe, tmp_path / f"{layout}-{is_cut}")
         assert [bool(part.original) for part in work.list_parts()] == [is_cut]
+    assert work.can_cut("rows.jsonl") and not work.can_cut("gs://bucket/rows.jsonl")
 
 
 def test_without_text_nothing_is_prepared(texts, tmp_path):

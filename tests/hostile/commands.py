@@ -110,6 +110,9 @@ RIGHT = {
     "embed --ray": [
         "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt", "--output", "{out}/made", *NO_CLUSTER,
     ],
+    "prepare --ray bucket": [
+        "prepare", "--input", "file://{root}/lines.txt", *VOCABULARY, "--output", "{out}/made", *NO_CLUSTER,
+    ],
     "embed --ray bucket": [
         "embed", "--model", "{root}/masked", "--input", "file://{root}/lines.txt", "--output", "file://{out}/made",
         "--quantize", "int8", *NO_CLUSTER,

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from bert_jax.core import hashes
+from bert_jax.core.bucket import without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.output import locked_directory, remove_path
@@ -57,7 +58,7 @@ def prepare_corpus(
     with locked_directory(work), resumable(work):
         chunks = list(make(source, recipe, work / CHUNKS))
         if not chunks:
-            raise BertJaxError(f"no text in {', '.join(map(str, source.inputs))}; every input is empty")
+            raise BertJaxError(f"no text in {', '.join(name_inputs(source))}; every input is empty")
         remove_path(made)
         counts = join_chunks(chunks, made, recipe.dtype, validation_ratio)
         opened.save(made / "tokenizer")
@@ -67,7 +68,7 @@ def prepare_corpus(
             "counts": counts,
             "tokenizer": {"fingerprint": opened.fingerprint, "size": opened.size},
             "source": {
-                "inputs": [str(given) for given in source.inputs],
+                "inputs": name_inputs(source),
                 "files": len(source.files),
                 "layout": source.layout,
                 "column": source.column,
@@ -82,6 +83,10 @@ def prepare_corpus(
         with suppress(OSError):  # it also holds files that are not ours
             work.rmdir()
     return manifest
+
+
+def name_inputs(source: TextSource) -> list[str]:
+    return [without_options(str(given)) for given in source.inputs]
 
 
 def chunk_settings(source: TextSource, name: str, tokenizer: Tokenizer, language: str) -> ChunkSettings:

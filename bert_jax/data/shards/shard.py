@@ -25,6 +25,9 @@ class Shard:
     original: str = ""  # the file whose rows the source holds, if that was cut
     first_row: int = 0  # the number of rows of `original` before these
     changed_ns: int = 0  # when a file in a bucket last changed
+    copied_from: tuple[
+        str, ...
+    ] = ()  # the addresses of the sources, if these are copies of files in a bucket
 
     @property
     def source(self) -> str:
@@ -35,7 +38,7 @@ class Shard:
     @property
     def display_name(self) -> str:
         """The file that the user named, or the first of those, for messages."""
-        return self.original or without_options(self.sources[0])
+        return self.original or without_options((self.copied_from or self.sources)[0])
 
     def stat(self) -> tuple[int, int]:
         """Return the bytes of the files, and when one of them last changed."""
@@ -46,23 +49,29 @@ class Shard:
 
     @contextmanager
     def local_copy(self) -> "Iterator[Shard]":
-        """Yield the shard itself, or one with a copy of its file in a bucket, which is there while the block runs."""
+        """Yield the shard itself, or one with copies of its files in a bucket, which are there while the block runs."""
         if not is_bucket(self.sources[0]):
             yield self
             return
-        bucket = Bucket(self.source)
         with TemporaryDirectory(prefix="bert-jax-") as folder:
-            copy = Path(folder, bucket.name)
-            bucket.download(copy)
-            yield replace(self, sources=(str(copy),), original=self.display_name)
+            copies = []
+            for number, bucket in enumerate(map(Bucket, self.sources)):
+                copies.append(Path(folder, str(number), bucket.name))
+                bucket.download(copies[-1])
+            yield replace(self, sources=tuple(map(str, copies)), copied_from=self.sources)
 
     def name_original_rows(self, message: str) -> str:
-        """Return a message with the file that the user named, and its rows, in the place of the part that was cut.
+        """Return a message with the file that the user named, and its rows, in the place of a copy or a part of it.
 
         >>> shard = Shard(("out/_cut/a/00001.csv",), "a-00001", 99, "a.csv", 1000)
         >>> shard.name_original_rows("out/_cut/a/00001.csv row 3 is empty")
         'a.csv row 1003 is empty'
+        >>> shard = Shard(("tmp/0/a.csv", "tmp/1/b.csv"), "part", 99, copied_from=("s3://x/a.csv", "s3://x/b.csv"))
+        >>> shard.name_original_rows("tmp/1/b.csv row 3 is empty")
+        's3://x/b.csv row 3 is empty'
         """
+        for copy, address in zip(self.sources, self.copied_from, strict=False):
+            message = message.replace(copy, without_options(address))
         if not self.original:
             return message
         place = re.compile(re.escape(self.source) + r"(?: (row|line) (\d+))?")
@@ -136,15 +145,15 @@ def shard_name(file: str) -> str:
     return path.as_posix()
 
 
-def group_files(files: Sequence[str], size: int) -> list[Shard]:
-    """Return shards of consecutive files with `size` bytes or a little more; the last has the rest."""
-    shards: list[Shard] = []
-    group: list[str] = []
-    total = 0
-    for number, file in enumerate(files, 1):
-        group.append(file)
-        total += os.path.getsize(file)
-        if total >= size or number == len(files):
-            shards.append(Shard(tuple(group), f"part-{len(shards):05d}", total))
-            group, total = [], 0
-    return shards
+def join_shards(shards: Sequence[Shard], size: int) -> list[Shard]:
+    """Return shards of the files of consecutive shards, with `size` bytes or a little more; the last has the rest."""
+    joined: list[Shard] = []
+    sources: list[str] = []
+    total = changed_ns = 0
+    for number, shard in enumerate(shards, 1):
+        sources += shard.sources
+        total, changed_ns = total + shard.size, max(changed_ns, shard.changed_ns)
+        if total >= size or number == len(shards):
+            joined.append(Shard(tuple(sources), f"part-{len(joined):05d}", total, changed_ns=changed_ns))
+            sources, total, changed_ns = [], 0, 0
+    return joined

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.shards.shard import group_files, list_shards
+from bert_jax.data.shards.shard import join_shards, list_shards
 from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard, manifest_name
 
 JOB = Job("predict", "predictions", {"model": "a1", "format": "jsonl", "columns": {"text": "", "id": None}})
@@ -45,9 +45,9 @@ def test_what_is_no_file_has_no_shards(given):
 
 
 def test_small_files_share_a_part(inputs):
-    files = sorted(str(path) for path in inputs.rglob("*.*") if path.is_file())
-    parts = group_files(files, 15)
-    assert [file for part in parts for file in part.sources] == files
+    shards = list_shards(str(inputs))
+    parts = join_shards(shards, 15)
+    assert [file for part in parts for file in part.sources] == [shard.source for shard in shards]
     assert [part.size >= 15 for part in parts[:-1]] == [True] * (len(parts) - 1) and len(parts) > 1
 
 
