@@ -32,7 +32,7 @@ def expand_inputs(inputs: Sequence[str]) -> list[str]:
             names = sorted(str(path) for path in below if not HIDDEN.search(str(path.relative_to(pattern))))
         else:
             names = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
-        if not names and is_bucket(given):
+        if not names and is_bucket(pattern):
             raise BertJaxError(
                 f"{without_options(given)}: predict, embed and prepare read a bucket with --ray; copy the files here"
             )
