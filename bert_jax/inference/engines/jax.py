@@ -59,9 +59,10 @@ class JaxEngine:
         programs = [self.program(computation, batch) for batch in batches]
         try:
             yield
-        finally:
+        except KeyboardInterrupt:  # not for other errors: other threads may wait for the same programs
             for program in programs:
                 program.cancel()
+            raise
 
     def program(self, computation: Computation, batch: dict) -> Future[Program]:
         key = computation, *((name, array.shape) for name, array in batch.items())
