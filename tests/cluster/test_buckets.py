@@ -10,33 +10,24 @@ import pytest
 from bert_jax.cluster import run_shards
 from bert_jax.cluster.predict_shards import PredictShards
 from bert_jax.cluster.versions import list_versions
-from bert_jax.cluster.worker import THREADS, Refusal, ShardResult, Worker
+from bert_jax.cluster.worker import Refusal, ShardResult, Worker
 from bert_jax.cluster.workers import ClusterOptions
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.inference.row_predictor import PredictionOptions
 from tests.support.object_store import ObjectStore, object_store
-from tests.support.small_models import SMALL_TEXTS, write_model
+from tests.support.small_models import SMALL_TEXTS
 
 pytestmark = pytest.mark.slow
 ENGINE = {"engine": "jax", "dtype": "float32"}
 HERE = ClusterOptions("local")
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("models") / "classifier"
-    write_model(path, heads=("classify",), labels=("bad", "good"))
-    return path
-
-
 @pytest.fixture
-def store(tmp_path, monkeypatch):
+def store(tmp_path, monkeypatch, worker_environment):
     """A bucket with three files of texts, and two files that hold none."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in (*THREADS, "TOKENIZERS_PARALLELISM"):
-        monkeypatch.setenv(name, "")  # is set by the worker, and back after the test
     with object_store() as store:
         store.objects |= {f"in/{n}.txt": f"{text}\ncats\n".encode() for n, text in enumerate(SMALL_TEXTS[:3])}
         store.objects |= {"in/_SUCCESS": b"", "in/.hidden.txt": b"cats\n"}

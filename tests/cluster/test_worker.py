@@ -22,24 +22,15 @@ from bert_jax.inference.onnx_session import threads_of_environment
 from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.search.content_keys import content_keys
 from bert_jax.search.stored_vectors import KEYS
-from tests.support.small_models import SMALL_TEXTS, write_model
+from tests.support.small_models import SMALL_TEXTS
 from tests.support.tables import write_jsonl
 
 ENGINE = {"engine": "jax", "dtype": "float32"}
 HERE = f" (on {socket.gethostname()})"
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("models") / "classifier"
-    write_model(path, heads=("classify",), labels=("bad", "good"))
-    return path
-
-
 @pytest.fixture
-def worker(monkeypatch):
-    for name in (*THREADS, "TOKENIZERS_PARALLELISM"):
-        monkeypatch.setenv(name, "")  # is set by the worker, and back after the test
+def worker(worker_environment):
     return Worker(1, uses_accelerator=False)
 
 
