@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from bert_jax.bench.timing import Turn
-from bert_jax.core.errors import BertJaxError
 from tests.bench.comparison import Comparison, Row, dtype_ratios, read_comparison
 from tests.bench.finetune import finetuning_rows
-from tests.bench.libraries import libraries
 from tests.bench.texts import measure_texts, text_rows
 from tests.bench.turns import Limits, Ratio
 
@@ -77,8 +75,3 @@ def test_latency_is_of_every_text_and_throughput_of_all():
         assert row.ratios == {"float32": Ratio(*[pytest.approx(10)] * 3, rounds=6)}
     assert notes == ["torch: outputs differ from bert_jax float32's by at most 9.0e+00"]
     assert {contender.calls for contender in contenders.values()} == {2 + 2 * 6}
-
-
-def test_a_missing_library_is_named_as_it_is_installed():
-    with pytest.raises(BertJaxError, match="pip install no-such-library scikit-learn$"):
-        libraries("no_such_library.parts", "sklearn.linear_model", "sklearn")

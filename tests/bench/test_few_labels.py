@@ -1,6 +1,5 @@
 """`labels`: draws from published data sets, and how learners stand to each other."""
 
-import subprocess
 from collections import Counter
 
 import numpy as np
@@ -75,20 +74,3 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     )
     with pytest.raises(BertJaxError, match='no learner "regresion"; did you mean "regression"'):
         measure_labels(*given[:4], ["regresion"], 1)
-
-
-def test_our_tagger_knows_every_tag_that_is_tested(tmp_path, monkeypatch):
-    """A few sentences lack some of them."""
-    for name, tags in (("train", "O B-X"), ("test", "O B-Y")):
-        few_labels.write_examples(tmp_path / name, [(("w1", "w2"), tags)], "tag")
-    commands = []
-
-    def run(words, **_):
-        commands.append(words)
-        return subprocess.CompletedProcess(words, 1, "", "the last line")
-
-    monkeypatch.setattr(learners.subprocess, "run", run)
-    with pytest.raises(BertJaxError, match="failed: the last line"):
-        learners.LEARNERS["default"].learn(few_labels.read_task(Cell("conll2003", 8, 0), tmp_path), "model")
-    (words,) = commands
-    assert "--config.labels=B-X,B-Y,O" in words

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.bench.__main__ import main
 from tests.bench.gpu_program import gigabytes_by_part
-from tests.support.project import ROOT
 
 PROGRAM = """
 ENTRY %main (x: f32[1000,1000]) -> f32[1000,1000] {
@@ -18,8 +16,3 @@ ENTRY %main (x: f32[1000,1000]) -> f32[1000,1000] {
 
 def test_what_moves_bytes_counts_and_names_of_values_do_not():
     assert gigabytes_by_part(PROGRAM) == {"copies and casts": pytest.approx(8e-3)}
-
-
-def test_without_jax_s_cuda_compiler_it_says_what_to_install(capsys):
-    assert main(["gpu", "--config", f"{ROOT}/configs/pretrain.py:tiny"]) == 1
-    assert "pip install -e '.[cuda]'" in capsys.readouterr().err

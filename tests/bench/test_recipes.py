@@ -2,31 +2,21 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub import model_directory as hub
-from bert_jax.hub.layout import Layout
 from bert_jax.metrics.classification import score_single_label
-from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.text.wordpiece import WordPiece
-from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import init_random_params
-from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 from tests.bench import gain, recipes
 from tests.bench.__main__ import main
 from tests.bench.gain import SettingScores
 from tests.bench.recipe import Recipe
-from tests.support.made_up_language import ENTRIES, random_documents
+from tests.support.made_up_language import random_documents
 from tests.support.pretraining_runs import RUN_CONFIG, make_corpus
 from tests.support.project import ROOT
 
-PRETRAIN, ELECTRA = (f"{ROOT}/configs/{name}.py:tiny" for name in ("pretrain", "electra"))
-CLASSIFY = f"{ROOT}/configs/classify.py"
-REPLACED = f"{ELECTRA} generator.width=1"
+PRETRAIN, CLASSIFY = f"{ROOT}/configs/pretrain.py:tiny", f"{ROOT}/configs/classify.py"
 
 
 @pytest.fixture(scope="module")
@@ -44,34 +34,6 @@ def flags(corpus, workdir, *more):
         "recipes", "--config", f"{PRETRAIN} data.sentence_objective=none", *more,
         "--minutes", "0.1", "--workdir", str(workdir), *(f"--config.{k}={v}" for k, v in settings.items()),
     ]  # fmt: skip
-
-
-@pytest.mark.long
-def test_recipes_are_measured_alike_and_trained_once(corpus, tmp_path, monkeypatch, capsys):
-    count_steps, counts = recipes.count_steps, []
-
-    def forty_steps(seconds, recipe, *given):
-        if recipe.spec == ELECTRA:
-            counts.append(count_steps(seconds, recipe, *given))
-        return 40
-
-    monkeypatch.setattr(recipes, "count_steps", forty_steps)
-    asked = flags(corpus, tmp_path / "out", "--beside", REPLACED)
-    assert main(asked) == 0
-    lines = (tmp_path / "out" / recipes.TABLE).read_text().splitlines()
-    first, other = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:4])
-    assert len(counts) == 1 and counts[0] > 0
-    assert [row[0].split()[0] for row in (first, other)] == [PRETRAIN, ELECTRA]
-    assert first[1] == other[1] == "40"
-    # The first recipe's own measure is what both are measured by.
-    assert first[3:5] == first[5:7] and other[3:5] != other[5:7]
-
-    trained = Workdir(tmp_path / "out/2").metrics.read_bytes()
-    monkeypatch.setattr(recipes, "count_steps", lambda *_: 80)  # which are known
-    capsys.readouterr()
-    assert main(asked) == 0
-    assert capsys.readouterr().out.endswith("\n".join(lines) + "\n")
-    assert Workdir(tmp_path / "out/2").metrics.read_bytes() == trained
 
 
 def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
@@ -95,31 +57,6 @@ def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
     ):
         with pytest.raises(BertJaxError, match=message):
             recipes.Plan(tmp_path / recipes.PLAN, minutes).steps(1, other, tmp_path / "1", "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("heads, entries", [((), ENTRIES), (("mlm",), ENTRIES[:-1])])
-def test_what_cannot_be_compared_by_masked_words_is_shown_without(heads, entries, corpus, tmp_path):
-    """A model that predicts none, and one of another vocabulary."""
-    layout = Layout(
-        EncoderConfig(
-            len(entries), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
-        ),
-        heads=heads,
-    )
-    params = jax.device_get(jax.jit(lambda: init_random_params(Task(layout), RunConfig()))())
-    hub.save_model(tmp_path / "model", layout, params, WordPiece.from_vocabulary(entries))
-    first = Recipe(f"{PRETRAIN} data.corpora={corpus}")
-    compared = recipes.scores_on_first(tmp_path, first, "")
-    scores = recipes.RecipeScores(first.text, 2, 50, {}, compared, [])
-    assert compared == {}
-    _, _, row, *_, remark = recipes.describe([scores])
-    assert row.endswith(" | 2 | 50 | - | - | - | - |") and "its vocabulary differs from" in remark
-
-
-def test_what_is_no_pre_training_is_refused(tmp_path, capsys):
-    assert main(flags("nowhere", tmp_path / "out", "--beside", f"{CLASSIFY} init=x data.train=y")) == 1
-    assert "classify.py is not a pre-training config; leave it out" in capsys.readouterr().err
 
 
 @pytest.mark.long
@@ -156,19 +93,6 @@ def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsy
     assert "labels 1, accuracy: " in capsys.readouterr().out
     assert main([*asked, "--labels", tuning.replace("epochs=8", "epochs=9")]) == 1
     assert "give the same --labels in the same order" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "tuning, message",
-    [
-        (PRETRAIN, "is not a fine-tuning"),
-        ("CLASSIFY data.train=x num_seeds=3", "name a validation set, data.validation=FILE"),
-        ("CLASSIFY data.train=x data.validation=y", "one seed shows no spread; set num_seeds=3"),
-    ],
-)
-def test_labels_that_show_nothing_are_refused(tuning, message, tmp_path, capsys):
-    assert main(flags("nowhere", tmp_path / "out", "--labels", tuning.replace("CLASSIFY", CLASSIFY))) == 1
-    assert message in capsys.readouterr().err
 
 
 def scores(*rights: str) -> SettingScores:
