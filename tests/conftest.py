@@ -1,5 +1,6 @@
 import atexit
 import dataclasses
+import datetime
 import os
 import shutil
 import signal
@@ -7,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.support.cases import SEED
 
 # Before JAX is imported: tests run on the CPU, also where libtpu is installed and there is no TPU.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -17,6 +20,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     programs = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bert-jax-tests-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     atexit.register(shutil.rmtree, programs, ignore_errors=True)
+
+# All workers draw the same cases.
+os.environ.setdefault(SEED, str(datetime.date.today()))
 
 # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -52,6 +58,10 @@ def pytest_collection_modifyitems(config, items):
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"the same cases are drawn with {SEED}={os.environ[SEED]}")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,5 +1,9 @@
+import json
+
 import pytest
 
+import bert_jax
+from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings, write_embedder
 from tests.hostile import material
 from tests.hostile.forks import Forks
 
@@ -14,3 +18,31 @@ def small(tmp_path_factory):
 def forks():
     with Forks() as forks:
         yield forks
+
+
+@pytest.fixture(scope="session")
+def models(small, tmp_path_factory):
+    """Each as the class for it, by the name of its use; and their directories."""
+    root = tmp_path_factory.mktemp("models")
+    vocabulary = small / "vocabulary"
+    paths = {
+        "tag": material.model(root / "tagger", vocabulary, ("tag",), ("O", "B-X")),
+        "answer": material.model(root / "finder", vocabulary, ("answer",)),
+        "classify": small / "classifier",
+        "labels": material.model(root / "labels", vocabulary, ("classify",), ("a", "b")),
+        "number": material.model(root / "number", vocabulary, ("classify",), ("LABEL_0",)),
+        "rank": material.model(root / "reranker", vocabulary, ("classify",), ("LABEL_0",)),
+        "embed": material.model(root / "embedder", vocabulary),
+        "plain": material.model(root / "encoder", vocabulary),
+        "mlm": small / "masked",
+    }
+    write_embedder(paths["embed"], EmbedderSettings(prompts={"query": "w1 ", "document": "w2 "}), 32)
+    for name, keys in {
+        "rank": CROSS_ENCODER, "labels": {"problem_type": "multi_label_classification"},
+    }.items():  # fmt: skip
+        config = paths[name] / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | keys))
+    return {name: bert_jax.load(path) for name, path in paths.items()} | {
+        "path": small / "masked",
+        "paths": paths,
+    }

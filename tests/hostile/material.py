@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
+import bert_jax
 from bert_jax.export.onnx_directory import export_onnx
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
@@ -18,6 +19,16 @@ from tests.support.pretraining_runs import make_corpus, train_command
 from tests.support.processes import run_process
 
 LABELS = ("no", "yes")
+# The class that opens each, and those that say which class does.
+CLASSES = {
+    "tag": bert_jax.Tagger, "answer": bert_jax.QuestionAnswerer, "classify": bert_jax.Classifier,
+    "labels": bert_jax.Classifier, "number": bert_jax.Classifier, "rank": bert_jax.Reranker,
+    "embed": bert_jax.Embedder, "plain": bert_jax.Encoder, "mlm": bert_jax.MaskedLM,
+}  # fmt: skip
+OPENS_TOO = {
+    ("number", bert_jax.Reranker),
+    ("rank", bert_jax.Classifier),
+}  # one score, of a text or of a pair
 
 
 def make(root: Path) -> Path:

@@ -1,8 +1,12 @@
 """Parametrized tests of which the ordinary suite runs some cases only."""
 
+import os
+import random
 from collections.abc import Collection, Iterable
 
 import pytest
+
+SEED = "BERT_JAX_TESTS_SEED"  # a setting of the environment; without it, that of the day
 
 
 def long_except(cases: Iterable, ordinary: Collection) -> list:
@@ -10,6 +14,13 @@ def long_except(cases: Iterable, ordinary: Collection) -> list:
     cases = list(cases)
     assert all(case in cases for case in ordinary), "an ordinary case is not among the cases"
     return [case if case in ordinary else mark_long(case) for case in cases]
+
+
+def draw_cases(cases: Iterable, count: int) -> list:
+    """The cases as pytest's parameters; those that are not drawn, others each day, are marked long."""
+    cases = list(cases)
+    drawn = set(random.Random(f"{os.environ[SEED]} {len(cases)}").sample(range(len(cases)), count))
+    return [case if n in drawn else mark_long(case) for n, case in enumerate(cases)]
 
 
 def mark_long(case):
