@@ -1,13 +1,21 @@
-# shellcheck shell=bash
-# Sourced by the other scripts: creates the virtual environment .venv, and installs into it again only if pyproject.toml
-# or constraints.txt has changed. The extra `train` is always installed; the argument names one more: `bash
-# launch/environment.sh dev` (do not source it in a terminal: the first error would close the terminal). A new .venv
-# gets the newest tested Python found; PYTHON=/path/to/python chooses another, VENV=FOLDER another folder.
+#!/usr/bin/env bash
+# Creates the virtual environment .venv, and installs into it again only if pyproject.toml or constraints.txt has
+# changed. Other scripts source it. The extra `train` is always installed; the argument names one more:
+#
+#   launch/environment.sh [dev]
+#
+# Do not source it in a terminal: the first error would close the terminal. A new .venv gets the newest tested Python
+# found; PYTHON=/path/to/python chooses another, VENV=FOLDER another folder.
 set -euo pipefail
+# shellcheck source=launch/usage.sh
+source "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/python.sh
 source launch/python.sh
 extra=${1:-}
+for name in ${extra//,/ }; do
+  grep -q "^$name = " pyproject.toml || die "pyproject.toml has no extra $name (see $0 --help)"
+done
 venv=${VENV:-.venv}
 python=${PYTHON:-}
 present=$(version_of "$venv/bin/python")

@@ -7,8 +7,10 @@
 #       --config.data.corpora=corpus
 #
 # The result is a page of pass and fail, with what to do: FOLDER/first-hour/page.md here, and runs/first-hour-DATE/page.md
-# on the storage of the slice. The exit code is 0 if everything passed. Needs `pip install -e '.[preflight]'` here.
+# on the storage of the slice. The exit code is 0 if everything passed. Needs `pip install -e '.[preflight]'` here, in
+# .venv or for the PYTHON=/path/to/python that is set.
 set -euo pipefail
+takes_verb=yes
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 

@@ -3,13 +3,10 @@
 # that sources this file defines `ask INDEX WORD...`, which runs `on_host.sh WORD...` on a host; `$hosts`, the number of
 # hosts; `$traces`, the folder on a host for the state of its process; and `$logs`, the folder on this machine for their
 # output. If it sets `$shows_output`, the output of the first process is also printed as it arrives.
+# shellcheck source=launch/usage.sh
+source "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
 
 say() { echo "$(date +%H:%M:%S) $*"; }
-
-die() {
-  echo "$(basename "$0"): $*" >&2
-  exit 1
-}
 
 # Prints a command as you would type it.
 shown() {
@@ -22,8 +19,6 @@ shown() {
   done
   echo "$line"
 }
-
-usage() { sed -nE '2,/^[^#]/s/^#( |$)//p' "${1:-$0}"; }
 
 # Runs `FUNCTION INDEX WORD...` for all hosts in parallel; `failed` lists the hosts where it failed.
 at_once() {

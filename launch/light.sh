@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
 # Installs bert_jax without JAX, to compute with models that `bert-jax export --format onnx` wrote: .venv-light/bin has
-# bert-jax, whose embed, predict, rerank, search and evaluate take --engine onnxruntime. PYTHON=/path/to/python chooses
-# another Python, VENV=FOLDER another folder.
+# bert-jax, whose embed, predict, rerank, search and evaluate take --engine onnxruntime.
+#
+#   launch/light.sh
+#
+# PYTHON=/path/to/python chooses another Python, VENV=FOLDER another folder.
 set -euo pipefail
+# shellcheck source=launch/usage.sh
+source "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+takes_nothing "$@"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/python.sh
 source launch/python.sh

@@ -6,18 +6,21 @@
 #   launch/local_pod.sh N [--dry-run] train --config configs/pretrain.py:tiny ... --workdir runs/tiny
 #
 # On Ctrl-C or SIGTERM the processes save and stop, and the exit code is 130 or 143. LOCAL_POD names a folder to use
-# instead of runs/local_pod.
+# instead of runs/local_pod, JAX_PLATFORMS a device instead of cpu.
 set -euo pipefail
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=launch/hosts.sh
 source "$launch/hosts.sh"
 case ${1:-} in
-  [1-9]*) hosts=$1 && shift ;;
-  *) usage && exit ;;
+  '' | 0* | *[!0-9]*) die "the number of processes comes first, not '${1:-}' (see $0 --help)" ;;
 esac
-dry_run=
+hosts=$1 dry_run=
+shift
 [ "${1:-}" != --dry-run ] || { dry_run=yes && shift; }
-[ $# -gt 0 ] || die "the verb is missing (see $0 --help)"
+case ${1:-} in
+  --help | -h) usage && exit ;;
+  '' | -*) die "the verb is missing before '${1:-}' (see $0 --help)" ;;
+esac
 verb=("$@") pod=${LOCAL_POD:-$launch/../runs/local_pod} poll=1 restarts=3 traces=process shows_output=yes
 logs=$pod/logs
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}

@@ -16,6 +16,8 @@
 #   on_host.sh keep FILE         write standard input to a file
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=launch/usage.sh
+source "$here/usage.sh"
 python=$here/../.venv/bin/python
 
 setup() {
@@ -164,5 +166,5 @@ keep() { mkdir -p "$(dirname "$1")" && cat >"$1"; }
 
 case ${1:-} in
   setup | corpus | start | look | stop | send | check | strike | compare | keep) "$@" ;;
-  *) sed -nE '2,/^[^#]/s/^#( |$)//p' "$0" ;;
+  *) die "unknown word '${1:-}' (see $0 --help)" ;;
 esac

@@ -4,7 +4,11 @@
 #
 #   launch/other_pythons.sh                             all tests on all other versions found: about 15 minutes each
 #   launch/other_pythons.sh 3.11 -q tests/inference/test_model.py   on 3.11 only, with arguments for pytest
+#
+# Pythons are looked for on the path and in PYENV_ROOT.
 set -euo pipefail
+# shellcheck source=launch/usage.sh
+source "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch/python.sh
 source launch/python.sh
@@ -24,7 +28,4 @@ for version in "${chosen[@]}"; do
     echo "Python $version was not found on this machine: nothing was tested with it"
   fi
 done
-if [ -n "$failed" ]; then
-  echo "other_pythons.sh: tests failed on$failed" >&2
-  exit 1
-fi
+[ -z "$failed" ] || die "tests failed on$failed"

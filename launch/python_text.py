@@ -1,7 +1,5 @@
 """Write the docstrings of the installed Python code and Python's own documentation, as text for a first run.
 
-    python launch/python_text.py DIRECTORY
-
 reference.jsonl               to search in: the chapters of Python's language reference
 text.jsonl                    for pre-training: these chapters, and one document per module
 train-1.jsonl ... test.jsonl  single docstrings labelled with their library, from modules that are in no other file;
@@ -10,11 +8,11 @@ train-1.jsonl ... test.jsonl  single docstrings labelled with their library, fro
 Every machine has this text: nothing is downloaded, and modules are parsed, not imported. Duplicates are dropped.
 """
 
+import argparse
 import ast
 import hashlib
 import inspect
 import json
-import sys
 import sysconfig
 import warnings
 from collections import defaultdict
@@ -99,4 +97,8 @@ def nodes(path: Path) -> Iterable[ast.AST]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("directory", type=Path)
+    main(parser.parse_args().directory)

@@ -3,8 +3,17 @@
 # published model; pre-trains a small BERT on the documentation and the docstrings of the installed Python code; and
 # measures what pre-training is worth with 50 labels per class: it compares no pre-training, this BERT and the published
 # model. Only packages are downloaded. A second run resumes the first.
+#
+#   launch/quickstart.sh
+#
+# It needs Python 3.11 to 3.13, of which PYTHON=/path/to/python chooses one; VENV=FOLDER names another folder than .venv,
+# JAX_PLATFORMS another device than cpu. Everything is written to runs/quickstart.
+set -euo pipefail
+# shellcheck source=launch/usage.sh
+source "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+takes_nothing "$@"
 # shellcheck source=launch/environment.sh
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh" "" # otherwise it would read this script's argument
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export JAX_PLATFORMS=${JAX_PLATFORMS:-cpu}
 
 say() {

@@ -1,10 +1,7 @@
-"""Print and plot the gain from pre-training in the quickstart, with its 95% interval.
+"""Print and plot the gain from pre-training in the quickstart, with its 95% interval."""
 
-python launch/quickstart_result.py runs/quickstart
-"""
-
+import argparse
 import math
-import sys
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -95,4 +92,6 @@ def last_validation(run: Path) -> dict:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path, help="runs/quickstart, which launch/quickstart.sh writes")
+    main(parser.parse_args().directory)

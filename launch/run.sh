@@ -7,6 +7,7 @@
 # Paths are paths on the hosts: ./corpus is the corpus, ./runs outlives the slice. A host that is already running a
 # process is left alone. launch/watch.sh watches the run.
 set -euo pipefail
+takes_verb=yes
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
 

@@ -13,7 +13,10 @@ while [ $# -gt 0 ]; do
     --settings) settings=${2:?"--settings needs a file"} && shift ;;
     --settings=*) settings=${1#*=} ;;
     -*) die "unknown flag $1 (see $0 --help)" ;;
-    *) words=("$@") && break ;; # a verb of bert-jax and its own flags
+    *)
+      [ -n "${takes_verb:-}" ] || die "unknown argument $1 (see $0 --help)"
+      words=("$@") && break # a verb of bert-jax and its own flags
+      ;;
   esac
   shift
 done

@@ -17,15 +17,17 @@
 #SBATCH --open-mode=append
 set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-$(dirname "$0")/..}" # Slurm runs a copy of this file from elsewhere
+# shellcheck disable=SC2034
+script=launch/slurm.sh
 # shellcheck source=launch/hosts.sh
 source launch/hosts.sh
 
 dry_run=
 [ "${1:-}" != --dry-run ] || { dry_run=yes && shift; }
-if [ $# = 0 ] || [ "$1" = --help ] || [ "${SLURM_JOB_ID:-$dry_run}" = "" ]; then
-  usage launch/slurm.sh
-  exit
-fi
+case ${1:-} in
+  '' | -*) die "the verb is missing before '${1:-}' (see $script --help)" ;;
+esac
+[ -n "${SLURM_JOB_ID:-$dry_run}" ] || die "no job of Slurm runs this; start it with sbatch $script, or with --dry-run"
 PATH=$PATH:$PWD/.venv/bin
 # If a process fails, the others end by themselves: told to end by Slurm, they would look like those of a run that saved.
 ends=(--kill-on-bad-exit=0 --wait=600)

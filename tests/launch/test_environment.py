@@ -27,10 +27,11 @@ class Machine:
         self.project, self.home = folder / "project", folder / "home"
         for place in (self.project / "launch", self.home, folder / "bin"):
             place.mkdir(parents=True)
-        for name in ("pyproject.toml", "launch/environment.sh", "launch/python.sh", "launch/constraints.txt"):
+        names = ("environment.sh", "usage.sh", "python.sh", "constraints.txt")
+        for name in ("pyproject.toml", *(f"launch/{name}" for name in names)):
             shutil.copy(ROOT / name, self.project / name)
         self.path = folder / "bin"
-        for program in ("bash", "cat", "cmp", "cp", "dirname", "mkdir", "rm", "touch"):
+        for program in ("bash", "cat", "cmp", "cp", "dirname", "grep", "mkdir", "rm", "touch"):
             (self.path / program).symlink_to(shutil.which(program))
 
     def python(self, name: str, answer: str) -> Path:

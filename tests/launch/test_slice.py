@@ -16,7 +16,6 @@ from bert_jax.core.errors import PEER_LOST_EXIT_CODE, NonFiniteError
 from tests.launch import fake_gcloud
 from tests.support.project import LAUNCH
 
-SCRIPTS = ("create", "setup", "corpus", "run", "watch", "status", "fetch", "delete")
 TRAIN = (
     "train --config configs/pretrain.py:base --config.data.corpora=corpus --workdir runs/base "
     "--config.optimizer.learning_rate=1e-4"
@@ -409,15 +408,6 @@ def test_flags_of_the_compiler_are_set_on_the_hosts(cloud):
     words = shlex.split(cloud.run("run", "--dry-run", "info"))
     command = next(word for word in words if word.startswith("--command="))
     assert shlex.split(command)[3:5] == ["LIBTPU_INIT_ARGS=--first=true --second=1", "launch/on_host.sh"]
-
-
-@pytest.mark.parametrize("name", [*SCRIPTS, "first_hour", "local_pod", "on_host", "slurm"])
-def test_help(cloud, name):
-    shown = subprocess.run(
-        [LAUNCH / f"{name}.sh", "--help"], env=cloud.environment, capture_output=True, text=True
-    )
-    assert shown.returncode == 0 and f"{name}.sh" in shown.stdout and not shown.stderr
-    assert "set -" not in shown.stdout
 
 
 @pytest.mark.slow
