@@ -3,8 +3,8 @@
 #
 #   launch/corpus.sh [--dry-run] [--keep] [--settings FILE]
 #
-# Files that are already there are not copied again. If it fails, the slice is deleted, unless `--keep` or keep=yes is
-# set.
+# Files that are already there are not copied again. If it fails, the slice is deleted, unless it is reserved, or `--keep`
+# or keep=yes is set.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The first hour on a slice: creates the slice of settings.sh, checks its hosts, takes 100 steps of a config twice, the
 # second time with a killed process and a preemption, compares everything with what preflight predicts, and deletes the
-# slice. It first says what that costs, by `price` in settings.sh; after an hour the slice is deleted in any case.
+# slice. It first says what that costs, by `price` in settings.sh; after an hour it ends in any case. A slice that is
+# reserved is kept, as is any with `--keep` or keep=yes; keep=no deletes a reserved one, too.
 #
 #   launch/first_hour.sh [--dry-run] [--keep] [--settings FILE] train --config configs/pretrain.py:base \
 #       --config.data.corpora=corpus
@@ -70,6 +71,7 @@ rm -rf "$page" && mkdir -p "$page"
 say "predicting what the slice will do"
 "$python" -m bert_jax.pod.first_hour predict "$type" "$price" "${flags[@]}" >"$page/predicted.json" ||
   die "nothing was created; the message above says why"
+[ "$keep" != yes ] || say "then the slice is $kept"
 "$launch/create.sh" "${same[@]}"
 trap 'trap - INT TERM; give_up "stopped by a signal, or because the hour is over"' INT TERM
 # shellcheck disable=SC2046
@@ -106,9 +108,5 @@ code=0
 ask 0 keep "$hour/page.md" <"$page/page.md" >"$logs/keep.log" 2>&1 ||
   say "the page is not on the slice's storage: $(last_line "$logs/keep.log")"
 say "the page is $page/page.md"
-if [ "$keep" = yes ]; then
-  say "$name is kept and goes on costing money until you run launch/delete.sh"
-else
-  "$launch/delete.sh" "${same[@]}"
-fi
+leave
 exit "$code"

@@ -3,8 +3,8 @@
 #
 #   launch/setup.sh [--dry-run] [--keep] [--settings FILE]
 #
-# A second call updates what has changed. If a host cannot be set up, the slice is deleted, unless `--keep` or keep=yes
-# is set.
+# A second call updates what has changed. If a host cannot be set up, the slice is deleted, unless it is reserved, or
+# `--keep` or keep=yes is set.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"

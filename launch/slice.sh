@@ -24,7 +24,7 @@ done
 [ -f "$settings" ] || die "no settings file $settings"
 # shellcheck source=launch/settings.sh
 source "$settings"
-keep=${keep_flag:-$keep}
+reservation=${reservation:-} keep=${keep_flag:-$keep}
 same=(--settings "$settings" ${dry_run:+--dry-run} ${keep_flag:+--keep}) # the flags for scripts that a script calls
 for setting in project zone name type runs; do
   [ -n "${!setting}" ] || die "$settings leaves $setting empty; fill it in"
@@ -40,11 +40,19 @@ case $type in
 esac
 hosts=$((chips <= single ? 1 : chips / 4))
 software=${version:-$software}
+kept="kept and goes on costing money until launch/delete.sh deletes it"
 case $capacity in
-  spot | reserved) flags=("--$capacity" ${flags[@]+"${flags[@]}"}) ;;
-  on-demand) ;;
+  spot) chosen=--spot ;;
+  reserved)
+    chosen=--reserved keep=${keep:-yes}
+    [ -z "$reservation" ] || chosen=--reservation=$reservation
+    kept="kept, as its reservation is paid for, until launch/delete.sh deletes it"
+    ;;
+  on-demand) chosen= ;;
   *) die "capacity=$capacity is unknown; spot, reserved or on-demand" ;;
 esac
+[ -z "$reservation" ] || [ "$capacity" = reserved ] || die "reservation=$reservation needs capacity=reserved"
+keep=${keep:-no} flags=(${chosen:+"$chosen"} ${flags[@]+"${flags[@]}"})
 case $corpus in
   projects/*) flags+=("--data-disk=source=$corpus,mode=read-only") ;;
 esac
@@ -56,6 +64,8 @@ trap 'rm -rf "$scratch"' EXIT
 
 tpus() {
   local command=(gcloud compute tpus "$@" "--project=$project" "--zone=$zone" --quiet)
+  # Only the alpha commands take the name of a reservation.
+  [ "$2${reservation:+ named}" != "create named" ] || command=(gcloud alpha "${command[@]:1}")
   if [ -n "$dry_run" ]; then
     shown "${command[@]}" >&3
   else
@@ -116,11 +126,20 @@ remove() {
 give_up() {
   [ -z "${watched:-}" ] || die "$*" # watch.sh does the rest
   if [ "$keep" = yes ]; then
-    die "$*; the slice is kept and goes on costing money until launch/delete.sh deletes it"
+    die "$*; the slice is $kept"
   fi
   say "deleting $name"
   remove
   die "$*; the slice is deleted"
+}
+
+# Ends with a slice that has done its work.
+leave() {
+  if [ "$keep" = yes ]; then
+    say "$name is $kept"
+  else
+    "$launch/delete.sh" "${same[@]}"
+  fi
 }
 
 # Sets `coordinator`, the address at which the processes find each other.

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Watches the run until it has ended: collects the output of the hosts in FOLDER/logs, restarts the processes if a
-# host is lost, recreates a preempted slice and resumes there; then fetches the result and deletes the slice.
+# host is lost, recreates a preempted slice and resumes there; then fetches the result and deletes the slice, unless it is
+# reserved.
 #
 #   launch/watch.sh [--dry-run] [--keep] [--settings FILE]
 #
-# `--keep` keeps the slice. Ctrl-C only stops watching; the run continues, and can be watched again.
+# `--keep` or keep=yes keeps the slice, keep=no deletes a reserved one, too. Ctrl-C only stops watching; the run continues, and can be watched again.
 set -euo pipefail
 # shellcheck source=launch/slice.sh
 source "$(dirname "${BASH_SOURCE[0]}")/slice.sh"
@@ -21,8 +22,4 @@ trap 'say "no longer watching; $name goes on running and costing money; see laun
 follow || give_up "$reason (output of the hosts: $logs)"
 say "the run has ended: $(last_line "$logs/0.log")"
 "$launch/fetch.sh" "${same[@]}" || say "the result was not fetched; it is in runs=$runs"
-if [ "$keep" = yes ]; then
-  say "$name is kept and goes on costing money until you run launch/delete.sh"
-else
-  "$launch/delete.sh" "${same[@]}"
-fi
+leave

@@ -86,7 +86,7 @@ def describe_plan(facts: dict) -> str:
     return (
         f"about {minutes} minutes on {chips} chips of {facts['topology']} ({parts}); at {price:g} a chip-hour it costs "
         f"about {minutes / 60 * chips * price:.0f}, and at most {LIMIT / 60 * chips * price:.0f}: after {LIMIT} "
-        "minutes the slice is deleted"
+        "minutes it ends"
     )
 
 

@@ -34,6 +34,12 @@ class Fails(Exception):
 
 def answer(words: list[str], world: dict, lives: list[dict]) -> bytes | str:
     flags = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
+    if words[0] == "alpha":
+        words = words[1:]
+    elif "reservation" in flags:
+        raise Fails(
+            "unrecognized arguments: --reservation flag is available in one or more alternate release tracks"
+        )
     group, verb = words[2:4]
     life = lives[world["life"]] if world["life"] >= 0 else {}
     if verb == "create":

@@ -160,6 +160,30 @@ def test_a_slice_made_at_once_on_reserved_chips(cloud):
     assert cloud.nothing_is_left()
 
 
+@pytest.mark.parametrize("queue", ["yes", "no"])
+def test_a_reservation_is_named(cloud, queue):
+    cloud.settings |= {"queue": queue, "capacity": "reserved", "reservation": "mine"}
+    cloud.script({})
+    cloud.run("create")
+    (create,) = (call for call in cloud.calls() if "create" in call)
+    assert create[0] == "alpha" and "--reservation=mine" in create and "--reserved" not in create
+    cloud.settings["capacity"] = "spot"
+    assert "reservation=mine needs capacity=reserved" in cloud.run("create", code=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "capacity, keep, kept", [("reserved", "", True), ("reserved", "no", False), ("spot", "", False)]
+)
+def test_a_reserved_slice_is_kept_unless_told_otherwise(cloud, capacity, keep, kept):
+    cloud.settings |= {"capacity": capacity, "keep": keep}
+    cloud.script({"looks": {"0": [DONE], "1": [["ended 0", ""]]}})
+    begin(cloud)
+    output = cloud.run("watch")
+    assert cloud.world()["node"] is kept and ("pod is kept, as its reservation is paid for" in output) is kept
+    assert cloud.deeds() == [*CREATE, *BEGIN, "send", *([] if kept else DELETE)]
+
+
 @pytest.mark.slow
 def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
     first = {"looks": {"0": [RUNNING, RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
