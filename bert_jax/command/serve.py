@@ -55,7 +55,7 @@ def serve(args):
 
     require_packages("serve", "uvicorn", "uvloop", "httptools", "msgspec", "orjson")
     from bert_jax.serve.settings import ServerOptions, ServeSettings
-    from bert_jax.serve.workers import serve_alone, serve_by_workers
+    from bert_jax.serve.workers import serve_by_workers, serve_in_process
 
     limits = ServeSettings(
         batch_tokens=args.max_batch_tokens or 0,
@@ -69,6 +69,6 @@ def serve(args):
         args.models, args.host, args.port, warms_up=not args.no_warm_up, limits=limits, **engine_of(args)
     )
     if args.workers == 1:
-        serve_alone(options)
+        serve_in_process(options)
     else:
         serve_by_workers(options, args.workers)

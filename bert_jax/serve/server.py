@@ -5,8 +5,8 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -25,10 +25,9 @@ from bert_jax.serve.application import Application
 from bert_jax.serve.connection import Connection
 from bert_jax.serve.metrics import Metrics
 from bert_jax.serve.served_model import ServedModel, serve_model
-from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, ServerOptions
+from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, STOPPING, ServerOptions
 from bert_jax.serve.warm_up import compile_pipelines, serving_shapes
 
-STOPPING = (signal.SIGTERM, signal.SIGINT)
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 LOOK_AFTER = 0.5  # seconds before the server looks again for connections that are stuck
 MOST_FILES = 65_536
@@ -67,8 +66,18 @@ def open_models(named: Mapping[str, Path], **computed: Any) -> dict[str, ServedM
         index = Index.open(named[name], **computed)
         if index.manifest.model:
             index.model = embedders.get(index.manifest.model.fingerprint)
+            open_encoder(index)
         opened[name] = index
     return {name: serve_model(name, opened[name]) for name in named}
+
+
+def open_encoder(index: Index) -> None:
+    """Open the model of an index, or say how another directory of it is given."""
+    try:
+        index.encoder  # noqa: B018 - it is opened when it is first asked for
+    except BertJaxError as error:
+        beside = f"then serve it beside the index: bert-jax serve {index.path} OUT"
+        raise BertJaxError(f"{error}; {beside}") from error
 
 
 def serve_models(
@@ -104,15 +113,10 @@ class Server(uvicorn.Server):
         self.announce = announce
         self.unanswered = 0  # connections that are cut when it stops
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        heard = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, self.handle_exit) for number in heard}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def capture_signals(self) -> AbstractContextManager:
+        return (
+            nullcontext()
+        )  # `run_server` does so, before there is an event loop that a signal could interrupt
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.should_exit, self.force_exit = True, self.should_exit
@@ -172,6 +176,10 @@ def run_server(application: Application, listener: socket.socket, announce: Call
     )  # fmt: skip
     allow_many_connections()
     server = Server(config, lambda: announce(f"serving {names} at http://{host}:{port}"))
+    for number in STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, server.handle_exit)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for the server that follows this one
     listener.listen(config.backlog)
     server.run([listener])
     if server.force_exit:

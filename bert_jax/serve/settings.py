@@ -1,7 +1,10 @@
 """What a server serves, and its limits."""
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 BATCHES_AT_ONCE = (
     4  # of an engine, which are computed in one call, so that rows of even lengths share a batch

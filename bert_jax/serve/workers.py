@@ -7,20 +7,21 @@ import signal
 import socket
 import tempfile
 import threading
-from dataclasses import replace
+import time
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
 from bert_jax.serve.metrics import Metrics, Shared
-from bert_jax.serve.settings import ServerOptions
+from bert_jax.serve.settings import STOPPING, ServerOptions
 
 STOPPED = "stopped: all requests that were accepted are answered"
 PAUSE = 1.0  # seconds before a worker that died is started again
+FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)  # which reach all processes; the first one tells the others
 
 
-def serve_alone(options: ServerOptions) -> None:
+def serve_in_process(options: ServerOptions) -> None:
     from bert_jax.serve.server import serve_models
 
     # Before anything slow, so that a port in use is told at once.
@@ -30,31 +31,31 @@ def serve_alone(options: ServerOptions) -> None:
 
 def serve_by_workers(options: ServerOptions, count: int) -> None:
     """Start workers, start again those that die, and stop all when a signal comes."""
-    if not hasattr(socket, "SO_REUSEPORT"):
-        raise BertJaxError("--workers needs a system on which processes can share a port; leave it out")
-    holder = bind(options.host, options.port, shared=True)  # does not listen, so it gets no connection
-    options = replace(options, port=holder.getsockname()[1])
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    listener = bind(options.host, options.port)
+    received: list[int] = []
+    for number in STOPPING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: received.append(number))
     with tempfile.NamedTemporaryFile(prefix="bert-jax-metrics-") as numbers:
         numbers.write(bytes(count * Metrics.BYTES))
         numbers.flush()
         workers: list[Worker] = []
         try:
             for n in range(count):  # in turn: the first compiles what the others read from the cache
-                workers.append(Worker(options, Shared(Path(numbers.name), count, n)))
-                announcement = workers[n].wait_until_ready(stopping)
-            if not stopping.is_set():
+                workers.append(Worker(options, listener, Shared(Path(numbers.name), count, n)))
+                announcement = workers[n].wait_until_ready(received)
+            if not received:
                 print_line(f"{announcement}, by {count} workers")
-            while not stopping.wait(0.1):
-                ended = wait([worker.process.sentinel for worker in workers], timeout=0.5)
+            while not received:
+                ended = wait([worker.process.sentinel for worker in workers], timeout=0.2)
                 for n, worker in enumerate(workers):
-                    if worker.process.sentinel in ended and not stopping.wait(PAUSE):
+                    if worker.process.sentinel in ended and not received:
+                        time.sleep(PAUSE)
                         print_line(f"worker {n} ended by itself and is started again")
-                        workers[n] = Worker(options, worker.shared)
-                        workers[n].wait_until_ready(stopping)
+                        workers[n] = Worker(options, listener, worker.shared)
+                        workers[n].wait_until_ready(received)
         finally:
+            listener.close()  # the last worker that closes it ends it
             for worker in workers:
                 worker.process.terminate()
             for worker in workers:
@@ -65,17 +66,19 @@ def serve_by_workers(options: ServerOptions, count: int) -> None:
 
 
 class Worker:
-    def __init__(self, options: ServerOptions, shared: Shared):
+    def __init__(self, options: ServerOptions, listener: socket.socket, shared: Shared):
         context = multiprocessing.get_context("spawn")
         self.shared = shared
         self.ready, announces = context.Pipe(duplex=False)
-        self.process = context.Process(target=run_worker, args=(options, shared, announces))
+        self.process = context.Process(target=run_worker, args=(options, listener, shared, announces))
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_TERMINAL)  # also in the new process
         self.process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         announces.close()
 
-    def wait_until_ready(self, stopping: threading.Event) -> str:
+    def wait_until_ready(self, received: list[int]) -> str:
         """Return what the process announces when it is ready; "" if it is to stop before."""
-        while not stopping.is_set():
+        while not received:
             if self.ready.poll(0.2):
                 with contextlib.suppress(EOFError):
                     return self.ready.recv()
@@ -84,18 +87,27 @@ class Worker:
         return ""
 
 
-def run_worker(options: ServerOptions, shared: Shared, announces: Connection) -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all processes; the first one tells the others
+def run_worker(
+    options: ServerOptions, listener: socket.socket, shared: Shared, announces: Connection
+) -> None:
+    for number in FROM_TERMINAL:
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=stop_with_parent, daemon=True).start()
     use_share_of_cores(shared)
     from bert_jax.serve.server import serve_models
 
     try:
-        listener = bind(options.host, options.port, shared=True)
         serve_models(options, listener, Metrics(shared), announces.send)
     except BertJaxError as error:
         raise SystemExit(f"worker {shared.number}: {error}") from None
+
+
+def stop_with_parent() -> None:
+    """Stop this process as a signal does, as soon as the process that started it has ended."""
+    parent = multiprocessing.parent_process()
+    assert parent
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def use_share_of_cores(shared: Shared) -> None:
@@ -106,13 +118,13 @@ def use_share_of_cores(shared: Shared) -> None:
             os.sched_setaffinity(0, own)
 
 
-def bind(host: str, port: int, shared: bool = False) -> socket.socket:
-    """Return a socket of this address; `shared` with other processes."""
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket of this address, which no other process gets from now on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
+    # Connections of a server that has just ended do not keep the port; but a socket that does not listen yet, because
+    # programs are compiled, would share it with any other that has the option.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if shared:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((host, port))
     except (OSError, UnicodeError, TypeError) as error:
@@ -120,4 +132,5 @@ def bind(host: str, port: int, shared: bool = False) -> socket.socket:
         raise BertJaxError(
             f"cannot listen on {host:.60} port {port}: {error}; choose others with --host and --port"
         ) from None
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     return listener

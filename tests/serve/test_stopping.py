@@ -53,7 +53,7 @@ def is_refused(port: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_all_requests_that_were_sent_before_the_signal_are_answered(model, number):
     server = start_server([*model, "--max-queued-tokens", "10000000"])
     idle, silent, begun = (RawConnection(server.port) for _ in range(3))
@@ -118,6 +118,19 @@ def test_no_request_is_lost_under_load(model):
         one.join()
     code, printed = server.wait()
     assert code == 0 and not lost and set(answered) == {200} and len(answered) > 200, printed
+
+
+def test_nohup_keeps_it_answering(model):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as in `nohup bert-jax serve`, which inherits it
+    try:
+        server = start_server(model)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    server.signal(signal.SIGHUP)
+    time.sleep(0.5)
+    assert ask(server.port, GOOD).status == 200
+    code, printed = server.stop()
+    assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n"), printed
 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])

@@ -1,0 +1,112 @@
+"""A server of several processes: one port, which nobody else gets, and no process without its parent."""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.outcomes import outcome
+from tests.serve.hostile_heads import GOOD
+from tests.serve.processes import RunningServer, start_server
+from tests.serve.raw_client import RawConnection, ask, head
+from tests.support.served_models import arguments
+
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+
+
+@pytest.fixture(scope="module")
+def model(served_models):
+    return [*arguments(served_models, "embedder"), "--engine", "onnxruntime"]
+
+
+@pytest.fixture
+def server(model):
+    server = start_server([*model, "--workers", "2"])
+    yield server
+    server.process.kill()
+
+
+def workers_of(server: RunningServer) -> list[int]:
+    listed = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    return [n for n in map(int, listed) if "spawn_main" in Path(f"/proc/{n}/cmdline").read_text()]
+
+
+def is_alive(number: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def until(condition, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_refused(port: int) -> bool:
+    try:
+        RawConnection(port).socket.close()
+    except (ConnectionRefusedError, ConnectionResetError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_a_second_server_on_the_port_is_refused_in_one_line(model, server, count):
+    port = ["--port", str(server.port), "--workers", count]
+    refused = outcome(["serve", *model, *port], seconds=60)
+    assert refused.code == 1 and f"cannot listen on 127.0.0.1 port {server.port}" in refused.stderr, refused
+    assert len(refused.stderr.splitlines()) == 1
+    assert ask(server.port, GOOD).status == 200
+
+
+def test_a_server_that_compiles_has_its_port_already(model, server):
+    """Two that start together: the second is refused at once, not when its programs are compiled."""
+    from bert_jax.core.errors import BertJaxError
+    from bert_jax.serve.workers import bind
+
+    with bind("127.0.0.1", 0) as first, pytest.raises(BertJaxError, match="cannot listen on"):
+        bind("127.0.0.1", first.getsockname()[1])
+
+
+def test_workers_end_with_their_parent(server):
+    workers = workers_of(server)
+    assert len(workers) == 2 and ask(server.port, GOOD).status == 200
+    server.process.kill()
+    until(lambda: not any(map(is_alive, workers)))
+    assert is_refused(server.port)
+
+
+def test_a_worker_that_dies_is_started_again(server):
+    first, second = workers_of(server)
+    os.kill(first, signal.SIGKILL)
+    server.wait_for(r"(started again)", 30)
+    until(lambda: len(workers_of(server)) == 2 and first not in workers_of(server))
+    os.kill(second, signal.SIGSTOP)  # so that only the new one can answer
+    try:
+        connections = [RawConnection(server.port) for _ in range(20)]
+        for connection in connections:
+            connection.send(head("GET", "/health"))
+        until(lambda: any(connection.is_answering() for connection in connections))
+    finally:
+        os.kill(second, signal.SIGCONT)
+    code, printed = server.stop()
+    assert code == 0 and "are answered" in printed
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_all_processes_ends_them_in_order(server, number):
+    """Ctrl-C and the end of a terminal reach every process of the server."""
+    workers, connection = workers_of(server), RawConnection(server.port)
+    assert connection.ask(GOOD).status == 200
+    for process in (*workers, server.process.pid):
+        if number != signal.SIGTERM or process == server.process.pid:
+            os.kill(process, number)
+    code, printed = server.wait()
+    assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n"), printed
+    assert "started again" not in printed and "Traceback" not in printed
+    assert is_refused(server.port)
