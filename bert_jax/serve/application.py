@@ -180,8 +180,9 @@ class Application:
 
     def check_key(self, headers: dict[str, str]) -> None:
         key = self.settings.api_key
-        given = headers.get("authorization", "").removeprefix("Bearer ")
-        if key and not hmac.compare_digest(given.encode("latin-1"), os.fsencode(key)):
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(given.strip().encode("latin-1"), os.fsencode(key or ""))
+        if key and not (is_right and scheme.lower() == "bearer"):
             raise Refusal(
                 401, "the API key is missing or wrong; send the header Authorization: Bearer KEY", "Unauthorized",
                 {"www-authenticate": "Bearer"},

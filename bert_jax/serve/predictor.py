@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from bert_jax.inference.pipeline import ModelInputs
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.abstention import Precision
+from bert_jax.predictions.selective import highest_precision
 from bert_jax.serve import served_model
 from bert_jax.serve.call import Call
 from bert_jax.text.truncation import TruncationCounter
@@ -63,11 +64,17 @@ class ServedPredictor(served_model.ServedModel):
     def pipelines(self) -> list:
         return [self.pipeline(RequestOptions())]
 
+    @cached_property
+    def highest_precision(self) -> float:
+        """The highest precision that a request may ask for; 0 if none can be guaranteed."""
+        return highest_precision(self.model.calibration.levels)
+
     def describe(self) -> dict[str, Any]:
         return super().describe() | {
             "labels": list(self.model.labels),
             "predicts": self.model.kind.name,
             "calibrated": self.model.calibration.is_fitted,
+            "highest_precision": self.highest_precision,
         }
 
     async def predict(

@@ -29,7 +29,7 @@ def compile_pipelines(model: ServedModel) -> None:
     programs = [(pipeline.model, program) for pipeline in pipelines for program in list_programs(pipeline)]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         done = threads.map(lambda needed: compute_once(*needed), programs)
-        for _ in track(programs, "programs", f"compiling {model.name}"):
+        for _ in track(programs, "programs", f"compiling {model.name} (--no-warm-up: at the first requests)"):
             next(done)
 
 

@@ -263,17 +263,25 @@ def test_markup_stays_text(open_page, models):
     assert page.locator(".bars img, .bars b").count() == 0
 
 
+def test_the_labels_of_a_model_are_listed(open_page, models):
+    for model in of_kind(models, "classifier"):
+        page = open_page(address(model))
+        page.wait_for_selector("form")
+        assert ", ".join(model["labels"]) in page.locator(".facts").inner_text()
+
+
 def test_abstaining_is_asked_for_only_where_it_is_possible(open_page, models):
     for model in of_kind(models, "classifier"):
         page = open_page(address(model))
         page.wait_for_selector("form")
-        possible = bool(model["calibrated"]) and model["predicts"] != "number"
+        possible = bool(model["highest_precision"]) and model["predicts"] != "number"
         assert page.get_by_label("Wanted precision").count() == possible
         if possible:
-            page.get_by_label("Wanted precision").fill("7")
+            field = page.get_by_label("Wanted precision")
+            field.fill("7")
             page.keyboard.press("Enter")
             page.get_by_role("alert").filter(has_text="takes a number from").wait_for()
-            page.get_by_label("Wanted precision").fill("1")
+            field.fill(field.get_attribute("placeholder"))
             with page.expect_response(lambda response: response.request.method == "POST") as sent:
                 page.keyboard.press("Enter")
             wait_for_answer(page, "classifier")

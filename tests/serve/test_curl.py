@@ -3,11 +3,15 @@
 import json
 import shutil
 import subprocess
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.serve.application import Application
+from bert_jax.serve.refusal import Refusal
+from bert_jax.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 TEXTS = ["the cat sat on the mat .", "cats"]
@@ -115,6 +119,8 @@ def test_tokenize_and_decode(answer):
     ]
     (tokens,) = answer("embedder", "/tokenize", {"inputs": ["cats sat"], "add_special_tokens": False})
     assert [token["id"] for token in tokens] == ids[1:-1]
+    (tokens,) = answer("embedder", "/tokenize", {"inputs": "cats", "prompt_name": "query"})
+    assert [token["text"] for token in tokens] == ["[CLS]", "the", "cat", "##s", "[SEP]"]
 
 
 def test_info_and_health(answer):
@@ -126,6 +132,27 @@ def test_info_and_health(answer):
     assert answer("embedder", "/info")["model_type"] == {"embedding": {"pooling": "mean"}}
 
 
+def test_the_highest_precision_that_is_told_can_be_asked_for(answer):
+    """The server's page offers it."""
+    told = {about["name"]: about.get("highest_precision") for about in answer("", "/models")["models"]}
+    assert told["classifier"] == 0.951 and told["tagger"] == 0 and told["embedder"] is None
+    asked = {"inputs": TEXTS, "min_precision": told["classifier"]}
+    assert [found["abstained"] for found in answer("classifier", "/classify", asked)["results"]] == [
+        False
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "given, is_right",
+    [("Bearer KEY", True), ("bearer KEY", True), ("BEARER  KEY", True), ("KEY", False), ("Basic KEY", False),
+     ("Bearer", False), ("Bearer KEYS", False), ("", False)],
+)  # fmt: skip
+def test_a_key_follows_its_scheme(given, is_right):
+    application = Application({}, ServeSettings(api_key="KEY"))
+    with nullcontext() if is_right else pytest.raises(Refusal, match="Authorization: Bearer KEY"):
+        application.check_key({"authorization": given})
+
+
 @pytest.mark.parametrize(
     "model, path, body, status, words",
     [
@@ -134,6 +161,9 @@ def test_info_and_health(answer):
         ("embedder", "/embed", {"inputs": TEXTS, "dimensions": 99}, 422, "99"),
         ("embedder", "/embed", {"inputs": "the " * 20, "truncate": False}, 422, "16 tokens"),
         ("classifier", "/embed", {"inputs": "cats"}, 424, "embedder"),
+        ("embedder", "/tokenize", {"inputs": "cats", "prompt_name": "quary"}, 422, "query"),
+        ("classifier", "/tokenize", {"inputs": "cats", "prompt_name": "query"}, 422, "no prompts"),
+        ("classifier", "/classify", {"inputs": "cats", "min_precision": 0.96}, 422, "0.951"),
         ("", "/embed", None, 405, "POST"),
         ("reranker", "/v1/rerank", {"query": "cat", "documents": TEXTS, "max_tokens_per_doc": 3}, 422, "16 tokens"),
         ("", "/v1/embeddings", {"input": "cats", "model": "classifier"}, 424, "classifier is not"),

@@ -6,6 +6,8 @@ from bert_jax.export.model_graph import make_model
 from bert_jax.export.onnx_directory import save_onnx
 from bert_jax.hub.onnx_files import ONNX_FILE
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
+from bert_jax.predictions.calibration import Calibration, save_calibration
+from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.search.documents import Document
 from bert_jax.search.index_manifest import IndexManifest
 from tests.support.indexes import change_index
@@ -19,6 +21,8 @@ MODELS: dict[str, dict] = {
     "answerer": {"heads": ("answer",)},
     "masked": {"heads": ("mlm",)},
 }
+# It changes no probability; 60 predictions, all of them right, show a precision of .951.
+CALIBRATION = Calibration("classes", ("bad", "good"), levels=(CoverageLevel(0.5, 60, 60),), examples=60)
 DOCUMENTS = [Document("cats", "", "the cat sat on the mat ."), Document("mats", "", "mats .")]
 KEYWORDS_ALONE = IndexManifest(None, passage_tokens=12, overlap=3)
 
@@ -30,6 +34,7 @@ def write_served_models(folder: Path) -> dict[str, Path]:
         file = folder / name / ONNX_FILE
         file.parent.mkdir()
         save_onnx(file, make_model(layout, params))
+    save_calibration(folder / "classifier", CALIBRATION)
     change_index(folder / "index", DOCUMENTS, settings=KEYWORDS_ALONE)
     return {name: folder / name for name in (*MODELS, "index")}
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from bert_jax import __version__
+from bert_jax.inference.text_vectors import prompt_text
 from bert_jax.serve.call import Call
 from bert_jax.serve.predictor import RequestOptions
 from bert_jax.serve.refusal import unprocessable
@@ -179,9 +180,12 @@ def answer_in_thread(function: Callable[[Call, Any], Any]) -> Callable[[Call, An
 
 def tokenize(call: Call, body: TokenizeRequest) -> list:
     tokenizer = call.model.encoder.tokenizer
+    before = (
+        prompt_text(call.model.encoder.embedder, body.prompt_name) if body.prompt_name is not None else ""
+    )
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     encoded = []
-    for encoding in tokenizer.encode(texts):
+    for encoding in tokenizer.encode([before + text for text in texts]):
         names = tokenizer.tokens(encoding.input_ids)
         tokens = [
             {"id": i, "text": name, "special": start == stop, "start": None if start == stop else start,

@@ -35,7 +35,7 @@ function listFacts(model) {
     model.documents != null && count(model.documents, "document"),
     model.retrievers?.length && `by ${model.retrievers.join(" and ")}`,
     model.dimensions && count(model.dimensions, "dimension"),
-    model.labels?.length && count(model.labels.length, "label"),
+    model.labels?.length && `${count(model.labels.length, "label")}: ${model.labels.join(", ")}`,
     model.max_length && `at most ${count(model.max_length, "token")}`,
     model.calibrated != null && (model.calibrated ? "calibrated" : "not calibrated"),
     model.dtype,

@@ -19,7 +19,7 @@ export const classifier = {
       optional: true,
       hint: "It is only for models that judge pairs of texts.",
     },
-    ...(model.calibrated && model.predicts !== "number" ? [PRECISION] : []),
+    ...(model.highest_precision && model.predicts !== "number" ? [precisionField(model)] : []),
   ],
 
   request: ({ text, pair, precision }, model) => ({
@@ -37,17 +37,19 @@ export const classifier = {
   },
 };
 
-const PRECISION = {
+const precisionField = ({ highest_precision: highest }) => ({
   name: "precision",
   label: "Wanted precision",
   type: "number",
   optional: true,
-  min: 0.01,
-  max: 1,
+  min: Math.min(0.01, highest),
+  max: highest,
   step: "any",
-  placeholder: "0.95",
-  hint: "The model abstains where it is unsure, so that this share of its predictions is correct.",
-};
+  placeholder: String(highest),
+  hint:
+    "The model abstains where it is unsure, so that this share of its predictions is correct. " +
+    `It can guarantee ${highest} at most.`,
+});
 
 function showNumber({ number }) {
   const digits = Number(number.toPrecision(4)).toString().replace("-", "−");
