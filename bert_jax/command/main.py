@@ -5,7 +5,8 @@ import signal
 import sys
 import traceback
 import warnings
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from glob import glob
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,13 +15,13 @@ from keyword import iskeyword
 from bert_jax import __version__
 from bert_jax.command.failures import explain_error
 from bert_jax.command.flags import Parser, Verb
-from bert_jax.command.interrupts import interruptible
 from bert_jax.core.arguments import use_config_spelling
 from bert_jax.core.compilation_cache import enable_compilation_cache
 from bert_jax.core.errors import BertJaxError, one_line, suggest_name
 from bert_jax.core.memory import use_large_pages
 from bert_jax.core.terminal import print_line
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GROUPS = {
     "text": ("vocab", "prepare", "inspect"),
     "train": ("config", "train", "preflight", "export", "pairs", "mine"),
@@ -139,6 +140,42 @@ def main(argv: list[str] | None = None) -> int:
             raise
         return 128 + (interrupt.args or (signal.SIGINT,))[0]
     return 0
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within the context, Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt(signal number), again every 2 seconds.
+
+    Python drops and reports an exception that is raised in a callback of the garbage collector, such as JAX has.
+    """
+    received = []
+
+    def interrupt(number, frame):
+        received.append(number)
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        raise KeyboardInterrupt(received[0])
+
+    def report_others(unraisable):
+        # After a failed save an event loop may report that it is closed; the failure itself is reported elsewhere.
+        is_closed_loop = str(unraisable.exc_value) == "Event loop is closed"
+        if unraisable.exc_type is not KeyboardInterrupt and not is_closed_loop:
+            sys.__unraisablehook__(unraisable)
+
+    # `nohup` has set SIGHUP to be ignored.
+    numbers = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in (*numbers, signal.SIGALRM)}
+    sys.unraisablehook = report_others
+    try:
+        yield
+    except Exception as error:
+        if received:  # modules and libraries turn an interrupt into errors of their own
+            raise KeyboardInterrupt(received[0]) from error
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = sys.__unraisablehook__
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def end_output() -> None:

@@ -3,8 +3,7 @@
 import os
 import sys
 
-from bert_jax.command.interrupts import interruptible
-from bert_jax.command.main import quiet_libraries
+from bert_jax.command.main import interruptible, quiet_libraries
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.memory import use_large_pages
 from tests.bench.command import make_parser
