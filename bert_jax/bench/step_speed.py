@@ -6,19 +6,28 @@ Rows have the shapes that the run's batches would have. FLOPs are those of model
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import tasks
-from bert_jax.bench.profile import name_operations, profile
-from bert_jax.bench.speeds import matmul_flops_per_second
-from bert_jax.bench.timing import Figures, Machine, Measured, Turn, timed, timed_rounds
-from bert_jax.core.errors import BertJaxError
+from bert_jax.bench.timing import (
+    Figures,
+    Machine,
+    Measured,
+    Turn,
+    open_profile,
+    timed,
+    timed_rounds,
+    trace_calls,
+)
 from bert_jax.data.batch_source import Features
 from bert_jax.training.chips import peak_flops
 from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
+
+PRODUCTS = 16  # matrix products that are timed
 
 
 def synthetic_batch(features: Features, vocab_size: int) -> dict[str, np.ndarray]:
@@ -73,43 +82,36 @@ class Step:
         }
 
 
-def open_outline(spec: str, overrides: Sequence[str]) -> Outline:
-    return tasks.outline_run(tasks.load_config(spec, overrides)[1])
+def matmul_flops_per_second(dtype: str) -> float:
+    """Measure a plain matrix product with a float32 result, the fastest kind; return the best rate of several runs."""
+    n = 2048 if jax.default_backend() == "cpu" else 8192
+    # The result is written into memory that is there, because new memory would cost page faults.
+    product = jax.jit(
+        lambda a, _: jnp.matmul(a, a, preferred_element_type=jnp.float32), donate_argnums=1, keep_unused=True
+    )
+    a, out, seconds = jnp.ones((n, n), dtype), jnp.ones((n, n), jnp.float32), []
+    for _ in range(PRODUCTS):
+        out, turn = timed(lambda out=out: jax.block_until_ready(product(a, out)))
+        seconds.append(turn.seconds)
+    return 2 * n**3 / min(seconds)
 
 
-def measure_steps(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
-    """Time a step for each length of the rows."""
-    outline, machine = open_outline(spec, overrides), Machine()
+def measure_steps(
+    spec: str, overrides: Sequence[str], profile: str | None = None, as_json: bool = False
+) -> str:
+    """Time a step for each length of the rows; trace some, too, if there is a directory for it."""
+    traces = open_profile(profile) if profile else None
+    outline, machine = tasks.outline_run(tasks.load_config(spec, overrides)[1]), Machine()
     dtype = outline.task.layout.config.computed_dtype
     matmul_flops = matmul_flops_per_second(dtype)
     figures, turns = dict[str, Figures](), list[Turn]()
     for phase in outline.phases:
-        figures[f"{outline.rows} x {phase.length}"], taken = step_figures(outline, phase, matmul_flops)
-        turns += taken
+        step = Step(outline, phase)
+        step.take()
+        turns += (taken := timed_rounds(step.take))
+        figures[f"{outline.rows} x {phase.length}"] = step.figures(taken, matmul_flops)
+        if traces:
+            trace_calls(step.take, traces / str(phase.length))
     devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     title = f"a step of {spec} in {dtype} on {devices}, rows x tokens"
     return Measured(title, figures, machine.load_during(turns)).shown(as_json)
-
-
-def step_figures(outline: Outline, phase: OutlinePhase, matmul_flops: float) -> tuple[Figures, list[Turn]]:
-    """Return the figures of a step, and the turns that they come from."""
-    step = Step(outline, phase)
-    step.take()
-    turns = timed_rounds(step.take)
-    return step.figures(turns, matmul_flops), turns
-
-
-def profile_step(spec: str, overrides: Sequence[str], picture: str, as_json: bool) -> str:
-    """Show where the time of a step goes: as a picture, and as text or JSON."""
-    name_operations()
-    outline = open_outline(spec, overrides)
-    if len(outline.phases) > 1:
-        lengths = ", ".join(str(phase.length) for phase in outline.phases)
-        raise BertJaxError(
-            f"--profile draws steps of one length, and the run has {lengths}; set --config.data.lengths=N "
-            "--config.data.length_ratios=1"
-        )
-    step = Step(outline, outline.phases[0])
-    title = f"a step of {spec}, {outline.rows} x {outline.phases[0].length}"
-    dtype = outline.task.layout.config.computed_dtype
-    return profile(title, step.take, dtype).shown(picture, as_json)

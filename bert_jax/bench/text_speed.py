@@ -11,10 +11,8 @@ import jax
 import numpy as np
 
 import bert_jax
-from bert_jax.bench.profile import name_operations, profile
 from bert_jax.bench.text_figures import text_figures
-from bert_jax.bench.timing import Figures, Machine, Measured, Turn
-from bert_jax.bench.trace import on_host
+from bert_jax.bench.timing import Figures, Machine, Measured, Turn, open_profile, trace_calls
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_outcomes import OutcomePipeline
@@ -47,43 +45,22 @@ class TextWorkload:
         return partial(map_texts, process_chunk=OutcomePipeline(model, model.kind))
 
 
-def measure_texts(workload: TextWorkload, dtypes: Sequence[str], as_json: bool = False) -> str:
+def measure_texts(
+    workload: TextWorkload, dtypes: Sequence[str], profile: str | None = None, as_json: bool = False
+) -> str:
+    """Time the texts in each dtype; trace the text of median length, too, if there is a directory for it."""
+    traces = open_profile(profile) if profile else None
     machine, turns, figures = Machine(), list[Turn](), dict[str, Figures]()
     for dtype in dtypes:
         model, texts, lengths = workload.open(dtype)
-        figures[dtype], taken = text_figures(workload.function(model), texts, lengths)
+        run = workload.function(model)
+        figures[dtype], taken = text_figures(run, texts, lengths)
         turns += taken
+        if traces:
+            middle = texts[int(np.argsort(lengths, kind="stable")[len(lengths) // 2])]
+            trace_calls(partial(run, [middle]), traces / dtype)
     title = f"{workload.verb}: {len(texts):,} texts of {lengths.mean():.1f} tokens on {jax.devices()[0].device_kind}"
     return Measured(title, figures, machine.load_during(turns)).shown(as_json)
-
-
-class TracedTokenizer:
-    """A tokenizer whose calls have a name in a trace."""
-
-    def __init__(self, tokenizer):
-        self.tokenizer = tokenizer
-
-    def __getattr__(self, name: str):
-        value = getattr(self.tokenizer, name)
-        if not callable(value):
-            return value
-
-        def call(*arguments, **settings):
-            with on_host("tokenize"):
-                return value(*arguments, **settings)
-
-        return call
-
-
-def profile_text(workload: TextWorkload, dtype: str, picture: str, as_json: bool) -> str:
-    """Show where the time of a text of median length goes: as a picture, and as text or JSON."""
-    name_operations()
-    model, texts, lengths = workload.open(dtype)
-    middle = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
-    text, run = [texts[middle]], workload.function(model)
-    model._tokenizer = TracedTokenizer(model.tokenizer)
-    title = f"{workload.verb} of one text of {lengths[middle]} tokens, {dtype}"
-    return profile(title, lambda: run(text), dtype).shown(picture, as_json)
 
 
 def sample_texts(source: str, count: int) -> list[str]:

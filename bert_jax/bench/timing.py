@@ -20,6 +20,7 @@ Figures = Mapping[str, float | None]  # name -> value; None if it is unknown
 BUSY = 0.1  # share of the cores that other programs may use before the machine counts as busy
 ROUNDS, FEWEST = 10, 3  # calls that are timed, at most and at least
 SECONDS = 60.0  # no call starts after this time, except the first FEWEST
+TRACED = 5  # calls in a trace
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,28 @@ def timed_rounds(function: Callable, *arguments) -> list[Turn]:
     while len(turns) < FEWEST or (len(turns) < ROUNDS and time.monotonic() - start < SECONDS):
         turns.append(timed(function, *arguments)[1])
     return turns
+
+
+def open_profile(directory: str) -> Path:
+    """Make the directory that traces are written to; call this before the programs to trace are compiled.
+
+    A program of the compilation cache may have the operation names of another version of the code, so the names become
+    part of its key.
+    """
+    import jax
+
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
+    return Path(directory)
+
+
+def trace_calls(function: Callable, directory: Path) -> None:
+    """Write JAX's own trace of some calls, which must wait for their results."""
+    import jax
+
+    with jax.profiler.trace(directory):
+        for _ in range(TRACED):
+            function()
 
 
 def own_cpu() -> float:

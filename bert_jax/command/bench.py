@@ -12,11 +12,10 @@ from bert_jax.command.flags import (
     verb,
     verb_choice,
 )
-from bert_jax.core.errors import BertJaxError
 
 PROFILE = flag(
-    "--profile", type=picture_file, metavar="FILE.png",
-    help="print the time of each part of a call instead, and plot it in this file",
+    "--profile", metavar="DIR",
+    help="also write JAX's trace of a few calls to this directory: xprof and Perfetto show where the time goes",
 )  # fmt: skip
 TEXTS = (
     flag("--input", required=True, metavar="FILE", help="file with one text per line"),
@@ -31,15 +30,10 @@ TEXTS = (
 
 
 def bench_texts(args) -> None:
-    from bert_jax.bench.text_speed import TextWorkload, measure_texts, profile_text
+    from bert_jax.bench.text_speed import TextWorkload, measure_texts
 
     workload = TextWorkload(args.choice, args.model, args.input, args.texts)
-    if not args.profile:
-        print(measure_texts(workload, args.dtype, args.json))
-        return
-    if len(args.dtype) > 1:
-        raise BertJaxError("--profile draws one dtype into one file; give --dtype once")
-    print(profile_text(workload, args.dtype[0], args.profile, args.json))
+    print(measure_texts(workload, args.dtype, args.profile, args.json))
 
 
 @verb(
@@ -70,12 +64,9 @@ def predict(args):
     JSON,
 )
 def train(args):
-    from bert_jax.bench.step_speed import measure_steps, profile_step
+    from bert_jax.bench.step_speed import measure_steps
 
-    if args.profile:
-        print(profile_step(args.config, args.overrides, args.profile, args.json))
-    else:
-        print(measure_steps(args.config, args.overrides, args.json))
+    print(measure_steps(args.config, args.overrides, args.profile, args.json))
 
 
 @verb(

@@ -11,7 +11,6 @@ from jax.experimental import topologies
 from jax.sharding import use_abstract_mesh
 
 from bert_jax import tasks
-from bert_jax.bench.program_parts import read_parts
 from bert_jax.core.errors import BertJaxError
 from bert_jax.pod.compile import trace_step
 from bert_jax.pod.flops import count_flops
@@ -19,6 +18,7 @@ from bert_jax.pod.hlo import parse_computations
 from bert_jax.report.plots import ACCENT, PALE, put_legend_above, save_plot
 from bert_jax.report.prediction_page import markdown_table
 from bert_jax.training.sharding import make_mesh
+from tests.bench.program_parts import read_parts
 
 # NVIDIA's figures, in the form in which XLA describes a GPU to its compiler.
 H200 = """

@@ -1,10 +1,12 @@
 """`bert-jax bench`: the figures are those of what was measured."""
 
+import gzip
 import json
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +28,14 @@ def figures_of(words: list[str], capsys) -> dict[str, dict[str, float]]:
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(result["machine"]) == {"cores", "load", "others", "busy"}
     return result["figures"]
+
+
+def traced_programs(directory: Path) -> set[str]:
+    """The programs whose operations are in a trace that Perfetto opens, beside which is one that xprof opens."""
+    (trace,) = directory.rglob("*.trace.json.gz")
+    assert list(trace.parent.glob("*.xplane.pb"))
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    return {event["args"]["hlo_module"] for event in events if "hlo_op" in event.get("args", {})}
 
 
 def test_a_busy_machine_is_marked():
@@ -92,12 +102,11 @@ def test_texts_are_timed_in_each_dtype(verb, tmp_path, capsys):
     write_model(tmp_path / "model", heads=("classify",), labels=("no", "yes"))
     (tmp_path / "lines.txt").write_text("\n".join(LINES))
     words = [verb, "--model", str(tmp_path / "model"), "--input", str(tmp_path / "lines.txt"), "--texts", "4"]
-    figures = figures_of([*words, "--dtype", "float32", "bfloat16"], capsys)
-    assert list(figures) == ["float32", "bfloat16"]
+    dtypes = ["float32", "bfloat16"]
+    figures = figures_of([*words, "--dtype", *dtypes, "--profile", str(tmp_path / "traces")], capsys)
+    assert list(figures) == dtypes
     assert all(value > 0 for values in figures.values() for value in values.values())
-    profile = ["--dtype", "float32", "bfloat16", "--profile", str(tmp_path / "x.png")]
-    assert main(["bench", *words, *profile]) == 1
-    assert "--profile draws one dtype" in capsys.readouterr().err
+    assert all(traced_programs(tmp_path / "traces" / dtype) for dtype in dtypes)
 
 
 @pytest.mark.slow
@@ -113,15 +122,15 @@ STEP = ["--config", f"{ROOT}/configs/pretrain.py:tiny", "--config.data.batch_siz
 
 
 @pytest.mark.ci
-def test_a_step_of_each_length_is_timed(capsys):
-    figures = figures_of(["train", *STEP, "--config.data.lengths=16,32"], capsys)
+def test_a_step_of_each_length_is_timed_and_traced(tmp_path, capsys):
+    words = ["train", *STEP, "--config.data.lengths=16,32", "--profile", str(tmp_path / "traces")]
+    figures = figures_of(words, capsys)
     assert list(figures) == ["2 x 16", "2 x 32"]
     for values, tokens in zip(figures.values(), (32, 64), strict=True):
         assert values["tokens_per_second"] == pytest.approx(tokens / values["seconds"])
         assert values["examples_per_second"] == pytest.approx(2 / values["seconds"])
         assert values["compile_seconds"] > 0 and values["cpu_seconds"] > 0
-    assert main(["bench", "train", *STEP, "--profile", "x.png"]) == 1
-    assert "--profile draws steps of one length, and the run has 128, 512" in capsys.readouterr().err
+    assert all("jit_step" in traced_programs(tmp_path / "traces" / length) for length in ("16", "32"))
 
 
 @pytest.mark.parametrize("examples", ["next_sentence", "none"])

@@ -89,5 +89,5 @@ def test_a_closed_output_is_said(small):
 
 def test_a_picture_that_could_not_be_written_is_refused_before_it_is_measured(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        main(["bench", "train", "--profile", str(tmp_path)])
-    assert f"--profile: must be a file, and {tmp_path} is a directory" in capsys.readouterr().err
+        main(["bench", "engines", "model", "--data", "test.csv", "--picture", str(tmp_path)])
+    assert f"--picture: must be a file, and {tmp_path} is a directory" in capsys.readouterr().err

@@ -1,8 +1,7 @@
-"""What each operation of a compiled program is for, and its FLOPs and bytes, from which its time can be predicted.
+"""What each operation of a compiled program is for, and the bytes that it reads and writes.
 
 XLA fuses instructions. A fused operation counts as its instruction with the most arithmetic, and as movement of data
-only if it computes nothing. The metadata of an operation says where it comes from: the names of the modules, and
-whether it belongs to the backward pass.
+only if it computes nothing. The metadata of an operation says where it comes from: the names of the modules.
 """
 
 import math
@@ -28,7 +27,6 @@ FLASH_PRODUCTS = {"flash_attention": 2, "flash_attention_backward": 7, "flash_at
 BATCHED = re.compile(r'lhs_batch_dim(s=\{|ensions":\[)"?\d')
 SUMMED = re.compile(r'lhs_contracting_dim(?:s=\{|ensions":\[)([\d,"]*)')
 BACKWARD = "transpose(jvp("
-RECOMPUTED = "rematted_computation"
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,6 @@ class InstructionSource:
 
     def names(self, pattern: str) -> bool:
         return re.search(pattern, self.path) is not None
-
-    @property
-    def direction(self) -> str:
-        if BACKWARD in self.path and RECOMPUTED not in self.path:
-            return "backward"
-        return "forward" if "jvp(" in self.path or not self.trains else ""
 
 
 # The parts of a program: name -> whether an instruction belongs to it. The first match counts.
@@ -77,8 +69,6 @@ class ProgramPart:
     """An operation of the program, and the cost of one run."""
 
     name: str  # one of PARTS, or SLICES or COPIES
-    direction: str  # forward, backward, or "" for neither
-    flops: float  # of its matrix products
     bytes: float
     trips: int  # how often the program runs it
 
@@ -103,13 +93,12 @@ def read_parts(text: str) -> dict[str, ProgramPart]:
             origin = InstructionSource(
                 chosen.kind, source_path(chosen) or source_path(instruction), chosen, trains
             )
-            part = part_name(origin) if amount else movement_name(members)
             parts[instruction.name] = ProgramPart(
-                part,
-                origin.direction,
-                flops=sum(product_flops(i, at) for i, at in members),
-                bytes=reader.traffic(instruction, computation),
-                trips=trips.get(instruction.name, 1),
+                next(name for name, fits in PARTS.items() if fits(origin))
+                if amount
+                else movement_name(members),
+                reader.traffic(instruction, computation),
+                trips.get(instruction.name, 1),
             )
     return parts
 
@@ -185,10 +174,6 @@ def source_path(instruction: Instruction) -> str:
 def makes_random_numbers(instruction: Instruction) -> bool:
     """Whether it makes random numbers: only these are unsigned."""
     return any(a.dtype in ("u32", "u64") for a in instruction.outputs) or instruction.kind.startswith("rng")
-
-
-def part_name(origin: InstructionSource) -> str:
-    return next(name for name, fits in PARTS.items() if fits(origin))
 
 
 def movement_name(members: list[tuple[Instruction, Computation]]) -> str:
