@@ -108,18 +108,18 @@ class DocumentSource:
 
     def list_files(self, given: str) -> Iterator[tuple[str, str]]:
         """Yield the path of each file, and its name: in a given folder, the path in that folder."""
-        folder = Path(given)
-        if folder.is_dir() and is_beir(folder):
-            yield str(folder / CORPUS), CORPUS
+        is_folder = os.path.isdir(given)
+        if is_folder and is_beir(given):
+            yield str(Path(given, CORPUS)), CORPUS
             return
-        for path in expand_path(given):
+        for path in expand_inputs([given]):
             kind = file_extension(path)
             if kind in ENDINGS or (not kind and begins_with(path, document_formats.WIKIEXTRACTOR_START)):
                 yield (
                     path,
-                    replace_surrogates(os.path.relpath(path, given) if folder.is_dir() else Path(path).name),
+                    replace_surrogates(os.path.relpath(path, given) if is_folder else Path(path).name),
                 )
-            elif folder.is_dir():
+            elif is_folder:
                 self.others[kind] = self.others.get(kind, 0) + 1
             else:
                 raise BertJaxError(f"{path} is of an unknown kind; known: {', '.join(ENDINGS)}")
@@ -211,15 +211,6 @@ class DocumentSource:
             yield f"{name_first(self.binary)} with NUL bytes left out: binary or UTF-16, not UTF-8 text"
         if self.broken:
             yield f"{name_first(self.broken, self.noun)} not entirely UTF-8; invalid characters are read as U+FFFD"
-
-
-def expand_path(given: str) -> list[str]:
-    try:
-        return expand_inputs([given])
-    except BertJaxError:
-        if not Path(given).is_dir():
-            raise
-        raise BertJaxError(f"the folder {given} holds no documents that can be read; name another") from None
 
 
 def name_first(names: Sequence[str], noun: str = "file") -> str:

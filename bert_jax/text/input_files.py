@@ -1,22 +1,31 @@
 """Inputs that users name: files, folders, globs, TensorFlow Datasets, Hugging Face data sets; compressed or not."""
 
 import bz2
+import errno
 import glob
 import gzip
 import io
 import lzma
 import os
 import re
-from collections.abc import Callable, Sequence
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from bert_jax.core.bucket import is_bucket, without_options
-from bert_jax.core.errors import BertJaxError
+from bert_jax.core.caller_warning import warn_caller
+from bert_jax.core.errors import BertJaxError, explain_os_error
+from bert_jax.core.terminal import pluralize
 from bert_jax.text import hub_datasets
 from bert_jax.text.memory_tables import MEMORY_PREFIX
 
 NOT_FILES = ("tfds:", MEMORY_PREFIX)  # prefixes of sources that are not opened as files
 HIDDEN = re.compile(r"(^|/)\.")
+# What is no file with a content that stands still.
+OTHER_KINDS = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
+NOT_FOUND = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 def expand_inputs(inputs: Sequence[str]) -> list[str]:
@@ -25,21 +34,92 @@ def expand_inputs(inputs: Sequence[str]) -> list[str]:
     files: dict[str, None] = {}
     for given in map(str, inputs):
         pattern = hub_datasets.fetch(given) if given.startswith(hub_datasets.HUB_PREFIX) else given
-        if pattern.startswith(NOT_FILES) or os.path.isfile(pattern):
-            names = [pattern]
-        elif os.path.isdir(pattern):
-            below = (path for path in Path(pattern).rglob("*") if path.is_file())
-            names = sorted(str(path) for path in below if not HIDDEN.search(str(path.relative_to(pattern))))
-        else:
-            names = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+        names = [pattern] if pattern.startswith(NOT_FILES) else find_files(pattern)
         if not names and is_bucket(pattern):
             raise BertJaxError(
                 f"{without_options(given)}: predict, embed and prepare read a bucket with --ray; copy the files here"
             )
+        if not names and os.path.isdir(pattern):
+            raise BertJaxError(f"the folder {given} holds no files that can be read; name another")
         if not names:
             raise BertJaxError(f"no file at {given}; give files, folders, globs or tfds:NAME/CONFIG:SPLIT")
         files |= dict.fromkeys(names)
     return list(files)
+
+
+def find_files(pattern: str) -> list[str]:
+    """Return the files of a file, a folder or a glob, sorted. Refuse what cannot be read, and tell how many others are
+    left out."""
+    left_out = Counter[str]()
+    is_glob = glob.has_magic(pattern) and not os.path.lexists(pattern)
+    mode = 0 if is_glob else file_mode(pattern)
+    if is_glob:
+        paths = list(match_files(pattern))
+    elif stat.S_ISDIR(mode):
+        paths = list(walk_folder(pattern, left_out))
+    elif (kind := stat.S_IFMT(mode)) in OTHER_KINDS:
+        raise BertJaxError(
+            f"{pattern} is a {OTHER_KINDS[kind]}; write what it yields to a file, and name that"
+        )
+    else:
+        return [pattern] if mode else []
+    files = []
+    for path in sorted(paths):
+        kind = stat.S_IFMT(file_mode(path))
+        if kind == stat.S_IFREG:
+            files.append(path)
+        elif kind in OTHER_KINDS:
+            left_out[OTHER_KINDS[kind]] += 1
+    warn_of_left_out(pattern, left_out)
+    return files
+
+
+def walk_folder(folder: str, left_out: Counter[str]) -> Iterator[str]:
+    """Yield the paths of what is in a folder and in those below it; count what is not listed."""
+    for where, folders, names in os.walk(Path(folder), onerror=refuse_folder):
+        left_out["hidden file"] += sum(name.startswith(".") for name in (*folders, *names))
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        left_out["linked folder"] += sum(os.path.islink(os.path.join(where, name)) for name in folders)
+        yield from (os.path.join(where, name) for name in names if not name.startswith("."))
+
+
+def match_files(pattern: str) -> Iterator[str]:
+    """Yield the paths that match a glob; refuse a folder to look in that cannot be listed."""
+    for part in (path := Path(pattern), *path.parents):
+        for folder in glob.iglob(str(part.parent), recursive=True) if glob.has_magic(part.name) else ():
+            try:
+                os.scandir(folder).close()
+            except NotADirectoryError:
+                pass
+            except OSError as error:
+                refuse_folder(error)
+    yield from glob.iglob(pattern, recursive=True)
+
+
+def refuse_folder(error: OSError) -> NoReturn:
+    raise explain_os_error(error) from error
+
+
+def file_mode(path: str) -> int:
+    """Return the mode of a file; 0 if there is none. Refuse a link that leads nowhere, and what cannot be looked at."""
+    try:
+        return os.stat(path).st_mode
+    except ValueError:  # no path has a NUL
+        return 0
+    except OSError as error:
+        if os.path.islink(path):
+            raise BertJaxError(
+                f"{path} is a link to {os.readlink(path)}, which cannot be read ({error.strerror}); restore what it "
+                "links to, or remove the link"
+            ) from error
+        if error.errno in NOT_FOUND:
+            return 0
+        raise explain_os_error(error) from error
+
+
+def warn_of_left_out(place: str, counts: Counter[str]) -> None:
+    if parts := [pluralize(count, noun) for noun, count in counts.items() if count]:
+        warn_caller(f"{place}: left out {' and '.join(parts)}")
 
 
 def file_extension(name: str) -> str:

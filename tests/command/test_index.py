@@ -195,7 +195,7 @@ def test_an_index_without_documents_is_none(run, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": 5}\n')
     (tmp_path / "blank.txt").write_text(" ")
     said = run("index", "docs", "--output", "index", code=1)[1]
-    assert said == "bert-jax index: the folder docs holds no documents that can be read; name another\n"
+    assert said == "bert-jax index: the folder docs holds no files that can be read; name another\n"
     assert main(["index", "blank.txt", "--output", "index"]) == 1
     assert main(["index", "bad.jsonl", "--output", "index"]) == 1
     assert not (tmp_path / "index").exists()

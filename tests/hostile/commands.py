@@ -258,7 +258,7 @@ def of_files() -> Iterator[Case]:
         "evaluate tags": ["evaluate", "--model", "{root}/tagger", "--json", "--data"],
         "evaluate answers": ["evaluate", "--model", "{root}/finder", "--json", "--data"],
     }
-    names = [*oddities.contents(), "folder", "loop.txt", "gone.txt"]
+    names = [*oddities.contents(), "folder", "unmounted", "loop.txt", "gone.txt"]
     for reader, arguments in readers.items():
         for file in names:
             may = may_read(reader, file)

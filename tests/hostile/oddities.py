@@ -68,6 +68,9 @@ def write_files(folder: Path) -> None:
     for name, content in contents().items():
         (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     (folder / "folder").mkdir()
+    (folder / "unmounted").mkdir()
+    (folder / "unmounted/a.jsonl").write_text('{"text": "w1", "label": "yes"}\n')
+    (folder / "unmounted/b.jsonl").symlink_to(folder / "nowhere")
     (folder / "loop.txt").symlink_to(folder / "loop.txt")
     (folder / "gone.txt").symlink_to(folder / "nowhere")
 

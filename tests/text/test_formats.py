@@ -79,6 +79,10 @@ def folder(request, tmp_path, monkeypatch) -> Path:
 class Listing(list):
     def __init__(self, entries, step: int):
         super().__init__(sorted(entries, key=lambda entry: getattr(entry, "name", entry))[::step])
+        self.entries = iter(self)
+
+    def __next__(self):
+        return next(self.entries)
 
     def __enter__(self):
         return iter(self)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,11 +11,11 @@ from tempfile import TemporaryDirectory
 
 from bert_jax.core.bucket import Bucket, is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.input_files import DECOMPRESS, NOT_FILES, expand_inputs
+from bert_jax.text.input_files import DECOMPRESS, HIDDEN, NOT_FILES, expand_inputs, warn_of_left_out
 from bert_jax.text.tables import TABLE_EXTENSIONS
 
 NO_DATA = "_"  # begins the names of files that are no data, such as _SUCCESS of other engines, and of our own
-NO_INPUT = re.compile(rf"(^|/)(\.|{NO_DATA}[^/]*$)")
+NO_DATA_FILE = f'file named "{NO_DATA}..."'
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,9 @@ def list_shards(given: str) -> list[Shard]:
         raise BertJaxError(
             f"--ray reads files that all machines see, not {given}; name a file, a folder or a glob"
         )
-    files = [file for file in expand_inputs([given]) if not Path(file).name.startswith(NO_DATA)]
+    found = expand_inputs([given])
+    files = [file for file in found if not Path(file).name.startswith(NO_DATA)]
+    warn_of_left_out(given, Counter({NO_DATA_FILE: len(found) - len(files)}))
     if not files:
         raise BertJaxError(
             f"all files at {given} begin with {NO_DATA}, as those without data do; name others"
@@ -109,11 +112,17 @@ def list_shards(given: str) -> list[Shard]:
 
 
 def list_bucket_shards(given: str) -> list[Shard]:
-    shards = [
-        Shard((file.place.address,), shard_name(name), file.bytes, changed_ns=file.changed_ns)
-        for name, file in Bucket(given).list_files().items()
-        if not NO_INPUT.search(name)
-    ]
+    shards, left_out = list[Shard](), Counter[str]()
+    for name, file in Bucket(given).list_files().items():
+        if HIDDEN.search(name):
+            left_out["hidden file"] += 1
+        elif file.place.name.startswith(NO_DATA):
+            left_out[NO_DATA_FILE] += 1
+        else:
+            shards.append(
+                Shard((file.place.address,), shard_name(name), file.bytes, changed_ns=file.changed_ns)
+            )
+    warn_of_left_out(without_options(given), left_out)
     if not shards:
         raise BertJaxError(
             f"no file at {without_options(given)}; give a file, a folder or a glob of files in a bucket"
