@@ -18,7 +18,7 @@ from bert_jax.data.corpus.chunks import ChunkSettings, make_chunks_alone
 from bert_jax.data.corpus.duplicates import stored
 from bert_jax.data.corpus.prepare import chunk_settings
 from bert_jax.data.shards.cut_file import CutFile
-from bert_jax.data.shards.shard import Shard, join_shards, list_bucket_shards
+from bert_jax.data.shards.shard import Shard, join_shards, list_bucket_shards, refuse_unreadable_name
 from bert_jax.data.shards.shard_folder import CUT, Job, ShardFolder, WrittenShard, add_counts
 from bert_jax.text.document_formats import WIKIEXTRACTOR_START
 from bert_jax.text.input_files import file_extension
@@ -133,6 +133,8 @@ def plan_parts(source: TextSource, recipe: ChunkSettings, directory: Path) -> Pr
         raise BertJaxError(
             f"--ray reads files that all machines see, not {others[0]}; name files, folders or globs"
         )
+    for file in source.files:
+        refuse_unreadable_name(file)
     tokenizer = os.path.abspath(recipe.tokenizer) if os.path.isdir(recipe.tokenizer) else recipe.tokenizer
     return PrepareParts(
         source.with_absolute_paths(), replace(recipe, tokenizer=tokenizer), os.path.abspath(directory)

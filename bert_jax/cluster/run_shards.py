@@ -103,7 +103,9 @@ class ShardSummary:
         return f"{shards}{resumed}, {format_duration(self.seconds)}"
 
 
-def run_shards(options: ClusterOptions, work: ModelShards, inputs: ShardedInput) -> ShardSummary:
+def run_shards(
+    options: ClusterOptions, work: ModelShards, inputs: ShardedInput, remove_missing: bool = False
+) -> ShardSummary:
     """Do all shards that are not complete. A failed one is an error at the end: the others are done first."""
     begun, folder, files = time.monotonic(), work.folder, inputs.files()
     check_reachable(options.address)
@@ -111,6 +113,7 @@ def run_shards(options: ClusterOptions, work: ModelShards, inputs: ShardedInput)
         cuts = inputs.cut_files(files, folder)
         shards = list_all_shards(files, cuts)
         before = folder.list_complete(shards)
+        folder.handle_stale(shards, remove_missing)
         for cut in cuts:
             if any(shard.original == cut.shard.source and shard.name not in before for shard in shards):
                 cut.restore()

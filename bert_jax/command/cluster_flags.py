@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bert_jax.cluster.workers import ClusterOptions
 
 MAX_WORKERS = 1 << 16
-FLAGS = ("workers", "accelerator", "format", "shard_rows", "dry_run")  # which need --ray
+FLAGS = ("workers", "accelerator", "format", "shard_rows", "dry_run", "remove_missing")  # which need --ray
 FILE_ENDINGS = (".csv", ".jsonl", ".npy", ".parquet", ".tsv", ".txt")
 
 RAY = (
@@ -33,6 +33,10 @@ ACCELERATOR = flag("--accelerator", choices=("gpu", "tpu"), help="with --ray: an
 SHARD_ROWS = flag(
     "--shard-rows", type=positive_integer, metavar="N",
     help="with --ray: cut files into shards of N rows (default: a single file into 65,536, others not)",
+)  # fmt: skip
+
+REMOVE_MISSING = flag(
+    "--remove-missing", action="store_true", help="with --ray: remove outputs whose inputs are not there any more",
 )  # fmt: skip
 
 
@@ -83,6 +87,6 @@ def write_on_cluster(
     if args.dry_run:
         print_line(estimate_input(cluster, work, inputs))
         return
-    summary = run_shards(cluster, work, inputs)
+    summary = run_shards(cluster, work, inputs, args.remove_missing)
     end = f" in {without_options(args.output)} ({summary.describe()}){work.describe_counts(summary.counts)}"
     print_line(pluralize(summary.rows, work.noun) + end)

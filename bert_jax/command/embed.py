@@ -3,6 +3,7 @@
 from bert_jax.command.cluster_flags import (
     ACCELERATOR,
     RAY,
+    REMOVE_MISSING,
     SHARD_ROWS,
     cluster_options,
     format_flag,
@@ -40,6 +41,7 @@ from bert_jax.command.flags import ENGINE, LONG, engine_of, flag, positive_integ
     *RAY,
     ACCELERATOR,
     SHARD_ROWS,
+    REMOVE_MISSING,
     format_flag("npy", "parquet"),
 )  # fmt: skip
 def embed(args):

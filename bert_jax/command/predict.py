@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bert_jax.command.cluster_flags import (
     ACCELERATOR,
     RAY,
+    REMOVE_MISSING,
     SHARD_ROWS,
     cluster_options,
     format_flag,
@@ -110,6 +111,7 @@ def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] 
     *RAY,
     ACCELERATOR,
     SHARD_ROWS,
+    REMOVE_MISSING,
     format_flag("jsonl", "csv", "parquet"),
 )  # fmt: skip
 def predict(args):

@@ -100,6 +100,10 @@ class Bucket:
             with open(source, "rb") as content, files.open_output_stream(path) as file:
                 file.upload(content)
 
+    def remove(self) -> None:
+        with self.opened() as (files, path):
+            files.delete_file(path)
+
     def remove_folder(self) -> None:
         with self.opened() as (files, path):
             files.delete_dir(path)

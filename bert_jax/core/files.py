@@ -14,8 +14,17 @@ from bert_jax.core.typed_json import coerce_json
 
 
 def write_atomically(path: Path, content: bytes | str, shared: bool = False) -> None:
+    if isinstance(content, str):
+        try:
+            content = content.encode()
+        except UnicodeEncodeError as error:
+            before, after = content[: error.start], content[error.start :]
+            name = before.rpartition('"')[2] + after.partition('"')[0]
+            raise BertJaxError(
+                f'{path} cannot keep the name "{name}", which is not UTF-8; rename it'
+            ) from error
     with atomic_file(path, shared) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.write_bytes(content)
 
 
 def to_json(value, **options) -> str:

@@ -16,6 +16,7 @@ from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.inference.row_predictor import PredictionOptions
+from tests.support.indexes import file_contents
 from tests.support.object_store import ObjectStore, object_store
 from tests.support.small_models import SMALL_TEXTS
 
@@ -55,13 +56,15 @@ class Here:
         return [complete[shard.name] for shard in shards]
 
 
-def predict(model, given: str, output: str, monkeypatch, limit: int | None = None, options=None) -> list[str]:
+def predict(
+    model, given: str, output: str, monkeypatch, limit: int | None = None, options=None, **flags
+) -> list[str]:
     """Do what `predict --ray` does; return the names of the shards that were done."""
     here = Here(limit)
     monkeypatch.setattr(run_shards, "complete_shards", here)
     own = {"engine": ENGINE, "options": options or PredictionOptions(), "columns": ExampleColumns()}
     work = PredictShards.from_model(str(model), "jsonl", output, **own)
-    run_shards.run_shards(HERE, work, run_shards.ShardedInput(given))
+    run_shards.run_shards(HERE, work, run_shards.ShardedInput(given), **flags)
     return here.done
 
 
@@ -107,6 +110,27 @@ def test_a_command_that_was_killed_goes_on(model, store, monkeypatch):
     del store.objects["out/1.jsonl"]
     store.objects["out/2.jsonl"] += b"x"
     assert predict(model, given, output, monkeypatch) == ["1", "2"]
+
+
+def test_outputs_of_inputs_that_are_gone_are_removed_if_that_is_asked_for(
+    model, store, tmp_path, monkeypatch
+):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for n in range(3):
+        (folder / f"{n}.txt").write_bytes(store.objects[f"in/{n}.txt"])
+    for given, output in ((store.address("in"), store.address("out")), (str(folder), str(tmp_path / "out"))):
+        predict(model, given, output, monkeypatch)
+        store.objects.pop("in/1.txt", None) or (folder / "1.txt").unlink()
+        shown = output.partition("?")[0]
+        told = f"{shown} holds 1 output of inputs that are gone: 1.jsonl; give these inputs, too, or add --remove-m"
+        with pytest.raises(BertJaxError, match=f"^{re.escape(told)}"):
+            predict(model, given, output, monkeypatch)
+        assert predict(model, given, output, monkeypatch, remove_missing=True) == []
+    left = ["0.jsonl", "2.jsonl", "_job.json", "_manifests/0.json", "_manifests/2.json"]
+    # pyarrow leaves marks where folders were
+    assert [name for name in names(store, "out") if name and name[-1] != "/"] == left
+    assert sorted(file for file in file_contents(tmp_path / "out") if file != ".lock") == left
 
 
 def test_other_settings_changed_inputs_and_foreign_files_are_refused(model, store, monkeypatch):

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bert_jax.cluster.prepare_parts import plan_parts
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
+from bert_jax.data.corpus.chunks import ChunkSettings
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.tagged_words import read_tags
 from bert_jax.data.shards.shard import list_shards
@@ -136,6 +138,22 @@ def test_documents_behind_a_dangling_link_stay_in_the_index(capsys):
     told = "bert-jax index: in/b.txt is a link to /mnt/nowhere/b.txt, which cannot be read (No such file or directory)"
     assert capsys.readouterr().err == f"{told}; restore what it links to, or remove the link\n"
     assert len(Index.open("index")) == 2
+
+
+def test_a_name_that_is_not_utf8_is_one_line(capsys):
+    name = os.fsdecode(b"in/a\xff.txt")
+    Path("in").mkdir()
+    Path(name).write_text("w1 w2\n")
+    with pytest.raises(
+        BertJaxError, match=r"^the name of in/a\\udcff.txt is not UTF-8, so no manifest can keep it"
+    ):
+        list_shards("in")
+    recipe = ChunkSettings("vocabulary", "", False, "blank", "en")
+    with pytest.raises(BertJaxError, match=r"^the name of in/a\\udcff.txt is not UTF-8"):
+        plan_parts(TextSource(["in"]), recipe, Path("out"))
+    assert main(["index", name, "--output", "index"]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r'cannot keep the name ".*in/a\\udcff.txt", which is not UTF-8; rename it$', line), line
 
 
 def test_a_verb_says_in_one_line_what_it_left_out(capsys):

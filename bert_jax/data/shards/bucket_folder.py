@@ -62,6 +62,11 @@ class BucketFolder(ShardFolder):
         for name in written.files:
             remove_path(self.path / name)
 
+    def remove(self, name: str) -> None:
+        super().remove(name)
+        if self.listed.pop(name, None):
+            (self.bucket / name).remove()
+
     def local_file(self, name: str) -> Path:
         (self.bucket / name).download(self.path / name)
         return self.path / name

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from bert_jax.core.bucket import Bucket, is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.text.input_files import DECOMPRESS, HIDDEN, NOT_FILES, expand_inputs, warn_of_left_out
 from bert_jax.text.tables import TABLE_EXTENSIONS
 
@@ -88,7 +89,7 @@ class Shard:
 def list_shards(given: str) -> list[Shard]:
     """Return a shard for each file of a file, a folder or a glob; files that begin with "_" hold no data."""
     if is_bucket(given):
-        return refuse_same_names(list_bucket_shards(given))
+        return check_names(list_bucket_shards(given))
     if given == "-" or given.startswith(NOT_FILES):
         raise BertJaxError(
             f"--ray reads files that all machines see, not {given}; name a file, a folder or a glob"
@@ -108,7 +109,7 @@ def list_shards(given: str) -> list[Shard]:
     shards = [
         Shard((file,), shard_name(os.path.relpath(file, root)), os.path.getsize(file)) for file in files
     ]
-    return refuse_same_names(shards)
+    return check_names(shards)
 
 
 def list_bucket_shards(given: str) -> list[Shard]:
@@ -130,15 +131,22 @@ def list_bucket_shards(given: str) -> list[Shard]:
     return shards
 
 
-def refuse_same_names(shards: list[Shard]) -> list[Shard]:
+def check_names(shards: list[Shard]) -> list[Shard]:
+    """Refuse shards whose outputs would have the same name, and files whose names no manifest can keep."""
     by_name: dict[str, Shard] = {}
     for shard in shards:
+        refuse_unreadable_name(shard.display_name)
         if (other := by_name.setdefault(shard.name, shard)) is not shard:
             raise BertJaxError(
                 f"the outputs of {other.display_name} and {shard.display_name} would have the same name; give them in "
                 "two commands"
             )
     return shards
+
+
+def refuse_unreadable_name(file: str) -> None:
+    if holds_surrogates(file):
+        raise BertJaxError(f"the name of {file} is not UTF-8, so no manifest can keep it; rename the file")
 
 
 def shard_name(file: str) -> str:

@@ -29,6 +29,7 @@ from bert_jax.core.hashes import (
     sealed,
 )
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
+from bert_jax.core.terminal import pluralize
 from bert_jax.core.typed_json import coerce_json
 from bert_jax.data.shards.shard import Shard
 
@@ -36,6 +37,7 @@ VERSION = 1
 JOB, MANIFESTS = "_job.json", "_manifests"
 CUT = "_cut"  # the folder of the parts of files that were cut
 AGAIN = "name a new folder"
+SHOWN = 3  # the most files that a message names
 REMEDY = "delete it, and repeat the command that wrote it"
 
 
@@ -174,6 +176,26 @@ class ShardFolder:
                     )
                 complete[shard.name] = manifest
         return complete
+
+    def handle_stale(self, shards: list[Shard], remove_missing: bool) -> None:
+        """Remove the outputs of shards that are not among these, or refuse the folder that holds some."""
+        wanted = {manifest_name(shard) for shard in shards}
+        paths = sorted((self.path / MANIFESTS).rglob("*.json"))
+        stale = [name for path in paths if (name := path.relative_to(self.path).as_posix()) not in wanted]
+        if stale and not remove_missing:
+            names = [f"{name[len(MANIFESTS) + 1 : -len('.json')]}{self.ending}" for name in stale]
+            raise BertJaxError(
+                f"{self} holds {pluralize(len(stale), 'output')} of inputs that are gone: {', '.join(names[:SHOWN])}"
+                f"{', ...' * (len(names) > SHOWN)}; give these inputs, too, or add --remove-missing to remove their "
+                f"{self.job.noun}"
+            )
+        for name in stale:
+            for file in read_shard_manifest(self.path / name).files:
+                self.remove(file)
+            self.remove(name)  # the last: a command that is killed before goes on to remove the rest
+
+    def remove(self, name: str) -> None:
+        remove_path(self.path / name)
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         path = self.path / name
