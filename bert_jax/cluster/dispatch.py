@@ -1,26 +1,26 @@
 """Give each shard to a worker that is free, until all are done. A worker that dies costs only the shard that it had."""
 
+import re
+import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from bert_jax.cluster.cluster_progress import ClusterProgress
-from bert_jax.cluster.shard_work import ShardWork
-from bert_jax.cluster.versions import list_versions
-from bert_jax.cluster.worker import Refusal, ShardResult
-from bert_jax.cluster.workers import WorkerPlan
+from bert_jax.cluster.work import ShardWork
+from bert_jax.cluster.worker import Refusal, ShardResult, WorkerPlan, list_versions
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import print_line
+from bert_jax.core.progress import LogLines, format_duration
+from bert_jax.core.terminal import log_file, pluralize, print_line
 from bert_jax.data.shards.shard import Shard
 
 MAX_DEATHS = 3  # of workers with the same shard
-OPEN_SECONDS = (
-    120.0  # within which a worker that died is ready again; Ray also fails calls of one that it restarts
-)
-WAIT_SECONDS = 1.0
+POLL_SECONDS = 1.0
+# Without any worker that is ready: until it is told, and until the command ends. Machines of a cloud take minutes.
+NOTICE_SECONDS, MAX_WAIT_SECONDS = 30.0, 900.0
 SHOWN_WARNINGS = 5
+MIN_DONE = 0.05  # of all bytes, before the time that is left is told
 
 Actor = Any  # a handle of Ray, whose methods are made at run time
 
@@ -33,12 +33,16 @@ class Failure(NamedTuple):
 class PendingCall(NamedTuple):
     actor: Actor
     shard: Shard | None  # None: it opens the work
-    since: float  # when the worker was started
 
 
 class Dispatcher:
-    def __init__(self, ray: ModuleType, work: ShardWork, shards: Sequence[Shard], progress: ClusterProgress):
-        self.ray, self.work, self.progress = ray, work, progress
+    """`complete` shards were there before."""
+
+    def __init__(
+        self, ray: ModuleType, work: ShardWork, shards: Sequence[Shard], verb: str, complete: int = 0
+    ):
+        self.ray, self.work = ray, work
+        self.progress = ClusterProgress(verb, work.unit, shards, complete)
         # The largest first, so that all workers end at about the same time.
         self.queue = deque(sorted(shards, key=lambda shard: -shard.size))
         self.pending: dict[Any, PendingCall] = {}
@@ -47,37 +51,61 @@ class Dispatcher:
         self.results: list[ShardResult] = []
         self.failures: list[Failure] = []
         self.printed_kinds: set[str] = set()  # the warnings that were printed, without their numbers
+        self.waiting_since = time.monotonic()
+        self.last_death = ""  # why a worker that opened the work died
+        self.is_wait_told = False
 
     def run(self, plan: WorkerPlan) -> None:
         try:
             for actor in plan.start(self.ray):
                 self.open(actor)
             # Without a call that is pending, every worker has a full disk.
-            while self.pending and (self.queue or any(call.shard for call in self.pending.values())):
-                calls, _ = self.ray.wait(list(self.pending), timeout=WAIT_SECONDS)
+            while self.pending and (self.queue or self.is_busy()):
+                calls, _ = self.ray.wait(list(self.pending), timeout=POLL_SECONDS)
                 for call in calls:
                     self.handle_answer(call)
                 self.assign()
+                self.check_wait(plan)
                 self.progress.show()
         finally:
             self.progress.close()
 
-    def open(self, actor: Actor, since: float | None = None) -> None:
+    def is_busy(self) -> bool:
+        return any(call.shard for call in self.pending.values())
+
+    def open(self, actor: Actor) -> None:
         call = actor.open.options(max_task_retries=MAX_DEATHS).remote(self.work, list_versions())
-        self.pending[call] = PendingCall(actor, None, since or time.monotonic())
+        self.pending[call] = PendingCall(actor, None)
 
     def assign(self) -> None:
         while self.queue and self.idle:
             actor, shard = self.idle.pop(), self.queue.popleft()
-            self.pending[actor.write.remote(shard)] = PendingCall(actor, shard, time.monotonic())
+            self.pending[actor.write.remote(shard)] = PendingCall(actor, shard)
+
+    def check_wait(self, plan: WorkerPlan) -> None:
+        """Say for what the command waits if no worker is ready, and end it if none comes."""
+        waited = time.monotonic() - self.waiting_since
+        if self.is_busy():
+            self.waiting_since, self.is_wait_told = time.monotonic(), False
+        elif self.pending and waited > MAX_WAIT_SECONDS:
+            raise BertJaxError(
+                f"no worker was ready within {format_duration(MAX_WAIT_SECONDS)}: {plan.describe_lack(self.ray)}"
+                f"{self.last_death}; start machines, or take fewer --workers, and repeat the command, which goes on"
+            )
+        elif self.pending and waited > NOTICE_SECONDS and not self.is_wait_told:
+            self.is_wait_told = True
+            print_line(
+                f"no worker is ready after {format_duration(waited)}: {plan.describe_lack(self.ray)}"
+                f"{self.last_death}; the command ends if none is within {format_duration(MAX_WAIT_SECONDS)}"
+            )
 
     def handle_answer(self, call: Any) -> None:
         """Take the answer of a worker."""
-        actor, shard, since = self.pending.pop(call)
+        actor, shard = self.pending.pop(call)
         try:
             answer = self.ray.get(call)
-        except self.ray.exceptions.RayActorError as error:
-            self.handle_death(actor, shard, since, error)
+        except (self.ray.exceptions.RayActorError, self.ray.exceptions.OutOfMemoryError) as error:
+            self.handle_death(actor, shard, error)
             return
         if shard is None:
             if isinstance(answer, Refusal):
@@ -94,27 +122,28 @@ class Dispatcher:
             self.print_warnings(shard, answer.warnings)
         self.idle.append(actor)
 
-    def handle_death(self, actor: Actor, shard: Shard | None, since: float, error: Any) -> None:
+    def handle_death(self, actor: Actor, shard: Shard | None, error: Any) -> None:
         """Put the shard of a worker that died back, and open the work again in the one that Ray starts for it."""
-        if error.actor_init_failed:
+        if getattr(error, "actor_init_failed", False):
             reason = str(error).strip().splitlines()[-1]
             raise BertJaxError(f"a worker cannot start ({reason:.200}); install bert-jax on every machine")
-        if shard is None and time.monotonic() - since < OPEN_SECONDS:
-            self.open(actor, since)
-            return
-        if shard is None:
-            raise BertJaxError(
-                f"workers died while they opened {self.work.required_path}, likely out of memory; take fewer --workers"
-            )
-        self.progress.workers -= 1
-        self.deaths[shard.name] += 1
-        if self.deaths[shard.name] < MAX_DEATHS:
-            self.queue.appendleft(shard)
+        reason = describe_death(error)
+        if (
+            shard is None
+        ):  # Ray also fails calls of a worker that it starts again: how long is bounded by `check_wait`
+            self.last_death = f"; one died while it opened {self.work.required_path}, {reason}"
+            time.sleep(POLL_SECONDS)
         else:
-            self.fail(
-                shard,
-                f"{shard.display_name}: {MAX_DEATHS} workers died of it, likely out of memory; take fewer --workers",
-            )
+            self.progress.workers -= 1
+            self.deaths[shard.name] += 1
+            if self.deaths[shard.name] < MAX_DEATHS:
+                self.queue.appendleft(shard)
+            else:
+                self.fail(
+                    shard,
+                    f"{shard.display_name}: {MAX_DEATHS} workers died while they had it, the last {reason}; if memory "
+                    "is short, take fewer --workers",
+                )
         self.open(actor)
 
     def fail(self, shard: Shard, message: str) -> None:
@@ -125,9 +154,84 @@ class Dispatcher:
     def print_warnings(self, shard: Shard, messages: Sequence[str]) -> None:
         """Print the first warnings of each kind: those of other shards may differ in their numbers alone."""
         for message in messages:
-            kind = "".join(
-                character for character in message if not character.isdigit() and character not in ",."
-            )
+            kind = re.sub(r"[\d,.]", "", message)
             if kind not in self.printed_kinds and len(self.printed_kinds) < SHOWN_WARNINGS:
                 print_line(f"{shard.display_name}: {message}")
             self.printed_kinds.add(kind)
+
+
+def describe_death(error: Exception) -> str:
+    """
+    >>> describe_death(Exception("The actor died because its node has died. Node Id: 9"))
+    'because its node has died'
+    >>> describe_death(Exception("RPC error"))
+    'for a reason that Ray does not know'
+    """
+    text = " ".join(str(error).split())
+    if "low on memory" in text:
+        return "because the machine ran low on memory"
+    return (
+        match[0]
+        if (match := re.search(r"because its [\w ]+", text))
+        else "for a reason that Ray does not know"
+    )
+
+
+class ClusterProgress:
+    """How far a cluster is, in one line: shards, their rows, time left, failures."""
+
+    def __init__(self, verb: str, unit: str, shards: Sequence[Shard], complete: int):
+        self.verb, self.unit = verb, unit
+        self.total, self.done, self.failed = len(shards) + complete, complete, 0
+        self.bytes_left, self.bytes_done = sum(shard.size for shard in shards), 0
+        self.rows, self.workers = 0, 0
+        self.begun: float | None = None  # when the first worker was ready
+        self.lines = LogLines()
+
+    def start_worker(self) -> None:
+        self.workers += 1
+        self.begun = self.begun or time.monotonic()
+
+    def add(self, shard: Shard, rows: int) -> None:
+        self.done += 1
+        self.rows += rows
+        self.bytes_done += shard.size
+        self.bytes_left -= shard.size
+
+    def fail(self, shard: Shard) -> None:
+        self.failed += 1
+        self.bytes_left -= shard.size
+
+    def show(self) -> None:
+        """Renew the line on a terminal; elsewhere print it now and then."""
+        if log_file().isatty():
+            width = shutil.get_terminal_size().columns - 1
+            line = self.describe(time.monotonic())[:width]
+            print(f"\r{line:<{width}}", end="", file=log_file(), flush=True)
+        elif self.begun:
+            self.lines.print_due(self.describe)
+
+    def close(self) -> None:
+        if log_file().isatty():
+            print(file=log_file(), flush=True)
+
+    def describe(self, now: float) -> str:
+        """
+        >>> progress = ClusterProgress("predict", "rows", [Shard(("a",), "a", 10), Shard(("b",), "b", 30)], 1)
+        >>> progress.describe(0.0)
+        'predict: 1 of 3 shards, no worker is ready'
+        >>> progress.start_worker()
+        >>> progress.begun = 100.0
+        >>> progress.add(Shard(("a",), "a", 10), 1000)
+        >>> progress.describe(110.0)
+        'predict: 2 of 3 shards, 100 rows/s, 30 s left, 1 worker'
+        """
+        line = f"{self.verb}: {self.done} of {self.total} shards"
+        if self.begun and self.bytes_done:
+            seconds = max(now - self.begun, 1e-9)
+            line += f", {self.rows / seconds:,.0f} {self.unit}/s"
+            if self.bytes_done >= MIN_DONE * (self.bytes_done + self.bytes_left):
+                line += f", {format_duration(seconds * self.bytes_left / self.bytes_done)} left"
+        if self.failed:
+            line += f", {self.failed} failed"
+        return line + (f", {pluralize(self.workers, 'worker')}" if self.workers else ", no worker is ready")

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from bert_jax.cluster.model_shards import ModelShards
 from bert_jax.cluster.run_shards import complete_shards, temporary_work
-from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.cluster.work import ModelShards
+from bert_jax.cluster.worker import ClusterOptions
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file

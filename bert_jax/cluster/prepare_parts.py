@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from bert_jax.cluster.connection import check_reachable
 from bert_jax.cluster.run_shards import complete_shards, estimate, temporary_work
-from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.cluster.work import ShardWork, WriteShard
+from bert_jax.cluster.worker import ClusterOptions
 from bert_jax.core.bucket import is_bucket
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import json_digest
@@ -35,13 +36,12 @@ MOST_PARTS = 64
 PART_BYTES = 256 << 20
 
 
-@dataclass(frozen=True)
-class PrepareParts:
+@dataclass(frozen=True, kw_only=True)
+class PrepareParts(ShardWork):
     source: TextSource
     recipe: ChunkSettings
-    output: str
 
-    unit = "documents"
+    unit, counts_rows = "documents", False
 
     @property
     def required_path(self) -> str:
@@ -58,9 +58,6 @@ class PrepareParts:
             "part_rows": PART_ROWS,
         }
         return ShardFolder(Path(self.output), Job("prepare", "chunks", settings))
-
-    def with_output(self, folder: str) -> Self:
-        return replace(self, output=folder)
 
     def list_parts(self) -> list[Shard]:
         """Return the parts: they depend on the files alone, so that a command which resumes has the same."""
@@ -81,7 +78,7 @@ class PrepareParts:
         shard = Shard((file,), "part", os.path.getsize(file))
         return CutFile(shard, PART_ROWS, self.folder.path / CUT, at_blank_lines=True).list_parts()
 
-    def open(self) -> "partial[WrittenShard]":
+    def open(self) -> WriteShard:
         tokenizer = open_tokenizer(self.recipe.tokenizer)
         if tokenizer.fingerprint != self.recipe.fingerprint:
             raise BertJaxError(
@@ -100,9 +97,7 @@ class PrepareParts:
             ]
         chunks = list(make_chunks_alone(source, self.recipe, self.folder.path / part.name, tokenizer))
         documents = sum(map(len, stored(chunks, "document_sentences")))
-        return WrittenShard(
-            documents, [str(path.relative_to(self.folder.path)) for path in chunks], source.counts()
-        )
+        return self.describe_written(documents, chunks, **source.counts())
 
 
 def open_source(
@@ -137,7 +132,9 @@ def plan_parts(source: TextSource, recipe: ChunkSettings, directory: Path) -> Pr
         refuse_unreadable_name(file)
     tokenizer = os.path.abspath(recipe.tokenizer) if os.path.isdir(recipe.tokenizer) else recipe.tokenizer
     return PrepareParts(
-        source.with_absolute_paths(), replace(recipe, tokenizer=tokenizer), os.path.abspath(directory)
+        source=source.with_absolute_paths(),
+        recipe=replace(recipe, tokenizer=tokenizer),
+        output=os.path.abspath(directory),
     )
 
 

@@ -11,12 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 from uuid import uuid4
 
-from bert_jax.cluster.cluster_progress import ClusterProgress
 from bert_jax.cluster.connection import check_reachable, connected
 from bert_jax.cluster.dispatch import Dispatcher
-from bert_jax.cluster.model_shards import ModelShards
-from bert_jax.cluster.shard_work import ShardWork
-from bert_jax.cluster.workers import ClusterOptions, plan_workers
+from bert_jax.cluster.work import ModelShards, ShardWork
+from bert_jax.cluster.worker import ClusterOptions, plan_workers
 from bert_jax.core.bucket import Bucket, is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import explain_os_errors
@@ -26,8 +24,10 @@ from bert_jax.data.shards.cut_file import CUTTABLE, CutFile
 from bert_jax.data.shards.shard import Shard, list_shards
 from bert_jax.data.shards.shard_folder import CUT, ShardFolder, ShardManifest, add_counts
 from bert_jax.text.input_files import file_extension
+from bert_jax.text.row_count import count_rows
 
 Work = TypeVar("Work", bound=ShardWork)
+COUNTED_BYTES = 1 << 30  # of lines, which a dry run reads to count them
 ROWS_PER_SHARD = 65_536  # of a file that is the only input
 
 
@@ -145,8 +145,7 @@ def complete_shards(
     if not missing:
         return list(before.values())
     with connected(options.address) as ray:
-        progress = ClusterProgress(work.folder.job.verb, work.unit, missing, len(before))
-        dispatcher = Dispatcher(ray, work, missing, progress)
+        dispatcher = Dispatcher(ray, work, missing, work.folder.job.verb, len(before))
         dispatcher.run(plan_workers(ray, options, len(missing)))
     if failures := dispatcher.failures:
         unbegun = f", and {len(dispatcher.queue)} were not begun" if dispatcher.queue else ""
@@ -176,19 +175,29 @@ def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> s
         plan = plan_workers(ray, options, len(shards))
         # Twice, because programs are compiled for the first.
         tried = [shard, replace(shard, name=f"{shard.name}-again")]
-        dispatcher = Dispatcher(ray, work, tried, ClusterProgress("dry run", work.unit, tried, 0))
+        dispatcher = Dispatcher(ray, work, tried, "dry run")
         dispatcher.run(replace(plan, count=1))
     if dispatcher.failures:
         raise BertJaxError(dispatcher.failures[0].message)
     measured = dispatcher.results[-1]
-    rows, seconds = (
-        value * size / max(shard.size, 1) for value in (measured.rows, measured.seconds / plan.count)
-    )
+    share = size / max(shard.size, 1)
+    rows = f"about {measured.rows * share:,.0f}"
+    if work.counts_rows and count_rows(shard.source) == measured.rows and (counted := count_cheaply(shards)):
+        rows, share = f"{counted:,}", counted / measured.rows
+    seconds = measured.seconds * share / plan.count
     return (
-        f"{pluralize(len(shards), 'shard')}, about {rows:,.0f} {work.unit}, {size / 1e6:,.1f} MB; about "
+        f"{pluralize(len(shards), 'shard')}, {rows} {work.unit}, {size / 1e6:,.1f} MB; about "
         f"{format_duration(seconds)} with {pluralize(plan.count, 'worker')}, by {shard.display_name}: "
         f"{measured.rows:,} {work.unit} in {measured.seconds:.1f} s; nothing was written"
     )
+
+
+def count_cheaply(shards: list[Shard]) -> int | None:
+    """Return the rows of all shards; None if these would have to be read for long."""
+    if sum(shard.size for shard in shards if file_extension(shard.source) != ".parquet") > COUNTED_BYTES:
+        return None
+    counts = [count_rows(shard.source) for shard in shards]
+    return None if None in counts else sum(filter(None, counts))
 
 
 @contextmanager

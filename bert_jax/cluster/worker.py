@@ -5,18 +5,24 @@ What a user can correct is its answer, so that the other shards go on; any other
 
 import errno
 import os
+import platform
 import socket
 import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
 
-from bert_jax.cluster.shard_work import ShardWork, WriteShard
-from bert_jax.cluster.versions import check_versions
+from bert_jax import __version__
+from bert_jax.cluster.work import ShardWork, WriteShard
 from bert_jax.core.errors import BertJaxError, explain_os_error
-from bert_jax.core.terminal import no_lines
+from bert_jax.core.terminal import no_lines, pluralize, print_line
 from bert_jax.data.shards.shard import Shard
+
+PACKAGES = ("jax", "jaxlib", "numpy", "onnxruntime", "tokenizers", "sentencepiece", "sentencex", "pyarrow")
 
 # Each worker has its own cores, and the libraries would take all of the machine's. XLA reads NPROC.
 THREADS = ("NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -86,3 +92,87 @@ def check_visible(work: ShardWork) -> None:
             raise BertJaxError(
                 f"{socket.gethostname()} does not see {path}; put it on storage that all machines mount at this path"
             )
+
+
+def list_versions() -> dict[str, str]:
+    versions = {"bert-jax": __version__, "python": ".".join(platform.python_version_tuple()[:2])}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "none"
+    return versions
+
+
+def check_versions(expected: Mapping[str, str]) -> None:
+    """Refuse a machine whose versions are not those of the machine on which the command runs."""
+    for name, version in list_versions().items():
+        if version != expected[name]:
+            raise BertJaxError(
+                f"{socket.gethostname()} has {name} {version}, and the command runs with {expected[name]}; install the "
+                "same versions on all machines"
+            )
+
+
+Accelerator = Literal["gpu", "tpu"]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    address: str
+    workers: int | None = None  # None: one for each core, or for each accelerator
+    accelerator: Accelerator | None = None
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    count: int
+    cores: int  # of each
+    accelerator: Accelerator | None
+
+    def start(self, ray: ModuleType) -> list[Any]:
+        """Return the handles of the workers. Ray starts them where there is room, and again when they die."""
+        options: dict[str, Any] = {"num_cpus": self.cores, "max_restarts": -1, **RESOURCES[self.accelerator]}
+        # glibc would keep what the threads of each shard have freed, in one arena after another.
+        options["runtime_env"] = {"env_vars": {"MALLOC_ARENA_MAX": str(self.cores)}}
+        actor = ray.remote(Worker).options(**options)
+        return [actor.remote(self.cores, self.accelerator is not None) for _ in range(self.count)]
+
+    def describe_lack(self, ray: ModuleType) -> str:
+        """Say what the workers need, and what the cluster has."""
+        resource, needed = ("CPU", self.cores) if self.accelerator is None else (self.accelerator.upper(), 1)
+        total, nodes = int(ray.cluster_resources().get(resource, 0)), ray.nodes()
+        dead = sum(not node["Alive"] for node in nodes)
+        has = f"the cluster has {total} on {pluralize(len(nodes) - dead, 'machine')}"
+        return f"each needs {needed} {resource}, and {has}" + (f", and {dead} more dead" if dead else "")
+
+
+RESOURCES: dict[Accelerator | None, dict[str, Any]] = {
+    None: {},
+    "gpu": {"num_gpus": 1},
+    "tpu": {"resources": {"TPU": 1}},
+}
+
+
+def plan_workers(ray: ModuleType, options: ClusterOptions, shards: int) -> WorkerPlan:
+    """Return what workers there will be, at most as many as there are shards."""
+    resource = (options.accelerator or "cpu").upper()
+    available = int(ray.cluster_resources().get(resource, 0))
+    if not available and options.workers is None:
+        raise BertJaxError(
+            f"the cluster has no {resource}; leave --accelerator out, or give --workers N to wait until it has"
+        )
+    count = min(options.workers or available, shards)
+    cores = 1 if options.accelerator else cores_per_worker(ray, count)
+    if count * (1 if options.accelerator else cores) > available:
+        print_line(
+            f"the cluster has {available} {resource} for {pluralize(count, 'worker')}; the others start when it grows"
+        )
+    return WorkerPlan(count, cores, options.accelerator)
+
+
+def cores_per_worker(ray: ModuleType, workers: int) -> int:
+    """Share the cores of the cluster among the workers; no worker gets more than the smallest machine has."""
+    cores = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+    cores = [count for count in cores if count]
+    return max(1, min(sum(cores) // workers, *cores)) if cores else 1

@@ -10,8 +10,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize, print_line
 
 if TYPE_CHECKING:
-    from bert_jax.cluster.model_shards import ModelShards
-    from bert_jax.cluster.workers import ClusterOptions
+    from bert_jax.cluster.work import ModelShards
+    from bert_jax.cluster.worker import ClusterOptions
 
 MAX_WORKERS = 1 << 16
 FLAGS = ("workers", "accelerator", "format", "shard_rows", "dry_run", "remove_missing")  # which need --ray
@@ -53,7 +53,7 @@ def cluster_options(args: argparse.Namespace) -> "ClusterOptions | None":
                 raise BertJaxError(f"{given} is for a cluster; add --ray, or leave {given} out")
         return None
     from bert_jax.cluster.connection import check_address, require_ray
-    from bert_jax.cluster.workers import ClusterOptions
+    from bert_jax.cluster.worker import ClusterOptions
 
     check_address(args.ray)
     require_ray()

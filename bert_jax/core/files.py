@@ -18,7 +18,7 @@ def write_atomically(path: Path, content: bytes | str, shared: bool = False) -> 
         try:
             content = content.encode()
         except UnicodeEncodeError as error:
-            before, after = content[: error.start], content[error.start :]
+            before, after = error.object[: error.start], error.object[error.start :]
             name = before.rpartition('"')[2] + after.partition('"')[0]
             raise BertJaxError(
                 f'{path} cannot keep the name "{name}", which is not UTF-8; rename it'

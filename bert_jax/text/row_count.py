@@ -22,5 +22,5 @@ def count_rows(source: str) -> int | None:
     with open(source, "rb") as lines:
         for line in lines:
             quotes += line.count(b'"') if kind == ".csv" else 0
-            rows += quotes % 2 == 0
+            rows += quotes % 2 == 0 and (kind == ".txt" or not line.isspace())
     return rows - (rows > 0 and kind in (".csv", ".tsv"))

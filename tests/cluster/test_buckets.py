@@ -9,9 +9,7 @@ import pytest
 
 from bert_jax.cluster import run_shards
 from bert_jax.cluster.predict_shards import PredictShards
-from bert_jax.cluster.versions import list_versions
-from bert_jax.cluster.worker import Refusal, ShardResult, Worker
-from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.cluster.worker import ClusterOptions, Refusal, ShardResult, Worker, list_versions
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns

@@ -1,15 +1,14 @@
 """How shards are given to workers: with calls that end at once or die, instead of a cluster."""
 
 from collections import deque
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
-from bert_jax.cluster import dispatch
-from bert_jax.cluster.cluster_progress import ClusterProgress
-from bert_jax.cluster.dispatch import MAX_DEATHS, Dispatcher
-from bert_jax.cluster.worker import Refusal, ShardResult
-from bert_jax.cluster.workers import WorkerPlan
+from bert_jax.cluster import dispatch, run_shards
+from bert_jax.cluster.dispatch import MAX_DEATHS, ClusterProgress, Dispatcher
+from bert_jax.cluster.worker import Refusal, ShardResult, WorkerPlan
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.shard import Shard
 
@@ -17,8 +16,16 @@ DONE = ShardResult(1, 0.1, ())
 SHARDS = [Shard((f"{n}.txt",), str(n), size) for n, size in enumerate((5, 50, 20))]
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(dispatch, "POLL_SECONDS", 0.0)
+
+
 class Died(Exception):
     actor_init_failed = False
+
+    def __init__(self, reason: str = "The actor died because its node has died. Node Id: 9"):
+        super().__init__(reason)
 
 
 class Method:
@@ -42,7 +49,7 @@ class Call:
 class Cluster:
     """Stands in for Ray, and for the plan of its workers. `write` answers for a shard, `open` for a new worker."""
 
-    exceptions = SimpleNamespace(RayActorError=Died)
+    exceptions = SimpleNamespace(RayActorError=Died, OutOfMemoryError=MemoryError)
 
     def __init__(self, write, open=lambda *_: None, workers: int = 2):
         self.written = deque()
@@ -57,6 +64,9 @@ class Cluster:
     def start(self, _):
         return [self.actor] * self.workers
 
+    def describe_lack(self, _) -> str:
+        return "the cluster has nothing"
+
     @staticmethod
     def wait(calls, timeout):
         assert calls, "Ray refuses to wait for nothing"
@@ -70,8 +80,8 @@ class Cluster:
 
 
 def run(cluster: Cluster) -> Dispatcher:
-    progress = ClusterProgress("predict", "rows", SHARDS, 0)
-    dispatcher = Dispatcher(cluster, SimpleNamespace(required_path="model"), SHARDS, progress)
+    work = SimpleNamespace(required_path="model", unit="rows")
+    dispatcher = Dispatcher(cluster, work, SHARDS, "predict")
     dispatcher.run(cluster)
     return dispatcher
 
@@ -106,7 +116,9 @@ def test_a_shard_that_kills_every_worker_fails_alone(capsys):
     (failure,) = run(cluster).failures
     assert (failure.shard.name, list(cluster.written).count("2")) == ("2", MAX_DEATHS)
     assert (
-        capsys.readouterr().err == "2.txt: 3 workers died of it, likely out of memory; take fewer --workers\n"
+        capsys.readouterr().err
+        == "2.txt: 3 workers died while they had it, the last because its node has died; if "
+        "memory is short, take fewer --workers\n"
     )
 
 
@@ -142,15 +154,53 @@ def test_a_machine_that_cannot_open_the_work_ends_the_command():
     assert not cluster.written
 
 
-@pytest.mark.parametrize(("error", "message"), [
-    (Died(), "workers died while they opened model, likely out of memory"),
-    (type("Unborn", (Died,), {"actor_init_failed": True})("a\nNo module named 'bert_jax'"),
-     r"a worker cannot start \(No module named 'bert_jax'\); install bert-jax on every machine"),
-])  # fmt: skip
-def test_workers_that_do_not_start_end_the_command(error, message, monkeypatch):
-    monkeypatch.setattr(dispatch, "OPEN_SECONDS", 0.05)
+def test_a_worker_that_cannot_start_ends_the_command():
+    unborn = type("Unborn", (Died,), {"actor_init_failed": True})("a\nNo module named 'bert_jax'")
+    message = r"a worker cannot start \(No module named 'bert_jax'\); install bert-jax on every machine"
     with pytest.raises(BertJaxError, match=message):
-        run(Cluster(lambda shard: ShardResult(1, 0.1, ()), lambda *_: error))
+        run(Cluster(lambda shard: DONE, lambda *_: unborn))
+
+
+@pytest.mark.parametrize(("opened", "died"), [
+    (None, ""), (Died(), "; one died while it opened model, because its node has died"),
+])  # fmt: skip
+def test_without_a_worker_that_is_ready_the_command_says_so_and_ends(opened, died, capsys, monkeypatch):
+    """The machines are gone, or have no room; or workers die when they open the model."""
+    times = iter(range(0, 100_000, 10))
+    monkeypatch.setattr(
+        dispatch, "time", SimpleNamespace(monotonic=lambda: next(times), sleep=lambda _: None)
+    )
+    cluster, polls = Cluster(lambda shard: DONE, lambda *_: opened), iter(range(500))
+
+    def wait(calls, timeout):
+        assert next(polls, None) is not None, "it waits for ever"
+        return (calls[:1], calls[1:]) if opened else ([], calls)
+
+    monkeypatch.setattr(cluster, "wait", wait)
+    with pytest.raises(
+        BertJaxError, match=f"^no worker was ready within 15 min: the cluster has nothing{died}; start"
+    ):
+        run(cluster)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("no worker is ready")]
+    assert len(lines) == 1 and lines[0].endswith("; the command ends if none is within 15 min")
+
+
+def test_what_a_cluster_lacks():
+    nodes = [{"Alive": True, "Resources": {}}, {"Alive": False}]
+    ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 3.0}, nodes=lambda: nodes)
+    assert WorkerPlan(2, 4, None).describe_lack(ray) == (
+        "each needs 4 CPU, and the cluster has 3 on 1 machine, and 1 more dead"
+    )
+    assert WorkerPlan(2, 1, "gpu").describe_lack(ray).startswith("each needs 1 GPU, and the cluster has 0")
+
+
+def test_the_time_left_is_not_that_of_a_row_among_a_million():
+    """A shard with one long row, which has nearly all bytes, is not done yet."""
+    progress = ClusterProgress("predict", "rows", [Shard(("a",), "a", 10), Shard(("b",), "b", 10_000_000)], 0)
+    progress.start_worker()
+    progress.begun = 0.5
+    progress.add(Shard(("a",), "a", 10), 1)
+    assert progress.describe(40.5) == "predict: 1 of 2 shards, 0 rows/s, 1 worker"
 
 
 def test_a_warning_of_every_shard_is_printed_once(capsys):
@@ -166,3 +216,20 @@ def test_the_memory_of_a_worker_is_bounded_by_its_cores():
     workers = WorkerPlan(2, 3, None).start(SimpleNamespace(remote=lambda _: options))
     assert workers == [(3, False)] * 2
     assert started[0]["runtime_env"] == {"env_vars": {"MALLOC_ARENA_MAX": "3"}}
+
+
+@pytest.mark.parametrize(("measured", "rows"), [(3, "5 rows"), (2, "about 3 rows")])
+def test_a_dry_run_tells_the_rows_that_it_can_count(measured, rows, tmp_path, monkeypatch):
+    """Unless a shard that was done has other ones, as words that are columns of a line each."""
+    shards = []
+    for name, text in {"a": "w\nw\n", "b": "w\nw\nw\n"}.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+        shards.append(Shard((str(tmp_path / f"{name}.txt"),), name, len(text)))
+    done = SimpleNamespace(run=lambda plan: None, failures=[], results=[ShardResult(measured, 1.0, ())])
+    monkeypatch.setattr(run_shards, "connected", lambda _: nullcontext())
+    monkeypatch.setattr(run_shards, "plan_workers", lambda *_: WorkerPlan(1, 1, None))
+    monkeypatch.setattr(run_shards, "Dispatcher", lambda *_: done)
+    work = SimpleNamespace(unit="rows", counts_rows=True)
+    assert run_shards.estimate(SimpleNamespace(address="local"), work, shards).startswith(
+        f"2 shards, {rows}, "
+    )

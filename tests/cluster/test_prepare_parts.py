@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from bert_jax.cluster import prepare_parts
-from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.cluster.worker import ClusterOptions
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.text.text_source import TextSource

@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from bert_jax.cluster import embed_shards, run_shards
 from bert_jax.cluster.embed_shards import RANGES, EmbedShards
-from bert_jax.cluster.workers import ClusterOptions
+from bert_jax.cluster.worker import ClusterOptions
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search import vector_shards

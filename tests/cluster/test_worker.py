@@ -13,8 +13,7 @@ import bert_jax
 from bert_jax.cluster import predict_shards
 from bert_jax.cluster.embed_shards import EmbedShards
 from bert_jax.cluster.predict_shards import PredictShards
-from bert_jax.cluster.versions import list_versions
-from bert_jax.cluster.worker import THREADS, Refusal, ShardResult, Worker
+from bert_jax.cluster.worker import THREADS, Refusal, ShardResult, Worker, list_versions
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import list_shards

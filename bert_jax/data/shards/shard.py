@@ -94,9 +94,9 @@ def list_shards(given: str) -> list[Shard]:
         raise BertJaxError(
             f"--ray reads files that all machines see, not {given}; name a file, a folder or a glob"
         )
-    found = expand_inputs([given])
-    files = [file for file in found if not Path(file).name.startswith(NO_DATA)]
-    warn_of_left_out(given, Counter({NO_DATA_FILE: len(found) - len(files)}))
+    paths = expand_inputs([given])
+    files = [file for file in paths if not Path(file).name.startswith(NO_DATA)]
+    warn_of_left_out(given, Counter({NO_DATA_FILE: len(paths) - len(files)}))
     if not files:
         raise BertJaxError(
             f"all files at {given} begin with {NO_DATA}, as those without data do; name others"

@@ -1,14 +1,13 @@
-"""What a model makes of shards. A verb on a cluster is one of these: what it writes for a shard, and its settings."""
+"""What a cluster does with each shard: the same functions that a command on one machine calls for a whole input."""
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from bert_jax.cluster.workers import ClusterOptions
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.bucket_folder import open_folder
 from bert_jax.data.shards.shard import Shard
@@ -17,20 +16,57 @@ from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.search.cached_vectors import model_fingerprint
 
+if TYPE_CHECKING:
+    from bert_jax.cluster.worker import ClusterOptions
+
+WriteShard = Callable[[Shard], WrittenShard]
+
 
 @dataclass(frozen=True, kw_only=True)
-class ModelShards(ABC):
+class ShardWork(ABC):
+    """It is sent to every worker, and so has no model; each worker opens its own."""
+
+    output: str  # the address of the folder of outputs
+
+    unit: ClassVar[str]  # what is counted, as a plural, such as "rows"
+    counts_rows: ClassVar[bool]  # whether a unit is a row of the input
+
+    @property
+    @abstractmethod
+    def folder(self) -> ShardFolder: ...
+
+    @property
+    @abstractmethod
+    def required_path(self) -> str:
+        """The directory that every machine has to see, such as that of the model."""
+
+    @abstractmethod
+    def open(self) -> WriteShard:
+        """Open what every shard needs; refuse what is not the same as where the command runs."""
+
+    def with_output(self, folder: str) -> Self:
+        """Return the same work with another folder of outputs."""
+        return replace(self, output=folder)
+
+    def describe_written(self, rows: int, files: Iterable[Path], **counts: int) -> WrittenShard:
+        """Return what was written for a shard, in files of the folder of the outputs."""
+        return WrittenShard(rows, [str(file.relative_to(self.folder.path)) for file in files], counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShards(ShardWork):
+    """What a model makes of shards. A verb is one of these: what it writes for a shard, and its settings."""
+
     model: str
     fingerprint: str  # of the model
     engine: dict[str, Any]
     format: str
-    output: str
     shard_rows: int | None = None
 
     verb: ClassVar[str]
     noun: ClassVar[str]  # what is written, such as "prediction"
-    unit: ClassVar[str]
     writers: ClassVar[Mapping[str, Any]]  # by the format; the first is the default
+    counts_rows = True
 
     @classmethod
     def from_model(cls, model: str, format: str | None, output: str, **settings) -> Self:
@@ -59,14 +95,11 @@ class ModelShards(ABC):
         settings |= {"format": self.format, "shard_rows": self.shard_rows}
         return open_folder(self.output, Job(self.verb, f"{self.noun}s", settings), f".{self.format}")
 
-    def with_output(self, folder: str) -> Self:
-        return replace(self, output=folder)
-
-    def prepare(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
+    def prepare(self, options: "ClusterOptions", shards: list[Shard], is_new: bool) -> Self:
         """Return the work with what has to be known of all shards; `is_new`: none of them is complete yet."""
         return self
 
-    def open(self) -> "partial[WrittenShard]":
+    def open(self) -> WriteShard:
         if model_fingerprint(self.model) != self.fingerprint:
             raise BertJaxError(
                 f"{self.model} is another model here than where the command runs; copy it again"
@@ -79,10 +112,6 @@ class ModelShards(ABC):
 
     @abstractmethod
     def write(self, model: Any, shard: Shard) -> WrittenShard: ...
-
-    def describe_written(self, rows: int, files: Iterable[Path], **counts: int) -> WrittenShard:
-        """Return what `write` returns, for files in the folder of the outputs."""
-        return WrittenShard(rows, [str(file.relative_to(self.folder.path)) for file in files], counts)
 
     def describe_counts(self, counts: Mapping[str, int]) -> str:
         """Return the end of the line that says what was written."""
