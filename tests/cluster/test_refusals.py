@@ -39,6 +39,7 @@ IN, OUT = ("--input", "in"), ("--output", "out")
         ("--shard-rows", "9"),
         ("--accelerator", "gpu"),
         ("--dry-run",),
+        ("--remove-missing",),
     ],
 )
 def test_flags_of_a_cluster_need_one(flags, refused):

@@ -105,7 +105,8 @@ RIGHT = {
         "{out}/made.jsonl",
     ],
     "predict --ray": [
-        "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made", *NO_CLUSTER,
+        "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made",
+        "--remove-missing", *NO_CLUSTER,
     ],
     "embed --ray": [
         "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt", "--output", "{out}/made", *NO_CLUSTER,
