@@ -7,16 +7,14 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from glob import glob
 from importlib import import_module
-from importlib.util import find_spec
 from keyword import iskeyword
 
 from bert_jax import __version__
 from bert_jax.command.failures import explain_error
 from bert_jax.command.flags import Parser, Verb
 from bert_jax.core.arguments import use_config_spelling
-from bert_jax.core.compilation_cache import enable_compilation_cache
+from bert_jax.core.compilation_cache import avoid_missing_tpu, enable_compilation_cache
 from bert_jax.core.errors import BertJaxError, one_line, suggest_name
 from bert_jax.core.memory import use_large_pages
 from bert_jax.core.terminal import print_line
@@ -48,11 +46,9 @@ def make_parser(name: str) -> Parser:
 
 
 def quiet_libraries() -> None:
-    """Suppress TensorFlow's log lines; without an accelerator choose the CPU, so that libtpu reports no missing TPU."""
+    """Suppress TensorFlow's log lines, and libtpu's where there is no TPU."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    devices = ("/dev/accel*", "/dev/vfio/*", "/dev/nvidia*", "/dev/kfd")
-    if sys.platform == "linux" and find_spec("libtpu") and not any(map(glob, devices)):
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    avoid_missing_tpu()
 
 
 def print_verbs() -> None:

@@ -1,7 +1,10 @@
-"""A cache on disk of the programs that JAX compiles, so that later processes need not compile them again."""
+"""What JAX is told before its first program: where compiled programs are kept on disk, so that later processes need not
+compile them again, and not to look for a TPU on a machine that has none."""
 
 import os
 import sys
+from glob import glob
+from importlib.util import find_spec
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import compilation_cache_home
@@ -12,6 +15,20 @@ KEEPING = {
     # JAX checks every cached program whenever it adds one: with 6,000 of them this takes 0.4 s.
     "jax_compilation_cache_max_size": (-1, 2**28),
 }
+# Device files; /dev/vfio/vfio exists without any device.
+ACCELERATORS = ("/dev/accel*", "/dev/vfio/[0-9]*", "/dev/nvidia*", "/dev/kfd")
+
+
+def avoid_missing_tpu() -> None:
+    """Choose the CPU where libtpu is installed, but there is no accelerator: libtpu would report the missing TPU.
+
+    A choice of the user stays, and so does one that JAX made when it was first used."""
+    if sys.platform != "linux" or not find_spec("libtpu") or any(map(glob, ACCELERATORS)):
+        return
+    if (jax := sys.modules.get("jax")) is None:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    elif not jax.config.jax_platforms:
+        jax.config.update("jax_platforms", "cpu")
 
 
 def enable_compilation_cache() -> None:

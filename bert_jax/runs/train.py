@@ -19,7 +19,7 @@ from bert_jax import tasks
 from bert_jax.core import config as configs
 from bert_jax.core import hashes
 from bert_jax.core.arguments import use_python_spelling
-from bert_jax.core.compilation_cache import enable_compilation_cache
+from bert_jax.core.compilation_cache import avoid_missing_tpu, enable_compilation_cache
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import explain_os_errors, temporary_sibling
 from bert_jax.core.paths import require_path
@@ -117,6 +117,7 @@ def check_arguments(function: str, arguments: Sequence[str], keys: Mapping) -> N
 
 def start_run(values: dict, workdir: str | PathLike[str] | None, command: str) -> Run:
     """Run a complete config, whose `init` may be a loaded model; `command` is what the report shows as its command."""
+    avoid_missing_tpu()
     enable_compilation_cache()
     if workdir is None and jax.process_count() > 1:
         raise BertJaxError("a run of several processes needs a workdir that all of them can access")

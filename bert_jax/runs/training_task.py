@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_jax import tasks
 from bert_jax.core.arguments import use_python_spelling
+from bert_jax.core.compilation_cache import avoid_missing_tpu
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
@@ -82,6 +83,7 @@ def open_task(config: Config | None = None, **keys: Any) -> TrainingTask:
     ['classify_loss']
     """
     check_arguments("open_task", ("config",), keys)
+    avoid_missing_tpu()
     with use_python_spelling():
         module, run_config = tasks.read_config(run_values(config, keys), ())
         return TrainingTask(open_run(module.open, run_config))

@@ -17,6 +17,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.typed_json import type_name
 from bert_jax.losses.loss import Loss
 from bert_jax.models.mesh import DATA, FSDP, ROWS
 from bert_jax.training.run_config import RunConfig
@@ -66,11 +68,11 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
         if task.whole_batch:
             params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
             return whole_batch_gradient(params, batch, key, constants)
-        weights = loss_weights(task, params, batch, constants, mesh)
+        weights = loss_weights(task, params, batch, constants, key, mesh)
 
         def objective(params, rows):
             outputs = task.outputs(params, rows, constants, key)
-            losses = task.losses(outputs, rows)
+            losses = compute_losses(task, outputs, rows)
             total = sum(Loss(loss.total, weights[name]).mean for name, loss in losses.items())
             return total, collect_metrics(task, losses, outputs, rows)
 
@@ -78,10 +80,10 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
 
     def whole_batch_gradient(params, batch, key, constants):
         def outputs(params, rows):
-            return task.outputs(params, rows, constants, key)
+            return check_rows(task, "outputs", task.outputs(params, rows, constants, key), rows)
 
         def loss(all_outputs):
-            losses = task.losses(all_outputs, batch)
+            losses = compute_losses(task, all_outputs, batch)
             return sum(loss.mean for loss in losses.values()), collect_metrics(
                 task, losses, all_outputs, batch
             )
@@ -145,16 +147,54 @@ def split_microbatches(batch, count: int, mesh: Mesh):
     return jax.tree.map(split, batch)
 
 
-def loss_weights(task: Task, params, batch: dict, constants, mesh: Mesh) -> dict:
+def loss_weights(task: Task, params, batch: dict, constants, key, mesh: Mesh) -> dict:
     """The weights of the losses over the whole batch; they depend on the batch alone, so no output is computed."""
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        shapes = jax.eval_shape(lambda params: task.outputs(params, batch, constants), params)
+        shapes = jax.eval_shape(lambda params: task.outputs(params, batch, constants, key), params)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return {name: loss.weight for name, loss in task.losses(zeros, batch).items()}
+    return {name: loss.weight for name, loss in compute_losses(task, zeros, batch).items()}
 
 
 def collect_metrics(task: Task, losses: dict[str, Loss], outputs: dict, batch: dict) -> dict:
-    return {"losses": losses, "scores": task.scores(outputs, batch), "tokens": batch["attention_mask"].sum()}
+    scores = check_pairs(task, "scores", task.scores(outputs, batch))
+    return {"losses": losses, "scores": scores, "tokens": batch["attention_mask"].sum()}
+
+
+def compute_losses(task: Task, outputs: dict, batch: dict) -> dict[str, Loss]:
+    if losses := check_pairs(task, "losses", task.losses(outputs, batch)):
+        return losses
+    raise contract_error(task, "`losses` returns none")
+
+
+def check_pairs(task: Task, member: str, pairs: dict[str, Loss]) -> dict[str, Loss]:
+    """Return what the task's member returned; refuse all but a dict of sums and weights, which are numbers."""
+    wanted = f"`{member}` must return a dict of Loss(sum, weight)"
+    if not isinstance(pairs, dict):
+        raise contract_error(task, f"{wanted}, not {type_name(pairs)}")
+    for name, pair in pairs.items():
+        if not isinstance(pair, Loss):
+            raise contract_error(task, f"{wanted}, and {name} is no Loss")
+        if any(shapes := list(map(jnp.shape, pair))):
+            raise contract_error(
+                task, f"{wanted} of two numbers, but those of {name} have the shapes {shapes}"
+            )
+    return pairs
+
+
+def check_rows(task: Task, member: str, values, batch: dict):
+    """Return what the task's member returned; refuse arrays that do not hold a row for each of the batch."""
+    rows = len(batch["rows"])
+    for value in jax.tree.leaves(values):
+        if jnp.shape(value)[:1] != (rows,):
+            raise contract_error(
+                task,
+                f"`{member}` must return arrays [B, ...] of {rows} rows, not of shape {jnp.shape(value)}",
+            )
+    return values
+
+
+def contract_error(task: Task, fault: str) -> BertJaxError:
+    return BertJaxError(f"the task {type(task).__name__}: {fault}; see training/task.py")
 
 
 def inner_product(a, b):

@@ -12,8 +12,10 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.models.mesh import ROWS
 from bert_jax.training.gradient import (
     add_row_indices,
+    check_rows,
     collect_metrics,
     compute_in_microbatches,
+    compute_losses,
     make_gradient,
     map_over_shards,
     split_microbatches,
@@ -76,9 +78,8 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
     shardings = get_shardings(abstract_state(task, config, mesh)).params
 
     def judge(outputs, rows):
-        return collect_metrics(task, task.losses(outputs, rows), outputs, rows), task.predictions(
-            outputs, rows
-        )
+        measured = collect_metrics(task, compute_losses(task, outputs, rows), outputs, rows)
+        return measured, check_rows(task, "predictions", task.predictions(outputs, rows), rows)
 
     def evaluate(params, batch: dict, constants: StepConstants):
         batch, params = add_row_indices(batch), gather_whole_params(task, params, shardings, mesh)

@@ -141,7 +141,9 @@ class Task:
         return {}
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
-        """Compute what losses, scores and predictions are computed from; with a key, dropout is on."""
+        """Compute what losses, scores and predictions are computed from; with a key, dropout is on.
+
+        Several passes of the model may be made, with dropout of their own by `jax.random.fold_in(key, n)`."""
         rngs = None if key is None else {"dropout": key}
         # Any: flax returns a pair only if it is asked for changed variables, too.
         outputs: Any = self.layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
@@ -158,7 +160,9 @@ class Task:
         )
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs."""
+        """The losses; the step minimises the sum of their means. Weights depend on the batch, never on the outputs.
+
+        A loss may exist only with dropout: it is trained, and the validation does not have it."""
         raise self.missing_member("losses")
 
     def show_step(self, data: BatchSource, step: int, rows: int) -> str:

@@ -1,5 +1,6 @@
 """Compiled programs that later processes find again, in Python as in the command."""
 
+import fnmatch
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bert_jax.core import compilation_cache
 from bert_jax.core.compilation_cache import enable_compilation_cache
 from tests.support.project import ROOT
 from tests.support.small_models import write_model
@@ -43,6 +45,34 @@ def test_what_the_user_chose_for_jax_stays(monkeypatch, tmp_path):
     assert not (tmp_path / "bert_jax").exists()
     assert told(monkeypatch, tmp_path) == {DIRECTORY: ours, FEWEST: 0.1, SIZE: 2**28}
     assert told(monkeypatch, tmp_path, **{SIZE: 7}) == {DIRECTORY: ours, FEWEST: 0.1, SIZE: 7}
+
+
+@pytest.mark.parametrize(
+    ("devices", "platforms"),
+    [
+        ([], "cpu"),
+        (["/dev/vfio/vfio"], "cpu"),
+        (["/dev/vfio/vfio", "/dev/vfio/0"], None),
+        (["/dev/accel0"], None),
+    ],
+)
+def test_libtpu_looks_for_no_tpu_on_a_machine_without_one(devices, platforms, monkeypatch):
+    monkeypatch.setattr(compilation_cache, "find_spec", lambda name: name == "libtpu")
+    monkeypatch.setattr(compilation_cache, "glob", lambda pattern: fnmatch.filter(devices, pattern))
+    for chosen in (None, "", "cuda"):
+        config = Config(jax_platforms=chosen)
+        monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=config))
+        compilation_cache.avoid_missing_tpu()
+        assert config.jax_platforms == (chosen or platforms or chosen)
+
+
+def test_python_says_nothing_of_a_tpu(tmp_path):
+    """Where libtpu is installed, and no variable hushes it."""
+    write_model(tmp_path)
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_PLATFORMS"} | {"PYTHONPATH": str(ROOT)}
+    program = f"import bert_jax; bert_jax.load({str(tmp_path)!r}).encode(['a cat'])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 PROGRAM = """

@@ -321,6 +321,8 @@ def test_examples_become_a_part_of_the_package(run_through, capfd):
     run_through("bert_jax/README.md", capfd)
     of_words = json.loads(Path("runs/spot/model/config.json").read_text())
     assert of_words["architectures"] == ["BertForTokenClassification"]
+    lines = [json.loads(line) for line in Path("runs/rdrop/metrics.jsonl").read_text().splitlines()]
+    assert {line["kind"] for line in lines if "consistency_loss" in line} == {"train"}
     of_block = json.loads(Path("runs/pre-norm/model/config.json").read_text())
     assert of_block["model_type"] == "bert-pre-norm"
     assert bert_jax.load("runs/pre-norm/model").config.block == "pre_norm"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from bert_jax.core.compilation_cache import enable_compilation_cache
+from bert_jax.core.compilation_cache import avoid_missing_tpu, enable_compilation_cache
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory, save_model
 from bert_jax.inference.batching import ACCELERATOR_TOKENS, CPU_TOKENS, BatchShapes
@@ -44,6 +44,7 @@ class JaxEngine:
 
     @classmethod
     def from_directory(cls, directory: ModelDirectory) -> Self:
+        avoid_missing_tpu()
         enable_compilation_cache()
         return cls(directory.layout.config, directory.read_params())
 
