@@ -7,6 +7,7 @@ An estimator is pickled with its model. scikit-learn is imported only here: `pip
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from os import PathLike
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from bert_jax.core.errors import BertJaxError, first_line
+from bert_jax.core.terminal import no_lines
 from bert_jax.core.typed_json import type_name
 from bert_jax.inference.classifier import Classifier
 from bert_jax.inference.embedder import Embedder
@@ -70,7 +72,8 @@ class TextEstimator(BaseEstimator):
 
 
 class FineTuned(TextEstimator):
-    """What the estimators that fine-tune share. `config` holds further keys of configs/classify.py, as a dict."""
+    """What the estimators that fine-tune share. `config` holds further keys of configs/classify.py, as a dict. `fit`
+    prints the lines of `bert_jax.train` with `verbose=1`, and else nothing."""
 
     def __init__(
         self,
@@ -84,10 +87,11 @@ class FineTuned(TextEstimator):
         random_state: int = 0,
         workdir: str | None = None,
         config: Mapping[str, Any] | None = None,
+        verbose: int = 0,
     ):
         self.init, self.method, self.epochs, self.learning_rate = init, method, epochs, learning_rate
         self.batch_size, self.max_length, self.random_state = batch_size, max_length, random_state
-        self.workdir, self.config = workdir, config
+        self.workdir, self.config, self.verbose = workdir, config, verbose
 
     def _train(self, texts, y, **keys) -> Classifier:
         """Fine-tune on texts and their labels, and return the model."""
@@ -104,9 +108,14 @@ class FineTuned(TextEstimator):
         }
         given = merge_keys({key: value for key, value in chosen.items() if value is not None}, keys)
         try:
-            run = finetune(
-                self.init, list_texts(texts), y, workdir=self.workdir, **merge_keys(given, self.config or {})
-            )
+            with nullcontext() if self.verbose else no_lines():
+                run = finetune(
+                    self.init,
+                    list_texts(texts),
+                    y,
+                    workdir=self.workdir,
+                    **merge_keys(given, self.config or {}),
+                )
         except BertJaxError as error:
             raise InvalidDataError(error) from error
         assert isinstance(run.model, Classifier)

@@ -1,7 +1,7 @@
 """Trains an embedder on pairs, triplets, scored pairs or labelled texts.
 
     bert-jax train --config configs/embed.py --workdir runs/search --config.init=MODEL \
-        --config.data.train=pairs.jsonl --config.data.max_length=256
+        --config.data.train=pairs.jsonl
 
 Columns are anchor, positive, and negatives if there are any: by their usual names, such as query and document, or else
 in order. A column "score" or "label" holds the similarity of two texts, or the class of a single text. A batch of any

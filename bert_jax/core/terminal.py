@@ -46,7 +46,7 @@ def part_of_run(name: str, parts_after: int = 0) -> Iterator[None]:
 
 @contextmanager
 def no_lines() -> Iterator[None]:
-    """Within the block, nothing is printed: it will be done and told again."""
+    """Within the block, nothing is printed."""
     token = IS_SILENT.set(True)
     try:
         yield

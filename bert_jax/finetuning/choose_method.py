@@ -47,7 +47,8 @@ def prepare_method(run: OpenedRun, directory: Workdir) -> OpenedRun:
     if jax.process_count() > 1:
         return run
     resumed = resume_method(run, directory)  # before the folds, in case it refuses
-    run = replace(run, cache=StepCache())
+    # With more steps, the folds are predicted anew, but by the method of the run.
+    run = replace(resumed if directory.raises_steps(resumed.config) else run, cache=StepCache())
     folds = folds_to_predict(run, directory)
     if folds is None:
         return resumed
@@ -64,7 +65,7 @@ def resume_method(run: OpenedRun, directory: Workdir) -> OpenedRun:
         return run
     if cast(FinetuneConfig, run.config).method == "auto":
         run = with_method(run, directory.read_run()["config"].get("method", "auto"))
-    directory.record_or_check(run.config, run.data, run.task)
+    directory.check_run(run.config, run.data)
     return run
 
 
@@ -90,8 +91,8 @@ def folds_to_predict(run: OpenedRun, directory: Workdir) -> Folds | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a method predicted out of fold; `gain` is what it is expected to gain over a probe, None for a method that
-    is compared with none."""
+    """What a method predicted out of fold; `gain` is what it gained over a probe and is expected to gain, None for a
+    method that is compared with none."""
 
     outcomes: Outcomes
     gain: Gain | None
@@ -100,7 +101,7 @@ class Trial:
     def describe(self) -> str:
         metric = self.outcomes.kind.best_metric
         score = bootstrap_intervals(self.outcomes.score_sums)[metric]
-        gain = f", expected gain {self.gain}" if self.gain else ""
+        gain = f", over the probe {self.gain}" if self.gain else ""
         examples, duration = pluralize(len(self.outcomes.examples), "example"), format_duration(self.seconds)
         return f"{metric} {score.value:.3f} ± {score.standard_error:.3f} on {examples}{gain}, in {duration}"
 

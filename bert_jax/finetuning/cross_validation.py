@@ -178,11 +178,10 @@ class Folds:
             after = len(self.predicted) - 1 - fold
             with part_of_run(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}", after):
                 run = self.run.reopen(replace(given, data=own_data))
-                if path.exists():
-                    directory.record_or_check(
-                        run.config, run.data, run.task
-                    )  # refuses another config's directory
-                else:
+                # It refuses another config's directory. A model of fewer steps is trained anew.
+                if path.exists() and directory.check_run(run.config, run.data) < run.config.steps:
+                    shutil.rmtree(directory.path)
+                if not path.exists():
                     run.train(directory.path)
                     self.save_predictions(directory, fold, path)
                     seconds, left = time.monotonic() - begun, self.predicted[-1] - fold

@@ -1,15 +1,20 @@
 """The config for training an embedder."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal, Self
 
 from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.data.examples.row_packing import RowLayout
 from bert_jax.finetuning.epochs_config import GoingOnConfig, InitEncoderConfig, check_validation
+from bert_jax.hub.layout import Layout
 from bert_jax.losses.embedding import EMBEDDING_LOSSES
+from bert_jax.training.processes import print_once
+
+MAX_LENGTH = 256  # tokens of a text that training reads unless it is told otherwise
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,8 @@ class GroupsConfig:
     max_examples: NonNegative = 0
     # groups per step; the texts of other groups are negatives (multiple_negatives, guided)
     batch_size: Annotated[int, Range(1, 1 << 20)] = 64
-    # maximum number of tokens in a text; longer ones are truncated
-    max_length: Annotated[int, Range(1, 1 << 20)] = 128
+    # maximum number of tokens in a text; longer ones are truncated; 0: as many as `init` reads, but at most 256
+    max_length: Annotated[int, Range(0, 1 << 20)] = 0
     # how texts are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
     # step; padded: one per row, all rows of one length; the choice does not change what is learnt
     batching: RowLayout = "packed"
@@ -120,3 +125,15 @@ class EmbedConfig(GoingOnConfig):
     @property
     def slow_to_open(self) -> bool:
         return bool(self.loss.teacher)
+
+    def resolve_length(self, init: Layout) -> Self:
+        """Return the config with the number of tokens that texts are read up to."""
+        if self.data.max_length:
+            return self
+        most = (init.embedder and init.embedder.max_length) or init.config.max_position_embeddings
+        length = min(most, MAX_LENGTH)
+        print_once(
+            f"texts are read up to {pluralize(length, 'token')}; {self.init} reads {most:,}, and "
+            "--config.data.max_length sets another number"
+        )
+        return replace(self, data=replace(self.data, max_length=length))

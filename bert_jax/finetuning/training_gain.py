@@ -35,9 +35,18 @@ class Gain:
 
     mean: float
     spread: float
+    measured: tuple[float, float] | None = None  # the difference out of fold, and its standard error
 
     def __str__(self) -> str:
-        return f"{self.mean:+.3f} ± {self.spread:.3f}"
+        """
+        >>> str(Gain(0.04, 0.03)), str(Gain(0.04, 0.03).given(0.1, 0.03))
+        ('+0.040 ± 0.030', '+0.100 ± 0.030 (shrunk by what other data sets showed: +0.070 ± 0.021)')
+        """
+        expected = f"{self.mean:+.3f} ± {self.spread:.3f}"
+        if self.measured is None:
+            return expected
+        difference, error = self.measured
+        return f"{difference:+.3f} ± {error:.3f} (shrunk by what other data sets showed: {expected})"
 
     @property
     def is_worthwhile(self) -> bool:
@@ -50,11 +59,12 @@ class Gain:
     def given(self, difference: float, error: float) -> "Gain":
         """Return the expectation after a difference was measured with a standard error.
 
-        >>> print(Gain(0.04, 0.03).given(-0.02, 0.03))
-        +0.010 ± 0.021
+        >>> print(f"{Gain(0.04, 0.03).given(-0.02, 0.03).mean:.3f}")
+        0.010
         """
         trust = self.spread**2 / (self.spread**2 + error**2)
-        return Gain(self.mean + trust * (difference - self.mean), error * trust**0.5)
+        mean = self.mean + trust * (difference - self.mean)
+        return Gain(mean, error * trust**0.5, measured=(difference, error))
 
 
 def prior_gain(method: Method, probe: Outcomes, examples: int) -> Gain:

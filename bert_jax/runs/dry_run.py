@@ -120,7 +120,7 @@ def estimate_time(run: OpenedRun, directory: Workdir, mesh: Mesh, count: int) ->
     if config.slow_to_open:
         return "unknown until the run has taken some steps; its log then shows it"
     timed = [line["time"] for line in read_metrics(directory.metrics) if "hours_left" in line.get("time", {})]
-    if first > config.first_step and timed:
+    if first > config.first_step and timed and not directory.raises_steps(config):
         left = format_duration(3600 * timed[-1]["hours_left"])
         return f"{left} were left when the run last measured its speed"
     if (measured := measure_steps(run, mesh, first)) is None:

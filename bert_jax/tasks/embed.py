@@ -54,6 +54,7 @@ def open(
         raise BertJaxError(
             "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
         )
+    config = config.resolve_length(directories[config.init].layout)
     sets, validation = read_group_splits(config)
     for spec in filter(None, [*config.data.train, config.data.validation]):
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
@@ -105,6 +106,7 @@ def outline(config: Config, directories: ModelDirectories) -> Outline:
     """
     if any(config.data.train):
         return make_outline(*preview(config, directories))
+    config = config.resolve_length(directories[config.init].layout)
     loss = EMBEDDING_LOSSES[USUAL if config.loss.name == "auto" else config.loss.name]
     sizes = (
         (texts, scores)

@@ -15,7 +15,14 @@ from tqdm import tqdm
 from bert_jax.core.files import write_atomically
 from bert_jax.core.output import explain_os_errors
 from bert_jax.core.progress import format_duration
-from bert_jax.core.terminal import PARTS_AFTER, RUN_PREFIX, add_run_prefix, log_file, wrap_for_terminal
+from bert_jax.core.terminal import (
+    IS_SILENT,
+    PARTS_AFTER,
+    RUN_PREFIX,
+    add_run_prefix,
+    log_file,
+    wrap_for_terminal,
+)
 
 SECONDS = 60  # time between flushes of the events to disk, where the viewer reads them
 QUIET_SECONDS = 60  # time between printed metrics in a part of a larger run
@@ -53,12 +60,19 @@ class MetricsLog:
         with explain_os_errors(directory):
             self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
             self._events = EventFile(directory, purge_step=step + 1)
-        done = True if step >= steps else None  # None: the bar is disabled if there is no terminal
+        # None: the bar is disabled if there is no terminal
+        without_bar = True if step >= steps or IS_SILENT.get() else None
         part = RUN_PREFIX.get().removesuffix(": ") or None
         self._printed, self._steps, self._told_parts = time.monotonic(), steps, False
         # smoothing=0: the time left follows from the mean speed, in which each evaluation counts for all its steps.
         self._bar = tqdm(
-            desc=part, total=steps, initial=step, unit="step", disable=done, dynamic_ncols=True, smoothing=0
+            desc=part,
+            total=steps,
+            initial=step,
+            unit="step",
+            disable=without_bar,
+            dynamic_ncols=True,
+            smoothing=0,
         )
         self._first_step = step + 1
 
@@ -106,7 +120,7 @@ class MetricsLog:
             self._bar.start_t = self._bar.last_print_t
 
     def print_line(self, text: str, only_without_bar: bool = False) -> None:
-        if self.quiet or (only_without_bar and not self._bar.disable):
+        if self.quiet or IS_SILENT.get() or (only_without_bar and not self._bar.disable):
             return
         try:
             file = log_file()

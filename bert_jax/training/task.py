@@ -104,7 +104,7 @@ class Task:
         """Return the run as it was started in the directory, or unchanged if none was. Refuse another run's directory;
         write nothing."""
         if directory.run.exists():
-            directory.record_or_check(run.config, run.data, run.task)
+            directory.check_run(run.config, run.data)
         return run
 
     def prepare(self, run: "OpenedRun", directory: "Workdir") -> "OpenedRun":

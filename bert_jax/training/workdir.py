@@ -21,6 +21,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically
 from bert_jax.core.hashes import check_version, is_inside_directory, is_sealed, sealed
 from bert_jax.core.output import lock, refuse_unknown_files
+from bert_jax.core.terminal import print_line
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
@@ -37,6 +38,7 @@ RESUMABLE_KEYS = re.compile(
     r"^(mesh|log|checkpoints)\."
     r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|out_of_scope)|model\.(attention|remat|unroll))$"
 )
+SCHEDULE_KEYS = ("steps", "epochs")  # they may be raised when a run is resumed
 RESTORE_REMEDY = "restore run.json from a copy"
 VERSION = 2  # of all files in the directory
 
@@ -93,7 +95,7 @@ class Workdir:
             self._lock.close()
 
     def record_or_check(self, config: RunConfig, data: BatchSource, task: Task) -> None:
-        """Write run.json and the tokenizer; refuse a directory that belongs to a different run."""
+        """Write run.json and the tokenizer, or more steps of the same run; refuse a directory of a different run."""
         settings, identity = dict(flatten_config(config)), data.identity()
         if not self.run.exists():
             layouts = {name: layout_to_json(layout) for name, layout in task.layouts.items()}
@@ -102,9 +104,29 @@ class Workdir:
             content |= {"layouts": layouts} if layouts else {}
             write_atomically(self.run, json.dumps(sealed(round_trip_json(content)), indent=1) + "\n")
             return
+        started, now = self.check_run(config, data), config.steps
+        if started < now:
+            print_line(
+                f"steps raised from {started:,} to {now:,}; from here on the schedule is that of {now:,}"
+            )
+            content = {name: value for name, value in self.read_run().items() if name != "self"}
+            content["config"] |= {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
+            write_atomically(self.run, json.dumps(sealed(content), indent=1) + "\n")
+
+    def check_run(self, config: RunConfig, data: BatchSource) -> int:
+        """Return the number of steps with which the run was started, which may be raised, and the epochs with it.
+        Refuse a directory that belongs to a different run; write nothing."""
         recorded = self.read_run()
-        self.refuse_differences(list_differences(recorded["config"], round_trip_json(settings)), "settings")
-        self.refuse_differences(list_differences(recorded["data"], identity), "data")
+        started, settings = recorded["config"], round_trip_json(dict(flatten_config(config)))
+        if started["steps"] < config.steps:
+            started = started | {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
+        self.refuse_differences(list_differences(started, settings), "settings")
+        self.refuse_differences(list_differences(recorded["data"], data.identity()), "data")
+        return recorded["config"]["steps"]
+
+    def raises_steps(self, config: RunConfig) -> bool:
+        """Whether the config goes on with the run for more steps than it was started with."""
+        return self.run.exists() and self.read_run()["config"]["steps"] < config.steps
 
     def refuse_differences(self, differing: list[str], kind: str) -> None:
         if differing:

@@ -29,7 +29,7 @@ def labelled():
 
 
 @pytest.mark.ci
-def test_a_classifier_is_cloned_validated_searched_and_pickled(encoder_path, labelled):
+def test_a_classifier_is_cloned_validated_searched_and_pickled(encoder_path, labelled, capfd):
     texts, y = labelled
     estimator = BertClassifier(str(encoder_path), **PROBE)
     assert clone(estimator).get_params() == estimator.get_params()
@@ -44,19 +44,21 @@ def test_a_classifier_is_cloned_validated_searched_and_pickled(encoder_path, lab
     assert probabilities.shape == (80, 2)
     np.testing.assert_array_equal(best.predict(texts), best.classes_[probabilities.argmax(1)])
     assert best.score(texts, y) == (best.predict(texts) == y).mean()
+    assert capfd.readouterr() == ("", ""), "as in scikit-learn"
     same = pickle.loads(pickle.dumps(best))
     np.testing.assert_allclose(same.predict_proba(texts), probabilities, atol=1e-6)
 
 
 @pytest.mark.ci
-def test_several_labels_and_numbers(encoder_path, labelled):
+def test_several_labels_and_numbers(encoder_path, labelled, capfd):
     texts, y = labelled
     several = np.stack([y == 3, y == 7, np.ones(len(y), bool)], axis=1).astype(int)
     several[::2, 2] = 0
     many = BertClassifier(str(encoder_path), **PROBE).fit(texts, several)
     assert many.predict(texts).shape == many.predict_proba(texts).shape == (80, 3)
     np.testing.assert_array_equal(many.predict(texts), many.model_.predict(texts)[:, many.columns_])
-    numbers = BertRegressor(str(encoder_path), **PROBE).fit(texts, y / 2)
+    numbers = BertRegressor(str(encoder_path), verbose=1, **PROBE).fit(texts, y / 2)
+    assert "starts as a linear probe" in capfd.readouterr().err
     assert numbers.predict(texts).shape == (80,)
     assert numbers.score(texts, y / 2) > 0
 

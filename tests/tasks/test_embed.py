@@ -12,6 +12,7 @@ from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
+from bert_jax.finetuning import embed_config
 from bert_jax.finetuning.epochs_config import INIT_SHARE
 from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
 from bert_jax.hub import sentence_transformers
@@ -155,6 +156,26 @@ def test_an_embedder_is_averaged_with_what_it_becomes_and_an_encoder_is_not(enco
         (tmp_path / "embedder", ("init_share=0",), 0.0),
     ):
         assert open_embed_task(path, train, *overrides)[2].init_share == share
+
+
+def test_texts_are_read_as_far_as_the_model_does_up_to_256(encoder_path, tmp_path, monkeypatch, capsys):
+    train = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(20))
+    embedder = tmp_path / "embedder"
+    Embedder.load(encoder_path, pooling="mean").save(embedder)
+    settings = json.loads((embedder / "sentence_bert_config.json").read_text())
+    (embedder / "sentence_bert_config.json").write_text(json.dumps(settings | {"max_seq_length": 12}))
+    positions = load(encoder_path).config.max_position_embeddings
+
+    def length(path, *overrides) -> int:
+        task, _, config = open_embed_task(path, train, "data.max_length=0", *overrides)
+        assert task.embedder.max_length == config.data.max_length
+        return config.data.max_length
+
+    assert (length(encoder_path), length(embedder)) == (positions, 12)
+    assert f"texts are read up to 12 tokens; {embedder} reads 12, and --config.data" in capsys.readouterr().err
+    monkeypatch.setattr(embed_config, "MAX_LENGTH", 10)
+    assert length(encoder_path) == 10
+    assert length(encoder_path, "data.max_length=14") == 14
 
 
 @pytest.mark.slow

@@ -173,6 +173,25 @@ def test_a_run_does_not_go_on_with_other_settings(copied_run, capsys):
     ), "these may change"
 
 
+def test_steps_may_be_raised_and_the_schedule_is_the_new_one(copied_run, capsys):
+    output = continue_run(copied_run, capsys, steps=24)
+    assert "steps raised from 20 to 24; from here on the schedule is that of 24\n" in output
+    assert "resuming at step 20" in output
+    rates = {
+        line["step"]: line["learning_rate"] for line in metric_lines(copied_run) if line["kind"] == "train"
+    }
+    assert rates[22] == pytest.approx(3e-3 * 3 / 19) and max(rates) == 24, (
+        "after 5 steps of warm-up, 19 to the end"
+    )
+    assert Workdir(copied_run).read_run()["config"]["steps"] == 24
+    with pytest.raises(BertJaxError, match="started with other settings: steps was 24 and is 20; put"):
+        continue_run(copied_run, capsys)
+    with pytest.raises(
+        BertJaxError, match="started with other settings: optimizer.warmup_steps was 5 and is 6"
+    ):
+        continue_run(copied_run, capsys, steps=28, warmup_steps=6)
+
+
 def test_a_run_of_another_version_is_refused_with_the_way_out(copied_run, capsys):
     path = copied_run / "run.json"
     content = json.loads(path.read_text())
