@@ -109,9 +109,10 @@ class Workdir:
             print_line(
                 f"steps raised from {started:,} to {now:,}; from here on the schedule is that of {now:,}"
             )
-            content = {name: value for name, value in self.read_run().items() if name != "self"}
-            content["config"] |= {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
-            write_atomically(self.run, json.dumps(sealed(content), indent=1) + "\n")
+            recorded = self.read_run()
+            del recorded["self"]
+            recorded["config"] |= {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
+            write_atomically(self.run, json.dumps(sealed(recorded), indent=1) + "\n")
 
     def check_run(self, config: RunConfig, data: BatchSource) -> int:
         """Return the number of steps with which the run was started, which may be raised, and the epochs with it.

@@ -322,7 +322,7 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     run.start_training(given[0], [*given[1], "steps=13"], given[2])
     lines = capsys.readouterr().err
     assert "steps raised from 12 to 13" in lines and "step 13 train" in lines
-    assert lines.count(" contrastive: trained in ") == 3 and "linear probe on the frozen" not in lines
+    assert lines.count(" contrastive: trained in ") == 3 and "out of fold, a linear probe" not in lines
 
 
 def test_folds_decide_as_far_as_they_can_be_trusted(opened, tmp_path, monkeypatch, capsys):

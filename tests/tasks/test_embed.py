@@ -172,7 +172,9 @@ def test_texts_are_read_as_far_as_the_model_does_up_to_256(encoder_path, tmp_pat
         return config.data.max_length
 
     assert (length(encoder_path), length(embedder)) == (positions, 12)
-    assert f"texts are read up to 12 tokens; {embedder} reads 12, and --config.data" in capsys.readouterr().err
+    assert (
+        f"texts are read up to 12 tokens; {embedder} reads 12, and --config.data" in capsys.readouterr().err
+    )
     monkeypatch.setattr(embed_config, "MAX_LENGTH", 10)
     assert length(encoder_path) == 10
     assert length(encoder_path, "data.max_length=14") == 14
