@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self
 
-from bert_jax.core.bucket import is_bucket
+from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import tables
 from bert_jax.text.article import LONGEST_DOCUMENT, Article, check_length
@@ -21,6 +21,8 @@ from bert_jax.text.line_reader import LineReader, NotTextError
 Layout = Literal["blank", "file", "sentences"]
 LONGEST_LINE = 4 << 20  # bytes; prose has no longer lines
 COUNTS = ("empty_files", "binary_files", "broken_lines", "cut_documents")
+COLUMN = "text"  # the default
+COLUMNED = (".jsonl", ".ndjson", ".parquet")  # endings of files with columns
 ARCHIVES = {".tar", ".tgz", ".zip"}
 
 
@@ -34,7 +36,7 @@ class TextSource:
 
     inputs: Sequence[str]
     layout: Layout = "blank"
-    column: str = "text"
+    column: str = COLUMN
     strict: bool = False
     files: list[str] = field(default_factory=list)  # by default those of the inputs
     read_bytes: int = 0  # number of bytes read from disk, for progress
@@ -45,6 +47,13 @@ class TextSource:
 
     def __post_init__(self):
         self.files = self.files or expand_inputs(self.inputs)
+        names = [without_options(name) for name in self.files]
+        has_columns = (name.startswith("tfds:") or file_extension(name) in COLUMNED for name in names)
+        if self.column != COLUMN and not any(has_columns):
+            raise BertJaxError(
+                f'{names[0]} has no column "{self.column}": files of text have none, only {", ".join(COLUMNED)} '
+                "and tfds: do; leave the column out"
+            )
 
     def with_files(self, files: Sequence[str]) -> Self:
         """Return the source of some of the files, without their counts."""
@@ -105,7 +114,7 @@ class TextSource:
             )
         elif file_extension(name) == ".parquet":
             rows = self._parquet(name)
-        elif file_extension(name) in (".jsonl", ".ndjson"):
+        elif file_extension(name) in COLUMNED:
             rows = tables.json_rows(name, self._lines(name), None if self.strict else self._count_broken)
         else:
             for article in articles(name, self._lines(name), self._plain):

@@ -337,8 +337,7 @@ NO_WEIGHTS = [kind for kind in oddities.WEIGHTS if kind != "huge"]
 # What may be right, and is then looked at.
 GIVEN = tuple(text for text in TEXTS if text)
 MAY_FLAGS: dict[str, tuple[str, ...]] = {
-    # Plain text has no columns.
-    "vocab --column": GIVEN, "prepare --column": GIVEN, "prepare --validation-ratio": ("0",),
+    "prepare --validation-ratio": ("0",),
     "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
     "evaluate --text": ("",), "evaluate --text-pair": ("",), "evaluate --label": ("",),
     "evaluate --label-separator": GIVEN, "evaluate --report": (".", "{out}/taken"),

@@ -254,6 +254,12 @@ def test_missing_column_of_parquet_and_existing_output(vocabulary, tmp_path, cap
     flags = ["--input", write_parquet(tmp_path), "--tokenizer", vocabulary, "--output", tmp_path / "out"]
     assert [*TextSource([str(write_parquet(tmp_path))], column="TEXT").documents()] == [*TEXTS]
     assert run(*flags, "--column", "txt") == 1
+    (tmp_path / "a.txt").write_text("w1 w2\n")
+    with pytest.raises(
+        BertJaxError, match=r'a.txt has no column "body": files of text have none, only .jsonl'
+    ):
+        TextSource([str(tmp_path / "a.txt")], column="body")
+    assert TextSource([str(tmp_path / "a.txt"), str(write_parquet(tmp_path))], column="body").files
     assert 'did you mean "text"' in capsys.readouterr().err
     assert run(*flags) == 0
     assert run(*flags) == 1
