@@ -70,6 +70,9 @@ def command() -> int:
         use_large_pages()
     try:
         code = main()
+    except BrokenPipeError:  # the reader of our output has exited (`| head`)
+        end_output()
+        code = 128 + signal.SIGPIPE
     except Exception:
         if not is_joined():
             raise
@@ -121,9 +124,8 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print_line(f"{name}: {error}", sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output has exited (`| head`)
-        end_output()
-        return 128 + signal.SIGPIPE
+    except BrokenPipeError:
+        raise
     except Exception as error:
         explanation = None if args.debug else explain_error(error)
         if explanation is None:

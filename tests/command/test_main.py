@@ -26,6 +26,18 @@ def test_the_verbs_are_shown_a_line_each():
     assert not too_wide(shown.stdout)
 
 
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["predict", "--help"], ["config", "classify"]], ids=" ".join
+)
+def test_a_reader_that_has_left_is_no_error(arguments):
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-u", "-m", "bert_jax", *arguments]
+    shown = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert shown.returncode in (0, 128 + signal.SIGPIPE) and shown.stderr == ""
+
+
 def too_wide(text: str) -> list[str]:
     """Lines that wrap on a terminal of 80 columns."""
     return [line for line in text.splitlines() if len(line) > 80]
