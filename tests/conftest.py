@@ -1,6 +1,7 @@
 import atexit
 import dataclasses
 import datetime
+import gc
 import os
 import shutil
 import signal
@@ -73,6 +74,16 @@ def quick_to_compile(request):
     jax.config.update("jax_disable_most_optimizations", not optimized)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_end_with_their_file():
+    """A worker would keep those of all files, which are gigabytes; what two files need is in the cache on the disk."""
+    yield
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)
