@@ -431,14 +431,3 @@ def test_the_drawing_shows_every_room_in_its_place():
     rooms = [name for name in ORDER if (ROOT / "bert_jax" / name).is_dir()]
     shown = re.findall(r"│ (?:  )*(\w+)/(?:\w+/)? ", drawing)
     assert list(dict.fromkeys(shown)) == rooms
-
-
-def test_what_is_installed_by_the_quickstart_is_enough():
-    """The journey needs nothing that only the tests have."""
-    for_tests = {re.match(r"[\w-]+", line)[0] for line in PROJECT["optional-dependencies"]["dev"]} - {
-        "bert-jax"
-    }
-    imported = set()
-    for path in (ROOT / "bert_jax").rglob("*.py"):
-        imported |= set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.M))
-    assert not imported & {name.replace("-", "_") for name in for_tests}

@@ -171,22 +171,6 @@ def test_what_has_no_onnx_form_is_refused_by_name(directory, tmp_path, capsys, m
     assert not list(tmp_path.iterdir())
 
 
-def test_bad_commands_are_refused_in_a_line(directory, tmp_path, capsys, monkeypatch):
-    path = directory()
-    assert export(path, tmp_path / "onnx", "--step", "3") == 1
-    assert "--step chooses a checkpoint of a run" in refusal(capsys)
-    (path / "onnx").mkdir()
-    (path / "model.safetensors").rename(path / "onnx/model.onnx")
-    assert export(path, tmp_path / "onnx") == 1
-    assert "holds only an ONNX file, from which weights are not read" in refusal(capsys)
-    assert export(path, tmp_path / "\udcff") == 1
-    assert "ONNX Runtime opens only files whose path is UTF-8" in refusal(capsys)
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert export(path, tmp_path / "onnx") == 1
-    assert "install what is missing with pip install onnxruntime" in refusal(capsys)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_a_block_of_the_tests_is_exported_with_one_more_file(monkeypatch):
     for package, folder in ((blocks, "blocks"), (sys.modules["bert_jax.export.blocks"], "onnx_blocks")):

@@ -10,12 +10,10 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.finetuning import choose_method, example_splits
 from bert_jax.finetuning.choose_method import needs_one_fold
-from bert_jax.finetuning.example_counts import FOLDS_BELOW, ONE_FOLD_BELOW
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.runs import finish_run
 from bert_jax.runs.run import run_from_config
 from bert_jax.tasks import load_config
-from tests.support.project import ROOT
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 
@@ -54,18 +52,6 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
     assert not needs_one_fold(run_of(1_500, contrastive=False)), "of several labels, say"
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     assert not needs_one_fold(run_of(1_500))
-
-
-def test_comments_name_the_numbers_of_examples_that_the_code_has():
-    below = f"fewer than {FOLDS_BELOW:,} examples"
-    for place in (
-        "bert_jax/finetuning/finetune_config.py",
-        "bert_jax/runs/finetune.py",
-        "configs/classify.py",
-    ):
-        assert below in (ROOT / place).read_text(encoding="utf-8").lower(), place
-    of_method = f"for {FOLDS_BELOW:,} examples or more but fewer than {ONE_FOLD_BELOW:,} of each"
-    assert of_method in (ROOT / "configs/README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,10 +15,8 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.load import load
-from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.text.bi_encoder_pairs import encode_separately
-from bert_jax.text.truncation import EncodingOptions
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS
 from tests.support.tables import write_csv
@@ -51,15 +48,6 @@ def test_the_longer_text_is_cut_first():
         assert sorted(sizes) == sorted((alone[1], 9)) and encoding.dropped == alone[0] - 9
         ends = encoding.text_starts[1] - 1, len(encoding.input_ids) - 1
         assert [encoding.input_ids[i] for i in ends] == [TOKENIZER.special.sep] * 2
-
-
-def test_one_text_and_windows_are_refused():
-    with pytest.raises(BertJaxError, match='"w1 w2"'):
-        encode_separately(TOKENIZER, [PAIRS[0], "w1 w2"], 32)
-    with pytest.raises(BertJaxError, match='""'):
-        encode_separately(TOKENIZER, [""], 9)
-    with pytest.raises(BertJaxError, match="--config.model.pair_encoding=cross_encoder"):
-        EncodingOptions(32, "windows", separate_texts=True)
 
 
 @pytest.mark.parametrize("max_pieces", [1, 2])
@@ -192,12 +180,6 @@ def test_a_model_of_pairs_is_trained_on_unless_its_head_cannot_be_used(
     assert task.open(config, ModelDirectories())[0].layout.heads == (head,)
 
 
-def test_contrast_of_pairs_apart_is_refused():
-    given = ["init=model", "data.train=t.csv", "method=contrastive", "model.pair_encoding=bi_encoder"]
-    with pytest.raises(BertJaxError, match="method=contrastive"):
-        load_task("configs/classify.py", given)
-
-
 def alike(count: int, seed: int) -> list[tuple[str, str, str]]:
     """Pairs of the same words in another order, and of other words."""
     rng, rows = random.Random(seed), []
@@ -227,15 +209,6 @@ def test_likeness_is_learnt_by_a_probe_and_by_fine_tuning_and_read_back(tmp_path
     assert np.mean([label == row[2] for label, row in zip(found, alike(40, 3), strict=True)]) > 0.85
     with pytest.raises(BertJaxError, match="single"):
         trained.classify("w1 w2")
-
-
-def test_few_pairs_of_several_labels_are_fine_tuned_too():
-    _, config = load_task(
-        "configs/classify.py", ["init=model", "data.train=t.csv", "problem_type=multi_label"]
-    )
-    for name, expected in (("labels", ["linear_probe", "finetune"]), ("classes", ["linear_probe"])):
-        task = SimpleNamespace(kind=KINDS[name](LABELS), head="compare_mean")
-        assert candidate_methods(config, task, 10) == expected
 
 
 @pytest.mark.slow

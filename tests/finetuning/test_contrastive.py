@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bert_jax.command import train as run
-from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning.contrastive import VECTORS
 from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.model_directory import ModelDirectories
@@ -107,16 +106,3 @@ def test_its_learning_rate_is_higher_for_more_texts():
     np.testing.assert_allclose([rate(768, 5000), rate(64, 5000)], [7.5e-5, 3e-4])
     np.testing.assert_allclose(rate(384, 5000, "method=finetune"), 6e-5)
     assert rate(384, 5000, "optimizer.learning_rate=2e-5") == 2e-5
-
-
-def test_what_cannot_be_contrasted_is_said(encoder_path):
-    given = [f"init={encoder_path}", "data.train=x.csv", "method=contrastive"]
-    with pytest.raises(BertJaxError, match="method=contrastive"):
-        load_task("configs/classify.py", [*given, "head_init=pretrained"])
-    for asked in ("num_seeds=2", "patience=1", "checkpoints.best_metric=accuracy"):
-        with pytest.raises(BertJaxError, match="sweep"):
-            load_task("configs/classify.py", [*given, asked])
-    with pytest.raises(BertJaxError, match="number"):
-        load_task("configs/classify.py", [*given, "problem_type=regression"])
-    with pytest.raises(BertJaxError, match="tags"):
-        load_task("configs/tag.py", given)

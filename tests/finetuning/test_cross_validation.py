@@ -14,11 +14,9 @@ import pytest
 
 from bert_jax.command import train as run
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import assign_folds
-from bert_jax.finetuning import choose_method, epochs_config, finetune_config
-from bert_jax.finetuning.choose_method import with_method
+from bert_jax.finetuning import choose_method
 from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
 from bert_jax.finetuning.training_gain import Gain
 from bert_jax.hub.model_directory import ModelDirectories
@@ -235,37 +233,6 @@ def test_folds_end_early_where_the_first_ones_decide(fitted):
     np.testing.assert_array_equal(some.raw_outputs, whole[inside])
 
 
-def test_folds_have_the_learning_rate_of_the_final_run(opened, tmp_path, monkeypatch):
-    """Though they have fewer texts; else each would compile a step of its own."""
-    for module in (epochs_config, finetune_config):  # which the model's narrow states would reach
-        monkeypatch.setattr(module, "MAX_LEARNING_RATE", 1.0)
-    whole, rates = changed(opened, learning_rate=0.0), []
-
-    def refused(run, path):
-        rates.append(run.config.optimizer.learning_rate)
-        raise RunStopped(signal.SIGTERM)
-
-    monkeypatch.setattr(OpenedRun, "train", refused)
-    for method in ("finetune", "contrastive"):
-        with pytest.raises(RunStopped):
-            Folds(whole).predict_with_runs(method, tmp_path)
-        rates.append(with_method(whole, method).config.optimizer.learning_rate)
-    usual = rates[0]
-    assert rates == pytest.approx([usual] * 2 + [usual * 40 / 32] * 2)
-
-
-def test_lines_of_a_fold_name_it(opened, tmp_path, monkeypatch, capsys):
-    def stopped(run, path):
-        print_line("stopped at step 5")
-        raise RunStopped(signal.SIGTERM)
-
-    monkeypatch.setattr(OpenedRun, "train", stopped)
-    with pytest.raises(RunStopped):
-        Folds(opened).predict_with_runs("finetune", tmp_path)
-    print_line("end")
-    assert capsys.readouterr().err.splitlines() == ["fold 1 of 3, fine-tuning: stopped at step 5", "end"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["logits.npz", SIMILARITIES])
 def test_what_a_run_without_a_fold_left_is_checked(fitted, tmp_path, name):
@@ -424,17 +391,3 @@ def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
     assert measured[metric] > most
     before, after = load(encoder_path).params["encoder"], load(tmp_path / "run/model").params["encoder"]
     assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
-
-
-def test_what_a_probe_cannot_learn_is_said(encoder_path, tmp_path):
-    with pytest.raises(BertJaxError, match="data.folds"):
-        load_config("configs/classify.py", [f"init={encoder_path}", "data.train=x.csv", "data.folds=1"])
-    with pytest.raises(BertJaxError, match="data.fold_index=5.*data.folds=5"):
-        load_config(
-            "configs/classify.py",
-            [f"init={encoder_path}", "data.train=x.csv", "data.folds=5", "data.fold_index=5"],
-        )
-    with pytest.raises(BertJaxError, match="--config.method=linear_probe"):
-        load_config(
-            "configs/answer.py", [f"init={encoder_path}", "data.train=x.jsonl", "method=linear_probe"]
-        )

@@ -81,19 +81,6 @@ def test_patience_waits_for_the_metric_of_the_task(given):
 
 
 @pytest.mark.parametrize(
-    ("examples", "best", "evaluate_every", "checkpoints_every"),
-    [(16, "accuracy", 3, 3), (16, "", 3, 100), (3200, "accuracy", 100, 100), (6400, "", 200, 200)],
-)
-def test_small_data_are_not_measured_and_saved_at_each_step(
-    tmp_path, examples, best, evaluate_every, checkpoints_every
-):
-    _, config = load_task("configs/classify.py", ["init=model", "data.train=t.csv"])
-    resolved = config.resolve_defaults(examples, best, 768)
-    assert resolved.log.evaluate_every == evaluate_every
-    assert resolved.checkpoints.every == checkpoints_every
-
-
-@pytest.mark.parametrize(
     ("config", "width", "examples", "rate"),
     [("classify", 768, 1000, 3e-5), ("classify", 384, 1000, 6e-5), ("classify", 32, 1000, 3e-4),
      ("rerank", 768, 1000, 5e-5), ("rerank", 384, 1000, 2e-4), ("tag", 768, 1999, 5e-5), ("tag", 384, 1999, 2e-4),
@@ -153,33 +140,6 @@ def test_class_weights_and_windows_weigh_as_they_should():
         assert sum(
             float(piece.targets["label_weights"]) for piece in made if piece.example == i
         ) == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"init": ""}, "config key init is missing"),
-        ({"data.train": ""}, "data.train is missing"),
-        ({"data.max_length": 100}, "set --config.data.max_length=64"),
-        ({"problem_type": "regression", "class_weights": "balanced"}, "for one class per text"),
-        pytest.param(
-            {"checkpoints.best_metric": "f2"},
-            'checkpoints.best_metric: no validation metric "f2"; known',
-            marks=pytest.mark.slow,
-        ),
-        ({"epochs": -1}, "epochs must be"),
-        ({"data.columns.label": "labl"}, "labl"),
-    ],
-)
-def test_what_is_wrong_is_said_in_a_line(changes, said, tmp_path, encoder_path):
-    given = {
-        "data.train": write_csv(tmp_path / "t.csv", marked_texts(24, 0)),
-        "steps": 1 * ("epochs" not in changes),
-    }
-    with pytest.raises(BertJaxError) as raised:
-        finetune("classify", encoder_path, tmp_path / "run", **{**given, **changes})
-    assert said in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):

@@ -4,10 +4,10 @@ import pytest
 
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.finetuning.prediction_cards import MAX_LABELS, prediction_card
+from bert_jax.finetuning.prediction_cards import prediction_card
 from bert_jax.predictions.calibration import UNCALIBRATED
 from tests.support.families import FAMILY_CONFIGS, family_layout
-from tests.support.made_up_outcomes import make_outcomes, many_class_outcomes
+from tests.support.made_up_outcomes import make_outcomes
 
 DATA = ExamplesConfig(train="t.csv", columns=ExampleColumns(text="review", label="stars"))
 
@@ -44,10 +44,3 @@ def test_a_card_says_how_a_model_is_used_and_what_it_learnt_from(kind, head, our
         assert card.describe_calibration(given.kind.calibrate(given)).startswith(
             "Calibrated on 60 examples: "
         )
-
-
-def test_a_card_shows_the_most_frequent_of_many_labels():
-    given = many_class_outcomes(400)
-    lines = card_of(given, "classify").data
-    assert len([line for line in lines if line.startswith("| ")]) == MAX_LABELS + 2
-    assert lines[-1] == f"{60 - MAX_LABELS} more labels are left out."

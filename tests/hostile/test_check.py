@@ -13,8 +13,6 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.inference.load import load
-from bert_jax.predictions.calibration import Calibration
-from bert_jax.report import model_info
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.workdir import Workdir
 from tests.hostile import subjects
@@ -40,13 +38,6 @@ def flip(path, place: int = -1) -> None:
     content[place] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-
-
-def test_what_does_not_exist_is_said(tmp_path, check):
-    assert check(tmp_path / "nowhere") == (
-        1,
-        f"bert-jax check: {tmp_path}/nowhere does not exist; name a corpus, a run, an index or a model directory\n",
-    )
 
 
 @pytest.mark.slow
@@ -145,24 +136,6 @@ def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
     save_file(tensors, folder / "model.safetensors")
     code, said = check(folder)
     assert code == 1 and "cls.predictions.bias" in said and "not finite" in said
-
-
-@pytest.mark.slow
-def test_info_says_how_a_model_was_calibrated_and_what_is_wrong_with_it(small, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(small / "classifier", folder)
-    assert "calibration none; probabilities are uncalibrated" in " ".join(
-        model_info.describe_model(folder).split()
-    )
-    subjects.with_calibration(folder)
-    errors = Calibration().describe_errors()
-    assert f"calibration on 200 examples; {errors}" in model_info.describe_model(folder)
-    path = folder / "calibration.json"
-    path.write_text(path.read_text().replace("1.5", "-1.5"))
-    facts = model_info.collect_model_facts(folder)
-    assert (
-        facts["calibration"] is None and "temperatures" in facts["odd"][-1] and str(path) in facts["odd"][-1]
-    )
 
 
 def test_what_is_none_of_them_is_one_line(tmp_path, check):

@@ -9,7 +9,6 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.tagged_words import read_tags
-from bert_jax.text.sentences import check_language
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.support.made_up_language import ENTRIES, save_tokenizer
 from tests.support.processes import process_environment
@@ -29,17 +28,6 @@ def test_lengths_without_room_for_a_text(tmp_path):
             tokenizer.encode([text], max_length=least - 1)
         with pytest.raises(BertJaxError, match=f"allow {least} or more"):
             tokenizer.windows([text], max_length=least - 1, overlap=0)
-
-
-@pytest.mark.parametrize("code", ["", "x", "EN", "english", "xx", "e n", "-en", "9" * 5000])
-def test_no_such_language(code):
-    with pytest.raises(BertJaxError, match="no language"):
-        check_language(code)
-
-
-@pytest.mark.parametrize("code", ["en", "de", "zh-hant", "nds", "my"])
-def test_languages(code):
-    check_language(code)
 
 
 def test_lines_of_a_vocabulary_that_are_wasted_or_damaged(tmp_path):

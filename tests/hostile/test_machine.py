@@ -31,11 +31,6 @@ from tests.support.tiny_pretraining import Batches, tiny_pretraining
 pytestmark = pytest.mark.optimized
 
 
-def test_free_memory_is_known_here():
-    free = memory.free_bytes()
-    assert free is not None and 1e8 < free < 1e14
-
-
 def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "CONTAINER", tmp_path)
     (tmp_path / "memory.max").write_text("3000000\n")
@@ -113,15 +108,6 @@ def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch
             check(rows)
     monkeypatch.setenv(memory.CHECK, "0")
     check()
-
-
-def test_with_the_check_off_no_step_is_traced(monkeypatch):
-    task, config = tiny_pretraining(steps=2)
-    step = step_of(task, config, Batches(256))
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
-    monkeypatch.setenv(memory.CHECK, "0")
-    monkeypatch.setattr(MemoryEstimate, "activations", property(lambda step: pytest.fail("traced")))
-    step.require_fit()
 
 
 def test_what_a_library_says_of_memory_and_devices_is_one_line():

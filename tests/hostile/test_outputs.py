@@ -284,21 +284,6 @@ def test_a_directory_that_was_killed_while_it_was_replaced_comes_back(tmp_path):
     assert (tmp_path / "model" / "a").read_text() == "new" and names(tmp_path) == ["model"]
 
 
-def test_an_error_of_the_system_names_the_output_once(tmp_path):
-    def full(path):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for write, name in ((atomic_file, "out"), (atomic_directory, "model")):
-        expected = f"{name}: No space left on device; make room there and repeat the command"
-        with pytest.raises(BertJaxError, match=expected), write(tmp_path / name) as new:
-            full(new)
-    with pytest.raises(BertJaxError, match="elsewhere.txt"), atomic_file(tmp_path / "out"):
-        (tmp_path / "elsewhere.txt").read_text()
-    with pytest.raises(BrokenPipeError), atomic_file(tmp_path / "out"):
-        raise BrokenPipeError
-    assert names(tmp_path) == []
-
-
 def test_the_end_of_the_terminal_ends_a_command_unless_it_is_to_be_ignored():
     before = signal.signal(signal.SIGHUP, lambda *_: None)
     try:
@@ -333,13 +318,3 @@ def test_a_run_refuses_before_it_begins_to_lose_what_is_in_its_model(small, tmp_
     with pytest.raises(BertJaxError, match="notes.txt"):
         workdir.claim()
     workdir.close()
-
-
-def test_outputs_may_be_named_relatively(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_atomically(Path("out"), "content")
-    with atomic_directory(Path("model")) as new:
-        (new / "a").write_text("")
-    with open_output(Path("lines")) as file:
-        file.write("a\n")
-    assert names(tmp_path) == ["lines", "model", "out"] and names(tmp_path / "model") == ["a"]

@@ -12,7 +12,6 @@ import pytest
 import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.embedder import Embedder
-from bert_jax.inference.masked_lm import MaskedLM
 from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY, write_model
 
 TAGS = ("O", "B-X", "I-X", "B-Y", "I-Y")
@@ -143,17 +142,6 @@ def test_a_mask_far_into_a_long_text_is_read_where_it_stands(model):
     assert 4 <= window.input_ids.index(mask) <= 11
     likely = jax.nn.softmax(bare(model, window, "mlm")[window.input_ids.index(mask)])
     np.testing.assert_allclose(filled.score, likely.max(), atol=1e-6)
-
-
-def test_what_fill_mask_refuses(model):
-    with pytest.raises(
-        BertJaxError, match=r'no \[MASK\] in "the cat"; write one where a word is to be predicted'
-    ):
-        model("mlm").fill_mask(["the [MASK]", "the cat"])
-    with pytest.raises(BertJaxError, match=r"top_k must be between 1 and 12"):
-        model("mlm").fill_mask("[MASK]", top_k=13)
-    with pytest.raises(BertJaxError, match='"mlm"'):
-        MaskedLM.fill_mask(model(""), "[MASK]")
 
 
 @pytest.mark.slow
@@ -350,28 +338,3 @@ def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
     # By default as the model was trained.
     monkeypatch.setitem(model.layout.hf_config, "may_be_missing", True)
     assert model.answer("on ?", text) is None
-
-
-def test_not_texts(model):
-    with pytest.raises(BertJaxError, match="expected a text, a list of texts or an iterator, got a number"):
-        model("embed").encode(3)
-    with pytest.raises(BertJaxError, match="text 1 is a number"):
-        model("embed").encode(["cat", 3])
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (("the", "cat"), "tag_words"),
-        ([["the", "cat"]], "tag reads single texts"),
-        (["the cat", ("the", "cat")], "sequence 0 is 'the cat', not a list of words"),
-        ([3], "sequence 0 is 3, not a list of words"),
-    ],
-)
-def test_tag_refuses_what_is_not_a_text(model, texts, message):
-    with pytest.raises(BertJaxError, match=message):
-        model("tag", TAGS).tag(texts)
-
-
-def test_config_positions_bound_the_windows():
-    assert SMALL_CONFIG.max_position_embeddings == 16  # the lengths above are written for it

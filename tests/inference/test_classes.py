@@ -11,7 +11,6 @@ from bert_jax.hub import model_directory as hub
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
 from bert_jax.inference.encoder import CLASS_HEADS
 from bert_jax.inference.load import CLASSES
-from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from tests.support.small_models import SMALL_TEXTS, write_model
 
@@ -132,31 +131,6 @@ def test_a_reranker_takes_the_arguments_of_cross_encoders(directories):
 
 
 @pytest.mark.slow
-def test_advice_on_long_texts_names_what_the_caller_has(directories, tmp_path, monkeypatch):
-    def run(self, encodings, *_):  # computes nothing
-        return [np.ones(len(self.labels) or self.config.hidden_size, np.float32) for _ in encodings]
-
-    monkeypatch.setattr(Runner, "run", run)
-    embedder, reranker = bert_jax.load(directories["Embedder"]), bert_jax.load(directories["Reranker"])
-    index = bert_jax.Index.build(["the cat", "a mat"], tmp_path / "index", model=embedder)
-    write_model(tmp_path / "apart", heads=("compare_mean",), labels=("bad", "good"))
-    apart, long = bert_jax.load(tmp_path / "apart"), "the cat sat on the mat " * 10
-    advice = '; long_texts="windows" reads all of them'
-    for call, expected in (
-        (lambda: embedder.encode(long), advice),
-        (lambda: reranker.rank("the cat", [long]), advice),
-        (lambda: embedder.similarity(long, ["the cat"]), ""),
-        (lambda: index.search(long), ""),
-        (lambda: apart.predict((long, "the cat")), ""),
-    ):
-        with pytest.warns(UserWarning, match=rf"was truncated by \d+ tokens{expected}$"):
-            call()
-    (tmp_path / "test.csv").write_text(f"text,label\n{long},bad\nthe cat,good\n")
-    (note,) = bert_jax.evaluate(directories["Classifier"], tmp_path / "test.csv")["notes"][1:]
-    assert note.endswith(advice)
-
-
-@pytest.mark.slow
 def test_predictions_are_those_of_scikit_learn(tmp_path):
     labels = ("a", "b", "c")
     several = save_with(tmp_path / "several", labels, "multi_label_classification")
@@ -174,18 +148,6 @@ def test_predictions_are_those_of_scikit_learn(tmp_path):
     for method in (number.classify, number.predict_proba):
         with pytest.raises(BertJaxError, match="call predict"):
             method(SMALL_TEXTS)
-
-
-def test_a_blank_text_is_refused_with_its_number(small_classifier):
-    for texts, number in (("", 1), (["the cat", " \n"], 2), ([("the cat", "")], 1)):
-        for method in (small_classifier.predict, small_classifier.predict_proba, small_classifier.classify):
-            with pytest.raises(
-                BertJaxError, match=f"text {number} is blank, so there is nothing to classify"
-            ):
-                method(texts)
-    several = small_classifier.predict(iter([*["the cat"] * 3000, ""]))
-    with pytest.raises(BertJaxError, match="text 3,001 is blank"):
-        list(several)
 
 
 def save_with(path, labels, problem_type):

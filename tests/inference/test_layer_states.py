@@ -88,15 +88,3 @@ def test_programs_that_nobody_waits_for_are_compiled_later(error, tmp_path, monk
         begun.set()
         assert [program.cancelled() for program in compiled.values()] == [error is KeyboardInterrupt]
         assert model.classify("the cat sat").label in ("good", "bad")
-
-
-def test_layers_that_are_none(tmp_path):
-    write_model(tmp_path)
-    model = bert_jax.load(tmp_path)
-    for layers, message in (
-        (4, "layers must be between -2 and 1, not 4"),
-        ("last", 'layers must be numbers or "all"'),
-        ([], "layers is empty; give numbers from 0 to 1"),
-    ):
-        with pytest.raises(BertJaxError, match=message):
-            model.attentions("the cat", layers=layers)

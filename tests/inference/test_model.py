@@ -49,16 +49,6 @@ def test_vectors_of_an_encoder(model):
 
 
 @pytest.mark.slow
-def test_a_text_that_is_too_long_is_cut_and_said(model):
-    with pytest.warns(
-        UserWarning,
-        match=r"1 of 2 texts \(number 2\) is longer than 16 tokens and was truncated by 6",
-    ):
-        states = model.hidden_states(["cat", "cat " * 20])
-    assert states[1].shape == (16, 8)
-
-
-@pytest.mark.slow
 def test_every_method_gives_one_result_a_list_or_an_iterator(tmp_path):
     """As its input is one text, a list, an array, a column of a data frame, or a generator, which is read lazily."""
     for head in ("mlm", "classify", "answer", "tag"):

@@ -9,7 +9,6 @@ import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
-from bert_jax.inference import rank_for_labelling
 from bert_jax.inference.rank_for_labelling import rank_rows
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.predictions import active_learning
@@ -58,11 +57,6 @@ def test_a_copy_of_a_text_comes_after_all_that_differ():
     assert sorted(i % 8 for i in order[:8]) == list(range(8))
 
 
-def test_an_odd_text_does_not_come_first():
-    vectors, group = groups([40, 40, 1])
-    assert group[rank_by_usefulness(vectors, np.where(group == 2, 0.5, 0.4))[:2]].tolist() in ([0, 1], [1, 0])
-
-
 def test_every_text_has_one_place_and_always_the_same(monkeypatch):
     rng = np.random.default_rng(1)
     vectors, doubts = rng.normal(size=(300, 8)).astype(np.float32), rng.random(300)
@@ -90,13 +84,6 @@ def test_the_choice_is_that_of_computing_every_gain_anew(monkeypatch):
         expected.append(int(gains.argmax()))
         reached = np.maximum(reached, alike[expected[-1]])
     assert rank_by_usefulness(vectors, doubts)[:40].tolist() == expected
-
-
-@pytest.mark.parametrize("count", [1, 2, 16, 17])
-def test_few_texts_and_a_model_that_is_sure_of_all(count):
-    vectors = np.ones((count, 4), np.float32)  # equal texts have no direction
-    assert sorted(rank_by_usefulness(vectors, np.full(count, 0.2))) == list(range(count))
-    assert rank_by_usefulness(np.eye(count), np.zeros(count)).tolist() == list(range(count))
 
 
 # How unsure a model is
@@ -213,22 +200,3 @@ def test_models_of_other_kinds(headed_model, tmp_path, head, labels, config):
     found = rank_of(model, data)
     assert [one["rank"] for one in found] == list(range(1, len(asked) + 1))
     assert len({one["text"] for one in found}) == len(asked)
-
-
-def test_what_cannot_be_ranked_is_said(small_classifier, headed_model, tmp_path, monkeypatch, capsys):
-    (tmp_path / "in.txt").write_text("\n".join(SMALL_TEXTS))
-    (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(BertJaxError, match="empty.txt"):
-        rank_of(small_classifier, tmp_path / "empty.txt")
-    with pytest.raises(BertJaxError, match="is not calibrated, so no precision can be guaranteed"):
-        rank_of(small_classifier, tmp_path / "in.txt", PredictionOptions(precision=0.9))
-    monkeypatch.setattr(rank_for_labelling, "MAX_TEXTS", 7)
-    with pytest.raises(BertJaxError, match="in.txt"):
-        rank_of(small_classifier, tmp_path / "in.txt")
-    number = str(headed_model("classify", ("LABEL_0",)))
-    (tmp_path / "few.txt").write_text("\n".join(SMALL_TEXTS[:7]))
-    few = ["--input", str(tmp_path / "few.txt"), "--output", str(tmp_path / "out.jsonl")]
-    assert cli.main(["predict", "--model", number, *few, "--rank-for-labelling"]) == 1
-    told = capsys.readouterr().err
-    assert "this model gives a number and no probability" in told and told.count("\n") == 1
-    assert not (tmp_path / "out.jsonl").exists()

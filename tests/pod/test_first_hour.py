@@ -1,13 +1,11 @@
 """The page of a first hour, from made-up predictions and measurements."""
 
 import copy
-import json
 
 import pytest
 
 from bert_jax.pod import first_hour
 from bert_jax.pod.first_hour import FAIL, PASS, UNKNOWN
-from bert_jax.pod.host_check import compare_versions
 from bert_jax.pod.kernel_check import CASES, check_kernel
 
 SECONDS = {
@@ -125,40 +123,6 @@ def test_what_was_not_measured_does_not_pass():
     )
     without = [line | {"time": {"seconds_per_step": 0.037}} for line in LINES]
     assert verdicts(runs=changed(RUNS, "whole/lines", without))["memory of a chip"] == UNKNOWN
-
-
-def test_the_page_says_what_to_do(tmp_path, capsys):
-    (tmp_path / "predicted.json").write_text(json.dumps(PREDICTED))
-    hosts = changed(HOSTS, "3/storage", {"error": "Permission denied: 'runs'"})
-    for host in hosts:
-        (tmp_path / f"check-{host['host']}.log").write_text(f"some output\n{json.dumps(host)}\n")
-    (tmp_path / "runs.json").write_text(json.dumps(RUNS))
-    (tmp_path / "resumed").write_text("\n".join(RESUMED))
-    assert first_hour.main(["page", str(tmp_path)]) == 1
-    page, shown = (tmp_path / "page.md").read_text(), capsys.readouterr().out
-    assert "13 of 14 passed" in page
-    assert "| storage | every host reads what it wrote | host 3: Permission denied: 'runs' | FAIL |" in page
-    assert "Storage Object User" in page.partition("What to do")[2]
-    assert "Storage Object User" in shown and shown.count("what to do") == 1
-    assert (
-        "| a step of 512 tokens | 20.0 to 43.0 ms | 37.0 ms, 116% of the serial bound's speed | pass |"
-        in page
-    )
-
-
-def test_the_plan_says_what_it_costs_before_it_costs_anything():
-    plan = first_hour.describe_plan(PREDICTED)
-    assert "about 32 minutes on 16 chips of v5e:4x4" in plan
-    assert "costs about 10, and at most 19" in plan
-
-
-def test_versions_are_those_of_the_file(tmp_path):
-    file = tmp_path / "constraints.txt"
-    file.write_text('# pinned\nnumpy==0.1\njax==0.2; python_version == "3.11"\nnot-there==1\n')
-    found = compare_versions(file)
-    assert found["compared"] == 2
-    assert found["differing"].keys() == {"numpy", "jax"}
-    assert found["differing"]["numpy"].endswith("instead of 0.1")
 
 
 @pytest.mark.slow

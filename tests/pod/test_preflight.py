@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from bert_jax.training.chips import GiB
 from bert_jax.training.run_config import CheckpointConfig, RunConfig
 from tests.support.preflight_configs import CONFIG, HERE, settings
 from tests.support.pretraining_runs import make_corpus
-from tests.support.project import LAUNCH
 from tests.support.texts import random_texts
 from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
 
@@ -126,14 +124,6 @@ def test_room_for_checkpoints():
     assert "for 15 and the one being written" in line
 
 
-def test_room_for_the_best_checkpoint_where_the_task_chooses_it(model):
-    config = of_texts("embed", model, "data.batch_size=64")
-    resolved = dataclasses.asdict(tasks.outline_run(config).config.checkpoints)
-    assert (config.checkpoints.keep, config.checkpoints.best_metric) == (1, "") and resolved["best_metric"]
-    facts = {"phases": [{"state": 10**9}], "steps": 100, "checkpoints": resolved}
-    assert "for 2 and the one being written" in preflight_checks.describe_machine(config, facts, HERE)[0]
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return make_corpus(tmp_path_factory.mktemp("preflight"))
@@ -147,16 +137,6 @@ def test_a_corpus_is_checked_against_the_model(corpus):
     assert any("duplicates" in line for line in lines)
     with pytest.raises(BertJaxError, match="vocab_size"):
         pretrain.outline(settings(f"data.corpora={corpus}", "model.vocab_size=77"), ModelDirectories())
-
-
-def test_a_missing_compiler_is_installed_as_the_guide_says(monkeypatch, capsys):
-    ran = subprocess.CompletedProcess([], 1, stderr="RuntimeError: TPU support not installed")
-    monkeypatch.setattr(preflight.subprocess, "run", lambda *_, **__: ran)
-    guide = (LAUNCH / "README.md").read_text(encoding="utf-8")
-    assert "pip install -e '.[preflight]'" in guide
-    with pytest.raises(BertJaxError, match=r"pip install 'bert-jax\[preflight\]'"):
-        preflight.compile_in_subprocess("pretrain", [], HERE)
-    assert capsys.readouterr().err == f"compiling the step for {HERE}, which takes a minute or more\n"
 
 
 def a_phase(length: int = 512, temporaries: float = 3.0, **changes) -> dict:
@@ -264,20 +244,3 @@ def test_what_does_not_fit_ends_with_what_to_change(compiles, capsys, temporarie
     overrides = [f"--config.{flag}" for flag in flags]
     assert main(["preflight", "--config", f"{CONFIG}:base", "--topology", "v5e:4x4", *overrides]) == 1
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("mesh", "overrides", "remedy"),
-    [
-        ((1, 16, 1), ["mesh.fsdp=16"], "take a larger slice, or a smaller model"),
-        ((1, 8, 2), ["mesh.fsdp=8", "mesh.tensor=2"], "take a larger slice, or a smaller model"),
-        ((8, 1, 2), ["mesh.tensor=2"], "set --config.mesh.fsdp=8"),
-        ((4, 4, 1), ["mesh.data=4", "mesh.fsdp=4"], "set --config.mesh.fsdp=16 --config.mesh.data=-1"),
-    ],
-)
-def test_a_remedy_is_not_what_is_set_already(mesh, overrides, remedy):
-    phase = a_phase(mesh=dict(zip(AXES, mesh, strict=True)))
-    phase["memory"]["parameters"] = 16 * GiB
-    facts = {"batch_size": 256, "rows": 256, "remat": "none"}
-    said = preflight.memory_advice(facts, phase, settings(*overrides), HERE)
-    assert said.endswith(f"parameters and optimizer alone are too large: {remedy}")

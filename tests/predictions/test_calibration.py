@@ -1,6 +1,5 @@
 """Calibration: against independent computations, against its promises on fresh data, and in a model directory."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -21,8 +20,7 @@ from bert_jax.predictions.kinds import answers, tags
 from bert_jax.predictions.kinds import classes as single_label
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.selective import CoverageLevel
-from bert_jax.runs.finish_run import FinishedRun, describe_calibration
-from bert_jax.training.task import FinishInputs
+from bert_jax.runs.finish_run import describe_calibration
 from tests.support.made_up_outcomes import make_outcomes
 from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
@@ -82,14 +80,6 @@ def test_few_texts_are_believed_as_if_more_were_known_of_which_a_share_is_right(
     found = fitted(logits, truth)
     assert found.temperatures == pytest.approx((heats[int(losses.argmin())],), rel=2e-3)
     assert not fitted(logits, logits.argmax(-1)).keeps_probabilities, "few texts say little"
-
-
-def test_the_share_expected_to_be_right_has_the_mean_and_variance_of_any_share_from_chance_to_all():
-    for count in (2, 10, 150):
-        known, right = calibration_fitting.expected_right(count)
-        a, b = known * right, known * (1 - right)
-        assert a / (a + b) == pytest.approx((1 + 1 / count) / 2)
-        assert a * b / (a + b) ** 2 / (a + b + 1) == pytest.approx((1 - 1 / count) ** 2 / 12)
 
 
 def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_search():
@@ -313,23 +303,6 @@ def test_the_predictions_of_each_label_are_counted(kind, labels):
         assert [*known.recalls] == sorted(known.recalls, reverse=True)
 
 
-def test_what_cannot_be_promised_for_a_label_is_said_in_a_line_whose_numbers_hold():
-    found = fitted(*texts_of(600, heat=4))
-    with pytest.raises(BertJaxError, match='0.95 for "b" cannot.* calibration examples of it') as refusal:
-        found.label_threshold("b", 0.95)
-    best = float(re.search(r"; at most ([\d.]+) is reachable: ask for that", str(refusal.value))[1])
-    assert 0.5 < best < 0.95 and 0 < found.label_threshold("b", best) < 1 and len(str(refusal.value)) < 400
-    with pytest.raises(BertJaxError, match="cannot be guaranteed"):
-        found.label_threshold("b", best + 0.001)
-    for label, said in (("spam", 'no label "spam"; .*a, b, c'), (3, 'no label "3"')):
-        with pytest.raises(BertJaxError, match=said):
-            found.label_threshold(label, 0.9)
-    with pytest.raises(BertJaxError, match="not calibrated"):
-        Calibration().label_threshold("b", 0.9)
-    with pytest.raises(BertJaxError, match="counts no single labels"):
-        replace(found, by_label=()).label_threshold("b", 0.9)
-
-
 @pytest.fixture
 def classifier(tmp_path):
     write_model(tmp_path / "m", heads=("classify",), labels=("no", "yes"))
@@ -368,33 +341,6 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
     assert not (tmp_path / "copy" / calibration.FILE).exists()
 
 
-@pytest.mark.slow
-def test_the_file_of_an_earlier_version_gives_the_same_answers(classifier):
-    plain = bert_jax.load(classifier).predict_proba(SMALL_TEXTS)
-    (classifier / calibration.FILE).write_text("""{
- "kind": "classes",
- "labels": ["no", "yes"],
- "temperatures": [2.0],
- "thresholds": [],
- "offset": 0.0,
- "missing": 0.0,
- "levels": [{"threshold": 0.5, "answers": 200, "right": 150}, {"threshold": 0.6, "answers": 90, "right": 89}],
- "examples": 400,
- "error_before": 0.1,
- "error_after": 0.02
-}
-""")
-    model = bert_jax.load(classifier)
-    assert model.labels == ("no", "yes")
-    odds = np.log(plain[:, 1] / plain[:, 0])
-    assert model.predict_proba(SMALL_TEXTS)[:, 1] == pytest.approx(calibration.sigmoid(odds / 2), abs=1e-5)
-    assert model.calibration.confidence_threshold(0.9) == 0.6
-    read = (classifier / calibration.FILE).read_text()
-    model.save(classifier)
-    new = {"loss_before": 0.0, "loss_after": 0.0, "by_label": []}
-    assert json.loads((classifier / calibration.FILE).read_text()) == json.loads(read) | new
-
-
 def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
     calibration.save_calibration(classifier, Calibration("classes", ("a", "b"), (3.0,)))
     with pytest.warns(UserWarning, match="calibration.json"):
@@ -405,36 +351,6 @@ def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):
         (classifier / calibration.FILE).write_text(damaged)
         with pytest.raises(BertJaxError, match="calibration.json"):
             bert_jax.load(classifier)
-
-
-@pytest.mark.slow
-def test_a_run_says_how_its_model_was_calibrated_or_why_not(classifier, capsys):
-    examples = [Example(f"{n} {SMALL_TEXTS[n % 6]}", ["no", "yes"][n % 2], "") for n in range(40)]
-    FinishedRun(classifier, FinishInputs([], [], examples)).calibrate()
-    found, line = bert_jax.load(classifier).calibration, capsys.readouterr().err
-    assert found.is_fitted and line.startswith("calibrated on 40 examples: temperature ")
-    FinishedRun(
-        classifier, FinishInputs([], [], [replace(example, document="one") for example in examples])
-    ).calibrate()
-    assert "not calibrated, so probabilities stay as they are: all 40" in capsys.readouterr().err
-    assert not bert_jax.load(classifier).calibration.is_fitted
-    scaled = Calibration(
-        "classes", ("no", "yes"), (2.0,), levels=(CoverageLevel(0.5, 100, 90),), examples=100
-    )
-    scaled = replace(scaled, loss_before=0.6, loss_after=0.5)
-    line = describe_calibration(single_label.Classes(("no", "yes")), scaled)
-    best = float(line.split("--min-precision can be ")[1].split(" ")[0])
-    assert (
-        "temperature 2, log loss 0.6000 before, 0.5000 after; expected calibration error 0.0000 before"
-        in line
-        and scaled.confidence_threshold(best) == 0.5
-    )
-    with pytest.raises(BertJaxError):
-        scaled.confidence_threshold(best + 0.001)
-    unscaled = describe_calibration(
-        single_label.Classes(("no", "yes")), replace(scaled, temperatures=(1.0,), levels=())
-    )
-    assert "probabilities stay as they are" in unscaled and "no precision can be guaranteed" in unscaled
 
 
 @pytest.mark.slow

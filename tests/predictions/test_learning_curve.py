@@ -23,7 +23,6 @@ from bert_jax.predictions.learning_curve import (
     forecast_learning_curve,
 )
 from bert_jax.predictions.linear_model import LinearModel, Units, fit_linear_model
-from bert_jax.report.learning_curve_plot import draw_learning_curve
 from bert_jax.text.tokenizer import Encoding
 
 NAMES = ("no", "yes")
@@ -101,17 +100,6 @@ def test_the_chance_of_a_draw_is_that_of_the_means_of_parts():
         for _ in range(4_000)
     ]
     assert np.mean(found) == pytest.approx(1, rel=0.05)
-
-
-def test_it_is_said_in_words_and_drawn(tmp_path):
-    curve = LearningCurve("accuracy", [50, 1_000, 2_000], [0.7, 0.75, 0.8], 0.021, -0.004, 0.046)
-    assert curve.describe() == (
-        "accuracy 0.7000 with 50, 0.7500 with 1,000, 0.8000 with 2,000 examples; 2,000 more would change it by about "
-        "+0.0210 (90 % interval -0.0040 to +0.0460)"
-    )
-    assert draw_learning_curve(tmp_path / "curve.png", curve) == "curve.png"
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert [path.name for path in tmp_path.iterdir()] == ["curve.png"]
 
 
 # Of real probes

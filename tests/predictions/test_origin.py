@@ -58,16 +58,6 @@ def cycled(*values):
     return [values[i % len(values)] for i in range(len(SMALL_TEXTS))]
 
 
-def test_the_columns_of_a_model_that_was_saved_under_former_names_are_read(tmp_path):
-    training_origin.save_origin(tmp_path, TrainingOrigin("bert-jax train", columns=NAMED))
-    origin = json.loads((tmp_path / "origin.json").read_text())
-    former = {"text_pair": "pair", "group": "document", "label_separator": "separator"}
-    origin["columns"] = {former.get(name, name): value for name, value in origin["columns"].items()}
-    assert origin["columns"]["pair"] == NAMED.text_pair
-    (tmp_path / "origin.json").write_text(json.dumps(origin))
-    assert training_origin.read_origin(tmp_path).columns == NAMED
-
-
 # What a table is read by
 
 
@@ -227,49 +217,6 @@ def test_a_model_that_is_saved_again_remembers_what_it_did(trained, tmp_path):
     assert (
         bert_jax.load(tmp_path / "again", head="classify", labels=LABELS).origin
         == training_origin.UNKNOWN_ORIGIN
-    )
-
-
-def test_nothing_is_written_where_nothing_is_known(written, tmp_path):
-    training_origin.save_origin(tmp_path, training_origin.UNKNOWN_ORIGIN)
-    assert (
-        not list(tmp_path.iterdir())
-        and training_origin.read_origin(written) == training_origin.UNKNOWN_ORIGIN
-    )
-    assert "trained" not in model_info.describe_model(written)
-
-
-def test_info_says_by_what_a_model_was_trained(trained, tmp_path):
-    trained(NAMED)
-    told = model_info.describe_model(tmp_path / "model").splitlines()
-    assert "trained on  8 examples" in told and "trained by  bert-jax train" in told
-    facts = json.loads(model_info.describe_model(tmp_path / "model", as_json=True))
-    assert facts["origin"]["columns"]["text"] == "review" and facts["origin"]["data"] == {"train": "1f"}
-    assert (
-        model_info.find_training_data("bert-jax train '--config.data.train=my reviews.csv' --workdir a")
-        == "my reviews.csv"
-    )
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("{", "JSON"),
-        ('{"columns": {"text": 3}}', '"columns.text"'),
-        ('{"columns": {"colour": ""}}', '"columns.colour"'),
-        ('{"data": []}', '"data"'),
-    ],
-)
-def test_a_damaged_file_is_told_of_in_a_line(trained, tmp_path, capsys, content, complaint):
-    trained(NAMED)
-    (tmp_path / "model/origin.json").write_text(content)
-    data = csv_of(tmp_path / "a.csv", ("text", "label"), SMALL_TEXTS, cycled("no", "yes"))
-    assert cli.main(["evaluate", "--model", str(tmp_path / "model"), "--data", data]) == 1
-    told = capsys.readouterr().err
-    assert complaint in told and "origin.json" in told and "; delete it, or train again" in told
-    assert told.count("\n") == 1
-    assert any(complaint in line for line in model_info.describe_model(tmp_path / "model").splitlines()), (
-        "which goes on"
     )
 
 

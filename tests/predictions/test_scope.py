@@ -9,7 +9,6 @@ from safetensors.numpy import save_file
 
 import bert_jax
 from bert_jax.command import main as cli
-from bert_jax.command import train as run
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
@@ -19,21 +18,17 @@ from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.predictions import out_of_scope as scopes
-from bert_jax.predictions.kind import KINDS
-from bert_jax.predictions.out_of_scope import FILE, KEPT, OutOfScopeDetector, draw_text_indices
-from bert_jax.predictions.prediction_input import read_out_of_scope
+from bert_jax.predictions.out_of_scope import FILE, KEPT, OutOfScopeDetector
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, run_evaluation
-from bert_jax.report.out_of_scope_detection import area_under_curve, compare_with_known, format_out_of_scope
+from bert_jax.report.out_of_scope_detection import area_under_curve
 from bert_jax.report.prediction_page import evaluate_with_report
 from bert_jax.runs.finish_run import FinishedRun
 from bert_jax.text.tables import read_table_rows
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training.task import FinishInputs
-from bert_jax.training.workdir import Workdir
 from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS, write_model
-from tests.support.tables import write_csv, write_jsonl
-from tests.support.texts import marked_texts
+from tests.support.tables import write_jsonl
 
 RNG = np.random.default_rng(0)
 
@@ -87,12 +82,6 @@ def test_a_similarity_is_the_mean_of_the_nearest(texts, monkeypatch):
         OutOfScopeDetector.from_vectors(learnt).similarity(new), [np.mean(n) for n in nearest], atol=2e-3
     )
     assert OutOfScopeDetector.from_vectors(learnt).similarity(new[:0]).shape == (0,)
-
-
-def test_a_sample_of_many_texts_is_always_the_same():
-    assert draw_text_indices(5).tolist() == [0, 1, 2, 3, 4]
-    many = draw_text_indices(10_000)
-    assert len(set(many.tolist())) == scopes.MOST and (np.diff(many) > 0).all() and many.max() > 9000
 
 
 def test_the_area_counts_pairs():
@@ -255,26 +244,6 @@ def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
     assert list(found) == []
 
 
-@pytest.mark.slow
-def test_a_model_without_scope_says_so_in_a_line(classifier, tmp_path, capsys):
-    write_model(tmp_path / "m", heads=("classify",), labels=("no", "yes"))
-    bare = bert_jax.load(tmp_path / "m")
-    said = f"this model has no {FILE}, so it cannot tell which texts are out of scope; `bert-jax train` writes one"
-    with pytest.raises(BertJaxError, match=said):
-        bare.in_distribution_p_value("the cat")
-    (tmp_path / "in.txt").write_text("the cat\n")
-    rows = write_jsonl(tmp_path / "dev.jsonl", [{"text": "the cat", "label": "no"}])
-    files = ["--model", str(tmp_path / "m")], str(tmp_path / "in.txt")
-    predict = ["predict", *files[0], "--input", files[1], "--out-of-scope", "0.1"]
-    evaluate = ["evaluate", *files[0], "--data", rows, "--out-of-scope", files[1]]
-    for command in (predict, evaluate):
-        assert cli.main(command) == 1
-        told = capsys.readouterr().err
-        assert said in told and told.count("\n") == 1
-    compare = ["evaluate", "--compare", str(classifier), str(classifier), *evaluate[3:]]
-    assert cli.main(compare) == 1 and "--out-of-scope" in capsys.readouterr().err
-
-
 # evaluate
 
 
@@ -338,18 +307,6 @@ def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path
     assert not (tmp_path / "r" / "scope.png").exists()
 
 
-@pytest.mark.slow
-def test_numbers_have_no_probability_to_compare_with(tmp_path):
-    write_model(tmp_path, heads=("classify",), labels=("LABEL_0",))
-    number = bert_jax.load(tmp_path)
-    number.scope = OutOfScopeDetector.from_vectors(
-        number.encode(SMALL_TEXTS[:4], normalize_embeddings=True), np.linspace(0.9, 1, 40)
-    )
-    known = predict_outcomes(number, [Example(text, 1.0, "") for text in SMALL_TEXTS], compares=True)
-    scores = compare_with_known(number, known, [Example("on on", None, "")]).scores
-    assert scores.auroc_of_probability is None and "probability" not in " ".join(format_out_of_scope(scores))
-
-
 # Learning it
 
 
@@ -394,42 +351,3 @@ def test_few_texts_leave_no_file(bare, capsys):
     write_model(bare, heads=("answer",))
     FinishedRun(bare, FinishInputs([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).fit_scope()
     assert not (bare / FILE).exists() and capsys.readouterr().err == ""
-
-
-@pytest.mark.slow
-def test_the_report_of_a_run_tells_of_foreign_texts(bare, tmp_path, capsys):
-    out_of_scope = [Example(text, None, "") for text in (". . . .", "on on on")]
-    results = FinishInputs(examples(60), examples(30, 1), [], out_of_scope=out_of_scope)
-    FinishedRun(bare, results).fit_scope()
-    FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
-    page = (tmp_path / "run" / "report" / "report.md").read_text()
-    assert "Out-of-scope texts: 2. In-distribution texts: 30, those that are scored above." in page
-    assert "`evaluate --out-of-scope` measures them on other texts" in page
-    scopes.save_detector(bare, scopes.NO_DETECTOR)
-    FinishedRun(bare, results).write_report(Workdir(tmp_path / "run"), "bert-jax train")
-    assert "Out of scope" not in (tmp_path / "run" / "report" / "report.md").read_text()
-
-
-def test_foreign_texts_are_read_from_any_file(tmp_path):
-    kind = KINDS["classes"](("no", "yes"))
-    (tmp_path / "a.txt").write_text("the cat\nthe mat\n")
-    (tmp_path / "a.csv").write_text("review,label\nthe cat,?\nthe mat,\n")
-    for name in ("a.txt", "a.csv"):
-        found = read_out_of_scope(str(tmp_path / name), ExampleColumns(text="review"), kind)
-        assert [(example.text, example.label) for example in found] == [("the cat", None), ("the mat", None)]
-    with pytest.raises(BertJaxError, match="answers"):
-        read_out_of_scope("x.txt", ExampleColumns(), KINDS["answers"]())
-
-
-@pytest.mark.slow
-def test_foreign_texts_that_are_not_there_are_told_before_the_first_step(tmp_path, encoder_path):
-    path = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
-    given = [
-        f"init={encoder_path}",
-        f"data.train={path}",
-        "data.out_of_scope=nowhere.txt",
-        "data.max_length=32",
-    ]
-    with pytest.raises((BertJaxError, FileNotFoundError), match="nowhere.txt"):
-        run.start_training("configs/classify.py", given, str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()

@@ -121,15 +121,6 @@ def test_a_signal_after_the_last_step_of_a_run_stops_the_runs_after_it(begun, tm
     assert (first / "checkpoints").stat().st_mtime_ns == finished, "the first was not trained again"
 
 
-@pytest.mark.slow
-def test_a_single_run_that_learnt_nothing_is_told_so(begun, tmp_path, capsys):
-    given = overrides(
-        begun, report=False, head_init="pretrained", epochs=5, **{"optimizer.learning_rate": 0.0}
-    )
-    run.start_training("configs/classify.py", given, str(tmp_path / "run"))
-    assert CONSTANT in capsys.readouterr().err
-
-
 def runs_of(*values, **last) -> list[SweepRun]:
     found = [
         SweepRun("s", n, None, None, None, "accuracy", v, {"accuracy": v, "matthews": 0.7})
@@ -162,26 +153,6 @@ def test_the_table_says_that_a_degenerate_run_is_left_out():
     cells = dict(zip(header.split(" | "), row.split(" | "), strict=True))
     assert cells["mean accuracy"] == "0.9050"
     assert (cells["runs in the mean"], cells["degenerate, left out |"]) == ("2", "1 |")
-
-
-@pytest.mark.parametrize(
-    ("swept", "remedy"),
-    [
-        ("seed=[1,2,3]", "seed; for several seeds set --config.num_seeds=N"),
-        ("num_seeds=[1,2]", "num_seeds; for several seeds set --config.num_seeds=N"),
-        ("lr=[1e-5];sweep=[1]", "sweep; write one sweep of all keys, KEY="),
-        ("task=[classify,tag]", "task; scores of different tasks cannot be compared"),
-        ("data.folds=[0,5]", "data.folds; its runs are compared on a validation set"),
-    ],
-)
-def test_what_a_sweep_sets_itself_cannot_be_varied(swept, remedy, tmp_path):
-    values, overrides = (
-        run_config_file("configs/classify.py"),
-        ["init=m", "data.train=t.csv", f"sweep={swept}"],
-    )
-    _, config = tasks.read_config(values, overrides)
-    with pytest.raises(BertJaxError, match=f"config key sweep cannot vary {remedy}"):
-        sweep.plan_runs(values, overrides, config, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -219,24 +190,3 @@ def test_all_settings_are_opened_before_any_trains(begun, tmp_path, capsys):
     with pytest.raises(BertJaxError, match=f"{tmp_path}/gone is not a directory"):
         run.start_training("configs/classify.py", asked, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists() and capsys.readouterr() == ("", "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"sweep": "lr=3e-5"}, 'config key sweep: "lr=3e-5" is not KEY='),
-        ({"sweep": ";;"}, 'config key sweep: ";;" is not KEY='),
-        (
-            {"sweep": "lr=[3e-5];optimizer.learning_rate=[1e-5]"},
-            "config key sweep names optimizer.learning_rate twice",
-        ),
-        ({"sweep": "lrr=[3e-5]"}, "lrr"),
-        ({"sweep": "batch_size=[8,0]"}, "data.batch_size must be between 1 and"),
-        ({"num_seeds": 0}, "num_seeds must be 1 or more"),
-    ],
-)
-def test_a_sweep_that_cannot_be_is_said_before_it_begins(begun, tmp_path, changes, said):
-    with pytest.raises(BertJaxError, match=said):
-        run.start_training("configs/classify.py", overrides(begun, **changes), str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()

@@ -2,7 +2,6 @@
 
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -15,9 +14,7 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.growing_array import GrowingArray
 from bert_jax.search import hnsw, nearest, segment
-from bert_jax.search.cache import RowCache
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_writer import open_writer
@@ -329,21 +326,6 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys, monkeypatch):
     (path / "segments/000001/vectors.npy").write_bytes(b"")
     with pytest.raises(BertJaxError, match="vectors.npy"):
         Index.open(path)
-
-
-def test_a_full_disk_is_said_whatever_is_written(tmp_path, monkeypatch):
-    """An array in a file that is mapped would end the process, and np.save would not say what is wrong."""
-    with open("/dev/full", "wb", buffering=0) as full, monkeypatch.context() as patched:
-        patched.setattr(np, "memmap", None)  # not reached
-        with pytest.raises(OSError, match="No space left"):
-            GrowingArray(full, np.dtype(np.int32)).map_zeros(5000)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))  # Python ignores the signal
-    try:
-        with pytest.raises(BertJaxError, match=r"\.npy: File too large; make room there"):
-            RowCache(tmp_path, "rows", 0).get_or_compute(["a"], lambda texts: np.zeros((1, 1000)))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_second_writer_is_refused_and_what_is_not_there_cannot_be_removed(tmp_path):

@@ -1,7 +1,6 @@
 """Hard negatives are the nearest texts that are no positives, found once and the same after a kill."""
 
 import json
-import re
 import shutil
 import sys
 from dataclasses import replace
@@ -338,50 +337,6 @@ def test_documents_of_queries_are_mined_wherever_their_columns_stand(encoder_pat
     assert mined and all({"document": row["positive"], "query": row["anchor"]} in rows for row in mined)
     texts = {row["document"] for row in [*rows, *corpus]}
     assert all({row["negative_1"], row["negative_2"]} <= texts for row in mined)
-
-
-BAD = {
-    "an input as output": (["--corpus", "CORPUS", "--output", "CORPUS"], [], "is also the input"),
-    "single texts": (["--data", "CORPUS"], [], "give anchors and positives"),
-    "no such column": (["--text", "question", "--text-pair", "passage"], [], 'row 1 has no column "passage"'),
-    "an empty anchor": (
-        [], [{"a": "x", "b": "y"}, {"a": " ", "b": "z"}], 'row 2: column "a" is empty; .*1 of 2, which --skip-bad',
-    ),
-    "a positive among its negatives": (
-        [], [{"a": "x", "b": "y", "c": "y"}], "row 1: the positive is also one of the negatives; remove it",
-    ),
-    "one label": ([], [{"t": "x", "label": "l"}, {"t": "y", "label": "l"}], 'has only the label "l"; give texts with'),
-    "a score for each pair": ([], [{"a": "x", "b": "y", "score": 0.5}], "so some second texts are not positives"),
-    "an empty text of the corpus": (
-        ["--corpus", "ROWS", "--data", "PAIRS"], [{"t": "x", "label": ""}, {"t": ""}], 'row 2: column "t" is empty',
-    ),
-    "a score as a limit of cosines": (
-        ["--max-score", "3"], [], "--max-score 3 is out of range for cosines; give a number from -1 to 1",
-    ),
-    "too few texts": (
-        ["--range-min", "9", "--range-max", "11"], [], "--range-max 11 leaves fewer than 3 texts after the first 9",
-    ),
-    "several numbers": (["--rescore", "SEVERAL"], [], "gives 2 numbers for a pair of texts, and a cross-enc"),
-    "no numbers": (["--rescore", "MODEL"], [], 'is not a cross-encoder; .bert-jax train --config rerank. makes one'),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_mined_is_said_in_a_line(case, encoder_path, classifiers, tmp_path, capsys):
-    arguments, rows, message = BAD[case]
-    rows = rows or random_pairs(4)
-    names = {
-        "ROWS": write_jsonl(tmp_path / "rows.jsonl", rows),
-        "PAIRS": write_jsonl(tmp_path / "pairs.jsonl", random_pairs(4)),
-        "CORPUS": write_jsonl(tmp_path / "corpus.jsonl", [{"text": text} for text in random_texts(4)]),
-        "MODEL": str(encoder_path),
-        "SEVERAL": str(classifiers[1]),
-    }
-    defaults = ["--model", "MODEL", "--data", "ROWS", "--output", str(tmp_path / "mined.jsonl")]
-    assert main(["mine", *(names.get(word, word) for word in [*defaults, *arguments])]) == 1
-    said = capsys.readouterr().err
-    assert re.search(message, said) and said.count("\n") == 1
-    assert not (tmp_path / "mined.jsonl").exists()
 
 
 def test_a_file_without_a_group_is_not_written(encoder_path, tmp_path):

@@ -115,29 +115,6 @@ def test_changes_are_counted_and_seen_at_once_and_by_others(tmp_path):
     assert index.remove([]).removed == 0
 
 
-def test_what_cannot_be_done_is_told_in_words_of_python(tmp_path):
-    index = bert_jax.Index.build(TEXTS, tmp_path / "index")
-    for call, message in (
-        (
-            lambda: bert_jax.Index.build(TEXTS, tmp_path / "index"),
-            r'is an index already; bert_jax.Index.open\("',
-        ),
-        (lambda: bert_jax.Index.build(TEXTS, tmp_path / "new", quantize="binary"), "add model=DIR"),
-        (lambda: bert_jax.Index.build(TEXTS, tmp_path / "new", passage_tokens=0), "^passage_tokens must be"),
-        (lambda: bert_jax.Index.build(TEXTS, tmp_path / "new", text="body"), "with paths alone"),
-        (lambda: index.add([("a", "x"), ("a", "y")]), r'documents\[1\] has the id "a" of documents\[0\]'),
-        (lambda: index.add([("a", "x"), 3]), r"documents\[1\] is a number"),
-        (lambda: index.add([("a", "x"), (" ", "y")]), r"documents\[1\] has an empty id"),
-        (lambda: index.search(" "), "query is blank"),
-        (lambda: bert_jax.Index.open("\ud800"), "path cannot be .* lone surrogate"),
-        (lambda: index.search(["cat", ""]), r"query\[1\] is blank"),
-        (lambda: index.remove("x"), 'no document "x"'),
-    ):
-        with pytest.raises(BertJaxError, match=message):
-            call()
-    assert ids(index) == ["0", "1", "2"]
-
-
 def test_documents_of_a_program_are_not_taken_for_files_that_are_gone(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     bert_jax.Index.build(TEXTS, "index")

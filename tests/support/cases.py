@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import pytest
 
@@ -16,10 +16,15 @@ def long_except(cases: Iterable, ordinary: Collection) -> list:
     return [case if case in ordinary else mark_long(case) for case in cases]
 
 
+def draw(cases: Sequence, count: int) -> list:
+    """Some of the cases, others each day."""
+    return random.Random(f"{os.environ[SEED]} {len(cases)}").sample(cases, count)
+
+
 def draw_cases(cases: Iterable, count: int) -> list:
-    """The cases as pytest's parameters; those that are not drawn, others each day, are marked long."""
+    """The cases as pytest's parameters; those that are not drawn are marked long."""
     cases = list(cases)
-    drawn = set(random.Random(f"{os.environ[SEED]} {len(cases)}").sample(range(len(cases)), count))
+    drawn = {*draw(range(len(cases)), count)}
     return [case if n in drawn else mark_long(case) for n, case in enumerate(cases)]
 
 

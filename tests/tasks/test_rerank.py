@@ -108,12 +108,6 @@ def test_a_reranker_goes_on_gently_and_is_averaged(tmp_path, labels, overrides, 
     assert (config.init_share, config.optimizer.learning_rate) == (share, pytest.approx(rate))
 
 
-def test_it_says_which_column_is_the_query(encoder_path, tmp_path, capsys):
-    rows = [{"document": f"w1{n}", "query": f"w{n}", "label": n % 2} for n in range(30)]
-    open_task(encoder_path, write_jsonl(tmp_path / "t.jsonl", rows))
-    assert f'{tmp_path}/t.jsonl: query "query", document "document", score "label"' in capsys.readouterr().err
-
-
 def test_the_verb_ranks_documents_for_queries_wherever_they_stand(tmp_path, capsys):
     write_model(tmp_path / "judge", heads=("classify",), labels=("relevant",))
     path = write_jsonl(
@@ -178,13 +172,6 @@ def test_documents_that_no_teacher_scored_are_for_a_loss_of_labels(encoder_path,
         "data.max_documents_per_query=4",
     )
     assert task.max_documents == 4 and open_task(encoder_path, train)[0].loss.name == "teacher_ranking"
-
-
-def test_bad_rows_are_skipped_where_that_is_asked(tmp_path):
-    rows = [{"query": "q", "document": "a", "label": grade} for grade in (1, -1)]
-    with pytest.warns(UserWarning, match="1 of 2.*-1"):
-        (kept,) = read_candidates(write_jsonl(tmp_path / "t.jsonl", rows), CandidateColumns(skip_bad=True))
-    assert kept.grades == (1,)
 
 
 def test_documents_of_other_queries_are_none_of_its_own(tmp_path):

@@ -114,13 +114,6 @@ def test_save_and_open_again(tokenizer, directory, tmp_path):
     assert again.special == tokenizer.special and again.size == tokenizer.size
 
 
-def test_not_texts(tokenizer):
-    with pytest.raises(BertJaxError, match="list"):
-        tokenizer.encode("the fox")
-    with pytest.raises(BertJaxError, match="text 1 is a number"):
-        tokenizer.ids(["the", 1.5])
-
-
 def test_tokens_outside_the_vocabulary(tokenizer):
     with pytest.raises(BertJaxError, match=f"id {tokenizer.size} is outside"):
         tokenizer.tokens([0, tokenizer.size])

@@ -72,15 +72,6 @@ def test_sentencepiece_is_deterministic(text, tmp_path, capsys):
     assert tokenizer.ids(["Kalo"]) == tokenizer.ids(["kalo"]) and "unknown" in capsys.readouterr().out
 
 
-def test_what_cannot_be_learned_is_one_clear_line(text, tmp_path, capsys):
-    assert vocab("--input", text, "--size", 110, "--output", tmp_path / "a") == 1
-    assert "--size 110 leaves no room for words" in capsys.readouterr().err
-    (tmp_path / "empty.txt").write_text("")
-    assert vocab("--input", tmp_path / "empty.txt", "--output", tmp_path / "a") == 1
-    assert "every input is empty" in capsys.readouterr().err
-    assert not (tmp_path / "a").exists()
-
-
 @pytest.mark.parametrize("error", [BertJaxError("x.jsonl row 2 is not JSON; mend it"), KeyboardInterrupt()])
 def test_an_error_in_the_text_is_told_as_it_is(error, tmp_path):
     class Failing:
@@ -138,12 +129,3 @@ def test_new_words_have_the_mean_of_their_old_pieces(model, tmp_path, capsys):
     for name in tensors.keys() - per_entry:
         assert np.array_equal(written[name], tensors[name])
     assert json.loads((tmp_path / "out" / "config.json").read_text())["vocab_size"] == now.size
-
-
-@pytest.mark.slow
-def test_nothing_to_add_is_said(model, tmp_path, capsys):
-    (tmp_path / "domain.txt").write_text("Ka lo.\n\nmi\n")
-    assert vocab("--input", tmp_path / "domain.txt", "--extend", model[0], "--output", tmp_path / "out") == 1
-    assert "nothing to add" in capsys.readouterr().err
-    with pytest.raises(BertJaxError, match="exists already"):
-        train_vocabulary(TextSource([tmp_path / "domain.txt"]), model[0])

@@ -11,11 +11,11 @@ import pytest
 from matplotlib.image import imread
 from tqdm import tqdm
 
-from bert_jax.core.terminal import log_file, part_of_run
+from bert_jax.core.terminal import log_file
 from bert_jax.inference.streaming import stream_results
 from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.runs.run import draw_training
-from bert_jax.training.log import BAR, NARROWEST, MetricsLog, drop_to_fit, format_metrics, free_columns
+from bert_jax.training.log import BAR, NARROWEST, drop_to_fit, format_metrics, free_columns
 from bert_jax.training.run_config import FEWEST_LINES, LogConfig, RunConfig
 from bert_jax.training.workdir import Workdir
 
@@ -44,51 +44,6 @@ def test_a_progress_bar_of_80_columns_shows_the_loss_and_how_far_the_run_is(step
     assert len(line) <= 80 and "loss 7.603" in line
     between = line.split("|")[1]
     assert len(between) >= NARROWEST and set(between) > {" "}
-
-
-def test_the_bar_leaves_compiling_out_and_spreads_evaluations_over_the_steps(tmp_path, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    clock = [0.0]
-    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
-    monkeypatch.setattr("sys.stderr", Terminal())
-    log = MetricsLog(tmp_path, tmp_path / "metrics.jsonl", 20, 32, quiet=False)
-    for seconds in (73, 2, 2, 7, 2, 2):  # the first compiles, and an evaluation of 5 s is before the fourth
-        clock[0] += seconds
-        log.advance()
-    assert "26/32 [00:15<00:18, " in str(log._bar)
-    log.close()
-
-
-def test_a_part_of_a_run_says_once_how_long_all_parts_will_take(tmp_path, capsys):
-    def told(parts_after: int, left: float) -> str:
-        with part_of_run("fold 1 of 5", parts_after):
-            log = MetricsLog(tmp_path, tmp_path / "metrics.jsonl", 0, 100, quiet=False)
-            log.write_line("train", 1, {"loss": 1.0}, {"seconds": 30.0})  # which compiled
-            for step in (20, 40):
-                log.write_line("train", step, {"loss": 1.0}, {"hours_left": left / 3600})
-            log.close()
-        return capsys.readouterr().err
-
-    assert told(4, 80) == "fold 1 of 5: about 80 s left, 8 min in all: 4 runs like this one follow\n"
-    assert told(1, 80) == "fold 1 of 5: about 80 s left, 3 min in all: 1 run like this one follows\n"
-    assert told(4, 8) == "", "short work says nothing"
-    assert told(0, 800) == "", "the lines of the run say it"
-
-
-def test_a_line_names_the_only_loss_as_all_lines_do_and_once(tmp_path, capsys):
-    log = MetricsLog(tmp_path, tmp_path / "metrics.jsonl", 0, 9, quiet=False)
-    log.write_line("train", 9, {"loss": 0.5, "classify_loss": 0.5}, {"hours_left": 0.0})
-    log.write_line("validation", 9, {"classify_loss": 0.25, "accuracy": 1.0})
-    log.write_line("validation", 9, {"mlm_loss": 2.0, "nsp_loss": 0.5})
-    log.close()
-    assert capsys.readouterr().err.splitlines() == [
-        "step 9 train: loss 0.5",
-        "step 9 validation: loss 0.25, accuracy 1",
-        "step 9 validation: mlm_loss 2, nsp_loss 0.5",
-    ]
 
 
 def test_nothing_is_drawn_of_a_run_without_steps(tmp_path):

@@ -17,7 +17,6 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.training import checkpoint_manifest
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import MetricsLog, read_metrics
@@ -108,24 +107,6 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
     for name, value in good.items():
         if "params" in name or "optimizer" in name:
             np.testing.assert_array_equal(kept[name], value, err_msg=name)
-
-
-def test_a_line_without_a_measured_step_has_no_loss(tmp_path):
-    task, config = tiny_pretraining()
-    run = TrainingLoop(task, Batches(), config, Workdir(tmp_path), None, None)
-    run.log = MetricsLog(tmp_path, run.workdir.metrics, 0, 20, False)
-    measured = {"losses": {"mlm_loss": (6.0, 2.0)}, "scores": {"mlm_accuracy": (1.0, 2.0)}, "tokens": 9}
-    measured |= {"learning_rate": 0.1, "gradient_norm": np.nan, "discarded": 2}
-    for step in (2, 4):
-        run.write_line(measured, step)
-        run.window.add(measured)
-    run.log.close()
-    empty, whole = metric_lines(tmp_path)
-    names = ("loss", "mlm_loss", "mlm_accuracy", "discarded")
-    assert [empty[name] for name in names] == [None, None, None, 2]
-    assert [whole[name] for name in names] == [3.0, 3.0, 0.5, 2]
-    draw_training_curves(run.workdir.metrics, run.workdir.curves)
-    assert run.workdir.curves.exists()
 
 
 def test_a_held_out_measure_that_is_not_finite_stops_the_run_and_names_its_batch(tmp_path):
@@ -326,31 +307,3 @@ def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluati
     clock[0] += 4
     pace.count_step(tokens=100)
     assert pace.take_timings(left=8)["tokens_per_second"] == 25
-
-
-def test_the_time_left_has_as_many_evaluations_as_so_far_but_for_the_one_before_the_first_step(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr("bert_jax.training.step_timer.time.perf_counter", lambda: clock[0])
-    pace = StepTimer()
-
-    def take_ten(evaluation: float = 0) -> float:
-        for _ in range(10):
-            clock[0] += 2
-            pace.count_step(tokens=1)
-        seconds = 3600 * pace.take_timings(left=90)["hours_left"]
-        clock[0] += evaluation
-        if evaluation:
-            pace.exclude_pause(evaluation)
-        return seconds
-
-    clock[0] += 50
-    pace.exclude_pause(50)  # for the evaluation of the start
-    assert take_ten(evaluation=50) == pytest.approx(90 * 2)
-    assert take_ten(evaluation=40) == pytest.approx(90 * 2 + 9 * 50)
-    assert take_ten() == pytest.approx(90 * 2 + 9 * 40)
-
-
-def test_a_line_of_the_compiled_step_alone_has_no_speed():
-    pace = StepTimer()
-    pace.count_step(tokens=100)
-    assert pace.take_timings(left=9).keys() == {"seconds", "input_wait"}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bert_jax import tasks
-from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus import cooccurrences
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.prepare import prepare_corpus
@@ -127,12 +126,3 @@ def test_a_run_begins_with_them(folder, corpus, spec):
         np.testing.assert_array_equal(begun[""]["encoder"]["embeddings"]["words"], table)
     ours, theirs = (models[""]["encoder"]["layers"] for models in (begun, random))
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
-
-
-def test_several_processes_are_refused(folder, monkeypatch):
-    """Singular vectors of two machines differ in their last digits."""
-    module, config = tasks.load_config(PRETRAIN, settings(folder))
-    run = open_run(module.open, config)
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(BertJaxError, match="--config.steps=0"):
-        make_params_loader(run)()

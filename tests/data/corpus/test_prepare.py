@@ -250,22 +250,6 @@ def test_bad_input_is_one_clear_line(kind, vocabulary, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_column_of_parquet_and_existing_output(vocabulary, tmp_path, capsys):
-    flags = ["--input", write_parquet(tmp_path), "--tokenizer", vocabulary, "--output", tmp_path / "out"]
-    assert [*TextSource([str(write_parquet(tmp_path))], column="TEXT").documents()] == [*TEXTS]
-    assert run(*flags, "--column", "txt") == 1
-    (tmp_path / "a.txt").write_text("w1 w2\n")
-    with pytest.raises(
-        BertJaxError, match=r'a.txt has no column "body": files of text have none, only .jsonl'
-    ):
-        TextSource([str(tmp_path / "a.txt")], column="body")
-    assert TextSource([str(tmp_path / "a.txt"), str(write_parquet(tmp_path))], column="body").files
-    assert 'did you mean "text"' in capsys.readouterr().err
-    assert run(*flags) == 0
-    assert run(*flags) == 1
-    assert "exists" in capsys.readouterr().err
-
-
 def test_odd_input_is_counted_and_said(vocabulary, tmp_path, capsys):
     (tmp_path / "a.txt").write_bytes(PLAIN.encode() + b"\nw1 \xff\xfe w2\n")
     (tmp_path / "b.txt").write_bytes(b"")
@@ -274,45 +258,6 @@ def test_odd_input_is_counted_and_said(vocabulary, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "1 lines of broken UTF-8, bad bytes replaced" in said and "1 empty files" in said
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["source"]["broken_lines"] == 1
-
-
-def damage(corpus: Path, kind: str) -> str:
-    """What the complaint must say."""
-    tokens = corpus / "train" / "tokens.npy"
-    if kind == "truncated":
-        os.truncate(tokens, tokens.stat().st_size - 2)
-        return r"train/tokens.npy has [\d,]+ bytes instead of [\d,]+"
-    if kind == "altered":
-        raw = bytearray(tokens.read_bytes())
-        raw[-1] ^= 1
-        tokens.write_bytes(raw)
-        return "train/tokens.npy is damaged"
-    if kind == "missing":
-        (corpus / "validation" / "documents.npy").unlink()
-        return "lacks its file validation/documents.npy"
-    if kind == "another tokenizer":
-        vocabulary = corpus / "tokenizer" / "vocab.txt"
-        vocabulary.write_text(vocabulary.read_text().replace("w7\n", "w0w7\n"))
-        return "tokenizer/vocab.txt"
-    manifest = corpus / "manifest.json"
-    if kind == "half a manifest":
-        manifest.write_text(manifest.read_text()[:-9])
-        return "manifest.json is not valid JSON"
-    manifest.write_text('{"version": 1}')
-    return "has version 1, but 3 is needed; make the corpus anew with `bert-jax prepare`"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["truncated", "altered", "missing", "another tokenizer", "half a manifest", "version"]
-)
-def test_a_damaged_corpus_is_refused(kind, vocabulary, tmp_path):
-    (tmp_path / "x.txt").write_text(PLAIN)
-    prepare_corpus(TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", processes=1)
-    Corpus(tmp_path / "corpus")  # its hashes are found right once before
-    complaint = damage(tmp_path / "corpus", kind)
-    with pytest.raises(BertJaxError, match=complaint):
-        Corpus(tmp_path / "corpus")
 
 
 def test_a_corpus_in_a_bucket(vocabulary, tmp_path, monkeypatch):

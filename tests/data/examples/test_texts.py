@@ -1,7 +1,6 @@
 """Labelled texts: read as they stand, refused where something is wrong."""
 
 import json
-import warnings
 from contextlib import nullcontext
 
 import pyarrow
@@ -106,20 +105,6 @@ def test_a_second_text_is_read_by_its_usual_names(tmp_path):
             match=f'column "{second}" is ignored; if it holds a second text, name it with --text-pair'
         ):
             assert texts_and_labels(read_texts(csv, ExampleColumns(text=first))) == [("a", "yes")]
-
-
-def test_columns_that_are_named_are_read_without_a_word(tmp_path):
-    csv = write_source(tmp_path, "a.csv", "label,text,pair\nyes,a,b\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert texts_and_labels(read_texts(csv, ExampleColumns(text="text", text_pair="pair"))) == [
-            (("a", "b"), "yes")
-        ]
-        assert texts_and_labels(read_texts(write_source(tmp_path, "b.csv", "label,text,n\nyes,a,b\n"))) == [
-            ("a", "yes")
-        ]
-        nli = write_source(tmp_path, "c.csv", "premise,hypothesis,label\na,b,yes\n")
-        assert texts_and_labels(read_texts(nli, ExampleColumns(text="Hypothesis"))) == [("b", "yes")]
 
 
 @pytest.mark.parametrize(

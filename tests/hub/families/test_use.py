@@ -177,15 +177,3 @@ def test_tags_are_learnt_with_sentence_pieces(directory, tmp_path):
     model = bert_jax.load(tmp_path / "run/model")
     assert model.layout.heads == ("tag",)
     assert all(span.text == "w1 w20"[span.start : span.end] for span in model.tag("w1 w20"))
-
-
-@pytest.mark.long
-def test_answers_are_learnt_without_segments(directory, tmp_path):
-    rows = [("w10", text, text.split()[-1]) for text in random_texts(16, (4, 12))]
-    questions = write_csv(tmp_path / "train.csv", rows, ("question", "context", "answer"))
-    finetune(
-        "answer", directory("distilbert", "mlm"), tmp_path / "run",
-        **{"data.train": questions, "data.overlap": 8, "epochs": 1},
-    )  # fmt: skip
-    answer = bert_jax.load(tmp_path / "run/model").answer("w10", "w50 w51 w52")
-    assert answer.text == "w50 w51 w52"[answer.start : answer.end]
