@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from pathlib import Path
 
 from bert_jax.command.flags import (
     COLUMN,
@@ -256,22 +255,6 @@ def lengths(args):
     from tests.bench.turns import Limits
 
     print(compare_lengths(args.sizes, args.lengths, Limits(args.rounds, 0)))
-
-
-@verb("the guide's first tables: comparisons in turn, as Markdown",
-      "python -m tests.bench all --model DIR --data DIR --output runs/bench",
-      flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed"),
-      flag("--model", metavar="DIR", help="sentence-transformers directory, for embedding and fine-tuning"),
-      flag("--classifier", metavar="DIR", help="model directory of a classifier"),
-      flag("--data", metavar="DIR", help="directory with glue-sst2, mrpc, stsbenchmark, conll2003, squad, wikitext-2, "
-           "vocab and xquad, each as published; what is missing is left out"),
-      flag("--corpus", metavar="DIR", help="corpus directory of `bert-jax prepare`"),
-      flag("--only", nargs="+", default=[], metavar="NAME", help="measurements to take (default all)"))  # fmt: skip
-def all_(args):
-    from tests.bench.all import Places, measure_all
-
-    given = {name: getattr(args, name) for name in ("model", "classifier", "data", "corpus")}
-    print(measure_all(Places(given, Path(args.output)), args.only))
 
 
 VERBS = find_verbs(sys.modules[__name__])

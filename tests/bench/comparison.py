@@ -42,16 +42,6 @@ class Comparison:
         return "\n".join([*markdown(self.cells()), "", *self.notes, describe_load(self.machine)])
 
 
-def read_comparison(text: str) -> Comparison:
-    """Read what `shown` returns as JSON."""
-    values = json.loads(text)
-    rows = [
-        Row(**row | {"ratios": {dtype: Ratio(**fields) for dtype, fields in row["ratios"].items()}})
-        for row in values["rows"]
-    ]
-    return Comparison(rows, values["machine"], values["notes"])
-
-
 def markdown(rows: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (HEADER, ["---"] * len(HEADER), *rows)]
 

@@ -9,6 +9,7 @@ OUTPUT/labels.md           the table
 """
 
 import csv
+import json
 import shutil
 import time
 from collections import Counter
@@ -20,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError, check_name
-from bert_jax.core.files import write_atomically
+from bert_jax.core.files import to_json, write_atomically
 from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.data.examples.example import labels_of
 from bert_jax.data.examples.tagged_words import read_tags
@@ -28,8 +29,6 @@ from bert_jax.predictions.calibration_fitting import expected_calibration_error
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.text.line_reader import read_lines
 from tests.bench import learners
-from tests.bench.result_lines import append_line, read_result_lines
-from tests.bench.sources import read_rows
 
 TESTED = 1000  # test examples, at most
 CLASSES = 10  # the most frequent classes of GoEmotions that are kept
@@ -37,6 +36,17 @@ TOLERANCE = 0.02  # a calibration error that is higher by at most this counts as
 OURS = "default"
 
 Row = tuple[tuple[str, ...], str]  # (text or pair of texts, label), or (words, tags)
+
+
+def read_rows(table: Path) -> list[list[str]]:
+    read = csv.reader(read_lines(str(table)), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return [row for row in read if row]
+
+
+def read_result_lines(results: Path) -> list[dict]:
+    """Read the results so far, without a last line that is incomplete because a run was killed."""
+    whole = results.read_text(encoding="utf-8").split("\n")[:-1] if results.exists() else []
+    return [json.loads(line) for line in whole]
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,8 @@ def measure_labels(
         start = time.perf_counter()
         measured = scores(learner.learn(read_task(cell, folder), init))
         line = facts | measured | {"seconds": round(time.perf_counter() - start, 1)}
-        append_line(results, line)
+        lines = [*read_result_lines(results), line]
+        write_atomically(results, "".join(to_json(line) + "\n" for line in lines))
         print(", ".join(f"{key} {value}" for key, value in line.items()), flush=True)
     lines = [line for line in read_result_lines(results) if line.get("model") == init]
     if not lines:

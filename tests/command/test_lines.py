@@ -1,7 +1,6 @@
 """The verbs that read lines: embed, fill-mask, import."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -48,23 +47,6 @@ def test_embed_without_output_prints_json(directory, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("source", "output", "message"),
-    [
-        ("-", "out.txt", ".npy"),
-        ("empty.txt", "out.npy", "empty"),
-        ("none.txt", "out.npy", "none.txt"),
-    ],
-)
-def test_what_embed_refuses(directory, tmp_path, capsys, monkeypatch, source, output, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.txt").write_text("")
-    assert main(["embed", "--model", str(directory), "--input", source, "--output", output]) == 1
-    assert message in capsys.readouterr().err
-    assert os.listdir(tmp_path) == ["empty.txt"]
-
-
-@pytest.mark.slow
 def test_fill_mask_prints_the_fillings(directory, capsys):
     flags = ["fill-mask", "--model", str(directory), "--top-k", "2"]
     assert main([*flags, "the [MASK] sat", "[MASK] cat [MASK]"]) == 0
@@ -86,31 +68,6 @@ def test_import_writes_a_new_directory(directory, tmp_path, capsys):
     )
     assert main(words) == 1
     assert "is not empty" in capsys.readouterr().err
-
-
-def piped(directory, output, count: int) -> int:
-    """Bytes at the peak of a process that embeds so many lines out of a pipe."""
-    process = subprocess.Popen(
-        [*COMMAND, "embed", "--model", directory, "--output", output], stdin=subprocess.PIPE, text=True,
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    with process.stdin as pipe:
-        for i in range(count):
-            # A kilobyte each: kept, they would show.
-            pipe.write("the cat " * (i % 2) + "sat" + " " * 1000 + "\n")
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    assert np.load(output, mmap_mode="r").shape == (count, 8)
-    return used.ru_maxrss * 1024
-
-
-@pytest.mark.long
-def test_ten_thousand_texts_through_a_pipe_in_flat_memory(directory, tmp_path):
-    few = piped(directory, tmp_path / "few.npy", 2_000)
-    many = piped(directory, tmp_path / "many.npy", 30_000)
-    # What 28,000 more lines would weigh, were they kept, is more than this.
-    assert many - few < 20e6
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.inference.live_input import group_arrivals
 from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.kind import KINDS
@@ -108,11 +107,6 @@ def test_answers(headed_model, tmp_path, monkeypatch):
         list(predict_rows(model, "-"))
 
 
-def test_a_classifier_takes_no_option_of_answers(small_classifier):
-    with pytest.raises(BertJaxError, match="--allow-no-answer is for models that answer questions"):
-        list(predict_rows(small_classifier, "-", options=PredictionOptions(may_be_missing=True)))
-
-
 @pytest.mark.parametrize("name", ["answer", "Answers"])
 def test_answers_that_are_there_are_not_read(name, tmp_path):
     rows = [{"question": "Who?", "context": "Ann sleeps.", name: "Eve"}]
@@ -164,15 +158,6 @@ def test_a_file_of_predictions_is_whole_or_not_there(headed_model, tmp_path, cap
     assert cli.main([*command, good]) == 0
     assert capsys.readouterr().out == output.read_text()
     assert len(output.read_text().splitlines()) == 8
-
-
-def test_an_output_that_cannot_be_written_is_refused_before_the_model_is_opened(tmp_path, capsys):
-    (tmp_path / "in.csv").write_text("text\nthe cat\n")
-    for output, said in (("in.csv", "is also the input"), ("out.parquet", "written as .jsonl or .csv"),
-                         ("", "is a directory")):  # fmt: skip
-        command = ["predict", "--model", str(tmp_path / "absent"), "--input", str(tmp_path / "in.csv")]
-        assert cli.main([*command, "--output", str(tmp_path / output)]) == 1
-        assert said in (told := capsys.readouterr().err.lower()) and "absent" not in told
 
 
 @pytest.mark.slow
@@ -349,14 +334,6 @@ def test_what_is_wrong_on_a_pipe_is_told_after_the_answers_before_it(small_class
         next(found)
 
 
-def test_long_texts_of_a_file_are_all_counted(small_classifier, tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_jax.inference.batching.CPU_TOKENS", 4)  # several chunks
-    (tmp_path / "texts.txt").write_text(("the cat sat on the mat . " * 5 + "\n") * 9)
-    with pytest.warns(match="9 of 9.*16 tokens") as told:
-        assert len(list(predict_rows(small_classifier, str(tmp_path / "texts.txt")))) == 9
-    assert len(told) == 1
-
-
 def test_long_texts_of_a_pipe_are_told_of_once(small_classifier, stdin_pipe):
     for _ in range(3):
         stdin_pipe.write("the cat sat on the mat . " * 5 + "\n")
@@ -364,12 +341,6 @@ def test_long_texts_of_a_pipe_are_told_of_once(small_classifier, stdin_pipe):
     with pytest.warns(match="--long-texts") as told:
         assert len(list(predict_rows(small_classifier, "-"))) == 3
     assert len(told) == 1
-
-
-def test_arrivals_are_as_many_as_are_there():
-    assert list(group_arrivals(iter([]), most=2)) == []
-    arrived = list(group_arrivals(range(7), most=3))
-    assert sum(arrived, []) == list(range(7)) and max(map(len, arrived)) <= 3
 
 
 @pytest.mark.parametrize(

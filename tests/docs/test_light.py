@@ -32,41 +32,21 @@ def test_what_pip_install_installs_is_enough(tmp_path):
     save_tokenizer(vocabulary)
     material.model(masked, vocabulary, ("mlm", "nsp"))
     texts = material.sentences(60)
-    tables = {
-        "classify": [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts)],
-        "tag": [{"words": text.split(), "tags": ["B-X", "O", "O", *["O"] * (len(text.split()) - 3)]} for text in texts],
-        "answer": [{"question": text, "context": text, "answer": text.split()[0]} for text in texts],
-        "embed": [{"anchor": a, "positive": b} for a, b in zip(texts[::2], texts[1::2], strict=True)],
-        "rerank": [
-            {"query": text, "document": other, "label": int(text == other)}
-            for text in texts[::6] for other in texts[::6]
-        ],
-    }  # fmt: skip
-    for task, rows in tables.items():
-        (tmp_path / f"{task}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts)]
+    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "text.txt").write_text("\n\n".join(texts))
 
-    def train(task: str, *settings: str) -> list:
-        flags = [f"--config.{setting}" for setting in (*GENTLE, *settings, f"init={masked}")]
-        flags.append(f"--config.data.train={tmp_path / task}.jsonl")
-        return ["train", "--config", ROOT / f"configs/{task}.py", "--workdir", tmp_path / task, *flags]
-
-    def labelled(task: str, verb: str, flag: str, *more) -> list:
-        return [verb, "--model", tmp_path / task / "model", flag, tmp_path / f"{task}.jsonl", *more]
-
+    train = ["train", "--config", ROOT / "configs/classify.py", "--workdir", tmp_path / "classify"]
+    settings = (*GENTLE, f"init={masked}", f"data.train={tmp_path}/labelled.jsonl", "data.folds=0")
+    classifier = ["--model", tmp_path / "classify/model"]
     works = [
-        train("embed"),
-        train("rerank", "report=False"),
-        *(train(task, "data.folds=0", "data.overlap=4", "report=False") for task in ("tag", "answer")),
-        train("classify", "data.folds=0"),
-        labelled("classify", "evaluate", "--data"),
-        *(labelled(task, "predict", "--input") for task in ("tag", "answer")),
-        labelled("rerank", "rerank", "--input"),
+        [*train, *(f"--config.{setting}" for setting in settings)],
+        ["evaluate", *classifier, "--data", tmp_path / "labelled.jsonl"],
+        ["predict", *classifier, "--input", tmp_path / "labelled.jsonl"],
         ["info", masked],
         ["fill-mask", "--model", masked, "w1 [MASK] w2"],
-        ["embed", "--model", tmp_path / "embed/model", "--input", tmp_path / "text.txt", "--output",
-         tmp_path / "v.npy"],
-        ["index", tmp_path / "text.txt", "--model", tmp_path / "embed/model", "--output", tmp_path / "index"],
+        ["embed", "--model", masked, "--input", tmp_path / "text.txt", "--output", tmp_path / "v.npy"],
+        ["index", tmp_path / "text.txt", "--model", masked, "--output", tmp_path / "index"],
         ["search", tmp_path / "index", texts[0]],
         ["vocab", "--input", tmp_path / "text.txt", "--output", tmp_path / "words", "--size", 900],
         ["prepare", "--input", tmp_path / "text.txt", "--tokenizer", vocabulary, "--output", tmp_path / "corpus",

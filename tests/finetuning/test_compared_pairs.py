@@ -110,16 +110,12 @@ def test_packed_rows_give_what_rows_of_their_own_give(compared):
     ("embedder", "overrides", "head"),
     [
         ("mean", {}, "compare_mean"),
-        ("cls", {}, "compare_cls"),
         (None, {}, "classify"),
         (None, {"model.pair_encoding": "bi_encoder"}, "compare_mean"),
         ("mean", {"model.pair_encoding": "cross_encoder"}, "classify_mean"),
-        ("mean", {"method": "contrastive"}, "classify_mean"),
         ("mean", {"data.folds": 0}, "classify_mean"),
         ("mean", {"data.folds": 0, "model.pair_encoding": "bi_encoder"}, "compare_mean"),
-        ("mean", {"data.long_texts": "windows"}, "classify_mean"),
         ("mean", {"model.pooling": "native"}, "classify"),
-        ("mean", {"data.columns.text": "text"}, "classify_mean"),
     ],
 )
 def test_few_pairs_are_compared_where_there_is_an_embedder(
@@ -157,12 +153,9 @@ def test_few_pairs_are_compared_where_there_is_an_embedder(
     ("overrides", "head"),
     [
         ({}, "compare_cls"),
-        ({"data.folds": 0}, "compare_cls"),
-        ({"model.pair_encoding": "bi_encoder"}, "compare_cls"),
         ({"model.pair_encoding": "cross_encoder"}, "classify"),
         ({"method": "contrastive"}, "classify"),
         ({"data.long_texts": "windows"}, "classify"),
-        ({"data.columns.text": "text"}, "classify"),
     ],
 )
 def test_a_model_of_pairs_is_trained_on_unless_its_head_cannot_be_used(

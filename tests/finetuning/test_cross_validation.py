@@ -169,16 +169,6 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
 
 
 @pytest.mark.slow
-def test_a_probe_compares_each_fold_with_the_others(fitted, encoder_path):
-    parts = fitted.parts
-    given = parts.predict_with_probes()
-    vectors = load(encoder_path).encode(texts_of(parts), normalize_embeddings=True)
-    for fold in range(3):
-        inside = given.similarities[parts.fold_of_example == fold]
-        np.testing.assert_allclose(inside, nearest(parts, vectors, fold), atol=2e-3)
-
-
-@pytest.mark.slow
 def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_path, monkeypatch):
     parts, begun, train = fitted.parts, [], OpenedRun.train
 

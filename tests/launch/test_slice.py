@@ -142,24 +142,6 @@ def test_a_run_from_nothing_to_its_result(cloud):
     ]
 
 
-def test_a_slice_made_at_once_on_reserved_chips(cloud):
-    cloud.settings |= {
-        "queue": "no",
-        "capacity": "reserved",
-        "type": "v6e-8",
-        "corpus": "projects/p/zones/z/disks/d",
-    }
-    cloud.script({})
-    assert "pod is ready: 8 chips on 1 hosts" in cloud.run("create")
-    (create,) = (call for call in cloud.calls() if "create" in call)
-    assert create[2:4] == ["tpu-vm", "create"]
-    assert {"--reserved", "--version=v2-alpha-tpuv6e", "--accelerator-type=v6e-8",
-            "--data-disk=source=projects/p/zones/z/disks/d,mode=read-only"} <= set(create)  # fmt: skip
-    cloud.run("delete")
-    assert cloud.deeds() == ["tpu-vm create", "tpu-vm delete"]
-    assert cloud.nothing_is_left()
-
-
 @pytest.mark.parametrize("queue", ["yes", "no"])
 def test_a_reservation_is_named(cloud, queue):
     cloud.settings |= {"queue": queue, "capacity": "reserved", "reservation": "mine"}

@@ -34,40 +34,41 @@ def compiled(name: str, topology: str, *overrides: str) -> dict:
     return phase
 
 
-@pytest.fixture(scope="module")
-def base():
+@pytest.fixture(scope="module", params=["mini", pytest.param("base", marks=pytest.mark.long)])
+def step(request):
     """With four microbatches."""
-    return compiled("base", "v5e:4x4", "data.batch_size=1024", "mesh.gradient_accumulation_steps=4")
+    return compiled(request.param, "v5e:4x4", "data.batch_size=1024", "mesh.gradient_accumulation_steps=4")
 
 
-def test_base_runs_on_16_chips_with_the_kernel_and_packed_rows(base):
-    assert base["mesh"] == {"data": 16, "fsdp": 1, "tensor": 1}
-    assert base["kernels"] == ["short_attention", "short_attention_backward"]
-    assert base["memory"]["temporaries"] < 4 * preflight.GiB
-    assert sum(base["memory"].values()) < parse_slice("v5e:4x4").chip.memory
+def test_it_runs_on_16_chips_with_the_kernel_and_packed_rows(step):
+    assert step["mesh"] == {"data": 16, "fsdp": 1, "tensor": 1}
+    assert step["kernels"] == ["short_attention", "short_attention_backward"]
+    assert step["memory"]["temporaries"] < 4 * preflight.GiB
+    assert sum(step["memory"].values()) < parse_slice("v5e:4x4").chip.memory
 
 
-def test_parameters_and_gradients_cross_once_a_step_and_nothing_else_does(base):
-    large = [collective for collective in base["collectives"] if collective["bytes"] > 4000]
+def test_parameters_and_gradients_cross_once_a_step_and_nothing_else_does(step):
+    large = [collective for collective in step["collectives"] if collective["bytes"] > 4000]
     # On a square slice the compiler makes a sum over all chips and a slice of it from a sum that is sent to parts.
     assert {collective["kind"] for collective in large} == {"all-gather", "all-reduce"}
-    assert {collective["axes"] for collective in base["collectives"]} == {"data"}
-    assert {collective["trips"] for collective in base["collectives"]} == {1}, (
+    assert {collective["axes"] for collective in step["collectives"]} == {"data"}
+    assert {collective["trips"] for collective in step["collectives"]} == {1}, (
         "nothing crosses within a microbatch"
     )
-    # With four microbatches of twelve layers, the sums make up the parameters, four bytes each. What is measured, a
+    # With four microbatches, the sums make up the parameters, four bytes each. What is measured, a
     # dozen numbers, goes with them.
     sums = sum(collective["bytes"] for collective in large if collective["kind"] == "all-reduce")
-    assert 0 <= sums - 4 * base["parameters"] < 80
-    assert base["memory"]["optimizer"] < 2 * 4 * base["parameters"] / 15, "each chip holds a sixteenth"
+    assert 0 <= sums - 4 * step["parameters"] < 80
+    assert step["memory"]["optimizer"] < 2 * 4 * step["parameters"] / 15, "each chip holds a sixteenth"
 
 
-def test_the_compiled_program_has_the_products_that_were_traced(base):
+def test_the_compiled_program_has_the_products_that_were_traced(step, request):
+    layers, width = {"mini": (4, 256), "base": (12, 768)}[request.node.callspec.params["step"]]
     # The TPU's text and the trace are counted apart: without the kernels, whose text is not XLA's, they agree.
     by_hand = (
-        1024 * 12 * (4 + 10) * 512 * 512 * 768
+        1024 * layers * (4 + 10) * 512 * 512 * width
     )  # scores and their use, 2 products forward and 5 backward
-    assert base["products"] * 16 + by_hand == pytest.approx(base["flops"], rel=0.001)
+    assert step["products"] * 16 + by_hand == pytest.approx(step["flops"], rel=0.001)
 
 
 @pytest.mark.long

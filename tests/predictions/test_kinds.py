@@ -98,7 +98,7 @@ def stars():
     del KINDS["stars"]
 
 
-@pytest.mark.ci
+@pytest.mark.long
 @pytest.mark.usefixtures("stars")
 def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_compared(tmp_path):
     write_model(tmp_path / "m", heads=("mlm",))

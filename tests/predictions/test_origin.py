@@ -158,12 +158,6 @@ def test_files_of_another_shape_are_read_by_what_is_evident(trained, tmp_path):
     assert lines == list(predict_rows(model, data)) and len(lines) == len(SMALL_TEXTS)
 
 
-def test_a_label_is_no_matter_where_labels_are_predicted(trained, tmp_path):
-    model = trained(ExampleColumns("review", label="label"))
-    rows = [{"review": text, "label": {"never": "asked"}} for text in SMALL_TEXTS]
-    assert len(list(predict_rows(model, write_jsonl(tmp_path / "a.jsonl", rows)))) == len(SMALL_TEXTS)
-
-
 def test_numbered_columns_are_remembered(trained, tmp_path):
     model = trained(ExampleColumns("1", label="0"))
     (tmp_path / "a.csv").write_text("".join(f"yes,{text},?\n" for text in SMALL_TEXTS))

@@ -17,7 +17,6 @@ from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.label_levels import LabelLevels
-from bert_jax.predictions.report_data import ReportExample
 from bert_jax.predictions.selective import CoverageLevel
 from bert_jax.report import model_card
 from bert_jax.report.compare import compare_models
@@ -27,7 +26,6 @@ from bert_jax.report.evaluate_predictions import PredictionEvalConfig
 from bert_jax.report.prediction_page import (
     ReportContext,
     contradiction_lines,
-    error_lines,
     evaluate_with_report,
     write_report,
 )
@@ -53,13 +51,6 @@ def test_what_stands_twice_is_counted():
     assert found["held out"].shared == {"training": 2} and found["training"].shared == {"held out": 2}
     assert found["training"].labels == {"x": 3, "y": 1}
     assert found["held out"].longer == pytest.approx(1 / 3)
-
-
-def test_one_wrong_prediction_is_wrong():
-    shown = [ReportExample("row", "a", "x", "x", 0.9, right) for right in (False, True, True)]
-    assert error_lines(shown, True)[0] == "1 of 3 predictions is wrong."
-    assert "1 of these 2 is wrong." in error_lines([*shown[:1], replace(shown[1], text="b")], True)
-    assert error_lines(shown[:1] * 2, False)[0] == "2 of 2 predictions are not entirely right."
 
 
 def test_duplicates_with_different_labels_are_listed():

@@ -160,29 +160,6 @@ def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
     assert "was started with other settings: seed was 0 and is 5" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_labels_that_look_alike_or_are_rare_are_named(material, capsys):
-    rows = [("w1 w2", "Bug Report")] * 6 + [("w3", "BUG REPORT")] * 2 + [("w4", "Question")] * 6
-    rows += [("w5", "Praise")] * 2
-    train = material / "alike.jsonl"
-    lines = [json.dumps({"text": f"{text} w{n}", "label": label}) for n, (text, label) in enumerate(rows)]
-    train.write_text("\n".join(lines))
-    settings = [f"--config.{override}" for override in overrides(material, "classify")]
-    settings += [f"--config.data.train={train}", "--config.data.folds=3", "--config.data.max_length=4"]
-    assert (
-        main(["train", "--config", "classify", "--workdir", str(material / "run"), "--dry-run", *settings])
-        == 0
-    )
-    printed = "".join(capsys.readouterr())
-    assert printed.count('differ only in case stay separate: "BUG REPORT" (2), "Bug Report" (6); ') == 1
-    assert re.search(
-        r"\d of 16 training .* raise data.max_length; predict and evaluate read up to \d+ tokens", printed
-    )
-    assert printed.count('fewer examples than the 3 folds: "Praise" (2); ') == 1, (
-        "the others are to be merged"
-    )
-
-
 @pytest.mark.ci
 def test_folds_seeds_and_no_steps(material, capsys):
     compared = (

@@ -11,7 +11,6 @@ from bert_jax.command import train as run
 from bert_jax.core.config_files import run_config_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub import model_directory as hub
-from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.runs import sweep
@@ -146,15 +145,6 @@ def test_a_degenerate_run_is_pointed_out(runs, said):
     assert not runs[-1].degenerate_reason
 
 
-def test_the_table_says_that_a_degenerate_run_is_left_out():
-    runs = runs_of(0.53, 0.9, 0.91, matthews=0.0)
-    sweep.mark_degenerate(runs)
-    header, _, row, *_ = sweep.results_table(runs, ["s"], runs[2]).splitlines()
-    cells = dict(zip(header.split(" | "), row.split(" | "), strict=True))
-    assert cells["mean accuracy"] == "0.9050"
-    assert (cells["runs in the mean"], cells["degenerate, left out |"]) == ("2", "1 |")
-
-
 @pytest.mark.parametrize(
     ("swept", "folders"),
     [
@@ -169,19 +159,6 @@ def test_each_setting_has_a_folder_of_its_own_and_equal_ones_are_one(swept, fold
     _, config = tasks.read_config(values, given)
     runs = sweep.plan_runs(values, given, config, tmp_path)
     assert [str(one.path.relative_to(tmp_path)) for one in runs] == [f"{name}/seed=0" for name in folders]
-
-
-@pytest.mark.parametrize(
-    ("swept", "opened"), [("lr=[1e-3,1e-4]", 0), ("lr=[1e-3,1e-4];init=[m,n,o]", 2), ("batch_size=[8,16]", 1)]
-)
-def test_settings_that_differ_in_their_optimizer_are_opened_once(swept, opened, tmp_path, monkeypatch):
-    values = run_config_file("configs/classify.py")
-    given = ["init=m", "data.train=t.csv", "num_seeds=2", f"sweep={swept}"]
-    _, config = tasks.read_config(values, given)
-    seen = []
-    monkeypatch.setattr(sweep, "preview_run", lambda module, config, directories: seen.append(config))
-    sweep.open_settings(sweep.plan_runs(values, given, config, tmp_path), ModelDirectories())
-    assert len(seen) == opened
 
 
 @pytest.mark.slow

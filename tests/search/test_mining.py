@@ -284,7 +284,7 @@ for kill in ["", "vectors- 2", "scores- 2", ".cut.jsonl. 1", ""]:
 """
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_a_killed_command_ends_as_if_it_had_not_been(encoder_path, classifiers, tmp_path):
     data, whole = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60)), tmp_path / "whole.jsonl"
     run_process(

@@ -55,7 +55,7 @@ def test_folds_and_the_verbs_that_use_its_model(run, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 40
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_a_sweep_of_a_key_of_its_own(run, capsys):
     workdir, printed = run(capsys, "sweep", "method=finetune", "sweep=gamma=[0.5,2.0]")
     assert "run 2 of 2, gamma=2.0, seed 0: accuracy" in printed.err

@@ -16,6 +16,7 @@ from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.loop import TrainingLoop, train
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.workdir import Workdir
+from tests.support.cases import long_except
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 from tests.support.tiny_runs import assert_same_run, continue_run, flip_bit, largest_file, metric_lines
@@ -39,7 +40,7 @@ DAMAGE = {
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("kind", long_except(DAMAGE, ["a flipped bit", "no commit marker of orbax"]))
 def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_used(kind, finished_run, copied_run, capsys):
     damage, said = DAMAGE[kind]
     damage(copied_run / "checkpoints/20")
@@ -161,8 +162,6 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(finished
     ("before", "at_10", "of_mean", "averaged", "share"),
     [
         (0.8, 0.9, 0.85, 10, 0.25),
-        (0.8, 0.9, 0.7, 10, 1.0),
-        (0.8, 0.7, 0.85, 20, 0.25),
         (0.8, 0.7, 0.75, 20, 1.0),
     ],
 )
