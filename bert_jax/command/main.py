@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from keyword import iskeyword
+from multiprocessing import popen_spawn_posix
 
 from bert_jax import __version__
 from bert_jax.command.failures import explain_error
@@ -20,6 +21,9 @@ from bert_jax.core.memory import use_large_pages
 from bert_jax.core.terminal import print_line
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Files in which no exception may be raised: NumPy prints the traceback of an import that is interrupted, and a process
+# that is being started would get only a part of its start data.
+UNINTERRUPTED = {"<frozen importlib._bootstrap>", popen_spawn_posix.__file__}
 GROUPS = {
     "text": ("vocab", "prepare", "inspect"),
     "train": ("config", "train", "preflight", "export", "pairs", "mine"),
@@ -144,12 +148,15 @@ def main(argv: list[str] | None = None) -> int:
 def interruptible() -> Iterator[None]:
     """Within the context, Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt(signal number), again every 2 seconds.
 
-    Python drops and reports an exception that is raised in a callback of the garbage collector, such as JAX has.
+    It is repeated because Python drops an exception raised in a callback of the garbage collector, such as JAX has.
     """
     received = []
 
     def interrupt(number, frame):
         received.append(number)
+        if any(caller.f_code.co_filename in UNINTERRUPTED for caller, _ in traceback.walk_stack(frame)):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            return
         signal.setitimer(signal.ITIMER_REAL, 2)
         raise KeyboardInterrupt(received[0])
 

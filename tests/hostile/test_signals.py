@@ -1,14 +1,17 @@
 """Signals at many moments of each verb that writes: its result is whole or absent, and the same command makes it.
 
-Hours at most; what was tried is kept and not tried again: `pytest -m long -s tests/hostile/test_signals.py`.
+Hours at most; what was tried is kept and not tried again: `pytest -m long -s tests/hostile/test_signals.py`. And every
+signal to every verb that may run for long.
 """
 
+import json
 import os
 import pty
 import random
 import shutil
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,9 +21,9 @@ from tests.hostile.kept import kept_and_shown
 from tests.hostile.outcomes import started
 from tests.hostile.verbs import CASES
 
-pytestmark = pytest.mark.long
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 MOMENTS = 30
+IN_CI = {("predict", signal.SIGTERM), ("index", signal.SIGHUP), ("prepare", signal.SIGINT)}
 BAD = ("half", "traceback", "leftover", "other bytes", "hang", "cannot be repeated")
 
 
@@ -43,6 +46,7 @@ def temporaries(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in folder.rglob("*") if "partial" in path.name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", CASES)
 def test_a_result_is_whole_or_absent_whenever_a_signal_comes(verb, small, forks, kept, tmp_path):
     case, material = CASES[verb], verbs.material(small)
@@ -112,6 +116,7 @@ def repeated(forks, case, material, folder, whole, outcome: str, said: Path) -> 
     return outcome if case.listing(folder) == whole[1] or refused else "leftover"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ignored", [False, True])
 def test_a_run_whose_terminal_ends_saves_its_step(small, tmp_path, ignored):
     """And goes on, if it was started with `nohup`."""
@@ -146,3 +151,97 @@ def test_a_run_whose_terminal_ends_saves_its_step(small, tmp_path, ignored):
     process.wait(60)
     steps = [path for path in (workdir / "checkpoints").iterdir() if path.name.isdecimal()]
     assert steps and (steps[0] / "manifest.json").exists()
+
+
+@pytest.fixture(scope="module")
+def large(small):
+    """What the verbs read, with so many texts that none of them ends by itself."""
+    verbs.material(small)
+    lines = (small / "many.txt").read_text()
+    (small / "large.txt").write_text("".join(f"{n} {lines}" for n in range(200)))
+    rows = [json.loads(line) for line in (small / "labelled.jsonl").read_text().splitlines()]
+    (small / "large.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 20_000))
+    return small
+
+
+def long_running(large: Path, folder: Path) -> dict[str, list]:
+    on_many, out = ["--input", large / "large.txt"], folder / "out"
+    masked, classifier = ["--model", large / "masked"], ["--model", large / "classifier"]
+    return {
+        "serve": ["serve", large / "masked", "--no-warm-up", "--port", 0],
+        "serve --workers": ["serve", large / "masked", "--no-warm-up", "--port", 0, "--workers", 2],
+        "train": [
+            flag.replace("--config.steps=12", "--config.steps=1000000")
+            for flag in verbs.training(large, folder)
+        ],
+        "prepare": [
+            "prepare",
+            *on_many,
+            "--tokenizer",
+            large / "vocabulary",
+            "--output",
+            out,
+            "--processes",
+            2,
+        ],
+        "vocab": ["vocab", *on_many, "--size", 2000, "--output", out],
+        "embed": ["embed", *masked, *on_many, "--output", folder / "out.npy"],
+        "predict": ["predict", *classifier, *on_many, "--output", folder / "out.jsonl"],
+        "index": ["index", large / "large.txt", *masked, "--output", out],
+        "mine": [
+            "mine",
+            *masked,
+            "--data",
+            large / "pairs.jsonl",
+            "--margin",
+            0,
+            "--output",
+            folder / "out.jsonl",
+        ],
+        "evaluate": ["evaluate", *classifier, "--data", large / "large.jsonl"],
+        "bench": ["bench", "embed", *masked, *on_many, "--texts", 1_000_000],
+        "export": ["export", large / "masked", "--format", "onnx", "--output", out],
+    }
+
+
+def members(group: int) -> list[str]:
+    """The processes of a group that have not ended."""
+    states = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            state, _, of_group = path.read_text().rpartition(")")[2].split()[:3]
+            states[path.parent.name] = state, int(of_group)
+    return [number for number, (state, of_group) in states.items() if of_group == group and state != "Z"]
+
+
+TABLE = [
+    pytest.param(verb, number, id=f"{verb} {number.name}",
+                 marks=pytest.mark.ci if (verb, number) in IN_CI else pytest.mark.long)
+    for verb in long_running(Path(), Path()) for number in SIGNALS
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "number"), TABLE)
+def test_every_signal_ends_every_verb_that_runs_for_long(verb, number, large, tmp_path):
+    """At once, with its exit code, without a traceback and with all of its processes."""
+    draw = random.Random(f"{verb} {number}")
+    for target in (draw.uniform(0.8, 2), draw.uniform(2, 4)):  # while it imports, and while it computes
+        with open(tmp_path / "said", "w") as output:
+            arguments = long_running(large, tmp_path)[verb]
+            process = started(arguments, stdout=output, stderr=output, start_new_session=True)
+        try:
+            while (spent := processor_seconds(process.pid)) is not None and spent < target:
+                time.sleep(0.005)
+            # Of a terminal all processes get Ctrl-C and its end, of `kill` the one that is named.
+            (os.killpg if number in (signal.SIGINT, signal.SIGHUP) else os.kill)(process.pid, number)
+            code, said = process.wait(60), (tmp_path / "said").read_text()
+            is_answering = verb.startswith("serve") and "serving" in said
+            expected = -number if number == signal.SIGKILL else 0 if is_answering else 128 + number
+            assert code == expected and "Traceback" not in said, (target, spent, code, said[-2000:])
+            end = time.monotonic() + 20
+            while members(process.pid):
+                assert time.monotonic() < end, members(process.pid)
+                time.sleep(0.05)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
