@@ -109,7 +109,7 @@ def relative_scores(relative: RelativeTerms, q, k, scale: float, dtype: str):
 
 
 def kernel_tables(relative: RelativeTerms, scale: float, dtype: str) -> dict:
-    """Return the terms in the form that relative_attention.py reads."""
+    """Return the terms in the form that short_attention.py reads."""
     if relative.bias is not None:
         return {"bias": jnp.pad(relative.bias.astype(jnp.float32), ((0, 0), (0, 1)))[:, None]}
     arranged = {}

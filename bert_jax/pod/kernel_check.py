@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.models.context import Context
 from bert_jax.models.encoder_config import RelativeConfig
-from bert_jax.models.kernels import relative_attention, short_attention, splash_attention
+from bert_jax.models.kernels import short_attention, splash_attention
 from bert_jax.models.kernels.request import (
     AttentionRequest,
     make_attention_mask,
@@ -38,10 +38,10 @@ class KernelCase:
 
 
 CASES = {
-    "short, 128 tokens": KernelCase(relative_attention.run, 128, 0.1),
-    "short, 512 tokens": KernelCase(relative_attention.run, 512, 0.1),
-    "short, a bias for each distance": KernelCase(relative_attention.run, 128, 0.1, ("bias",)),
-    "short, keys and queries of distances": KernelCase(relative_attention.run, 128, 0.1, ("keys", "queries")),
+    "short, 128 tokens": KernelCase(short_attention.run, 128, 0.1),
+    "short, 512 tokens": KernelCase(short_attention.run, 512, 0.1),
+    "short, a bias for each distance": KernelCase(short_attention.run, 128, 0.1, ("bias",)),
+    "short, keys and queries of distances": KernelCase(short_attention.run, 128, 0.1, ("keys", "queries")),
     "splash, 1,024 tokens": KernelCase(splash_attention.run, 1024),
 }
 

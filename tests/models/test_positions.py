@@ -17,7 +17,7 @@ from bert_jax.models.bert import Bert
 from bert_jax.models.context import Context
 from bert_jax.models.encoder import REMAT
 from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig, RotaryConfig
-from bert_jax.models.kernels import attention, blocked_attention, relative_attention, xla_attention
+from bert_jax.models.kernels import attention, blocked_attention, short_attention, xla_attention
 from bert_jax.models.kernels.attention import attend, choose_kernel
 from bert_jax.models.kernels.request import AttentionRequest
 from bert_jax.models.layers import Embeddings
@@ -172,7 +172,7 @@ def test_the_short_kernel_takes_a_fixed_bias_and_leaves_its_gradient_at_zero():
     seeds = jnp.zeros((2, heads), jnp.uint32)
 
     def short(qkv, context):
-        return relative_attention.run(qkv, context, request, seeds, interpret=True)
+        return short_attention.run(qkv, context, request, seeds, interpret=True)
 
     xla = partial(xla_attention.run, request=request, key=None)
     (ours, (d_qkv, d_bias)), (theirs, (expected, _)) = (

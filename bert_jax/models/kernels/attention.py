@@ -23,7 +23,7 @@ from bert_jax.models.kernels import (
     blocked_attention,
     cudnn_attention,
     flash_attention,
-    relative_attention,
+    short_attention,
     splash_attention,
     xla_attention,
 )
@@ -136,7 +136,7 @@ def choose_kernel(kernel: str, request: AttentionRequest) -> str:
 
 # "auto" takes the first kernel that can serve a request; XLA can serve every request.
 KERNELS = {
-    "short": AttentionKernel(relative_attention.run, relative_attention.refusal, splits=False),
+    "short": AttentionKernel(short_attention.run, short_attention.refusal, splits=False),
     "splash": AttentionKernel(splash_attention.run, splash_attention.refusal, splits=False),
     "cudnn": AttentionKernel(cudnn_attention.run, cudnn_attention.refusal, splits=False),
     "flash": AttentionKernel(flash_attention.run, flash_attention.refusal, splits=False),

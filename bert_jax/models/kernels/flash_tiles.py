@@ -117,10 +117,10 @@ def tile_weights(products, row: Row, queries: Tokens, keys: Tokens, log_sums, op
 
 def draw_kept(row: Row, queries: Tokens, keys: Tokens, rate: float):
     """Return which weights of a tile dropout keeps; None if it keeps all."""
-    return hash_keep_mask(queries.positions, keys.positions, row.seed[row.at], rate) if rate else None
+    return pair_keep_mask(queries.positions, keys.positions, row.seed[row.at], rate) if rate else None
 
 
-def hash_keep_mask(queries, keys, seed, rate: float):
+def pair_keep_mask(queries, keys, seed, rate: float):
     """Return whether dropout keeps the weight of a query and a key, for positions that broadcast."""
     bits = mix_bits(queries.astype(jnp.uint32) + seed) ^ mix_bits(keys.astype(jnp.uint32))
     # The two operands are well mixed, so fewer steps than those of mix_bits suffice for each pair.

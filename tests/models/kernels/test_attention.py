@@ -13,7 +13,7 @@ import pytest
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import apply_dropout
-from bert_jax.models.kernels import relative_attention, short_attention, splash_attention, xla_attention
+from bert_jax.models.kernels import short_attention, splash_attention, xla_attention
 from bert_jax.models.kernels.attention import KERNELS, attend, choose_kernel
 from bert_jax.models.kernels.request import AttentionRequest, make_attention_mask, masked_segment_ids
 from tests.support.cases import long_except
@@ -94,7 +94,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
     request = AttentionRequest("tpu", L, H, K, "float32", window=window, dropout=rate)
 
     def ours(qkv):
-        return relative_attention.run(qkv, context, request, seeds, interpret=True)
+        return short_attention.run(qkv, context, request, seeds, interpret=True)
 
     def plain(qkv):
         q, k, v = (qkv[:, :, part].reshape(3, L, H, K) for part in range(3))

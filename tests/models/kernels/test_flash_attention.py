@@ -18,7 +18,7 @@ from bert_jax.models.encoder_config import RelativeConfig
 from bert_jax.models.kernels import flash_attention
 from bert_jax.models.kernels.attention import KERNELS, AttentionKernel, attend, choose_kernel
 from bert_jax.models.kernels.flash_attention import visited_blocks
-from bert_jax.models.kernels.flash_tiles import BLOCK, hash_keep_mask
+from bert_jax.models.kernels.flash_tiles import BLOCK, pair_keep_mask
 from bert_jax.models.kernels.request import AttentionRequest, make_attention_mask
 from bert_jax.models.mesh import AXES
 from bert_jax.models.relative_terms import RelativeTerms, row_of_distances
@@ -92,7 +92,7 @@ def draw_segments(case: Case, random) -> np.ndarray:
 
 def draw_kept(request: AttentionRequest, seed):
     places = jnp.arange(request.length)
-    return hash_keep_mask(places[:, None], places[None], seed, request.dropout)
+    return pair_keep_mask(places[:, None], places[None], seed, request.dropout)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_dropout_is_fair_and_its_draws_are_independent():
     places, seeds = jnp.arange(512), jax.random.bits(jax.random.key(3), (16, 1, 1), jnp.uint32)
 
     def draw(rate, seeds=seeds, queries=places[:, None], keys=places[None]):
-        return hash_keep_mask(queries, keys, seeds, rate)
+        return pair_keep_mask(queries, keys, seeds, rate)
 
     kept = draw(0.1)
     assert worst_deviation(kept, 0.1) < 5

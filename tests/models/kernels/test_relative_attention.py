@@ -15,7 +15,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.models import relative_terms
 from bert_jax.models.context import Context
 from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig
-from bert_jax.models.kernels import relative_attention, short_attention
+from bert_jax.models.kernels import short_attention
 from bert_jax.models.kernels.attention import KERNELS, attend, choose_kernel
 from bert_jax.models.kernels.request import (
     AttentionRequest,
@@ -125,7 +125,7 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
         return Context(attention_mask, segment_ids, relative=RelativeTerms(rows=rows, **values))
 
     def ours(qkv, values):
-        return relative_attention.run(qkv, context_of(values), request, seeds, interpret=True)
+        return short_attention.run(qkv, context_of(values), request, seeds, interpret=True)
 
     def plain(qkv, values):
         context = context_of(values)
@@ -153,7 +153,7 @@ def test_the_kernel_s_skew_turns_back():
     places = RANDOM.standard_normal((length, length)).astype(np.float32)
 
     def columns_of(places):
-        return relative_attention.flipped(unskewed(places))
+        return short_attention.flipped(unskewed(places))
 
     def run(places):
         return pl.pallas_call(
@@ -162,7 +162,7 @@ def test_the_kernel_s_skew_turns_back():
             interpret=True,
         )(places)
 
-    unskewed = relative_attention.unskewed
+    unskewed = short_attention.unskewed
     by_distance = np.asarray(run(places))
     for i in (0, 1, length // 2, length - 1):
         expected = np.zeros(2 * length)
@@ -172,7 +172,7 @@ def test_the_kernel_s_skew_turns_back():
 
 def test_rows_are_flipped_block_by_block():
     x = RANDOM.standard_normal((384, 5)).astype(np.float32)
-    np.testing.assert_array_equal(relative_attention.flipped(x), x[::-1])
+    np.testing.assert_array_equal(short_attention.flipped(x), x[::-1])
 
 
 def test_the_gradient_of_a_bias_is_summed_over_the_scores_that_it_reached():
