@@ -58,6 +58,10 @@ ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
         "unchanged",
     ),
     flag(
+        "--dry-run", action="store_true", help="read DOCS, and say how many documents and passages there are, how long "
+        "it would take to add them, and how large they would be",
+    ),
+    flag(
         "--passage-tokens", type=positive_integer, metavar="N", help="tokens of a passage (default: 256, or the "
         "model's maximum if that is lower)",
     ),
@@ -107,6 +111,8 @@ def update_index(args) -> None:
         raise BertJaxError(
             "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"
         )
+    if args.dry_run and (args.compact or not args.documents):
+        raise BertJaxError("--dry-run is for adding DOCS; leave it out, or give DOCS without --compact")
     options = IndexOptions(
         args.model,
         args.passage_tokens,
@@ -124,6 +130,11 @@ def update_index(args) -> None:
     update = index_update.IndexUpdate(
         source, read_ids(args.remove), args.remove_missing, args.compact, args.replace
     )
+    if args.dry_run:
+        print_line(index_update.estimate_update(settings, update))
+        for line in source.notes() if source else ():
+            print_line(line)
+        return
     updated = index_update.update_index(settings, update, lambda line: print_line(line))
     print_line(summarize_update(path, updated.manifest, updated.counts, time.monotonic() - start))
     if settings.manifest.language == AUTO:

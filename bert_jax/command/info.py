@@ -1,7 +1,5 @@
 """The verb `info`."""
 
-from pathlib import Path
-
 from bert_jax.command.flags import (
     JSON,
     flag,
@@ -18,11 +16,11 @@ from bert_jax.core.errors import BertJaxError
     JSON,
 )
 def info(args):
-    from bert_jax.search.index_manifest import INDEX_FILE
+    from bert_jax.search.index_manifest import is_index
 
     if args.ids and args.json:
         raise BertJaxError("--ids prints one id per line; leave --json out")
-    if args.ids or (Path(args.directory) / INDEX_FILE).is_file():
+    if args.ids or is_index(args.directory):
         from bert_jax.search.index import Index
         from bert_jax.search.index_info import describe_index as describe_index
         from bert_jax.search.index_info import document_ids

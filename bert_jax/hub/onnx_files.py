@@ -33,6 +33,10 @@ QUANTIZATIONS = {
 AUTO = "auto"  # the first one that this processor supports
 
 
+class NoOnnxFile(BertJaxError):
+    """Raised if a directory has no ONNX file for a type of number."""
+
+
 class ExportSource(TypedDict):
     fingerprint: str  # of the directory that the ONNX files were exported from
 
@@ -87,7 +91,7 @@ def find_onnx_file(directory: Path, dtype: str) -> Path:
             return directory / name
     more = "" if dtype == "float32" else " --quantize auto"
     source = directory if any((directory / name).is_file() for name in FILES) else "DIR"
-    raise BertJaxError(
+    raise NoOnnxFile(
         f"{directory} has no {' or '.join(names)}; `bert-jax export {source} --format onnx{more} --output OUT` writes "
         "it"
     )

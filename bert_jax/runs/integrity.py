@@ -31,7 +31,7 @@ def check_directory(path: str) -> str:
         lines = check_run(directory)
     elif (directory / "manifest.json").is_file():
         lines = check_corpus(directory)
-    elif (directory / manifests.INDEX_FILE).is_file():
+    elif manifests.is_index(directory):
         lines = check_index(directory)
     elif (directory / hashes.FILE).is_file() or any((directory / name).is_file() for name in CONFIGS):
         lines = check_model(directory)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.output import atomic_file
-from bert_jax.search.mapped_array import damage_error
+from bert_jax.search.segment_files import SegmentFiles
 
 HNSW_FILE = "hnsw.faiss"
 LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # M, efConstruction and minimum efSearch
@@ -40,16 +40,18 @@ def write_hnsw(folder: Path, vectors: np.ndarray) -> None:
         faiss.write_index(index, str(new))
 
 
-def open_hnsw(path: Path, passages: int, dimensions: int):
-    faiss = import_faiss()
+def open_hnsw(files: SegmentFiles, passages: int, dimensions: int):
+    faiss, path = import_faiss(), files.folder / HNSW_FILE
+    if is_mapped := files.is_large(HNSW_FILE):
+        files.watch(HNSW_FILE)
     try:
-        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if is_mapped else 0)
     except RuntimeError as error:
         if not path.exists():  # a writer may have removed it
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
-        raise damage_error(path) from error
+        raise files.damage_error(HNSW_FILE) from error
     if (index.ntotal, index.d) != (passages, dimensions):
-        raise damage_error(path)
+        raise files.damage_error(HNSW_FILE)
     return index
 
 

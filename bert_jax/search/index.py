@@ -21,9 +21,9 @@ from bert_jax.search.documents import DocumentColumns
 from bert_jax.search.fusion import fuse_rankings
 from bert_jax.search.index_manifest import IndexManifest
 from bert_jax.search.keywords import KeywordSearch, WeightedQuery
-from bert_jax.search.mapped_array import REBUILD_REMEDY
 from bert_jax.search.nearest import find_nearest
 from bert_jax.search.segment import Segment, is_always_hashed, open_segment, search_text
+from bert_jax.search.segment_files import REBUILD_REMEDY, DamagedFileError
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
 
@@ -228,6 +228,8 @@ class Index:
         check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
         check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
         retrievers, weights = self.check_retrievers(retrievers, weights), weights or {}
+        for segment in self.segments:
+            segment.files.refuse_truncated()
         cross_encoder = None if reranker is None else self.load_reranker(reranker)
         depth = max(top_k, DEPTH if len(retrievers) > 1 else 0, rerank_top if cross_encoder else 0)
         vectors = self.encoder.encode_queries(queries) if VECTORS in retrievers and queries else None
@@ -387,4 +389,4 @@ def read_current(path: Path, verify: bool = False) -> tuple[IndexManifest, list[
         damage = f"it lacks its file {error.filename}"
     if manifests.read_index_manifest(path).changes != manifest.changes:
         return read_current(path, verify)
-    raise BertJaxError(f"{path}: {damage}; {REBUILD_REMEDY}")
+    raise DamagedFileError(f"{path}: {damage}; {REBUILD_REMEDY}")

@@ -12,6 +12,7 @@ import numpy as np
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
 from bert_jax.hub.model_directory import resolve_directory
+from bert_jax.hub.onnx_files import NoOnnxFile
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.text_vectors import (
@@ -93,10 +94,13 @@ def load_encoder(index: Path, facts: IndexedModel, model: IndexModel | None, **c
         raise BertJaxError(
             f"the model of {index} is no longer at {facts.path}; name its directory with --model"
         )
-    encoder = IndexEncoder(facts.path if model is None else model, **computed)
+    try:
+        encoder = IndexEncoder(facts.path if model is None else model, **computed)
+    except NoOnnxFile as error:
+        raise BertJaxError(f"{error}, and --model OUT gives it to the index {index}") from None
     if replace(encoder.facts, path=facts.path) != facts:
         raise BertJaxError(
-            f"{encoder.directory} is not the model that {index} was built with; name that model, or build a new "
-            "index"
+            f"{encoder.directory} is not the model that {index} was built with; name that model or what "
+            "`export` made of it, which counts as the same if it holds no other weights, or build a new index"
         )
     return encoder

@@ -19,7 +19,7 @@ from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, sealed
 from bert_jax.core.typed_json import coerce_json
 from bert_jax.search.language import AUTO, LANGUAGES
-from bert_jax.search.mapped_array import REBUILD_REMEDY
+from bert_jax.search.segment_files import REBUILD_REMEDY
 from bert_jax.text.memory_tables import MEMORY_PREFIX
 
 INDEX_FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
@@ -188,6 +188,10 @@ def source_exists(source: str) -> bool:
 
 def absolute_source(source: str) -> str:
     return source if ":" in source.split("/", 1)[0] else os.path.abspath(source)
+
+
+def is_index(path: str | os.PathLike[str]) -> bool:
+    return (Path(path) / INDEX_FILE).is_file()
 
 
 def read_index_manifest(directory: Path) -> IndexManifest:

@@ -33,10 +33,10 @@ from bert_jax.search.index_manifest import (
     SegmentFacts,
 )
 from bert_jax.search.language import AUTO, detect_language
-from bert_jax.search.mapped_array import REBUILD_REMEDY, map_array
 from bert_jax.search.passages import CutDocument, PassageCutter
 from bert_jax.search.recall import measure_recall
 from bert_jax.search.segment import KEYS, SearchTexts, Segment, open_segment, write_documents
+from bert_jax.search.segment_files import REBUILD_REMEDY, SegmentFiles
 from bert_jax.search.stored_vectors import StoredRows, StoredVectors
 
 # What may stand in SEGMENTS and REMOVED: a segment, removed documents, and these while they are being written.
@@ -70,8 +70,7 @@ def open_writer(directory: Path, new: IndexManifest | None = None) -> "Iterator[
     manifest `new`; without `new` it must exist."""
     if new is None:
         manifests.read_index_manifest(directory)
-    refuse_unlisted(directory, INDEX_FILE)
-    refuse_links(directory)
+    refuse_output(directory)
     with locked_directory(directory):
         if new is not None and (
             not (directory / INDEX_FILE).exists() or not manifests.read_index_manifest(directory).changes
@@ -89,9 +88,10 @@ def open_writer(directory: Path, new: IndexManifest | None = None) -> "Iterator[
         remove_building(directory)
 
 
-def refuse_links(directory: Path) -> None:
-    """Raise if a folder of the index is a symbolic link: what is replaced by a change is removed, and behind a link
-    that may be the files of another index."""
+def refuse_output(directory: Path) -> None:
+    """Raise if a directory holds something else, or if a folder of the index is a symbolic link: what is replaced by a
+    change is removed, and behind a link that may be the files of another index."""
+    refuse_unlisted(directory, INDEX_FILE)
     for name in (SEGMENTS, REMOVED, BUILDING):
         if (directory / name).is_symlink():
             raise BertJaxError(
@@ -118,6 +118,44 @@ def remove_if_empty(directory: Path) -> None:
             directory.rmdir()
 
 
+def document_places(segments: Sequence[Segment]) -> dict[str, tuple[int, int]]:
+    """Map the id of each document to the index of its segment, and its number in the segment."""
+    return {
+        segment.ids[number]: (place, number)
+        for place, segment in enumerate(segments)
+        for number in segment.live_documents()
+    }
+
+
+class DocumentChanges:
+    """Selects the documents that are not in these segments as they are, and counts all."""
+
+    def __init__(self, segments: Sequence[Segment], counts: UpdateCounts):
+        self.segments, self.counts, self.places = segments, counts, document_places(segments)
+        self.seen: set[str] = set()  # ids of documents that the segments have
+        self.replaced: set[tuple[int, int]] = set()
+
+    def select(self, documents: Iterable[Document]) -> Iterator[Document]:
+        for document in documents:
+            place = self.places.get(document.id)
+            if place is None:
+                self.counts.new += 1
+                yield document
+                continue
+            self.seen.add(document.id)
+            if self.segments[place[0]].hashes[place[1]] == document.hash.rstrip(b"\0"):
+                self.counts.unchanged += 1
+            else:
+                self.counts.changed += 1
+                self.replaced.add(place)
+                yield document
+
+    @property
+    def missing(self) -> list[str]:
+        """The ids of documents that the segments have but that were not among those selected from."""
+        return sorted(self.places.keys() - self.seen)
+
+
 class IndexWriter:
     """Make changes to an index; `manifest` and `segments` hold its current state."""
 
@@ -138,14 +176,6 @@ class IndexWriter:
                     remove_path(path)
         remove_path(self.directory / BUILDING / STAGE)
 
-    def document_places(self) -> dict[str, tuple[int, int]]:
-        """Map the id of each document to the index of its segment, and its number in the segment."""
-        return {
-            segment.ids[number]: (place, number)
-            for place, segment in enumerate(self.segments)
-            for number in segment.live_documents()
-        }
-
     def add_documents(
         self,
         documents: Iterable[Document],
@@ -154,33 +184,16 @@ class IndexWriter:
         sources: Sequence[str] = (),
     ) -> None:
         """Add the documents that are new or have changed, and `sources` to those in the manifest if they have any."""
-        places, replaced, seen = self.document_places(), set(), set()
-
-        def changed_documents() -> Iterator[Document]:
-            for document in documents:
-                place = places.get(document.id)
-                if place is None:
-                    self.counts.new += 1
-                    yield document
-                    continue
-                seen.add(document.id)
-                if self.segments[place[0]].hashes[place[1]] == document.hash.rstrip(b"\0"):
-                    self.counts.unchanged += 1
-                    continue
-                else:
-                    self.counts.changed += 1
-                    replaced.add(place)
-                yield document
-
-        built = self.build_segment(cutter(changed_documents()), encode)
-        self.missing = sorted(places.keys() - seen)
+        changes = DocumentChanges(self.segments, self.counts)
+        built = self.build_segment(cutter(changes.select(documents)), encode)
+        self.missing = changes.missing
         with_sources = self.manifest.with_sources(sources)
-        if built is not None or (seen and with_sources != self.manifest):
+        if built is not None or (changes.seen and with_sources != self.manifest):
             self.manifest = with_sources
-            self.commit([*self.mark_removed(replaced), *([built] if built else [])])
+            self.commit([*self.mark_removed(changes.replaced), *([built] if built else [])])
 
     def remove_documents(self, ids: Collection[str]) -> None:
-        places = self.document_places()
+        places = document_places(self.segments)
         if missing := [name for name in ids if name not in places]:
             hint = nearest_name(missing[0], places, "it has", most=3)
             listing = f"`bert-jax info {self.directory} --ids` lists all"
@@ -246,7 +259,9 @@ class IndexWriter:
             self.manifest = replace(self.manifest, language=detect_language(texts))
         keywords.build_postings(stage, texts, self.manifest.language)
         if not self.manifest.exact and len(texts) >= nearest.MIN_PASSAGES:
-            self.write_candidates(stage, nearest.open_vectors(stage, len(texts), self.manifest.dimensions))
+            self.write_candidates(
+                stage, nearest.open_vectors(SegmentFiles(stage), len(texts), self.manifest.dimensions)
+            )
         names = sorted(os.listdir(stage))
         name = f"{self.manifest.changes + 1:06}"
         (self.directory / SEGMENTS).mkdir(exist_ok=True)
@@ -267,7 +282,7 @@ class IndexWriter:
         that a killed process computed come from the cache that it filled."""
         tables = [segment.keys for segment in self.segments]
         key_index = KeyIndex([*tables, *(self.stored.keys if self.stored else [])])
-        places = key_index.find(map_array(stage / KEYS, KEY, len(texts)))
+        places = key_index.find(SegmentFiles(stage).array(KEYS, KEY, len(texts)))
         unknown = np.flatnonzero(places < 0)
         self.refuse_damage(self.vector_files(key_index.tables(places[places >= 0])))
         if self.stored:

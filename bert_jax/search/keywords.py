@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bert_jax.data.growing_array import growing_array
-from bert_jax.search.mapped_array import damage_error, is_ascending, map_array
-from bert_jax.search.string_array import StringArray, growing_strings, open_strings
+from bert_jax.search.segment_files import SegmentFiles, StringArray, growing_strings, is_ascending
 from bert_jax.search.words import number_words, query_words, stem_words
 
 K1, B = 1.5, 0.75
@@ -121,7 +120,7 @@ class WeightedQuery:
 class Postings:
     """The passages of each word of a segment: rows starts[i] to starts[i + 1] belong to word i."""
 
-    folder: Path
+    files: SegmentFiles
     words: StringArray  # sorted
     starts: np.ndarray
     passages: np.ndarray
@@ -136,23 +135,23 @@ class Postings:
         rows = slice(self.starts[place], self.starts[place + 1])
         passages, frequencies = self.passages[rows], self.frequencies[rows]
         if not is_ascending(passages, 0, len(self.lengths) - 1):
-            raise damage_error(self.folder / PASSAGES)
+            raise self.files.damage_error(PASSAGES)
         if ((frequencies < 1) | (frequencies > self.lengths[passages])).any():
-            raise damage_error(self.folder / FREQUENCIES)
+            raise self.files.damage_error(FREQUENCIES)
         if live is not None:
             kept = live[passages]
             passages, frequencies = passages[kept], frequencies[kept]
         return passages, frequencies
 
 
-def open_postings(folder: Path, passages: int) -> Postings:
-    words = open_strings(folder, WORDS)
-    starts = map_array(folder / STARTS, TYPES[STARTS], len(words) + 1)
-    lengths = map_array(folder / LENGTHS, TYPES[LENGTHS], passages)
-    owners, frequencies = (map_array(folder / name, TYPES[name], None) for name in (PASSAGES, FREQUENCIES))
+def open_postings(files: SegmentFiles, passages: int) -> Postings:
+    words = files.texts(WORDS)
+    starts = files.array(STARTS, TYPES[STARTS], len(words) + 1)
+    lengths = files.array(LENGTHS, TYPES[LENGTHS], passages)
+    owners, frequencies = (files.array(name, TYPES[name], None) for name in (PASSAGES, FREQUENCIES))
     if len(owners) != len(frequencies) or not is_ascending(starts, 0, len(owners)):
-        raise damage_error(folder / STARTS)
-    return Postings(folder, words, starts, owners, frequencies, lengths)
+        raise files.damage_error(STARTS)
+    return Postings(files, words, starts, owners, frequencies, lengths)
 
 
 class KeywordSearch:

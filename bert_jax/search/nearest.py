@@ -18,8 +18,8 @@ from bert_jax.data.corpus.chunks import cores
 from bert_jax.data.growing_array import growing_array
 from bert_jax.inference.exact_search import top_k
 from bert_jax.search.hnsw import find_hnsw_candidates
-from bert_jax.search.mapped_array import map_array
 from bert_jax.search.quantization import to_bits
+from bert_jax.search.segment_files import SegmentFiles
 
 VECTORS, BITS = "vectors.npy", "binary.npy"
 MIN_PASSAGES = 4096  # a segment with fewer passages is searched exactly, whatever the settings
@@ -118,12 +118,12 @@ def blas_threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def open_vectors(folder: Path, passages: int, dimensions: int) -> np.ndarray:
-    return map_array(folder / VECTORS, np.float32, passages, dimensions)
+def open_vectors(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray:
+    return files.array(VECTORS, np.float32, passages, dimensions)
 
 
-def open_bits(folder: Path, passages: int, dimensions: int) -> np.ndarray:
-    return map_array(folder / BITS, np.uint8, passages, -(-dimensions // 8))
+def open_bits(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray:
+    return files.array(BITS, np.uint8, passages, -(-dimensions // 8))
 
 
 def write_bits(folder: Path, vectors: np.ndarray) -> None:

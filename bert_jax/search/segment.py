@@ -1,21 +1,25 @@
-"""A segment, a part of an index that is written once: documents, their passages, and the data to find these. Its files
-are memory-mapped, so that memory holds only what a search reads."""
+"""A segment, a part of an index that is written once: documents, their passages, and the data to find these."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import FileFacts
 from bert_jax.data.growing_array import growing_array
-from bert_jax.search import keywords, nearest
+from bert_jax.search import keywords, nearest, segment_files
 from bert_jax.search.content_keys import KEY, content_keys
 from bert_jax.search.hnsw import HNSW_FILE, open_hnsw
 from bert_jax.search.index_manifest import INDEX_FILE, REMOVED, SEGMENTS, SegmentFacts
-from bert_jax.search.mapped_array import REBUILD_REMEDY, damage_error, is_ascending, map_array
 from bert_jax.search.passages import CutDocument
-from bert_jax.search.string_array import growing_strings, open_strings, string_files
+from bert_jax.search.segment_files import (
+    REBUILD_REMEDY,
+    DamagedFileError,
+    SegmentFiles,
+    growing_strings,
+    is_ascending,
+    string_files,
+)
 
 WINDOW = 4096  # passages written at once
 IDS, TITLES, TEXTS = "ids", "titles", "texts"
@@ -26,12 +30,11 @@ FILES = {HASHES, KEYS, DOCUMENTS, SPANS, ORDER, *keywords.TYPES}.union(
 )
 CANDIDATES = {nearest.BITS, HNSW_FILE}
 LARGE_FILES = {string_files(TEXTS)[0], keywords.PASSAGES, keywords.FREQUENCIES, nearest.VECTORS, *CANDIDATES}
-SMALL = 1 << 22  # bytes
 
 
 def is_always_hashed(name: str, facts: FileFacts) -> bool:
     """Whether the hash of a file is checked whenever its index is opened. It is not if hashing it would take long."""
-    return facts["bytes"] <= SMALL or Path(name).name not in LARGE_FILES
+    return facts["bytes"] <= segment_files.SMALL or Path(name).name not in LARGE_FILES
 
 
 def search_text(title: str, text: str) -> str:
@@ -43,8 +46,9 @@ class SearchTexts(Sequence[str]):
     """The texts that represent the passages of a folder in a search."""
 
     def __init__(self, folder: Path):
-        self.titles, self.texts = open_strings(folder, TITLES), open_strings(folder, TEXTS)
-        self.documents = map_array(folder / DOCUMENTS, np.int32, None)
+        files = SegmentFiles(folder)
+        self.titles, self.texts = files.texts(TITLES), files.texts(TEXTS)
+        self.documents = files.array(DOCUMENTS, np.int32, None)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -56,40 +60,39 @@ class SearchTexts(Sequence[str]):
 
 
 class Segment:
-    """An open segment. All files are mapped at once, so it can still be searched after another process removes them."""
+    """An open segment. All files are open at once, so it can still be searched after another process removes them."""
 
     def __init__(self, folder: Path, facts: SegmentFacts, dimensions: int, removed: np.ndarray | None = None):
         """`dimensions` are those of the vectors, 0 if there are none; `removed` are the numbers of documents."""
         documents, passages = facts.documents, facts.passages
-        self.ids, self.titles = (open_strings(folder, name, documents) for name in (IDS, TITLES))
-        self.texts = open_strings(folder, TEXTS, passages)
-        self.hashes = map_array(folder / HASHES, KEY, documents)
-        self.keys = map_array(folder / KEYS, KEY, passages)
-        self.documents, self.order = (
-            map_array(folder / name, np.int32, passages) for name in (DOCUMENTS, ORDER)
-        )
-        self.spans = map_array(folder / SPANS, np.int64, passages, 2)
+        self.files = files = SegmentFiles(folder)
+        self.ids, self.titles = (files.texts(name, documents) for name in (IDS, TITLES))
+        self.texts = files.texts(TEXTS, passages)
+        self.hashes = files.array(HASHES, KEY, documents)
+        self.keys = files.array(KEYS, KEY, passages)
+        self.documents, self.order = (files.array(name, np.int32, passages) for name in (DOCUMENTS, ORDER))
+        self.spans = files.array(SPANS, np.int64, passages, 2)
         if not is_ascending(self.documents, 0, documents - 1):
-            raise damage_error(folder / DOCUMENTS)
+            raise files.damage_error(DOCUMENTS)
         self.removed = frozenset(() if removed is None else removed.tolist())
         self.live: np.ndarray | None = None  # which passages are not removed; None: all
         if removed is not None:
             is_live = np.ones(documents, bool)
             is_live[removed] = False
             self.live = is_live[self.documents]
-        self.postings = keywords.open_postings(folder, passages)
+        self.postings = keywords.open_postings(files, passages)
         self.vectors = np.empty((passages, 0), np.float32)
         if dimensions:
-            self.vectors = nearest.open_vectors(folder, passages, dimensions)
-        self.bits = nearest.open_bits(folder, passages, dimensions) if nearest.BITS in facts.files else None
-        self.hnsw = open_hnsw(folder / HNSW_FILE, passages, dimensions) if HNSW_FILE in facts.files else None
+            self.vectors = nearest.open_vectors(files, passages, dimensions)
+        self.bits = nearest.open_bits(files, passages, dimensions) if nearest.BITS in facts.files else None
+        self.hnsw = open_hnsw(files, passages, dimensions) if HNSW_FILE in facts.files else None
 
     def read_passage(self, number: int) -> tuple[str, str]:
         """Return the title and the text of a passage. Raise if they are not those that were written: the hashes of
         large files are not checked when an index is opened."""
         title, text = self.titles[self.documents[number]], self.texts[number]
         if content_keys([search_text(title, text)])[0] != self.keys[number]:
-            raise damage_error(self.texts.path)
+            raise self.files.damage_error(self.texts.path.name)
         return title, text
 
     def document_place(self, passage: int) -> tuple[str, int]:
@@ -115,16 +118,16 @@ def open_segment(directory: Path, facts: SegmentFacts, dimensions: int) -> Segme
     """Open a segment of an index, whose vectors have so many dimensions; 0 if it has none."""
     required = FILES | ({nearest.VECTORS} if dimensions else set())
     if not required <= facts.files.keys() <= required | (CANDIDATES if dimensions else set()):
-        raise BertJaxError(
+        raise DamagedFileError(
             f"{directory / INDEX_FILE} is damaged: the files of segment {facts.name} are not those of a segment; "
             f"{REBUILD_REMEDY}"
         )
     removed = None
     if facts.removed:
-        path = directory / REMOVED / facts.removed.name
-        removed = map_array(path, np.int64, facts.removed.documents)
+        files, name = SegmentFiles(directory / REMOVED), facts.removed.name
+        removed = files.array(name, np.int64, facts.removed.documents)
         if not is_ascending(removed, 0, facts.documents - 1):
-            raise damage_error(path)
+            raise files.damage_error(name)
     return Segment(directory / SEGMENTS / facts.name, facts, dimensions, removed)
 
 
@@ -156,7 +159,8 @@ def write_documents(folder: Path, cuts: Iterable[CutDocument]) -> int:
 
 def write_order(folder: Path) -> None:
     """Write the rank of each passage when they are sorted by the ids of their documents."""
-    names, documents = open_strings(folder, IDS)[:], map_array(folder / DOCUMENTS, np.int32, None)
+    files = SegmentFiles(folder)
+    names, documents = files.texts(IDS)[:], files.array(DOCUMENTS, np.int32, None)
     rank = np.empty(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     order = np.empty(len(documents), np.int32)

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.data.randomness import random_key, sample_indices
-from bert_jax.search.mapped_array import map_array
 from bert_jax.search.passages import CutDocument, sentence_spans
 from bert_jax.search.segment import DOCUMENTS, TEXTS, TITLES, write_documents
-from bert_jax.search.string_array import open_strings
+from bert_jax.search.segment_files import SegmentFiles
 
 TITLE, NEIGHBOUR, QUERY = "titles", "neighbours", "queries"
 SOURCES = (TITLE, NEIGHBOUR, QUERY)
@@ -37,8 +36,8 @@ class Passages:
     def write(cls, folder: Path, cuts: Iterable[CutDocument]) -> "Passages":
         if not write_documents(folder, cuts):
             return cls([], [], np.empty(0, np.int32))
-        documents = map_array(folder / DOCUMENTS, np.int32, None)
-        return cls(open_strings(folder, TITLES), open_strings(folder, TEXTS), documents)
+        files = SegmentFiles(folder)
+        return cls(files.texts(TITLES), files.texts(TEXTS), files.array(DOCUMENTS, np.int32, None))
 
     def positives(self) -> dict[str, np.ndarray]:
         """Return, for each source of pairs, the passages that may be the positive of a pair."""

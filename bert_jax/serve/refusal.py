@@ -1,6 +1,7 @@
 """What the server says instead of an answer."""
 
 from bert_jax.core.errors import BertJaxError, one_line
+from bert_jax.search.segment_files import DamagedFileError
 
 
 class Refusal(Exception):
@@ -33,4 +34,6 @@ def refusal_of(error: Exception) -> Refusal | None:
     """Return what a client is told of an error; None if the error is the server's own."""
     if isinstance(error, Refusal):
         return error
+    if isinstance(error, DamagedFileError):
+        return unavailable(error)
     return unprocessable(error) if isinstance(error, BertJaxError) else None

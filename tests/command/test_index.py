@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -13,7 +14,9 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.search.index_manifest import IndexManifest
 from bert_jax.search.segment import search_text
 from tests.support.document_files import read_documents
+from tests.support.indexes import file_contents
 from tests.support.small_models import write_model
+from tests.support.tables import write_jsonl
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +101,51 @@ def test_an_index_of_keywords_alone(run, tmp_path):
         said = run("index", "blank.txt", "--output", "index", *flags, code=1, notices=1)[1]
         assert "blank.txt: no documents that can be read" in said
     assert not (tmp_path / "other").exists()
+
+
+def test_a_dry_run_counts_and_estimates_and_writes_nothing(run, tmp_path):
+    rows = [
+        {"id": n, "title": f"t{n}", "text": f"Cats w{n} land on w{n % 7} feet. " * (n % 9)}
+        for n in range(900)
+    ]
+    write_jsonl(tmp_path / "docs.jsonl", rows)
+    words = ["index", "docs.jsonl", "--output", "index", "--passage-tokens", 20]
+    said = run(*words, "--dry-run")[1].splitlines()
+    assert [path.name for path in tmp_path.iterdir()] == ["docs.jsonl"]
+    assert said[1].startswith("900 new, 0 changed, 0 unchanged; ") and "0 to encode" in said[1]
+    run(*words)
+    size = sum(path.stat().st_size for path in (tmp_path / "index/segments").rglob("*.npy"))
+    counts = json.loads(run("info", "index", "--json")[0])
+    assert f"; {counts['passages']:,} passages to add" in said[1]
+    estimate = float(re.search(r"and ([\d.]+) MB; nothing was written to index", said[1])[1])
+    assert estimate == pytest.approx(size / 1e6, rel=0.35)
+    before = file_contents(tmp_path / "index")
+    write_jsonl(
+        tmp_path / "docs.jsonl", [rows[0] | {"text": "Dogs bark."}, *rows[1:800], {"id": "x", "text": " "}]
+    )
+    said = run(*words, "--dry-run", "--remove-missing")[1]
+    assert said.startswith("0 new, 1 changed, 799 unchanged, 100 removed; 1 passage to add")
+    assert "1 document without text left out" in said and file_contents(tmp_path / "index") == before
+    for flags in (["--compact"], ["--export", "a.parquet"]):
+        assert "--dry-run" in run(*words, "--dry-run", *flags, code=1)[1] or "--export" in flags
+    assert (
+        "--dry-run is for adding DOCS"
+        in run("index", "--output", "index", "--dry-run", "--remove", "1", code=1)[1]
+    )
+
+
+@pytest.mark.slow
+def test_a_dry_run_counts_what_is_to_be_encoded(run, model, tmp_path):
+    write_jsonl(
+        tmp_path / "docs.jsonl", [{"text": f"the cat sat {'on the mat ' * (n % 3)}"} for n in range(9)]
+    )
+    words = ["index", "docs.jsonl", "--output", "index"]
+    assert "; 9 passages to add, 3 to encode; about " in run(*words, "--model", model, "--dry-run")[1]
+    run(*words, "--model", model)
+    write_jsonl(
+        tmp_path / "docs.jsonl", [{"text": "the mat"}, *[{"text": f"the cat sat {'on the mat ' * 2}"}] * 4]
+    )
+    assert "1 to encode" in run(*words, "--dry-run")[1]
 
 
 def test_a_table_without_a_column_of_texts_is_left_out_of_a_folder_and_named(run, tmp_path):
@@ -272,6 +320,8 @@ def test_an_index_knows_its_model(run, model, tmp_path):
     ]
     assert ranked[1][6:] == ranked[0][6:10]
 
+    said = run("search", "index", "cat", "--engine", "onnxruntime", "--dtype", "int8", code=1)[1]
+    assert "--quantize auto --output OUT` writes it, and --model OUT gives it to the index index" in said
     shutil.copytree(model, tmp_path / "other")
     (tmp_path / "other/config.json").write_text((model / "config.json").read_text() + "\n")
     refused = "other is not the model that index was built with"

@@ -47,6 +47,7 @@ MINE = [
 RIGHT = {
     "index": ["index", "{root}/labelled.jsonl", "--output", "{out}/made", "--model", "{root}/masked"],
     "index again": ["index", "{root}/labelled.jsonl", "--output", INDEX],
+    "index dry": ["index", "{root}/labelled.jsonl", "--output", "{out}/made", "--dry-run"],
     "search": ["search", INDEX, "w1 w2", "--json"],
     "search reranked": ["search", INDEX, "--queries", "{root}/lines.txt", "--rerank", "{root}/ranker", "--json"],
     "mine": MINE,
@@ -56,6 +57,7 @@ RIGHT = {
     "check": ["check", INDEX],
     "info index": ["info", INDEX],
     "evaluate index": ["evaluate", "--index", INDEX, "--data", "{root}/judged", "--json"],
+    "evaluate over": ["evaluate", "--compare", INDEX, "{root}/masked", "--data", "{root}/judged", "--json"],
     "evaluate embedder": ["evaluate", "--model", "{root}/masked", "--data", "{root}/judged", "--json"],
     "evaluate ranker": ["evaluate", "--model", "{root}/ranker", "--data", "{root}/ranked.jsonl", "--json"],
     "embed quantized": ["embed", "--model", "{root}/masked", "--input", "{root}/lines.txt", "--output", "{out}/made"],
@@ -153,8 +155,9 @@ def of_models() -> Iterator[Case]:
 COLUMNS = ("--text", "--text-pair", "--id", "--title", "--label")
 MAY_FLAGS: dict[str, tuple[str, ...]] = {
     **{f"{name} {column}": NONE for name in RIGHT for column in COLUMNS},
-    "index documents": ("..",), "index again documents": ("..",),
+    "index documents": ("..",), "index again documents": ("..",), "index dry documents": ("..",),
     "evaluate embedder --split": NONE, "evaluate ranker --split": NONE,
+    "evaluate over --split": NONE, "index dry --overlap": ZERO,
     "index --overlap": ZERO, "index again --overlap": ZERO,
     "search query": tuple(text for text in TEXTS if text.strip()),
     "mine --cache": GIVEN, "mine rescored --cache": GIVEN, "mine --output": ("{out}/taken.txt",),

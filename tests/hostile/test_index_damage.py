@@ -5,6 +5,8 @@ import os
 import random
 import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -16,12 +18,13 @@ from bert_jax.core import output
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import sealed
 from bert_jax.runs.integrity import check_directory
-from bert_jax.search import nearest, segment
+from bert_jax.search import nearest, segment, segment_files
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from tests.hostile.outcomes import LINE, RIGHT, WRONG, table
 from tests.hostile.trials import Tried, tried
 from tests.support.indexes import INDEX_SETTINGS, QueryEncoder, change_index, file_contents, random_document
+from tests.support.processes import process_environment
 
 FLIPS, CUTS = 50, 10
 QUERIES = ["w1 w2", "w3 w50 w3 and more", "w59", "nothing here"]
@@ -49,10 +52,18 @@ def make_index(path: Path, candidates: str) -> Path:
     return path
 
 
-def asked(path: Path) -> list:
+def opened(path: Path) -> Index:
     index = Index.open(path)
     index.encoder = QueryEncoder
+    return index
+
+
+def ask(index: Index) -> list:
     return [index.search(QUERIES, 10, legs) for legs in (["keywords"], ["vectors"], None)]
+
+
+def asked(path: Path) -> list:
+    return ask(opened(path))
 
 
 def contents(path: Path) -> list:
@@ -132,7 +143,7 @@ def test_a_damaged_file_is_refused_or_does_no_harm(tmp_path):
 
 def test_damage_of_large_files_is_not_copied(tmp_path, monkeypatch):
     """And where it would be read, it is refused: a text that is another, a passage that is none."""
-    monkeypatch.setattr(segment, "SMALL", 0)
+    monkeypatch.setattr(segment_files, "SMALL", 0)
     change_index(tmp_path / "index", DOCUMENTS[:8])
     before = file_contents(tmp_path / "index")
     queries = [
@@ -169,6 +180,61 @@ def test_damage_of_large_files_is_not_copied(tmp_path, monkeypatch):
                 verb(tmp_path / "index")
         file.write_bytes(whole)
     assert file_contents(tmp_path / "index") == before
+
+
+OPENED_THEN_CUT = """
+import json, os, sys
+from pathlib import Path
+from bert_jax.search import segment_files
+from tests.hostile import test_index_damage as damage
+from tests.hostile.trials import tried
+
+whole, held = Path(sys.argv[1]), sys.argv[2] == "held"
+segment_files.SMALL = segment_files.SMALL if held else 0
+outcomes = {}
+for path in sorted(whole.rglob(sys.argv[3])):
+    content = path.read_bytes()
+    read, write = os.pipe()
+    if not os.fork():  # a signal would end it
+        index = damage.opened(whole)
+        expected = damage.ask(index)
+        os.truncate(path, 0)
+        outcome = tried(lambda: damage.ask(index), lambda value: value == expected)
+        os.write(write, json.dumps([outcome.kind, outcome.detail]).encode())
+        os._exit(0)
+    os.close(write)
+    ended = os.waitstatus_to_exitcode(os.wait()[1])
+    outcomes[path.name] = json.loads(os.read(read, 4096)) if not ended else ["signal", -ended]
+    path.write_bytes(content)
+print(json.dumps(outcomes))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("candidates", "kept", "files", "kind"),
+    [
+        ("binary", "held", "*.npy", RIGHT),
+        ("binary", "mapped", "*.npy", LINE),
+        ("hnsw", "mapped", "*.faiss", LINE),
+    ],
+)
+def test_an_open_index_whose_files_are_cut_in_place_says_so(tmp_path, candidates, kept, files, kind):
+    """What is held in memory, because it is small, is searched as it was."""
+    whole = tmp_path / "whole"
+    setting = {"quantization" if candidates == "binary" else "approximate": candidates}
+    change_index(whole, DOCUMENTS[:20], settings=replace(INDEX_SETTINGS, **setting))
+    ran = subprocess.run(
+        [sys.executable, "-c", OPENED_THEN_CUT, str(whole), kept, files],
+        env=process_environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    outcomes = json.loads(ran.stdout)
+    assert len(outcomes) == (1 if candidates == "hnsw" else 19)
+    for name, (came, line) in outcomes.items():
+        assert came == kind and (
+            kept == "held" or f"{name} was shortened while the index was open" in line
+        ), line
 
 
 def test_an_index_whose_facts_cannot_be_is_refused(tmp_path):
@@ -221,7 +287,7 @@ def test_an_index_whose_facts_cannot_be_is_refused(tmp_path):
 def test_every_file_flipped_and_cut_at_many_places(tmp_path, monkeypatch, capsys, candidates, size):
     """Where files are large, what is copied, and the texts that are shown, are right all the same."""
     if size == "large":
-        monkeypatch.setattr(segment, "SMALL", 0)
+        monkeypatch.setattr(segment_files, "SMALL", 0)
     whole = make_index(tmp_path / "whole", candidates)
     cases = [*tries(whole, VERBS, FLIPS, CUTS)]
     with capsys.disabled():

@@ -14,13 +14,14 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.search import hnsw, nearest, segment
+from bert_jax.search import hnsw, nearest, segment, segment_files
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_writer import open_writer
 from bert_jax.search.passages import PassageCutter, WordCounter
 from bert_jax.search.recall import measure_recall
 from bert_jax.search.segment import search_text
+from bert_jax.search.segment_files import SegmentFiles
 from tests.support.indexes import (
     INDEX_SETTINGS,
     MODEL_FACTS,
@@ -208,16 +209,16 @@ def test_a_reader_goes_on_when_a_writer_removes_the_segment_that_it_opens(tmp_pa
     path, settings, read = tmp_path / "index", replace(INDEX_SETTINGS, approximate="hnsw"), hnsw.open_hnsw
     change_index(path, [Document(f"d{n:03}", "", f"word number {n}") for n in range(150)], settings=settings)
 
-    def compacting(file: Path, *shape):
+    def compacting(files: SegmentFiles, *shape):
         monkeypatch.setattr(segment, "open_hnsw", read)
         change_index(path, compact=True, settings=settings)
-        return read(file, *shape)
+        return read(files, *shape)
 
     monkeypatch.setattr(segment, "open_hnsw", compacting)
     assert Index.open(path).manifest.changes == 2
     (tmp_path / "hnsw.faiss").write_bytes(b"no index")
     with pytest.raises(BertJaxError, match="hnsw.faiss"):
-        read(tmp_path / "hnsw.faiss", 150, 16)
+        read(SegmentFiles(tmp_path), 150, 16)
 
 
 KILLED = """
@@ -305,7 +306,7 @@ def test_a_flipped_byte_is_noticed(tmp_path, capsys, monkeypatch):
         with pytest.raises(BertJaxError, match=r"hash differs|not valid JSON"):
             Index.open(path)
         with monkeypatch.context() as patched:
-            patched.setattr(segment, "SMALL", 0)
+            patched.setattr(segment_files, "SMALL", 0)
             if not is_small:
                 Index.open(path)
             for command in (["check", path], ["search", path, "w1", "--retrievers", "keywords", "--verify"]):
