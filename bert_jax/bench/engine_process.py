@@ -67,7 +67,7 @@ def text_function(
     directory: ModelDirectory, model: Encoder, data: str
 ) -> tuple[Callable[[Sequence], object], list]:
     """Return the function of texts that is timed, and the texts of the data."""
-    if not evaluates_vectors(directory, data):
+    if not evaluates_vectors([directory], data):
         examples, _ = read_examples(model, data)
         run = partial(map_texts, process_chunk=OutcomePipeline(model, model.kind))
         return run, [example.text for example in examples]

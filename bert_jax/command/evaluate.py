@@ -42,7 +42,8 @@ INDEX_FLAGS = ("rerank", "rerank_top", "embedder")
         flag("--model", metavar="DIR", help=f"model directory: {PREDICTORS}, an embedder or a cross-encoder"),
         flag(
             "--compare", nargs=2, metavar=("DIR_A", "DIR_B"),
-            help="two model directories to compare; on a folder of documents one of them may be bm25",
+            help="two model directories to compare; on a folder of documents one may be bm25, or an index, which "
+            "stands for its embedder and has the vectors of documents already",
         ),
         flag("--index", metavar="INDEX", help="index: measure keywords, vectors, and both, on a folder of documents"),
     ),
@@ -91,13 +92,22 @@ def evaluate_models(args, command: str) -> None:
     from bert_jax.inference.engine import open_directory
     from bert_jax.report.embedders.bm25 import BM25
     from bert_jax.report.model_evaluation import EvaluationSettings, describe_models
+    from bert_jax.search.index import Index
+    from bert_jax.search.index_manifest import is_index
 
     given = {name: getattr(args, name) or "" for name in TEXT_FLAGS}
     settings = EvaluationSettings(
         skip_bad=args.skip_bad, dimensions=args.dimensions, command=command, **given
     )
-    names = args.compare or [args.model]
-    models = [name if name == BM25.name else open_directory(name, **engine_of(args)) for name in names]
+    computed = engine_of(args)
+    models = [
+        name
+        if name == BM25.name
+        else Index.open(name, **computed)
+        if is_index(name)
+        else open_directory(name, **computed)
+        for name in args.compare or [args.model]
+    ]
     results, table = describe_models(models, settings, args.json)
     if table:
         print_line(table)

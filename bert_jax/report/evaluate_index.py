@@ -24,13 +24,12 @@ from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders import embedder_plots
 from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, ReportPicture
-from bert_jax.report.embedders.search_results import SearchResults
+from bert_jax.report.embedders.search_results import NOT_IN_FOLDER, SearchResults
 from bert_jax.report.prediction_page import REPORT_FILES, markdown_table
 from bert_jax.search.index import FUSION, KEYWORDS, RERANK_TOP, VECTORS, Hit, Index
 
 SHOWN_MEASURES = (MAIN_METRIC, "mrr@10", "recall@100")
 RERANKED = "reranked"
-UNKNOWN = "(not in the folder)"  # in place of a document's text
 
 
 @dataclass(frozen=True)
@@ -108,50 +107,29 @@ def describe_index_evaluation(
 
 def measure_index(index: Index, trial: IndexEvalConfig) -> IndexComparison:
     judged = read_beir(trial.data, trial.split)
-    relevant = {
-        name: grades
-        for name, grades in judged.relevant.items()
-        if any(grade > 0 for grade in grades.values())
-    }
-    notes = note_missing_documents(index, trial, relevant)
+    indexed = {segment.ids[number] for segment in index.segments for number in segment.live_documents()}
+    remedy = f"build one from {trial.data}: bert-jax index {trial.data} --output INDEX"
+    notes = judged.note_missing(indexed, f"the index {index.path}", remedy)
     if trial.reranker is not None:  # refuse it before the other searches are timed
         index.load_reranker(trial.reranker)
     by_method = {
-        name: time_searches(index, judged, relevant, name, settings)
-        for name, settings in trial.search_methods(index)
+        name: time_searches(index, judged, name, settings) for name, settings in trial.search_methods(index)
     }
     methods = [
-        make_search_method(name, judged, relevant, lists, seconds)
-        for name, (lists, seconds) in by_method.items()
+        make_search_method(name, judged, lists, seconds) for name, (lists, seconds) in by_method.items()
     ]
     held = f"{len(index):,} documents ({index.manifest.passages:,} passages)"
-    what = f"{len(relevant):,} queries of {trial.data}, in {held}"
+    what = f"{len(judged.queries):,} queries of {trial.data}, in {held}"
     return IndexComparison(what, notes, methods)
 
 
-def note_missing_documents(index: Index, trial: IndexEvalConfig, relevant: dict[str, dict]) -> list[str]:
-    """Return a note on the relevant documents that are not in the index, if there are any; raise if all are missing."""
-    indexed = {segment.ids[number] for segment in index.segments for number in segment.live_documents()}
-    wanted = {name for grades in relevant.values() for name, grade in grades.items() if grade > 0}
-    if missing := sorted(wanted - indexed):
-        if len(missing) == len(wanted):
-            raise BertJaxError(
-                f'{index.path} has none of the relevant documents of {trial.data}, such as "{missing[0]}"; build it '
-                f"from this folder: bert-jax index {trial.data} --output INDEX"
-            )
-        return [
-            f'{len(missing):,} of {len(wanted):,} relevant documents are not in the index (the first: "{missing[0]}")'
-        ]
-    return []
-
-
 def time_searches(
-    index: Index, judged: BeirDataset, relevant: dict[str, dict], name: str, settings: dict[str, Any]
+    index: Index, judged: BeirDataset, name: str, settings: dict[str, Any]
 ) -> tuple[list[list[str]], np.ndarray]:
     """Return the documents of each query, best first, and the milliseconds that each search took."""
     passages, documents = index.manifest.passages, len(index)
     top = DEPTH * min(3, -(-passages // max(documents, 1)))  # several passages may be of one document
-    queries = [judged.queries[query] for query in relevant]
+    queries = [*judged.queries.values()]
     index.search(queries[0], top, **settings)  # warm-up: don't time what the first search opens and compiles
     lists, milliseconds = [], []
     for query in track(queries, "queries", name):
@@ -163,14 +141,10 @@ def time_searches(
 
 
 def make_search_method(
-    name: str,
-    judged: BeirDataset,
-    relevant: dict[str, dict],
-    lists: Sequence[list[str]],
-    milliseconds: np.ndarray,
+    name: str, judged: BeirDataset, lists: Sequence[list[str]], milliseconds: np.ndarray
 ) -> SearchMethod:
-    grades, known = [*relevant.values()], judged.documents
-    texts = known | {n: UNKNOWN for of_query in lists for n in of_query if n not in known}
+    grades, known = [*judged.relevant.values()], judged.documents
+    texts = known | {n: NOT_IN_FOLDER for some in (*lists, *grades) for n in some if n not in known}
     place = {document: n for n, document in enumerate(texts)}
     right = [
         [place[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0]
@@ -178,7 +152,7 @@ def make_search_method(
     ]
     ranked = [np.array([place[n] for n in of_query], int) for of_query in lists]
     search = SearchResults.from_rankings(
-        [judged.queries[query] for query in relevant],
+        [*judged.queries.values()],
         [f"{n}: {text}" for n, text in texts.items()],
         right,
         [(order[:DEPTH], np.zeros(len(order))) for order in ranked],

@@ -43,18 +43,19 @@ class EvaluationSettings:
 
 
 def describe_models(
-    models: Sequence[ModelDirectory | str], settings: EvaluationSettings, as_json: bool
+    models: Sequence[embedders.Ranker], settings: EvaluationSettings, as_json: bool
 ) -> tuple[str, str]:
     """Return the scores of a model or a comparison of two, as lines or as JSON, and what the columns of the data were
     used for. Write a report if the settings name one."""
-    if embedders.evaluates_vectors(models[0], str(settings.data)):
+    if embedders.evaluates_vectors(models, str(settings.data)):
         return describe_vectors(models, settings, as_json)
-    return describe_predictions(models, settings, as_json)
+    directories = [model for model in models if isinstance(model, ModelDirectory)]
+    return describe_predictions(directories, settings, as_json)
 
 
 def measure_scores(directory: ModelDirectory, data: str) -> tuple[str, ScoreSums]:
     """Return the name of a model's main score, and the sums of all its scores on labelled data."""
-    if embedders.evaluates_vectors(directory, data):
+    if embedders.evaluates_vectors([directory], data):
         _, (measured,) = embedders.measure_embedders([directory], EmbedderEvalConfig(data))
         return next(iter(measured.sums.scores)), measured.sums
     given, _ = run_evaluation(load(directory), PredictionEvalConfig(data))
@@ -62,7 +63,7 @@ def measure_scores(directory: ModelDirectory, data: str) -> tuple[str, ScoreSums
 
 
 def describe_vectors(
-    models: Sequence[ModelDirectory | str], settings: EvaluationSettings, as_json: bool
+    models: Sequence[embedders.Ranker], settings: EvaluationSettings, as_json: bool
 ) -> tuple[str, str]:
     data = str(settings.data)
     refused = ["out_of_scope", "label_separator"]
@@ -81,7 +82,7 @@ def describe_vectors(
 
 
 def describe_predictions(
-    models: Sequence[ModelDirectory | str], settings: EvaluationSettings, as_json: bool
+    models: Sequence[ModelDirectory], settings: EvaluationSettings, as_json: bool
 ) -> tuple[str, str]:
     if settings.split or settings.dimensions:
         raise BertJaxError(

@@ -14,11 +14,13 @@ from bert_jax.core.paths import require_path
 from bert_jax.core.terminal import print_line
 from bert_jax.inference.encoder import Encoder
 from bert_jax.report.embedders.bm25 import BM25
+from bert_jax.report.embedders.evaluate_embedders import Ranker
 from bert_jax.report.evaluate_index import IndexEvalConfig, describe_index_evaluation
 from bert_jax.report.model_evaluation import EvaluationSettings, describe_models
 from bert_jax.runs.model_argument import AnyModel, open_model
 from bert_jax.runs.train import format_call
 from bert_jax.search.index import Index
+from bert_jax.search.index_manifest import is_index
 from bert_jax.text.truncation import LONG
 
 
@@ -101,8 +103,8 @@ def evaluate_index(
 
 
 def compare(
-    a: AnyModel,
-    b: AnyModel,
+    a: AnyModel | Index,
+    b: AnyModel | Index,
     data: str | PathLike[str],
     *,
     text: str = "",
@@ -118,8 +120,8 @@ def compare(
     """Compare two models on the same data as `bert-jax evaluate --compare` does, and return the object that its
     `--json` prints: the scores of both, and the differences with intervals.
 
-    The arguments are those of `evaluate`. On a folder of documents, `a` or `b` may be "bm25". Only a comparison of
-    embedders has a report.
+    The arguments are those of `evaluate`. On a folder of documents, `a` or `b` may be "bm25", or an index, which stands
+    for its embedder and has the vectors of documents already. Only a comparison of embedders has a report.
 
     >>> compared = bert_jax.compare("classifier", "classifier", "train.csv")
     >>> compared["differences"]["accuracy"]["value"], compared["better"]
@@ -136,19 +138,26 @@ def measure(function: str, models: Mapping[str, Any], settings: EvaluationSettin
     given = [write_argument(name, model) for name, model in models.items()]
     command = format_call(function, [*given, repr(str(settings.data))], given_options(settings))
     with use_python_spelling(), ExitStack() as stack:
-        opened = [
-            BM25.name if is_bm25(model) else stack.enter_context(open_model(name, model))
-            for name, model in models.items()
-        ]
+        opened = [open_ranker(name, model, stack) for name, model in models.items()]
         results, table = describe_models(opened, replace(settings, command=command), as_json=True)
         if table:
             print_line(table)
     return json.loads(results)
 
 
-def write_argument(name: str, model: AnyModel) -> str:
+def open_ranker(name: str, model: AnyModel | Index, stack: ExitStack) -> Ranker:
+    if isinstance(model, Index) or (isinstance(model, str) and model == BM25.name):
+        return model
+    if not isinstance(model, Encoder) and is_index(require_path(model, name)):
+        return Index.open(model)
+    return stack.enter_context(open_model(name, model))
+
+
+def write_argument(name: str, model: AnyModel | Index) -> str:
     """Return a model as an argument in a report: its directory, or the name of the argument if it was loaded."""
-    return name if isinstance(model, Encoder) else repr(str(model))
+    return (
+        name if isinstance(model, Encoder) else repr(str(model.path if isinstance(model, Index) else model))
+    )
 
 
 def given_options(settings: EvaluationSettings) -> dict[str, Any]:
@@ -157,10 +166,6 @@ def given_options(settings: EvaluationSettings) -> dict[str, Any]:
         for field in fields(settings)
         if field.name != "data" and (value := getattr(settings, field.name)) != field.default
     }
-
-
-def is_bm25(model: AnyModel) -> bool:
-    return isinstance(model, str) and model == BM25.name
 
 
 def check_settings(settings: EvaluationSettings) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.beir import read_beir
@@ -251,7 +252,6 @@ def test_pairs_with_scores_are_correlated(encoder_path, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("judged", "message"),
     [
-        ([("q0", "d99", 1)], 'row 2.*"d99".*corpus.jsonl'),
         ([("q99", "d0", 1)], 'row 2.*"q99".*queries.jsonl'),
         ([("q0", "d0", 0.5)], "row 2.*0.5"),
         ([("q0", "d0", 0)], "relevant"),
@@ -267,6 +267,58 @@ def test_judgements_that_cannot_be_are_refused(judged, message, folder):
         read_beir(folder)
     with pytest.raises(BertJaxError, match="qrels.*corpus.jsonl"):
         read_beir(folder / "qrels")
+
+
+@pytest.mark.slow
+def test_a_relevant_document_that_is_nowhere_counts_as_missed(folder, encoder_path, capsys):
+    whole = json.loads(evaluated(capsys, "--model", encoder_path, "--data", folder, "--json"))
+    with open(folder / "qrels/test.tsv", "a", encoding="utf-8") as file:
+        file.write("q0\td99\t3\nq1\td98\t0\n")
+    out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", folder, "--json"))
+    assert any(
+        '1 of 12 relevant documents are not in corpus.jsonl (the first: "d99")' in n for n in out["notes"]
+    )
+    found = [side["metrics"]["recall@100"]["value"] for side in (whole, out)]
+    assert found == pytest.approx([1, (9 + 2 / 3) / 10])
+    assert out["metrics"]["ndcg@10"]["value"] < whole["metrics"]["ndcg@10"]["value"]
+    evaluated(capsys, "--compare", "bm25", encoder_path, "--data", folder)
+    write(folder / "qrels/test.tsv", [("q0", "d99", 1)])
+    assert main(["evaluate", "--model", str(encoder_path), "--data", str(folder)]) == 1
+    assert 'corpus.jsonl has none of the 1 relevant documents, such as "d99"' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_index_has_the_vectors_of_documents_that_are_one_passage(
+    folder, encoder_path, capsys, monkeypatch
+):
+    with open(folder / "corpus.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps({"_id": "long", "text": "w30 w31. " * 40}) + "\n")
+    index, embedder = str(folder / "index"), str(encoder_path)
+    built = ["index", str(folder), "--output", index, "--model", embedder, "--passage-tokens", "24"]
+    assert main(built) == 0
+    encoded = []
+    encode = EvaluatedEmbedder.encode_texts
+
+    def counting(self, texts, noun="texts", prompts=()):
+        encoded.append((type(self).__name__, noun, len(texts)))
+        return encode(self, texts, noun, prompts)
+
+    monkeypatch.setattr(EvaluatedEmbedder, "encode_texts", counting)
+    plain = json.loads(evaluated(capsys, "--model", embedder, "--data", folder, "--json"))
+    both = json.loads(evaluated(capsys, "--compare", index, embedder, "--data", folder, "--json"))
+    measured = bert_jax.compare(index, bert_jax.Index.open(index), folder)
+    for side in (*both["models"], *measured["models"]):
+        for name, value in side["metrics"].items():
+            assert value["value"] == pytest.approx(plain["metrics"][name]["value"], abs=1e-6)
+    assert both["models"][0]["notes"][0] == "30 of 32 vectors of documents come from the index"
+    documents = [how for how in encoded if how[1] == "documents"]
+    assert documents == [
+        ("EvaluatedEmbedder", "documents", 32), ("EvaluatedIndex", "documents", 2),
+        ("EvaluatedEmbedder", "documents", 32), *[("EvaluatedIndex", "documents", 2)] * 2,
+    ]  # fmt: skip
+    data = write_jsonl(folder / "pairs.jsonl", [{"text1": f"a{n}", "text2": f"b{n}"} for n in range(3)])
+    assert main(["evaluate", "--compare", index, embedder, "--data", str(data)]) == 1
+    assert "index ranks documents for queries, and" in capsys.readouterr().err
 
 
 def test_a_blank_query_is_refused(folder):

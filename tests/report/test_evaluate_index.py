@@ -121,7 +121,16 @@ def test_documents_beyond_the_folder_keep_their_places(folder):
 def test_documents_that_the_index_lacks_are_said(folder, tmp_path):
     change_index(folder / "index", remove=["d20"])
     measured = measure_index(Index.open(folder / "index"), IndexEvalConfig(folder))
-    assert measured.notes == ['1 of 13 relevant documents are not in the index (the first: "d20")']
+    assert measured.notes == [
+        f'1 of 13 relevant documents are not in the index {folder}/index (the first: "d20"), and count as not found'
+    ]
+    change_index(folder / "index", [random_document("d20", random.Random(20))])
+    (folder / "qrels.tsv").open("a").write("q1\tgone\t3\nq2\tnowhere\t0\n")
+    compared = measure_index(Index.open(folder / "index"), IndexEvalConfig(folder))
+    assert "1 of 14 relevant documents" in compared.notes[0] and '"gone"' in compared.notes[0]
+    for way in compared.methods:
+        assert way.sums.scores["recall@100"] == pytest.approx(23 / 24)  # of q1, one of two is nowhere
+        assert way.search.recall.scores["100"] == pytest.approx(23 / 24)
     change_index(tmp_path / "other", [random_document("x", random.Random(0))])
     with pytest.raises(BertJaxError, match='"d0"'):
         measure_index(Index.open(tmp_path / "other"), IndexEvalConfig(folder))

@@ -5,7 +5,7 @@ queries.jsonl    {"_id": ..., "text": ...}
 qrels.tsv        query-id, corpus-id, score, with a header; or qrels/SPLIT.tsv
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,24 @@ class BeirDataset:
     """Documents and queries, with the judgements of documents."""
 
     documents: dict[str, str]  # id -> text
-    queries: dict[str, str]  # id -> text, only of queries with a judgement
+    queries: dict[str, str]  # id -> text, only of queries with a relevant document: others cannot be judged
     relevant: dict[str, dict[str, int]]  # query id -> document id -> grade, above 0 if relevant
+
+    def note_missing(self, held: Container[str], where: object, remedy: str) -> list[str]:
+        """Return a note on the relevant documents that are not `held`, if there are any; raise if all are missing. Like
+        trec_eval, the measures count them as relevant documents that were not found."""
+        wanted = {name for grades in self.relevant.values() for name, grade in grades.items() if grade > 0}
+        missing = sorted(name for name in wanted if name not in held)
+        if not missing:
+            return []
+        if len(missing) == len(wanted):
+            raise BertJaxError(
+                f'{where} has none of the {len(wanted):,} relevant documents, such as "{missing[0]}"; {remedy}'
+            )
+        return [
+            f"{len(missing):,} of {len(wanted):,} relevant documents are not in {where} (the first: "
+            f'"{missing[0]}"), and count as not found'
+        ]
 
 
 def is_beir(data) -> bool:
@@ -46,9 +62,8 @@ def read_beir(folder, split: str = "") -> BeirDataset:
     path = judgements(folder, split)
     for where, row in tables.read_table_rows(str(path)):
         query, document = (read_name_cell(where, row, column) for column in BEIR_JUDGED)
-        for name, texts, file in ((query, queries, QUERIES), (document, documents, CORPUS)):
-            if name not in texts:
-                raise BertJaxError(f'{where}: "{name}" is not in {file}; correct one of them')
+        if query not in queries:
+            raise BertJaxError(f'{where}: "{query}" is not in {QUERIES}; correct one of them')
         if not queries[query].strip():
             raise BertJaxError(f'{where}: the query "{query}" of {QUERIES} is blank; remove its judgements')
         grade = parse_number_cell(f'{where}: column "{BEIR_GRADE}"', tables.get_cell(where, row, BEIR_GRADE))
@@ -62,7 +77,8 @@ def read_beir(folder, split: str = "") -> BeirDataset:
                 f'{where} gives the document "{document}" the grade {grade:g} for the query "{query}", and '
                 f"{first_place} the grade {grades[document]}; keep one of them"
             )
-    if not any(grade > 0 for grades in relevant.values() for grade in grades.values()):
+    relevant = {query: grades for query, grades in relevant.items() if max(grades.values()) > 0}
+    if not relevant:
         raise BertJaxError(f"{path}: no document is relevant (score above 0) for any query; check its scores")
     return BeirDataset(documents, {name: queries[name] for name in relevant}, relevant)
 

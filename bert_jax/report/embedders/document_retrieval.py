@@ -1,6 +1,6 @@
 """Evaluate on queries and documents: a folder in BEIR's layout."""
 
-from bert_jax.data.examples.beir import read_beir
+from bert_jax.data.examples.beir import CORPUS, read_beir
 from bert_jax.inference.exact_search import search_exact
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.metrics import retrieval
@@ -10,7 +10,7 @@ from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import note_duplicates
 from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder
 from bert_jax.report.embedders.retrieval_results import RetrievalResults
-from bert_jax.report.embedders.search_results import SearchResults
+from bert_jax.report.embedders.search_results import NOT_IN_FOLDER, SearchResults
 
 
 class RetrievalData:
@@ -18,16 +18,10 @@ class RetrievalData:
 
     def __init__(self, trial: EmbedderEvalConfig):
         judged = read_beir(trial.data, trial.split)
-        # A query without a relevant document cannot be judged.
-        self.relevant = {
-            query: grades
-            for query, grades in judged.relevant.items()
-            if any(grade > 0 for grade in grades.values())
-        }
-        self.documents = judged.documents
-        self.queries = {query: judged.queries[query] for query in self.relevant}
+        self.relevant, self.documents, self.queries = judged.relevant, judged.documents, judged.queries
         self.what = f"{len(self.queries):,} queries and {len(self.documents):,} documents of {trial.data}"
         self.notes = self.make_notes()
+        self.notes += judged.note_missing(self.documents, CORPUS, "give both files the same ids")
 
     def make_notes(self) -> list[str]:
         kept = {name: text for name, text in self.documents.items() if text.strip()}
@@ -39,7 +33,8 @@ class RetrievalData:
     def measure(self, embedder: EvaluatedEmbedder | BM25) -> RetrievalResults:
         ids, relevant = [*self.documents], [*self.relevant.values()]
         texts, notes, cosines = [*self.documents.values()], [], None
-        place = {name: n for n, name in enumerate(ids)}
+        absent = {name: NOT_IN_FOLDER for grades in relevant for name in grades if name not in self.documents}
+        place = {name: n for n, name in enumerate([*ids, *absent])}
         right = [
             [place[name] for name, grade in sorted(grades.items(), key=lambda item: -item[1]) if grade > 0]
             for grades in relevant
@@ -50,11 +45,11 @@ class RetrievalData:
             documents, document_notes = embedder.encode_texts(texts, "documents", DOCUMENT_PROMPTS)
             queries, query_notes = embedder.encode_texts([*self.queries.values()], "queries", QUERY_PROMPTS)
             notes = [*document_notes, *query_notes]
-            cosines = Cosines.from_vectors(queries, documents, right, "relevant document")
+            held = [[n for n in some if n < len(texts)] for some in right]
+            cosines = Cosines.from_vectors(queries, documents, held, "relevant document")
             ranked = search_exact(queries, documents, ids)
-        shown = [
-            [f"{name}: {text}" for name, text in side.items()] for side in (self.queries, self.documents)
-        ]
+        sides = self.queries, self.documents | absent
+        shown = [[f"{name}: {text}" for name, text in side.items()] for side in sides]
         search = SearchResults.from_rankings(shown[0], shown[1], right, ranked)
         sums = retrieval.ranking_metrics([[ids[n] for n in best] for best in search.order], relevant)
         quality = sums.compute_scores(sums.rows)[retrieval.MAIN_METRIC]

@@ -24,14 +24,20 @@ from bert_jax.report.embedders.document_retrieval import RetrievalData
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_page import collect_notes, write_embedder_report
 from bert_jax.report.embedders.embedder_results import EmbedderResults, EvaluationData
-from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder
+from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder, EvaluatedIndex
 from bert_jax.report.embedders.scored_pairs import ScoredPairsData
 from bert_jax.report.prediction_page import REPORT_FILES
+from bert_jax.search.index import Index
+
+Ranker = (
+    str | ModelDirectory | Index
+)  # what ranks documents for queries: "bm25", an embedder, or that of an index
 
 
-def evaluates_vectors(directory, data: str) -> bool:
-    """Return whether to evaluate vectors: the data has documents and queries, or the model makes no predictions."""
-    return directory == BM25.name or is_beir(data) or find_kind(ModelDirectory.open(directory).layout) is None
+def evaluates_vectors(models: Sequence[Ranker], data: str) -> bool:
+    """Return whether to evaluate vectors: the data has documents and queries, or a model makes no predictions."""
+    directories = [model for model in models if isinstance(model, ModelDirectory)]
+    return is_beir(data) or len(directories) < len(models) or find_kind(directories[0].layout) is None
 
 
 def read_evaluation_data(trial: EmbedderEvalConfig) -> EvaluationData:
@@ -51,7 +57,7 @@ def read_evaluation_data(trial: EmbedderEvalConfig) -> EvaluationData:
 
 
 def describe_embedders(
-    names: Sequence[str | ModelDirectory],
+    names: Sequence[Ranker],
     trial: EmbedderEvalConfig,
     as_json: bool = False,
     report: str = "",
@@ -69,7 +75,7 @@ def describe_embedders(
     return "\n".join(format_embedder_results(data, measured))
 
 
-def describe_table(names: Sequence[str | ModelDirectory], trial: EmbedderEvalConfig) -> str:
+def describe_table(names: Sequence[Ranker], trial: EmbedderEvalConfig) -> str:
     """Describe which column of the table is used for what; "" for a folder of documents and queries."""
     columns = complete_columns(names, trial).columns
     return (
@@ -77,27 +83,34 @@ def describe_table(names: Sequence[str | ModelDirectory], trial: EmbedderEvalCon
     )
 
 
-def complete_columns(names: Sequence[str | ModelDirectory], trial: EmbedderEvalConfig) -> EmbedderEvalConfig:
+def complete_columns(names: Sequence[Ranker], trial: EmbedderEvalConfig) -> EmbedderEvalConfig:
     """Fill in the columns that the user named for training."""
-    if names[0] == BM25.name or is_beir(trial.data):
+    if not isinstance(names[0], ModelDirectory) or is_beir(trial.data):
         return trial
-    training_columns = training_origin.read_origin(ModelDirectory.open(names[0]).path).columns
+    training_columns = training_origin.read_origin(names[0].path).columns
     return replace(trial, columns=reuse_training_columns(trial.data, trial.columns, training_columns))
 
 
 def measure_embedders(
-    names: Sequence[str | ModelDirectory], trial: EmbedderEvalConfig
+    names: Sequence[Ranker], trial: EmbedderEvalConfig
 ) -> tuple[EvaluationData, list[EmbedderResults]]:
     trial = complete_columns(names, trial)
     data = read_evaluation_data(trial)
-    if BM25.name in names and not isinstance(data, RetrievalData):
-        raise BertJaxError(
-            f"bm25 ranks documents for queries, and {trial.data} has none; name a model directory instead, or a "
-            "folder with corpus.jsonl, queries.jsonl and qrels.tsv"
-        )
-    return data, [
-        data.measure(BM25() if name == BM25.name else EvaluatedEmbedder(name, trial)) for name in names
-    ]
+    if not isinstance(data, RetrievalData):
+        for name in names:
+            if not isinstance(name, ModelDirectory):
+                ranker = name.path if isinstance(name, Index) else name
+                raise BertJaxError(
+                    f"{ranker} ranks documents for queries, and {trial.data} has none; name a model directory "
+                    "instead, or a folder with corpus.jsonl, queries.jsonl and qrels.tsv"
+                )
+    return data, [data.measure(open_ranker(name, trial)) for name in names]
+
+
+def open_ranker(name: Ranker, trial: EmbedderEvalConfig) -> EvaluatedEmbedder | BM25:
+    if isinstance(name, Index):
+        return EvaluatedIndex(name, trial)
+    return BM25() if name == BM25.name else EvaluatedEmbedder(name, trial)
 
 
 def format_embedder_results(data: EvaluationData, measured: Sequence[EmbedderResults]) -> list[str]:

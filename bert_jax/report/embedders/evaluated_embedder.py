@@ -1,20 +1,28 @@
-"""Compute the vectors of a model directory that is evaluated."""
+"""Compute the vectors of a model directory that is evaluated, or take them from its index."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading, find_prompt_name
+from bert_jax.inference.text_vectors import (
+    DOCUMENT_PROMPTS,
+    EmbeddingPipeline,
+    embedder_reading,
+    find_prompt_name,
+)
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
+from bert_jax.search.content_keys import KeyIndex, content_keys
+from bert_jax.search.index import Index
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
 
 class EvaluatedEmbedder:
     def __init__(self, directory, trial: EmbedderEvalConfig):
         self.name, self.trial = str(directory), trial
-        self.model = load(directory)
+        self.model: Encoder = load(directory)
 
     def encode_texts(
         self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
@@ -32,3 +40,30 @@ class EvaluatedEmbedder:
         vectors = np.stack(map_texts(list(texts), of_chunk))
         notice = truncated.notice(windows_advice(), noun)
         return vectors, [notice] if notice else []
+
+
+class EvaluatedIndex(EvaluatedEmbedder):
+    """The embedder of an index. Vectors of documents that are one passage come from the index."""
+
+    def __init__(self, index: Index, trial: EmbedderEvalConfig):
+        self.name, self.trial, self.index = str(index.path), trial, index
+        self.model = index.encoder.model
+
+    def encode_texts(
+        self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
+    ) -> tuple[np.ndarray, list[str]]:
+        if prompts != DOCUMENT_PROMPTS or not len(self.index):
+            return super().encode_texts(texts, noun, prompts)
+        stored = KeyIndex([segment.keys for segment in self.index.segments])
+        places = stored.find(content_keys([text.strip() for text in texts]))
+        held, missing = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
+        width = self.trial.dimensions or self.model.layout.vector_size
+        vectors, notes = np.empty((len(texts), width), np.float32), list[str]()
+        if len(missing):
+            vectors[missing], notes = super().encode_texts(
+                [texts[n] for n in missing.tolist()], noun, prompts
+            )
+        if len(held):
+            rows = stored.rows(places[held], lambda number: self.index.segments[number].vectors)[:, :width]
+            vectors[held] = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
+        return vectors, [f"{len(held):,} of {len(texts):,} vectors of {noun} come from the index", *notes]

@@ -9,6 +9,8 @@ import numpy as np
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.metrics.score_sums import ScoreSums
 
+NOT_IN_FOLDER = "(not in the folder)"  # in place of the text of a document
+
 
 @dataclass(frozen=True)
 class SearchResults:
