@@ -250,6 +250,22 @@ def test_bad_input_is_one_clear_line(kind, vocabulary, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_missing_column_of_parquet_and_existing_output(vocabulary, tmp_path, capsys):
+    flags = ["--input", write_parquet(tmp_path), "--tokenizer", vocabulary, "--output", tmp_path / "out"]
+    assert [*TextSource([str(write_parquet(tmp_path))], column="TEXT").documents()] == [*TEXTS]
+    assert run(*flags, "--column", "txt") == 1
+    (tmp_path / "a.txt").write_text("w1 w2\n")
+    with pytest.raises(
+        BertJaxError, match=r'a.txt has no column "body": files of text have none, only .jsonl'
+    ):
+        TextSource([str(tmp_path / "a.txt")], column="body")
+    assert TextSource([str(tmp_path / "a.txt"), str(write_parquet(tmp_path))], column="body").files
+    assert 'did you mean "text"' in capsys.readouterr().err
+    assert run(*flags) == 0
+    assert run(*flags) == 1
+    assert "exists" in capsys.readouterr().err
+
+
 def test_odd_input_is_counted_and_said(vocabulary, tmp_path, capsys):
     (tmp_path / "a.txt").write_bytes(PLAIN.encode() + b"\nw1 \xff\xfe w2\n")
     (tmp_path / "b.txt").write_bytes(b"")
