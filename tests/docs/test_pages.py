@@ -47,6 +47,7 @@ PAGES = (
     *(f"configs/guides/{name}.md" for name in GUIDES),
     "launch/README.md",
     "bert_jax/README.md",
+    "tests/README.md",
 )
 # Pages that go on with what others have made, beside those that go on with the front page alone.
 NEEDS = {

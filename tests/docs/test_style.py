@@ -2,26 +2,32 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import bert_jax
 from tests.support.project import PACKAGE, ROOT
 
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 FOR_USERS = {*bert_jax.__all__, "build"}
 # The arguments of sentence-transformers' `encode`, and the parameters of an estimator of scikit-learn.
 AS_ELSEWHERE = {"inference/embedder.py: encode": 14, "sklearn.py: __init__": 10}
 EMPTY_NAMES = {"found", "each", "said", "one"}  # they name no value
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{path.relative_to(PACKAGE)}: {node.name}", node
 
 
 def test_no_file_is_longer_than_400_lines():
-    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in TREES}
+    lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in trees()}
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
@@ -39,7 +45,7 @@ def test_a_function_takes_at_most_seven_parameters():
 def test_names_say_what_they_hold():
     empty = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         for name in [bound_name(node)]
         if name in EMPTY_NAMES

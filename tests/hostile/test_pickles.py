@@ -22,8 +22,8 @@ from bert_jax.hub.tensors import Tensors
 from tests.hostile.mutations import mutated
 from tests.hostile.outcomes import LINE, RIGHT, table
 from tests.hostile.trials import Tried, tried
+from tests.support.optional_modules import torch
 
-torch = pytest.importorskip("torch")
 FEW, MANY = 300, 10_000
 MEMORY = 300 << 10  # KiB that all of them together may add
 OPCODES = [opcode.code.encode("latin-1") for opcode in pickletools.opcodes]

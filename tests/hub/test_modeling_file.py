@@ -13,10 +13,8 @@ from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.load import load
 from bert_jax.models.heads import HEADS
 from tests.support.families import FAMILY_CONFIGS, family_layout
+from tests.support.optional_modules import torch, transformers
 from tests.support.seeded_arrays import seeded_tensors
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 pytestmark = pytest.mark.slow
 LIKE_BERT = {

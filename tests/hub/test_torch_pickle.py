@@ -13,9 +13,8 @@ from safetensors.numpy import load_file
 from bert_jax.hub import torch_pickle
 from bert_jax.inference.load import load
 from tests.support.cases import long_except
+from tests.support.optional_modules import torch
 from tests.support.small_models import edit_config, load_error, trees_equal, write_model
-
-torch = pytest.importorskip("torch")
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from bert_jax.inference.load import load
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.made_up_language import ENTRIES, IDS, SPECIAL, save_tokenizer, token_ids
+from tests.support.optional_modules import torch
 from tests.support.project import ROOT
 from tests.support.transformers_models import save_transformers_model
 
-torch = pytest.importorskip("torch")
 SIZES = {
     "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 80,
     "vocab_size": len(ENTRIES), "max_position_embeddings": 24,

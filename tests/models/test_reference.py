@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.inference.load import load
 from bert_jax.losses import loss as losses
+from tests.support.optional_modules import torch
 from tests.support.seeded_arrays import seeded_batch
 from tests.support.transformers_models import (
     assert_close,
@@ -15,9 +16,6 @@ from tests.support.transformers_models import (
     transformers_inputs,
     transformers_mlm_labels,
 )
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 pytestmark = pytest.mark.optimized
 BERT = {

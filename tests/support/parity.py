@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from bert_jax.inference.load import load
 from bert_jax.losses import loss as losses
 from bert_jax.models.bert import Bert
+from tests.support.optional_modules import torch
 from tests.support.seeded_arrays import seeded_batch
 from tests.support.transformers_models import (
     assert_close,
@@ -159,9 +159,6 @@ def assert_outputs_close(heads, outputs: dict, answer, batch: dict) -> None:
             assert_close(outputs["answer"][..., 1], answer.end_logits, mask)
         else:
             assert_close(outputs[head], answer.sop_logits if head == "sop" else answer.logits, mask)
-
-
-torch = pytest.importorskip("torch")
 
 
 FINE_TUNED_HEADS = {

@@ -1,12 +1,9 @@
 """Models of `transformers` with seeded weights, and comparisons with them."""
 
 import numpy as np
-import pytest
 
+from tests.support.optional_modules import torch, transformers
 from tests.support.seeded_arrays import seeded_tensors
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 
 def save_transformers_model(class_name: str, directory, seed: int = 0, **config):

@@ -21,6 +21,7 @@ from bert_jax.training.state import init_random_params
 from bert_jax.training.task import Task
 from tests.support.cases import long_except
 from tests.support.made_up_language import ENTRIES
+from tests.support.optional_modules import torch
 from tests.support.parity import fill_gradients
 from tests.support.pretraining_runs import checkpoint_arrays, logged_metrics, make_corpus
 from tests.support.project import ROOT
@@ -32,7 +33,6 @@ from tests.support.transformers_models import (
     transformers_mlm_labels,
 )
 
-torch = pytest.importorskip("torch")
 SIZES = {
     "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 80, "vocab_size": 101, "num_hidden_layers": 4,
     "type_vocab_size": 2, "max_position_embeddings": 40,

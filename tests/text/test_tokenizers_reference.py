@@ -7,6 +7,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.text.subword_tokenizer import sanitize_texts
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.bench.tokenizers import compare, google_albert, transformers_on
+from tests.support.optional_modules import transformers
 from tests.support.vocabularies import (
     ADVERSARIAL,
     MULTILINGUAL_TEXTS,
@@ -18,8 +19,6 @@ from tests.support.vocabularies import (
     write_sentencepiece,
     write_wordpiece,
 )
-
-transformers = pytest.importorskip("transformers")
 
 
 def agree(ours, theirs, texts=MULTILINGUAL_TEXTS):

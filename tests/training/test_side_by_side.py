@@ -10,11 +10,9 @@ from bert_jax.hub import model_directory as hub
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
+from tests.support.optional_modules import torch, transformers
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 from tests.support.transformers_models import transformers_inputs, transformers_mlm_labels
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 STEPS = 200
 

@@ -12,6 +12,7 @@ import bert_jax
 from bert_jax.inference.computations import HeadLogits
 from bert_jax.report import model_info
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS
+from tests.support.optional_modules import torch, transformers
 from tests.support.parity import batch_for_heads
 from tests.support.transformers_models import (
     assert_close,
@@ -19,9 +20,6 @@ from tests.support.transformers_models import (
     save_transformers_model,
     transformers_inputs,
 )
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 V3 = DEBERTA_V2_CONFIGS["v3"]
 

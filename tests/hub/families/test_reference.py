@@ -10,11 +10,9 @@ from bert_jax.models.encoder_config import LocalAttentionConfig, RotaryConfig
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.bench.tokenizers import compare, transformers_on
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS
+from tests.support.optional_modules import torch, transformers
 from tests.support.parity import FINE_TUNED_HEADS, assert_equals_transformers
 from tests.support.vocabularies import MULTILINGUAL_TEXTS, write_json, write_wordpiece
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 CLASSES = {"Model": (), "ForMaskedLM": ("mlm",), **FINE_TUNED_HEADS}
 OTHER_CLASSES = {
