@@ -34,6 +34,8 @@ def score_single_label(predicted: Sequence[str], truth: Sequence[str], labels: S
 def score_multi_label(predicted: Sequence[set], truth: Sequence[set], labels: Sequence[str]) -> ScoreSums:
     """Score any number of labels for each example. `accuracy` is the share of examples with exactly the true labels."""
 
+    names = tuple(dict.fromkeys([*labels, *sorted(set().union(*truth))]))
+
     def scores(sums):
         right, given, true = split_sums(sums[..., :-2], 3)
         return {
@@ -43,7 +45,7 @@ def score_multi_label(predicted: Sequence[set], truth: Sequence[set], labels: Se
         }
 
     check_lengths(predicted, truth)
-    p, t = (multi_hot(side, labels) for side in (predicted, truth))
+    p, t = (multi_hot(side, names) for side in (predicted, truth))
     exact = (p == t).all(1, keepdims=True)
     return ScoreSums(np.concatenate([p & t, p, t, exact, np.ones_like(exact)], 1), scores)
 

@@ -25,7 +25,7 @@ from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.abstention import MinConfidence, Precision
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.label_matching import match_label_names
+from bert_jax.predictions.label_matching import find_label, match_label_names, quote_labels
 from bert_jax.predictions.linear_model import Link
 from bert_jax.predictions.report_data import ReportData, ReportExample
 from bert_jax.text.tokenizer import Encoding, Tokenizer
@@ -146,7 +146,17 @@ class Kind(ABC):
         names, notes = match_label_names(examples, self.labels, known)
         in_order = [names[label] for label in known if label in names]
         order = in_order if sorted(in_order) == sorted(self.labels) else self.labels
+        if unknown := [label for label in label_names(examples) if label not in names]:
+            notes = [*notes, *self.note_unknown_labels(examples, unknown)]
         return replace(self, names=names, order=tuple(order)), notes
+
+    def note_unknown_labels(self, examples: Sequence[Example], unknown: Sequence[str]) -> list[str]:
+        """Say which labels of the data the model does not know, and how their examples count."""
+        count = sum(not set(unknown).isdisjoint(labels_of(example)) for example in examples)
+        return [
+            f"the model has no label {quote_labels(unknown)} (first in {find_label(examples, unknown)}); examples with it "
+            f"count as errors: {count:,}"
+        ]
 
     def with_options(self, **options) -> Self:
         """Return the kind with the options that it has fields for; a value of None changes nothing."""

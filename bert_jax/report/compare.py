@@ -34,12 +34,14 @@ def compare_models(
     pair[1].kind = replace(second, order=first.order)  # f1 is about the second label in `order`
     sums = pair[0].score_sums, pair[1].score_sums
     scores, score_differences = [s.scores for s in sums], difference_intervals(*sums)
+    notes = list(dict.fromkeys(note for given in pair for note in given.notes))
     shown = [given.report_data.examples for given in pair]
     better, worse, other = changed_examples(pair, shown)
     if as_json:
         facts = {
             "models": [str(a), str(b)],
             "data": data,
+            "notes": notes,
             "scores": scores,
             "differences": {name: asdict(interval) for name, interval in score_differences.items()},
             "better": better,
@@ -49,6 +51,7 @@ def compare_models(
         return to_json(facts)
     lines = [
         f"A {a}, B {b}, on {len(examples):,} examples of {data}",
+        *notes,
         *score_lines(scores, score_differences),
     ]
     if not all(shown):

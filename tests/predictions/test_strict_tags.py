@@ -3,8 +3,10 @@
 import itertools
 
 import numpy as np
+import pytest
 
 import bert_jax
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT
 from bert_jax.data.examples.example import Example
 from bert_jax.metrics.tagged_spans import find_unstarted_spans
@@ -52,6 +54,31 @@ def test_the_training_tags_decide_and_published_models_are_free():
     assert not kind_of("O B-X I-X", "I-X O").strict, "IOB1"
     assert not kind_of("NOUN VERB NOUN").strict
     assert not Tags(IOB2).strict
+
+
+@pytest.mark.parametrize(
+    ("tags", "labels"),
+    [
+        ("O B-X B-Y I-Y", "B-X B-Y I-X I-Y O"),  # IOB2
+        ("O B-X", "B-X I-X O"),
+        ("I-X I-X B-X O I-Y", "B-X B-Y I-X I-Y O"),  # IOB1
+        ("O I-X O I-Y", "I-X I-Y O"),  # of which it may be that types have no B-
+        ("I-X E-X E-Y O", "E-X E-Y I-X I-Y O"),  # IOE
+        ("S-X O B-Y E-Y", "B-X B-Y E-X E-Y I-X I-Y O S-X S-Y"),  # BIOES
+        ("NOUN VERB", "NOUN VERB"),
+        ("B-X O E-mail NAME", "B-X E-mail NAME O"),  # not all are of a scheme
+        ("B I O", "B I O"),
+    ],
+)
+def test_a_type_has_all_the_tags_of_its_scheme(tags, labels):
+    examples = tagged(tags)
+    assert Tags.from_examples(examples).labels == tuple(labels.split())
+    assert Tags.from_examples(examples, tuple(tags.split())).labels == tuple(tags.split()), "named in the config"
+
+
+def test_one_tag_is_refused_even_if_it_implies_another():
+    with pytest.raises(BertJaxError, match='only the class "B-X"'):
+        Tags.from_examples(tagged("B-X B-X"))
 
 
 def test_tags_that_look_wrong_are_named_before_training():

@@ -12,7 +12,10 @@ from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.predictions.kind import require_kind
 from bert_jax.predictions.label_matching import match_label_names
+from bert_jax.predictions.kinds.labels import Labels
+from bert_jax.report.compare import compare_models
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation
+from bert_jax.report.prediction_page import evaluate_with_report
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.scoring import evaluate_model
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, edit_config, write_model
@@ -222,6 +225,8 @@ def examples(*labels):
         (("b", "a"), ("LABEL_0", "LABEL_1"), (), None),
         (("b", "a"), ("LABEL_0", "LABEL_1"), ("a", "b", "c"), None),
         (("x",), ("X", "x ", "y"), (), {"x": "X"}),
+        (("no", "maybe"), ("no", "yes"), (), {"no": "no"}),
+        (("No", "maybe"), ("no", "yes"), (), {"No": "no"}),
         (("Ab",), ("aB", "AB"), (), None),
     ],
 )
@@ -236,12 +241,75 @@ def test_labels_are_matched_only_where_it_is_plain(theirs, ours, known, expected
 
 def test_a_cell_that_was_not_taken_apart_is_recognised():
     with pytest.raises(BertJaxError, match="--label-separator"):
-        match_label_names(examples("book;film", "book"), ("book", "film"))
+        Labels(("book", "film")).match_labels(examples(("book;film",), ("book",)))
 
 
-def test_a_label_the_model_does_not_know_is_named_with_its_row():
-    with pytest.raises(BertJaxError, match='dev.csv.*row 3.*"maybe"'):
-        match_label_names(examples("no", "maybe"), ("no", "yes"))
+def evaluated_lines(directory, data, *flags) -> list[str]:
+    return describe_evaluation(directory, PredictionEvalConfig(str(data), *flags)).splitlines()
+
+
+@pytest.mark.slow
+def test_examples_of_a_class_that_the_model_does_not_know_are_errors(tmp_path):
+    write_model(tmp_path / "model", heads=("classify",), labels=("no", "yes"))
+    said = bert_jax.load(tmp_path / "model").predict(SMALL_TEXTS)
+    rows = [{"text": t, "label": label} for t, label in zip(SMALL_TEXTS, said, strict=True)]
+    for row in rows[2:5]:
+        row["label"] = "maybe"
+    data = write_jsonl(tmp_path / "dev.jsonl", rows)
+    scored = evaluate_model(bert_jax.load(tmp_path / "model"), data)
+    assert scored.metrics["accuracy"] == 5 / 8
+    assert scored.notes[0] == (
+        f'the model has no label "maybe" (first in {data} row 3); examples with it count as errors: 3'
+    )
+    report = evaluate_with_report(tmp_path / "report", tmp_path / "model", PredictionEvalConfig(data))
+    assert scored.notes[0] in report
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "| maybe | 0.0000 | 0.0000 | 0.0000 | 3 | 0 |" in page and "Probable label errors" not in page
+    compared = compare_models(tmp_path / "model", tmp_path / "model", data)
+    assert scored.notes[0] in compared
+
+
+@pytest.mark.slow
+def test_a_label_of_several_that_the_model_does_not_know_is_missed(tmp_path):
+    write_model(tmp_path / "model", heads=("classify",), labels=tuple("abcdef"))
+    edit_config(tmp_path / "model", problem_type="multi_label_classification")
+    said = bert_jax.load(tmp_path / "model").classify(SMALL_TEXTS)
+    rows = [{"text": t, "labels": [x.label for x in s]} for t, s in zip(SMALL_TEXTS, said, strict=True)]
+    rows[0]["labels"].append("new")
+    data = write_jsonl(tmp_path / "dev.jsonl", rows)
+    trial = PredictionEvalConfig(data)
+    evaluate_with_report(tmp_path / "report", tmp_path / "model", trial)
+    scored = evaluate_model(bert_jax.load(tmp_path / "model"), data)
+    assert scored.metrics["accuracy"] == 7 / 8 and scored.metrics["f1_micro"] < 1
+    assert 'the model has no label "new"' in scored.notes[0]
+    assert "| new | 0.0000 | 0.0000 | 0.0000 | 1 | 0 |" in (tmp_path / "report" / "report.md").read_text()
+
+
+@pytest.mark.slow
+def test_spans_of_a_type_that_the_tagger_does_not_know_are_missed(tmp_path):
+    write_model(tmp_path / "model", heads=("tag",), labels=("O", "B-Y", "I-X", "B-X"))
+    words = [text.split() for text in SMALL_TEXTS]
+    tags = bert_jax.load(tmp_path / "model").tag_words(words)
+
+    def scores(tags, *wanted):
+        lines = ("\n".join(map(" ".join, zip(*pair, strict=True))) for pair in zip(words, tags, strict=True))
+        (tmp_path / "dev.conll").write_text("\n\n".join(lines))
+        scored = evaluate_model(bert_jax.load(tmp_path / "model"), str(tmp_path / "dev.conll"))
+        assert scored.notes == [note.format(f"{tmp_path}/dev.conll") for note in wanted]
+        return scored
+
+    new = [*tags[:-1], ["B-product", "I-product"]]
+    note = 'the model has no tag of the type "product" (first in {} row 28); spans of it count as missed: 1'
+    scored = scores(new, note)
+    assert scored.by_kind["product"] == {"f1": 0, "precision": 0, "recall": 0, "spans": 1}
+    assert scored.metrics["recall"] < 1
+    evaluate_with_report(tmp_path / "report", tmp_path / "model", PredictionEvalConfig(f"{tmp_path}/dev.conll"))
+    assert "| product | 0.0000 |" in (tmp_path / "report" / "report.md").read_text()
+    new[-1] = ["B-Y", "I-Y"]
+    scored = scores(new, 'the model has no tag "I-Y" (first in {} row 28); words with it count as wrong: 1')
+    assert scored.by_kind["Y"]["recall"] == 0
+    with pytest.raises(BertJaxError, match="nothing shows which is which"):
+        scores([["O"] * len(each) for each in words[:-1]] + [["B-z", "O"]])
 
 
 def test_a_model_that_gives_no_labels(tmp_path):

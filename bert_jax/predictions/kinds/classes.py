@@ -100,7 +100,9 @@ class Classes(WholeTextKind):
         return fit_class_calibration(logits, numbers, self.labels, document_names(outcomes.examples))
 
     def label_indices(self, labels: Sequence[str]) -> np.ndarray:
-        return np.array([self.labels.index(label) for label in labels])
+        """Return the indices of labels among the model's; -1 for one that the model does not know."""
+        number = {label: i for i, label in enumerate(self.labels)}
+        return np.array([number.get(label, -1) for label in labels])
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
@@ -123,7 +125,7 @@ class Classes(WholeTextKind):
             for example, true, predicted, p in zip(
                 outcomes.examples, outcomes.truth, outcomes.predictions, of_label, strict=True
             )
-            if predicted != true
+            if predicted != true and true in self.labels
         ]
 
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.data.examples.cells import ClassParser, LabelFormat, parse_labels, split_label
 from bert_jax.data.examples.columns import SEPARATOR, ExampleColumns
-from bert_jax.data.examples.example import Example, check_labels, labels_of
+from bert_jax.data.examples.example import Example, check_labels, label_names, labels_of
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.metrics.classification import count_items, multi_hot, score_multi_label
@@ -25,6 +25,7 @@ from bert_jax.predictions.cross_fitting import (
 from bert_jax.predictions.kind import Outcomes, round_floats
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_levels import PredictedLabels
+from bert_jax.predictions.label_matching import unmatched_labels
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
 
@@ -63,6 +64,13 @@ class Labels(WholeTextKind):
             "what stands between labels"
         )
 
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        new = set(label_names(examples)) - set(self.labels)
+        if any(not set(self.labels).isdisjoint(split_label(label)) for label in new):
+            hint = "set --label-separator to what stands between several labels in a cell"
+            raise unmatched_labels(examples, self.labels, hint)
+        return super().match_labels(examples, known)
+
     def truth(self, example: Example) -> set[str]:
         return {self.names.get(label, label) for label in labels_of(example)}
 
@@ -94,12 +102,13 @@ class Labels(WholeTextKind):
         return fit_label_calibration(logits, truth, self.labels, document_names(outcomes.examples))
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
-        logits, truth = np.stack(outcomes.raw_outputs), multi_hot(outcomes.truth, self.labels)
+        logits, truth = np.stack(outcomes.raw_outputs), self.known_truth(outcomes)
         before, after = (
             c.probabilities(logits, multi_label=True) for c in (UNCALIBRATED, outcomes.calibration)
         )
         chosen = after > outcomes.calibration.decision_thresholds(len(self.labels))
-        confidence, right = all_right(after, chosen), (chosen == truth).all(-1)
+        right = np.array([p == t for p, t in zip(outcomes.predictions, outcomes.truth, strict=True)])
+        confidence = all_right(after, chosen)
         return ReportData(
             before.ravel(), after.ravel(), truth.ravel(), confidence, right,
             labels=chosen_labels(self.labels, after, chosen, truth, np.arange(len(truth))),
@@ -108,9 +117,13 @@ class Labels(WholeTextKind):
             examples=self.report_examples(outcomes, confidence, right),
         )  # fmt: skip
 
+    def known_truth(self, outcomes: Outcomes) -> np.ndarray:
+        """Return [texts, labels]: which labels each text has, without those that the model does not know."""
+        return multi_hot([labels & set(self.labels) for labels in outcomes.truth], self.labels)
+
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
         likely = outcomes.calibration.probabilities(np.stack(outcomes.raw_outputs), multi_label=True)
-        truth, predicted = (multi_hot(side, self.labels) for side in (outcomes.truth, outcomes.predictions))
+        truth, predicted = self.known_truth(outcomes), multi_hot(outcomes.predictions, self.labels)
         # The probability that each label is rightly given or left out if the model disagrees, and 1 if it agrees.
         of_label = np.where(truth == predicted, 1, np.where(truth, likely, 1 - likely))
         errors = []

@@ -15,7 +15,7 @@ from bert_jax.data.examples.columns import (
     LocatedRow,
     find_usual_column,
 )
-from bert_jax.data.examples.example import Example, labels_of
+from bert_jax.data.examples.example import Example, label_names, labels_of
 from bert_jax.data.examples.labelled_texts import parse_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.data.examples.tagged_words import iterate_tagged_words, parse_tagged_words, read_tags
@@ -42,9 +42,10 @@ from bert_jax.predictions.cross_fitting import (
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
 from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_levels import PredictedLabels
+from bert_jax.predictions.label_matching import find_label, quote_labels, unmatched_labels
 from bert_jax.predictions.marked_spans import list_spans, mark_spans
 from bert_jax.predictions.report_data import ReportData
-from bert_jax.predictions.strict_tags import begin_spans, decode_strictly
+from bert_jax.predictions.strict_tags import begin_spans, complete_tags, decode_strictly
 from bert_jax.predictions.text_spans import Span, TokenLogits, join_spans, join_tokens
 from bert_jax.text import tables
 from bert_jax.text.tables import normalize_column
@@ -88,7 +89,8 @@ class Tags(Kind):
     @classmethod
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
         strict = not any(find_unstarted_spans(labels_of(example)) for example in train)
-        return replace(super().from_examples(train, known), strict=strict)
+        kind = super().from_examples(train, known)
+        return replace(kind, labels=tuple(known) or complete_tags(kind.labels), strict=strict)
 
     @classmethod
     def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
@@ -131,6 +133,32 @@ class Tags(Kind):
             f'{len(faults)} of {len(faults) + started} spans do not begin with B-, first "{labels_of(example)[n]}", '
             f"word {n + 1} of {example.where}, so predicted spans need not either; correct the tags if all should"
         )
+
+    def match_labels(self, examples: Sequence[Example], known: Sequence[str] = ()):
+        kind, notes = super().match_labels(examples, known)
+        if set(kind.names) == {OUTSIDE} and len(label_names(examples)) > 1:
+            raise unmatched_labels(examples, self.labels)
+        return kind, notes
+
+    def note_unknown_labels(self, examples: Sequence[Example], unknown: Sequence[str]) -> list[str]:
+        types = list(dict.fromkeys(split_tag(tag)[1] for tag in unknown))
+        new = [name for name in types if name not in self.span_types]
+        of_new = [tag for tag in unknown if split_tag(tag)[1] in new]
+        others = [tag for tag in unknown if tag not in of_new]
+        notes = []
+        if new:
+            count = sum(span[0] in new for example in examples for span in extract_spans(labels_of(example)))
+            notes.append(
+                f"the model has no tag of the type {quote_labels(new)} (first in {find_label(examples, of_new)}); spans "
+                f"of it count as missed: {count:,}"
+            )
+        if others:
+            count = sum(tag in others for example in examples for tag in labels_of(example))
+            notes.append(
+                f"the model has no tag {quote_labels(others)} (first in {find_label(examples, others)}); words with it "
+                f"count as wrong: {count:,}"
+            )
+        return notes
 
     def truth(self, example: Example) -> list[str]:
         return [self.names.get(tag, tag) for tag in labels_of(example)]
@@ -207,8 +235,9 @@ class Tags(Kind):
         return {name: precision_recall_f1(*three) | {"spans": three[2]} for name, three in counts.items()}
 
     def label_indices(self, tags: Sequence[str]) -> np.ndarray:
+        """Return the indices of tags among the model's; -1 for one that the model does not know."""
         number = {label: i for i, label in enumerate(self.labels)}
-        return np.array([number[tag] for tag in tags])
+        return np.array([number.get(tag, -1) for tag in tags])
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         numbers = list(map(self.label_indices, outcomes.truth))
@@ -286,7 +315,7 @@ class Tags(Kind):
         for example, raw, true, predicted in zip(
             outcomes.examples, outcomes.raw_outputs, outcomes.truth, outcomes.predictions, strict=True
         ):
-            wrong = [i for i in range(len(true)) if true[i] != predicted[i]]
+            wrong = [i for i in range(len(true)) if true[i] != predicted[i] and true[i] in self.labels]
             if wrong:
                 likely = outcomes.calibration.probabilities(raw)[
                     np.arange(len(true)), self.label_indices(true)
