@@ -24,7 +24,7 @@ from bert_jax.predictions.selective import CoverageLevels, fewest_answers, highe
 FILE = "calibration.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration:
     """The numbers of a calibration. The default changes no probability."""
 
@@ -51,6 +51,11 @@ class Calibration:
         for name, allowed in counts.items():
             if (count := len(getattr(self, name))) not in (0, *allowed):
                 raise BertJaxError(f"it has {count} {name} for {len(self.labels)} labels")
+
+    def __repr__(self) -> str:
+        if not self.is_fitted:
+            return "<Calibration: none>"
+        return f"<Calibration of {self.kind} on {pluralize(self.examples, 'example')}: {self.describe_errors()}>"
 
     @property
     def is_fitted(self) -> bool:

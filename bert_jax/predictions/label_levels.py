@@ -28,7 +28,7 @@ class PredictedLabels:
 NO_LABELS = PredictedLabels(np.zeros(0, str), np.zeros(0), np.zeros(0, bool), np.zeros(0, int))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelLevels:
     """The coverage levels of the predictions of one label."""
 
@@ -41,6 +41,10 @@ class LabelLevels:
         check_ranges(self, "by_label.")
         if len(self.recalls) != len(self.levels):
             raise BertJaxError(f"by_label has {len(self.recalls)} recalls for {len(self.levels)} levels")
+
+    def __repr__(self) -> str:
+        recall = max(self.recalls, default=0)
+        return f'<LabelLevels of "{self.label}": {self.examples:,} examples, recall up to {recall:.3f}>'
 
     def recall_from(self, threshold: float) -> float:
         """Return the recall of the predictions that are at least as probable as one of the levels."""

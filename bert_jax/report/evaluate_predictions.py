@@ -3,6 +3,7 @@
 The model's head, and for a classifier its problem_type, decide which metrics are computed.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from bert_jax.core.files import to_json
@@ -11,6 +12,7 @@ from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.outcomes import predict_outcomes, read_examples
+from bert_jax.metrics.intervals import Interval, bootstrap_intervals
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import Outcomes, find_kind
 from bert_jax.report import out_of_scope_detection
@@ -34,6 +36,7 @@ class PredictionScores:
     task: str
     examples: int
     metrics: dict[str, float] = field(default_factory=dict)
+    intervals: dict[str, Interval] = field(default_factory=dict)  # of the metrics
     by_kind: dict[str, dict[str, float]] = field(default_factory=dict)  # scores of each kind of tagged span
     notes: list[str] = field(default_factory=list)
     out_of_scope: OutOfScopeScores | None = None
@@ -46,8 +49,7 @@ def format_prediction_scores(scored: PredictionScores, directory, data: str, as_
             del facts["out_of_scope"]
         return to_json({"model": str(directory), "data": data} | facts)
     lines = [f"{directory} on {scored.examples:,} examples of {data}: {scored.task}", *scored.notes]
-    width = max(map(len, scored.metrics))
-    lines += [f"  {name:<{width}}  {value:.4f}" for name, value in scored.metrics.items()]
+    lines += interval_rows(scored.intervals)
     if scored.by_kind:
         width = max(map(len, scored.by_kind))
         header = "".join(f"{name:>11}" for name in next(iter(scored.by_kind.values())))
@@ -60,11 +62,23 @@ def format_prediction_scores(scored: PredictionScores, directory, data: str, as_
     return "\n".join(lines)
 
 
+def interval_rows(intervals: Mapping[str, Interval]) -> list[str]:
+    """Return the lines that show scores with their intervals."""
+    width = max(map(len, intervals))
+    rows = [f"  {name:<{width}}  {x.value:.4f}   {x.low:.4f} to {x.high:.4f}" for name, x in intervals.items()]
+    return [f"  {'':<{width}}           95 % interval", *rows]
+
+
 def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None) -> PredictionScores:
-    parts = given.kind.score_breakdown(given.predictions, given.truth)
-    out_of_scope = compared.scores if compared else None
+    sums = given.score_sums
     return PredictionScores(
-        given.kind.title, len(given.examples), given.score_sums.scores, parts, list(given.notes), out_of_scope
+        given.kind.title,
+        len(given.examples),
+        sums.scores,
+        bootstrap_intervals(sums),
+        given.kind.score_breakdown(given.predictions, given.truth),
+        list(given.notes),
+        compared.scores if compared else None,
     )
 
 

@@ -43,6 +43,14 @@ def documents(count: int) -> list[str]:
     return [f"text {n}" for n in range(count)]
 
 
+def test_a_calibration_prints_in_a_line():
+    known = fitted(*texts_of(400, heat=2.5))
+    shown = repr(known)
+    assert shown.startswith("<Calibration of classes on 400 examples: log loss ") and len(shown) < 200
+    assert repr(known.by_label[0]).startswith('<LabelLevels of "a": ') and len(repr(known.by_label)) < 300
+    assert repr(calibration.UNCALIBRATED) == "<Calibration: none>"
+
+
 @pytest.mark.slow
 def test_a_temperature_is_that_of_an_independent_search():
     logits, truth = texts_of(3000, heat=2.5)

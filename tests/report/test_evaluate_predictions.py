@@ -1,6 +1,7 @@
 """The verb `evaluate`: directories of ours and of transformers', scored on files."""
 
 import json
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,8 @@ import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
+from bert_jax.metrics.classification import score_single_label
+from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.predictions.kind import require_kind
 from bert_jax.predictions.label_matching import match_label_names
 from bert_jax.predictions.kinds.labels import Labels
@@ -244,8 +247,20 @@ def test_a_cell_that_was_not_taken_apart_is_recognised():
         Labels(("book", "film")).match_labels(examples(("book;film",), ("book",)))
 
 
-def evaluated_lines(directory, data, *flags) -> list[str]:
-    return describe_evaluation(directory, PredictionEvalConfig(str(data), *flags)).splitlines()
+@pytest.mark.slow
+def test_scores_have_intervals(tmp_path):
+    write_model(tmp_path / "model", heads=("classify",), labels=("no", "yes", "?"))
+    said = bert_jax.load(tmp_path / "model").predict(SMALL_TEXTS)
+    truth = [*said[:-2], "no", "yes"]
+    rows = [{"text": text, "label": label} for text, label in zip(SMALL_TEXTS, truth, strict=True)]
+    trial = PredictionEvalConfig(write_jsonl(tmp_path / "dev.jsonl", rows))
+    found = json.loads(describe_evaluation(tmp_path / "model", trial, as_json=True))
+    expected = bootstrap_intervals(score_single_label(said, truth, ("no", "yes", "?")))
+    assert found["intervals"] == {name: asdict(interval) for name, interval in expected.items()}
+    header, accuracy, *_ = describe_evaluation(tmp_path / "model", trial).splitlines()[1:]
+    low, high = expected["accuracy"].low, expected["accuracy"].high
+    assert header.strip() == "95 % interval" and low < expected["accuracy"].value < high
+    assert accuracy == f"  accuracy  {found['metrics']['accuracy']:.4f}   {low:.4f} to {high:.4f}"
 
 
 @pytest.mark.slow

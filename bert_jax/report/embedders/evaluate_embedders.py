@@ -26,6 +26,7 @@ from bert_jax.report.embedders.embedder_page import collect_notes, write_embedde
 from bert_jax.report.embedders.embedder_results import EmbedderResults, EvaluationData
 from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder, EvaluatedIndex
 from bert_jax.report.embedders.scored_pairs import ScoredPairsData
+from bert_jax.report.evaluate_predictions import interval_rows
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.search.index import Index
 
@@ -119,12 +120,8 @@ def format_embedder_results(data: EvaluationData, measured: Sequence[EmbedderRes
         a, b = measured
         lines = score_lines([a.sums.scores, b.sums.scores], difference_intervals(a.sums, b.sums))
         return [f"A {a.name}, B {b.name}, on {data.what}", *notes, *lines]
-    known = bootstrap_intervals(measured[0].sums)
-    width = max(map(len, known))
-    lines = [f"{measured[0].name} on {data.what}", *notes, f"  {'':<{width}}           95 % interval"]
-    return lines + [
-        f"  {name:<{width}}  {x.value:.4f}   {x.low:.4f} to {x.high:.4f}" for name, x in known.items()
-    ]
+    rows = interval_rows(bootstrap_intervals(measured[0].sums))
+    return [f"{measured[0].name} on {data.what}", *notes, *rows]
 
 
 def embedder_results_to_json(data: EvaluationData, measured: Sequence[EmbedderResults]) -> dict[str, Any]:
