@@ -188,7 +188,7 @@ class Embedder(Encoder):
             dimensions=truncate_dim if normalize_embeddings else None,
         )  # fmt: skip
         return map_texts(
-            inputs,
+            list(inputs) if isinstance(inputs, tuple) else inputs,
             lambda chunk: embed_chunk(chunk)[:, :truncate_dim],
             vector_stacker(truncate_dim or width),
             batch_size or 0,

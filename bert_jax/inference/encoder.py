@@ -72,7 +72,7 @@ class Encoder(Runner):
 
     From JAX code, call `model.module.apply({"params": model.params}, batch)`. The methods take one text, a list or any
     other iterable, and return one result, a list or an array, or an iterator. They read an iterable only as far as they
-    need.
+    need. A tuple is a pair of texts; only `encode` takes it as a list of texts, as sentence-transformers does.
     """
 
     directory: Path | None = (
@@ -162,6 +162,7 @@ class Encoder(Runner):
             raise BertJaxError('this model has no pooler; use pooling="mean" or "cls"')
         wanted = PooledStates(pooling, normalize_embeddings)
         gather = vector_stacker(self.config.hidden_size)
+        inputs = list(inputs) if isinstance(inputs, tuple) else inputs
         return self.map_encodings(inputs, lambda encodings: self.run(encodings, wanted), gather)
 
     @overload

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_labels
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.encoder import Encoder
@@ -17,6 +18,11 @@ def read_examples(
     model: Encoder, data: str, columns: ExampleColumns = AUTODETECT
 ) -> tuple[list[Example], Sequence[str]]:
     """Return the examples of a file for this model, and the labels in the order that the file defines, if it does."""
+    if columns.label_separator and not model.kind.separates_labels:
+        raise BertJaxError(
+            f"--label-separator is for a model of several labels per text, and this one predicts {model.kind.name}; "
+            "leave it out"
+        )
     columns = model.origin.complete_columns(columns)
     return model.kind.read_examples(data, columns), source_labels(data, columns)
 

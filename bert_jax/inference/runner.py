@@ -130,6 +130,11 @@ class Runner:
 
         longest, pad = self.config.max_position_embeddings, self.tokenizer.special.pad
         batches = list(make_batches(encodings, longest, pad, self.engine.shapes, beside))
+        if self.config.type_vocab_size == 1 and any(batch["token_type_ids"].any() for _, batch in batches):
+            raise BertJaxError(
+                "this model has one token type (type_vocab_size 1), and its tokenizer gives the second text of a pair "
+                "another; give single texts"
+            )
         with self.engine.compiling(wanted, [batch for _, batch in batches]):
             for rows, batch in batches:
                 ahead.append((rows, self.engine.start(wanted, batch)))

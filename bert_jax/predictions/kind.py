@@ -68,6 +68,7 @@ class Kind(ABC):
         True  # the beginning of a text shows whether it is like the training texts
     )
 
+    separates_labels: ClassVar[bool] = False  # a cell may hold several labels with a separator between them
     marks_text: ClassVar[bool] = False  # whether a terminal shows predictions as parts of the text
 
     labels: tuple[str, ...] = ()  # in the order of the model's outputs

@@ -1,5 +1,6 @@
 """Examples without labels, as input for predictions: the rows of a file or of standard input."""
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -90,6 +91,8 @@ def read_out_of_scope(source: str, columns: ExampleColumns, kind: Kind) -> list[
         raise BertJaxError(
             f"{source}: models that predict {kind.name} cannot recognise out-of-scope texts; leave the file out"
         )
+    if os.path.isdir(source):
+        raise BertJaxError(f"{source} is a folder; out-of-scope texts are read from one file, name that")
     columns = ColumnsFromTraining(skip_bad=columns.skip_bad, training_columns=columns)
     if examples := list(PredictionInput(source).examples(columns, kind)):
         return examples

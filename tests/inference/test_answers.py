@@ -67,7 +67,9 @@ def test_embed_one_many_and_streamed(model):
         np.testing.assert_allclose(model.encode(text), vector, atol=1e-5)
     np.testing.assert_allclose(list(model.encode(iter(texts))), vectors, atol=1e-6)
     assert model.encode([]).shape == (0, 8)
-    assert model.encode(("the cat", "the mat")).shape == (8,)
+    np.testing.assert_allclose(model.encode((texts[0], texts[3])), vectors[[0, 3]], atol=1e-6)
+    assert model.encode([(texts[0], texts[3])]).shape == (1, 8), "a pair"
+    assert model.encode(()).shape == (0, 8) and model.encode_query(tuple(texts)).shape == (15, 8)
 
 
 @pytest.mark.slow

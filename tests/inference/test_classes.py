@@ -12,7 +12,7 @@ from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings
 from bert_jax.inference.encoder import CLASS_HEADS
 from bert_jax.inference.load import CLASSES
 from bert_jax.models.heads import HEADS
-from tests.support.small_models import SMALL_TEXTS, write_model
+from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, write_model
 
 # Class -> heads and labels of a model that is opened as it.
 MODELS = {
@@ -68,6 +68,28 @@ def test_each_class_opens_its_own_directory_and_refuses_others(directories, name
         assert "\n" not in message
         if other != "Embedder":
             assert f"is not opened by bert_jax.{other} but by bert_jax.{name}" in message
+
+
+@pytest.mark.slow
+def test_a_tuple_is_texts_for_vectors_and_a_pair_elsewhere(directories):
+    pair = "the cat", "the mat"
+    model = bert_jax.load(directories["Classifier"])
+    assert model.encode(pair).shape == (2, 8) and model.encode([pair]).shape == (1, 8)
+    assert model.predict_proba(pair).shape == (2,) and len(model.hidden_states(pair)) == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heads", [("classify",), ("compare_mean",)])
+def test_a_model_with_one_token_type_reads_no_pair_in_one_row(tmp_path, heads):
+    config = SMALL_CONFIG.replace(type_vocab_size=1)
+    write_model(tmp_path, config, heads=heads, labels=("bad", "good"))
+    model = bert_jax.load(tmp_path)
+    if heads == ("compare_mean",):  # it reads the texts of a pair one by one
+        assert model.predict(("the cat", "the mat")) in ("bad", "good")
+    else:
+        assert model.predict("the cat") in ("bad", "good")
+        with pytest.raises(BertJaxError, match="one token type .type_vocab_size 1., and .* pair"):
+            model.predict(["the cat", ("the cat", "the mat")])
 
 
 def test_every_head_has_a_class():

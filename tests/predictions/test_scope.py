@@ -18,7 +18,9 @@ from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.predictions import out_of_scope as scopes
+from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.out_of_scope import FILE, KEPT, OutOfScopeDetector
+from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, run_evaluation
 from bert_jax.report.out_of_scope_detection import area_under_curve
 from bert_jax.report.prediction_page import evaluate_with_report
@@ -351,3 +353,10 @@ def test_few_texts_leave_no_file(bare, capsys):
     write_model(bare, heads=("answer",))
     FinishedRun(bare, FinishInputs([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).fit_scope()
     assert not (bare / FILE).exists() and capsys.readouterr().err == ""
+
+
+def test_a_folder_of_out_of_scope_texts_is_refused_before_any_of_its_files_is_looked_at(tmp_path):
+    (tmp_path / "a.txt").write_text("the cat\n")
+    for name in ("classes", "tags"):
+        with pytest.raises(BertJaxError, match="is a folder; out-of-scope texts are read from one file"):
+            read_out_of_scope(str(tmp_path), ExampleColumns(), KINDS[name](("no", "yes")))

@@ -327,6 +327,16 @@ def test_spans_of_a_type_that_the_tagger_does_not_know_are_missed(tmp_path):
         scores([["O"] * len(each) for each in words[:-1]] + [["B-z", "O"]])
 
 
+def test_a_separator_of_labels_is_refused_where_a_text_has_one(tmp_path):
+    write_model(tmp_path / "model", heads=("classify",), labels=("no", "yes"))
+    data = write_jsonl(tmp_path / "dev.jsonl", [{"text": "the cat", "label": "no"}])
+    columns = ExampleColumns(label_separator=";")
+    with pytest.raises(BertJaxError, match="--label-separator is for a model of several labels per text"):
+        evaluate_model(bert_jax.load(tmp_path / "model"), data, columns=columns)
+    with pytest.raises(BertJaxError, match="--label-separator"):
+        compare_models(tmp_path / "model", tmp_path / "model", data, columns)
+
+
 def test_a_model_that_gives_no_labels(tmp_path):
     write_model(tmp_path)
     with pytest.raises(BertJaxError, match="mlm, nsp"):

@@ -45,6 +45,7 @@ class Labels(WholeTextKind):
     link = "sigmoid"
     units = "labels of texts"
     problem_type = "multi_label_classification"
+    separates_labels = True
     label_format = LabelFormat("labels", cell_reader, may_be_blank=True)
 
     @classmethod
