@@ -50,8 +50,8 @@ INDEX_FLAGS = ("rerank", "rerank_top", "embedder")
     flag(
         "--data", required=True, metavar="FILE",
         help="test set: .csv .tsv .jsonl .json .parquet, CoNLL columns, SQuAD's JSON, or tfds:NAME/CONFIG:SPLIT; for "
-        "an embedder a table of pairs, of pairs with scores or of texts with labels, or a folder with "
-        "corpus.jsonl, queries.jsonl and qrels.tsv",
+        "an embedder a table of pairs or of pairs with scores, or a folder with corpus.jsonl, queries.jsonl and "
+        "qrels.tsv",
     ),
     TEXT,
     PAIR,

@@ -29,8 +29,8 @@ class Column(Protocol):
 
 
 # What the methods of a model read. A tuple is a pair, but for vectors (`encode`, `similarity`) it is texts, as in
-# sentence-transformers: there a pair stands in a list. For a type checker the first of these that fits counts: a text is
-# a sequence of texts, too, and a list is iterable.
+# sentence-transformers: there a pair stands in a list. For a type checker the first of these that fits counts: a text
+# is a sequence of texts, too, and a list is iterable.
 TextOrPair = str | tuple[str, str]
 Texts = Sequence[TextOrPair] | np.ndarray | Column
 TextStream = Iterable[TextOrPair]

@@ -55,7 +55,9 @@ class Calibration:
     def __repr__(self) -> str:
         if not self.is_fitted:
             return "<Calibration: none>"
-        return f"<Calibration of {self.kind} on {pluralize(self.examples, 'example')}: {self.describe_errors()}>"
+        return (
+            f"<Calibration of {self.kind} on {pluralize(self.examples, 'example')}: {self.describe_errors()}>"
+        )
 
     @property
     def is_fitted(self) -> bool:

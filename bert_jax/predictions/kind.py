@@ -155,8 +155,8 @@ class Kind(ABC):
         """Say which labels of the data the model does not know, and how their examples count."""
         count = sum(not set(unknown).isdisjoint(labels_of(example)) for example in examples)
         return [
-            f"the model has no label {quote_labels(unknown)} (first in {find_label(examples, unknown)}); examples with it "
-            f"count as errors: {count:,}"
+            f"the model has no label {quote_labels(unknown)} (first in {find_label(examples, unknown)}); examples with "
+            f"it count as errors: {count:,}"
         ]
 
     def with_options(self, **options) -> Self:

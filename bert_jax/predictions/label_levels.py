@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_jax.core.config import NonNegative, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.terminal import pluralize
 from bert_jax.predictions.selective import CoverageLevels, count_levels, design_effect
 
 
@@ -43,8 +44,8 @@ class LabelLevels:
             raise BertJaxError(f"by_label has {len(self.recalls)} recalls for {len(self.levels)} levels")
 
     def __repr__(self) -> str:
-        recall = max(self.recalls, default=0)
-        return f'<LabelLevels of "{self.label}": {self.examples:,} examples, recall up to {recall:.3f}>'
+        recall, examples = max(self.recalls, default=0), pluralize(self.examples, "example")
+        return f'<LabelLevels of "{self.label}": {examples}, recall up to {recall:.3f}>'
 
     def recall_from(self, threshold: float) -> float:
         """Return the recall of the predictions that are at least as probable as one of the levels."""

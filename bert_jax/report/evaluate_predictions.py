@@ -65,8 +65,10 @@ def format_prediction_scores(scored: PredictionScores, directory, data: str, as_
 def interval_rows(intervals: Mapping[str, Interval]) -> list[str]:
     """Return the lines that show scores with their intervals."""
     width = max(map(len, intervals))
-    rows = [f"  {name:<{width}}  {x.value:.4f}   {x.low:.4f} to {x.high:.4f}" for name, x in intervals.items()]
-    return [f"  {'':<{width}}           95 % interval", *rows]
+    return [
+        f"  {'':<{width}}           95 % interval",
+        *(f"  {name:<{width}}  {x.value:.4f}   {x.low:.4f} to {x.high:.4f}" for name, x in intervals.items()),
+    ]
 
 
 def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None) -> PredictionScores:

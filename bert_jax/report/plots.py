@@ -57,11 +57,8 @@ def shorten_label(label: str) -> str:
     return label if len(label) <= WIDEST else label[: WIDEST - 1] + "…"
 
 
-def plot_confusion(
-    path: Path, counts: np.ndarray, true: Sequence[str], predicted: Sequence[str],
-    names: tuple[str, str] = ("true", "predicted"),
-) -> str:  # fmt: skip
-    """Draw the `counts` of true classes in rows and predicted classes in columns; `names` label rows and columns."""
+def plot_confusion(path: Path, counts: np.ndarray, true: Sequence[str], predicted: Sequence[str]) -> str:
+    """Draw the `counts` of true classes in rows and predicted classes in columns."""
     rows, columns = counts.shape
     small = max(rows, columns) > 8
 
@@ -76,8 +73,8 @@ def plot_confusion(
             range(columns), map(shorten_label, predicted), rotation=90 if columns > 4 else 0, fontsize=8
         )
         axes.set_yticks(range(rows), map(shorten_label, true), fontsize=8)
-        axes.set_xlabel(names[1], fontsize=9)
-        axes.set_ylabel(names[0], fontsize=9)
+        axes.set_xlabel("predicted", fontsize=9)
+        axes.set_ylabel("true", fontsize=9)
         # Grid lines between the cells, so that the eye can follow a row.
         axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
         axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)

@@ -42,8 +42,7 @@ FEWEST_OF_CLASS = 4
 REPORT_FILES = {"report.md"} | {
     f"{name}.png"
     for name in ("numbers", "confusion", "reliability", "coverage", "balance",
-                 "learning_curve", "scope", "curves", "recall", "cosines", "cosines_a", "cosines_b", "clusters",
-                 "clusters_a", "clusters_b")
+                 "learning_curve", "scope", "curves", "recall", "cosines", "cosines_a", "cosines_b")
 }  # fmt: skip
 MAX_CHARACTERS = 240  # the number of characters of a text that are shown
 

@@ -73,7 +73,9 @@ def test_the_training_tags_decide_and_published_models_are_free():
 def test_a_type_has_all_the_tags_of_its_scheme(tags, labels):
     examples = tagged(tags)
     assert Tags.from_examples(examples).labels == tuple(labels.split())
-    assert Tags.from_examples(examples, tuple(tags.split())).labels == tuple(tags.split()), "named in the config"
+    assert Tags.from_examples(examples, tuple(tags.split())).labels == tuple(tags.split()), (
+        "named in the config"
+    )
 
 
 def test_one_tag_is_refused_even_if_it_implies_another():

@@ -1,4 +1,4 @@
-"""`evaluate` of an embedder: on documents and queries, pairs with scores, parallel texts, texts with labels."""
+"""`evaluate` of an embedder: on documents and queries, pairs with scores, parallel texts."""
 
 import json
 import shutil
@@ -16,11 +16,8 @@ from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS
-from bert_jax.metrics.intervals import bootstrap_intervals
-from bert_jax.metrics.v_measure import score_clusters
 from bert_jax.report.embedders.bitext import Translations
 from bert_jax.report.embedders.bm25 import BM25
-from bert_jax.report.embedders.clustering import cluster_vectors
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.evaluate_embedders import read_evaluation_data
 from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder
@@ -191,47 +188,6 @@ def test_any_translation_of_a_text_is_right():
     assert target.score_rows(search).tolist() == [[1, 1]] * 3 and search.first_ranks.tolist() == [1, 1, 1]
 
 
-def test_the_v_measure_is_that_of_scikit_learn():
-    sklearn = pytest.importorskip("sklearn.metrics")
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 6, 400)
-    clusters = np.where(rng.random(400) < 0.6, labels, rng.integers(0, 5, 400))
-    found = bootstrap_intervals(score_clusters(clusters.tolist(), [str(label) for label in labels]))
-    expected = sklearn.homogeneity_completeness_v_measure(labels, clusters)
-    names = ("homogeneity", "completeness", "v_measure")
-    assert [found[name].value for name in names] == pytest.approx(expected)
-    # Twice as wide or half as wide as its standard error, an interval of other samples would be wrong.
-    others = []
-    for _ in range(100):
-        drawn = rng.integers(0, 6, 400)
-        guess = np.where(rng.random(400) < 0.6, drawn, rng.integers(0, 5, 400))
-        others.append(sklearn.v_measure_score(drawn, guess))
-    assert found["v_measure"].standard_error == pytest.approx(np.std(others), rel=0.25)
-
-
-def test_clusters_are_those_that_are_there():
-    rng = np.random.default_rng(1)
-    middles = rng.normal(size=(12, 16))
-    number = rng.integers(0, 12, 300)
-    vectors = middles[number] + 0.1 * rng.normal(size=(300, 16))
-    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    found, distance = cluster_vectors(vectors, 12)
-    assert score_clusters(found.tolist(), [str(n) for n in number]).scores["v_measure"] == pytest.approx(1)
-    assert distance.max() < 0.5
-    same, _ = cluster_vectors(np.ones((5, 4), np.float32) / 2, 3)
-    assert len(set(same.tolist())) == 1, "equal vectors are one cluster"
-
-
-def test_texts_with_labels_are_clustered(encoder_path, tmp_path, capsys):
-    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(random_texts(30))]
-    data = write_jsonl(tmp_path / "texts.jsonl", [*rows, {"text": rows[0]["text"], "label": "b"}])
-    report = tmp_path / "report"
-    out = json.loads(evaluated(capsys, "--model", encoder_path, "--data", data, "--report", report, "--json"))
-    assert 0 <= out["metrics"]["v_measure"]["value"] < 0.5  # the labels say nothing of the texts
-    assert "equal texts with different labels: 1" in out["notes"][1]
-    assert {path.name for path in report.iterdir()} == {"report.md", "clusters.png"}
-
-
 @pytest.mark.slow
 def test_pairs_with_scores_are_correlated(encoder_path, tmp_path, capsys):
     rows = [
@@ -348,8 +304,7 @@ def test_what_is_for_predictions_alone_is_refused(folder, encoder_path, capsys):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"text": "a", "label": "x"}] * 2, '"x"'),
-        ([{"text": "a", "label": "x"}, {"text": "b", "label": "y"}], "label"),
+        ([{"text": "a", "label": "x"}] * 2, "texts in a row: 1"),
         (
             [{"text": t, "kind": "x"} for t in "abc"],
             "1 values",

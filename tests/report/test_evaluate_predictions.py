@@ -14,8 +14,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.metrics.classification import score_single_label
 from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.predictions.kind import require_kind
-from bert_jax.predictions.label_matching import match_label_names
 from bert_jax.predictions.kinds.labels import Labels
+from bert_jax.predictions.label_matching import match_label_names
 from bert_jax.report.compare import compare_models
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation
 from bert_jax.report.prediction_page import evaluate_with_report
@@ -318,7 +318,9 @@ def test_spans_of_a_type_that_the_tagger_does_not_know_are_missed(tmp_path):
     scored = scores(new, note)
     assert scored.by_kind["product"] == {"f1": 0, "precision": 0, "recall": 0, "spans": 1}
     assert scored.metrics["recall"] < 1
-    evaluate_with_report(tmp_path / "report", tmp_path / "model", PredictionEvalConfig(f"{tmp_path}/dev.conll"))
+    evaluate_with_report(
+        tmp_path / "report", tmp_path / "model", PredictionEvalConfig(f"{tmp_path}/dev.conll")
+    )
     assert "| product | 0.0000 |" in (tmp_path / "report" / "report.md").read_text()
     new[-1] = ["B-Y", "I-Y"]
     scored = scores(new, 'the model has no tag "I-Y" (first in {} row 28); words with it count as wrong: 1')

@@ -149,8 +149,8 @@ class Tags(Kind):
         if new:
             count = sum(span[0] in new for example in examples for span in extract_spans(labels_of(example)))
             notes.append(
-                f"the model has no tag of the type {quote_labels(new)} (first in {find_label(examples, of_new)}); spans "
-                f"of it count as missed: {count:,}"
+                f"the model has no tag of the type {quote_labels(new)} (first in {find_label(examples, of_new)}); "
+                f"spans of it count as missed: {count:,}"
             )
         if others:
             count = sum(tag in others for example in examples for tag in labels_of(example))

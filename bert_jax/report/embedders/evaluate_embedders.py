@@ -1,5 +1,5 @@
 """Run `evaluate` for one embedder or a comparison of two. The shape of the data determines what is measured: documents
-and queries, scored pairs, pairs, or texts with labels."""
+and queries, scored pairs, or pairs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -19,7 +19,6 @@ from bert_jax.predictions.kind import find_kind
 from bert_jax.report.compare import score_lines
 from bert_jax.report.embedders.bitext import Bitext
 from bert_jax.report.embedders.bm25 import BM25
-from bert_jax.report.embedders.clustering import ClusteringData
 from bert_jax.report.embedders.document_retrieval import RetrievalData
 from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_page import collect_notes, write_embedder_report
@@ -48,12 +47,10 @@ def read_evaluation_data(trial: EmbedderEvalConfig) -> EvaluationData:
     texts, scores = len(groups[0].texts), len(groups[0].scores)
     if texts == 2 and scores < 2:
         return ScoredPairsData(trial, groups) if scores else Bitext(trial, groups)
-    if texts == 1 and groups[0].alike:
-        return ClusteringData(trial, groups)
     raise BertJaxError(
         f"{trial.data}: texts in a row: {texts}, scores: {scores}; an embedder is evaluated on rows of two texts "
-        "and their score, two texts that belong together, or a text and its label, or on a folder with corpus.jsonl, "
-        "queries.jsonl and qrels.tsv; name columns with --text, --text-pair, --label"
+        "and their score or two texts that belong together, or on a folder with corpus.jsonl, queries.jsonl and "
+        "qrels.tsv; name columns with --text, --text-pair, --label"
     )
 
 
