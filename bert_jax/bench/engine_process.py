@@ -24,9 +24,8 @@ from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.engine import open_directory
 from bert_jax.inference.load import load
-from bert_jax.inference.outcomes import read_examples
 from bert_jax.inference.streaming import map_texts
-from bert_jax.inference.text_outcomes import OutcomePipeline
+from bert_jax.inference.text_outcomes import OutcomePipeline, read_examples
 from bert_jax.inference.text_vectors import EmbeddingPipeline
 from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.report.embedders.evaluate_embedders import evaluates_vectors

@@ -28,7 +28,7 @@ from bert_jax.finetuning.training_gain import Gain, gain_after_folds, prior_gain
 from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
+from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training.log import format_duration
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.processes import print_once

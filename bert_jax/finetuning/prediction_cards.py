@@ -9,7 +9,6 @@ from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.describe_calibration import describe_calibration
 from bert_jax.predictions.kind import Kind
 from bert_jax.training.task import ModelCard
 
@@ -118,6 +117,6 @@ def describe_probabilities(kind: Kind, calibration: Calibration) -> str:
     theirs = (
         "" if calibration.keeps_probabilities else " `transformers` gives logits, before this calibration."
     )
-    described = describe_calibration(kind, calibration)
+    described = calibration.describe()
     unseen = "No model was trained on the examples that it predicted here."
     return f"{described[0].upper()}{described[1:]}. {unseen}{theirs}"

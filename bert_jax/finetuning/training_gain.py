@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from bert_jax.finetuning.finetune_config import Method
 from bert_jax.metrics.intervals import difference_intervals
-from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.metrics.uninformative import INFORMATIVE
+from bert_jax.metrics.score_sums import INFORMATIVE, ScoreSums
 from bert_jax.predictions.kind import Outcomes
 
 MIN_GAIN = 0.005  # a smaller gain is not worth the larger model directory

@@ -10,7 +10,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts
 from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome
-from bert_jax.predictions.abstention import Precision
+from bert_jax.predictions.selective import Precision
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
 

@@ -5,7 +5,7 @@ from typing import Any, overload
 
 from bert_jax.core.config import Range, check_number
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.mask_filler import Filled, fill_masks
+from bert_jax.inference.masks import Filled, fill_masks
 from bert_jax.inference.pseudo_likelihood import PseudoLogLikelihood, score_texts
 from bert_jax.inference.streaming import Texts
 

@@ -13,7 +13,7 @@ from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.runner import Runner
 from bert_jax.inference.streaming import Column, Vectors, check_progress_bar, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import OutcomePipeline
-from bert_jax.predictions.abstention import MinConfidence, abstains
+from bert_jax.predictions.selective import MinConfidence, abstains
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
 

@@ -12,8 +12,8 @@ from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.live_input import open_live_input
 from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome
-from bert_jax.predictions.abstention import MinConfidence, Precision
 from bert_jax.predictions.prediction_input import InputRow, PredictionInput
+from bert_jax.predictions.selective import MinConfidence, Precision
 from bert_jax.text import tables
 from bert_jax.text.truncation import TruncationCounter
 

@@ -6,10 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.inference.computations import HeadLogits
+from bert_jax.core.errors import BertJaxError
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_labels
+from bert_jax.data.examples.example import Example
+from bert_jax.inference.computations import HeadLogits, PooledStates
+from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.pipeline import ModelInputs, TextPipeline
 from bert_jax.inference.runner import Runner
-from bert_jax.predictions.kind import Kind
+from bert_jax.inference.streaming import map_texts
+from bert_jax.predictions.kind import Kind, Outcomes
 from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter, TruncationWarner, windows_advice
 
 
@@ -60,3 +65,41 @@ class OutcomePipeline(TextPipeline[TextOutcome]):
             inputs.texts, inputs.parts, by_text, similarities, strict=True
         ):
             yield TextOutcome(self.kind.combine_windows(text, parts, logits), similarity)
+
+
+def mean_state_vectors(model: Runner, texts: Sequence, long_texts: str = "truncate") -> np.ndarray:
+    """Return the vectors [N, D] by which texts are compared: the mean states of the first window, normalized."""
+    windows = model.kind.encode_windows(model.tokenizer, texts, model.reading(model.kind, long_texts))
+    first = [text.encodings[0] for text in windows]
+    return np.stack(model.run(first, PooledStates("mean", normalize=True)))
+
+
+def read_examples(
+    model: Encoder, data: str, columns: ExampleColumns = AUTODETECT
+) -> tuple[list[Example], Sequence[str]]:
+    """Return the examples of a file for this model, and the labels in the order that the file defines, if it does."""
+    if columns.label_separator and not model.kind.separates_labels:
+        raise BertJaxError(
+            f"--label-separator is for a model of several labels per text, and this one predicts {model.kind.name}; "
+            "leave it out"
+        )
+    columns = model.origin.complete_columns(columns)
+    return model.kind.read_examples(data, columns), source_labels(data, columns)
+
+
+def predict_outcomes(
+    model: Encoder,
+    examples: Sequence[Example],
+    label_order: Sequence[str] = (),
+    long_texts: str = "truncate",
+    compares: bool = False,
+) -> Outcomes:
+    """Return the model's outcomes for the examples; if it `compares`, with their similarities to the training texts."""
+    kind, notes = model.kind.match_labels(examples, label_order)
+    truncated = TruncationCounter(model.config.max_position_embeddings)
+    compute_outcomes = OutcomePipeline(model, kind, long_texts, truncated, compares)
+    outcomes = map_texts([example.text for example in examples], compute_outcomes)
+    if notice := truncated.notice(advice_for(model, kind)):
+        notes = [*notes, notice]
+    near = np.array([outcome.similarity for outcome in outcomes], np.float32) if compares else None
+    return Outcomes(kind, examples, [outcome.raw for outcome in outcomes], model.calibration, notes, near)

@@ -5,7 +5,7 @@ All scores lie between 0 and 1 (correlations between -1 and 1), and higher is be
 lower is better. A ratio of 0 to 0 counts as 0, and so does the correlation with a constant.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,3 +44,20 @@ def check_lengths(predicted: Sequence, truth: Sequence) -> None:
         raise BertJaxError(f"{len(predicted)} predictions for {len(truth)} examples; give each example one")
     if not len(truth):
         raise BertJaxError("no example to score: the data is empty")
+
+
+# About 0 if the predictions do not depend on the text.
+INFORMATIVE = ("matthews", "spearman", "f1_micro", "f1")
+NEGLIGIBLE = 0.02  # an informative score below this counts as 0
+
+
+def uninformative_metric(measured: Mapping[str, float]) -> str:
+    """Name the metric that shows that the predictions do not depend on the texts; "" if none does.
+
+    >>> uninformative_metric({"accuracy": 0.9, "matthews": 0.01})
+    'matthews 0.010: predictions look constant or random'
+    """
+    name = next((name for name in INFORMATIVE if name in measured), None)
+    if name is None or abs(measured[name]) >= NEGLIGIBLE:
+        return ""
+    return f"{name} {measured[name]:.3f}: predictions look constant or random"

@@ -68,6 +68,26 @@ class Calibration:
         """Whether probabilities stay as the model computes them."""
         return not self.offset and all(temperature == 1 for temperature in self.temperatures)
 
+    def describe(self) -> str:
+        """Describe in one line what the calibration did."""
+        if self.keeps_probabilities:
+            error = f"expected calibration error {self.error_before:.4f}"
+            fit = f"probabilities stay as they are, because rescaling did not improve them; {error}"
+        else:
+            fit = ", ".join(filter(None, (self.describe_temperature(), self.describe_errors())))
+        best = highest_precision(self.levels)
+        promise = f"--min-precision can be {best:g} at most" if best else "no precision can be guaranteed"
+        return f"calibrated on {self.examples:,} examples: {fit}; {promise}"
+
+    def describe_temperature(self) -> str:
+        """Describe the temperature; "" if there is none, or an offset too, without which it means little."""
+        values = self.temperatures
+        if not values or self.offset:
+            return ""
+        if len(values) == 1:
+            return f"temperature {values[0]:.3g}"
+        return f"temperatures from {min(values):.3g} to {max(values):.3g} by label"
+
     def describe_errors(self) -> str:
         """Say how far probabilities were from what was observed, on examples that the calibration was not fitted to."""
         return (

@@ -22,12 +22,11 @@ from bert_jax.data.examples.labelled_texts import parse_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PREDICTION_KIND, Layout
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.predictions.abstention import MinConfidence, Precision
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
-from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_matching import find_label, match_label_names, quote_labels
 from bert_jax.predictions.linear_model import Link
-from bert_jax.predictions.report_data import ReportData, ReportExample
+from bert_jax.predictions.report_data import LabelError, ReportData, ReportExample
+from bert_jax.predictions.selective import MinConfidence, Precision
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions
 
@@ -204,13 +203,25 @@ class Kind(ABC):
     def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         """Return the targets of a window as text: that of the whole window, and those of tokens by position."""
 
-    @abstractmethod
     def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
-        """Return the loss that training minimises."""
+        """Return the loss that training minimises; by default that of one label for each unit."""
+        from bert_jax.losses.loss import cross_entropy
+
+        return cross_entropy(logits, batch["labels"], label_weights, smoothing)
 
     def batch_metrics(self, logits, batch: dict) -> "dict[str, Loss]":
         """Return further metrics of a batch."""
-        return {}
+        if not self.one_label:
+            return {}
+        from bert_jax.losses.loss import weighted_loss
+
+        right = logits.argmax(-1) == batch["labels"]
+        return {"accuracy": weighted_loss(right.astype("float32"), batch["label_weights"])}
+
+    def label_indices(self, labels: Sequence[str]) -> np.ndarray:
+        """Return the indices of labels among the model's; -1 for one that the model does not know."""
+        number = {label: i for i, label in enumerate(self.labels)}
+        return np.array([number.get(label, -1) for label in labels])
 
     # Predictions
 
@@ -310,15 +321,6 @@ class Kind(ABC):
                 'a precision names no label; give one of them at least, such as {"spam": 0.99}'
             )
         return {label: calibration.label_threshold(label, share) for label, share in precision.items()}
-
-    def describe_temperature(self, calibration: Calibration) -> str:
-        """Describe the temperature in words; return "" if there is none."""
-        values = calibration.temperatures
-        if not values:
-            return ""
-        if len(values) == 1:
-            return f"temperature {values[0]:.3g}"
-        return f"temperatures from {min(values):.3g} to {max(values):.3g} by label"
 
 
 @dataclass(frozen=True)

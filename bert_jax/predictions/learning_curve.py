@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_jax.metrics.intervals import bootstrap
 from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.predictions.kind import Outcomes
 
 NUM_PARTS = 4  # equal parts of the labels; the smallest training set is one of them
 Z_90 = 1.645  # standard deviations to each side of the middle of an interval
@@ -91,3 +92,12 @@ def forecast_gain(smallest: np.ndarray, largest: np.ndarray) -> np.ndarray:
     0.079
     """
     return np.maximum(largest - smallest, 0) * GAIN_RATIO**2 / (1 + GAIN_RATIO)
+
+
+@dataclass(frozen=True)
+class OutOfFoldPredictions:
+    """Predictions for the training examples, each by a model that was not trained on it."""
+
+    method: str  # how these models and the final model were trained
+    outcomes: Outcomes
+    curve: LearningCurve | None = None

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bert_jax.data.examples.example import Example
 from bert_jax.predictions.label_levels import NO_LABELS, PredictedLabels
 
 
@@ -37,3 +38,19 @@ class ReportData:
     pairs: list[tuple[str, str]] = field(default_factory=list)  # (true, predicted) class, one for each unit
     numbers: tuple[np.ndarray, np.ndarray] | None = None  # predicted, true
     examples: list[ReportExample] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LabelError:
+    """A label that is probably wrong: a model that was not trained on it finds it improbable, and predicts another.
+
+    Errors are ordered by the probability of the label itself. Comparing it with the mean of its class, or with the
+    probability of the predicted label, found fewer labels that had been flipped on purpose, if there are many classes
+    or tags.
+    """
+
+    example: Example
+    label: str  # the label of the text, or the most doubtful of its labels or of its words' tags
+    predicted: str
+    error_score: float  # the higher, the more likely the label is wrong
+    probability: float | None = None  # the probability of the label; None for a number

@@ -7,6 +7,7 @@ any level is at most RISK. This holds for any P, but not for several values of P
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,6 +20,8 @@ from bert_jax.core.errors import BertJaxError
 LEVELS = 20  # shares of the most confident predictions for which precision is counted
 RISK = 0.05  # that a guaranteed precision does not hold, whichever precision is requested
 FINEST = 1000  # proposed precisions are multiples of 1 / FINEST
+Precision = float | Mapping[str, float]  # of all predictions, or of those of each named label
+MinConfidence = float | Mapping[str, float] | None  # the lowest that is kept, of all or of each named label
 
 
 @dataclass(frozen=True)
@@ -141,3 +144,14 @@ def binomial(answers: int, precision: float) -> np.ndarray:
 def convolved(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     size = len(a) + len(b) - 1
     return np.fft.irfft(np.fft.rfft(a, size) * np.fft.rfft(b, size), size)
+
+
+def abstains(score: float, min_confidence: MinConfidence, label: str = "") -> bool:
+    """Return whether the model abstains from a prediction with this score, and with this label if it is one."""
+    if isinstance(min_confidence, Mapping):
+        return score < min_confidence.get(label, 0)
+    return min_confidence is not None and score < min_confidence
+
+
+def abstention_fields(score: float, min_confidence: MinConfidence, label: str = "") -> dict[str, bool]:
+    return {} if min_confidence is None else {"abstained": abstains(score, min_confidence, label)}

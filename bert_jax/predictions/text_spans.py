@@ -1,11 +1,13 @@
 """Texts that are not divided into words: their tokens are joined to words, and the tags of words to spans."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from bert_jax.metrics.tagged_spans import OUTSIDE, continues_span, split_tag
+from bert_jax.core.terminal import BOLD, CYAN, GREEN, RED, RESET, YELLOW, is_coloured
+from bert_jax.metrics.tagged_spans import OUTSIDE, continues_span, extract_spans, split_tag
 
 # Marks that are a part of the word between two letters or digits, and between two digits.
 MARKS_OF_WORDS, MARKS_OF_NUMBERS = tuple(".-'’_@&+"), tuple(",:/")
@@ -89,3 +91,49 @@ def join_spans(
             spans.append((split_tag(tag)[1], start, end, [score]))
         before = tag
     return [Span(kind, text[a:b], a, b, sum(s) / len(s)) for kind, a, b, s in spans]
+
+
+COLOURS = (CYAN, GREEN, YELLOW, RED)  # of the types of spans, in turn
+
+
+def mark_spans(text: str | Sequence[str], prediction: Mapping[str, Any], types: Sequence[str]) -> str:
+    """Return the text, in which each span is followed by its type; a text may be a list of words.
+
+    A span from which the model abstains has a question mark.
+
+    >>> spans = [{"label": "PER", "start": 0, "end": 3}, {"label": "LOC", "start": 7, "end": 11, "abstained": True}]
+    >>> mark_spans("Ada in Rome.", {"spans": spans}, ["PER", "LOC"])
+    'Ada [PER] in Rome [LOC?].'
+    >>> mark_spans(("Ada", "Lovelace", "lived"), {"tags": ["B-PER", "I-PER", "O"]}, ["PER"])
+    'Ada Lovelace [PER] lived'
+    """
+    spans = prediction.get("spans") or []
+    if not isinstance(text, str):
+        spans = list(spans_of_words(text, prediction["tags"]))
+        text = " ".join(text)
+    parts, end, coloured = [], 0, is_coloured()
+    for span in spans:
+        kind = f"[{span['label']}{'?' * bool(span.get('abstained'))}]"
+        inside = text[span["start"] : span["end"]]
+        if coloured:
+            colour = COLOURS[types.index(span["label"]) % len(COLOURS)]
+            inside, kind = f"{BOLD}{inside}{RESET}", f"{colour}{kind}{RESET}"
+        parts += [text[end : span["start"]], f"{inside} {kind}"]
+        end = span["end"]
+    return "".join([*parts, text[end:]])
+
+
+def spans_of_words(words: Sequence[str], tags: Sequence[str]):
+    """Yield the spans of words that are joined by spaces."""
+    for kind, first, last in extract_spans(tags):
+        start = len(" ".join(words[:first])) + (first > 0)
+        yield {"label": kind, "start": start, "end": start + len(" ".join(words[first:last]))}
+
+
+def list_spans(words: Sequence[str], tags: Sequence[str]) -> str:
+    """
+    >>> list_spans(("Ada", "Lovelace", "lived"), ["B-PER", "I-PER", "O"])
+    'PER: Ada Lovelace'
+    """
+    spans = (f"{kind}: {' '.join(words[a:b])}" for kind, a, b in extract_spans(tags))
+    return "; ".join(spans) or "none"

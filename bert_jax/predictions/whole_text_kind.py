@@ -14,9 +14,9 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.labelled_texts import read_labelled_texts
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import PROBLEM_TYPE, Layout
-from bert_jax.predictions.abstention import MinConfidence, abstains
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Kind, TextWindows
+from bert_jax.predictions.selective import MinConfidence, abstains
 
 
 @dataclass(frozen=True)

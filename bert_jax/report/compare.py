@@ -9,7 +9,7 @@ from bert_jax.core.files import to_json
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.inference.load import load
-from bert_jax.inference.outcomes import predict_outcomes, read_examples
+from bert_jax.inference.text_outcomes import predict_outcomes, read_examples
 from bert_jax.metrics.intervals import Interval, difference_intervals
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.label_matching import abbreviate_labels

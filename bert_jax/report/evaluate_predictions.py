@@ -11,7 +11,7 @@ from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
-from bert_jax.inference.outcomes import predict_outcomes, read_examples
+from bert_jax.inference.text_outcomes import predict_outcomes, read_examples
 from bert_jax.metrics.intervals import Interval, bootstrap_intervals
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import Outcomes, find_kind

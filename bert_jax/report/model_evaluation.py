@@ -14,7 +14,7 @@ from bert_jax.inference.load import load
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.compare import compare_models
 from bert_jax.report.embedders import evaluate_embedders as embedders
-from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
+from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig
 from bert_jax.report.evaluate_predictions import (
     PredictionEvalConfig,
     describe_evaluation,

@@ -8,6 +8,7 @@ import numpy as np
 from bert_jax.core.output import atomic_file
 from bert_jax.metrics.intervals import wilson_interval
 from bert_jax.predictions.calibration_fitting import BINS
+from bert_jax.predictions.learning_curve import LearningCurve
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.report.data_facts import DataFacts
 
@@ -185,3 +186,22 @@ def plot_class_balance(path: Path, parts: Mapping[str, DataFacts]) -> str:
             put_legend_above(axes, len(parts))
 
     return save_plot(path, (5.5, 1.2 + 0.34 * len(labels)), draw)
+
+
+def draw_learning_curve(path: Path, curve: LearningCurve) -> str:
+    def draw(axes):
+        axes.plot(curve.labels, curve.scores, "o-", color=ACCENT, label="measured out of fold")
+        n, score = curve.labels[-1], curve.scores[-1]
+        below, above = curve.gain - curve.low, curve.high - curve.gain
+        axes.errorbar([2 * n], [score + curve.gain], [[below], [above]], fmt="s", color=INK, capsize=4,
+                      label="forecast, 90 % interval")  # fmt: skip
+        axes.plot([n, 2 * n], [score, score + curve.gain], "--", color=INK, lw=1)
+        axes.set_xscale("log", base=2)
+        sizes = [*curve.labels, 2 * n]
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.set_xlabel("labelled examples", fontsize=9)
+        axes.set_ylabel(curve.metric.replace("_", " "), fontsize=9)
+        axes.grid(color="0.9")
+        axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+
+    return save_plot(path, (5, 3), draw)

@@ -19,9 +19,8 @@ from bert_jax.metrics.intervals import RESAMPLES, bootstrap_intervals
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration_fitting import expected_calibration_error
 from bert_jax.predictions.kind import Baseline, Kind, Outcomes
-from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.learning_curve import LearningCurve
-from bert_jax.predictions.report_data import ReportData, ReportExample
+from bert_jax.predictions.report_data import LabelError, ReportData, ReportExample
 from bert_jax.report import plots
 from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import DataFacts, collect_data_facts, find_contradictions, format_label
@@ -32,9 +31,9 @@ from bert_jax.report.evaluate_predictions import (
     score_outcomes,
 )
 from bert_jax.report.guaranteed_precision import MAX_LABELS, rows_of_all, rows_of_labels
-from bert_jax.report.learning_curve_plot import draw_learning_curve
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, list_aurocs
 from bert_jax.report.out_of_scope_detection import draw_similarities as draw_scope
+from bert_jax.report.plots import draw_learning_curve
 
 MAX_ERRORS = 12  # the number of errors shown of each sort
 # If a few classes had 1 to 3 examples, simulated 95 % intervals of f1_macro contained the true score in 44 to 88 %.
@@ -216,7 +215,7 @@ def trust_lines(directory: Path, given: Outcomes, view: ReportData) -> list[str]
         count = f"{calibration.examples:,} examples, each predicted by a model that was not trained on it"
         if calibration.keeps_probabilities:
             lines += [f"Probabilities stay as they are: no temperature fits better. Checked on {count}."]
-        elif temperature := kind.describe_temperature(calibration):
+        elif temperature := calibration.describe_temperature():
             lines += [f"{temperature.capitalize()}, fitted on {count}."]
         if not calibration.keeps_probabilities:
             lines += [f"On examples that the temperature was not fitted on: {calibration.describe_errors()}."]

@@ -10,14 +10,12 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import print_line
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.load import load
-from bert_jax.inference.outcomes import predict_outcomes
+from bert_jax.inference.text_outcomes import mean_state_vectors, predict_outcomes
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
-from bert_jax.predictions.describe_calibration import describe_calibration
 from bert_jax.predictions.kind import Outcomes
-from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
+from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.report.out_of_scope_detection import compare_with_known
 from bert_jax.report.prediction_page import REPORT_FILES, ReportContext, write_report
@@ -78,7 +76,7 @@ class FinishedRun:
                 print_line(f"not calibrated, so probabilities stay as they are: {error}")
         calibrations.save_calibration(self.directory, self.model.calibration)
         if self.model.calibration.is_fitted:  # never for a model that predicts numbers
-            print_line(describe_calibration(self.model.kind, self.model.calibration))
+            print_line(self.model.calibration.describe())
 
     def fit_scope(self) -> None:
         """Learn which texts are out of the model's scope: they are less similar to the training texts than known texts

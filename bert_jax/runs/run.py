@@ -10,7 +10,7 @@ from bert_jax import tasks
 from bert_jax.core.output import refuse_unknown_files
 from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.metrics.uninformative import uninformative_metric
+from bert_jax.metrics.score_sums import uninformative_metric
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_card

@@ -8,8 +8,7 @@ from typing import Any
 from bert_jax.inference.pipeline import ModelInputs
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.inference.text_outcomes import OutcomePipeline
-from bert_jax.predictions.abstention import Precision
-from bert_jax.predictions.selective import highest_precision
+from bert_jax.predictions.selective import Precision, highest_precision
 from bert_jax.serve import served_model
 from bert_jax.serve.call import Call
 from bert_jax.text.truncation import TruncationCounter

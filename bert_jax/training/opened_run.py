@@ -12,7 +12,7 @@ from bert_jax.core.terminal import print_detail
 from bert_jax.core.typed_json import type_name
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.predictions.out_of_fold import OutOfFoldPredictions
+from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training import warm_start
 from bert_jax.training.chips import peak_flops
 from bert_jax.training.loop import train

@@ -20,7 +20,7 @@ from bert_jax.core.files import read_json, write_json
 from bert_jax.core.terminal import part_of_run
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.inference.load import load
-from bert_jax.inference.outcomes import predict_outcomes, read_examples
+from bert_jax.inference.text_outcomes import predict_outcomes, read_examples
 from bert_jax.metrics.intervals import difference_intervals
 from bert_jax.metrics.score_sums import ScoreSums
 from tests.bench.recipe import Recipe

@@ -13,8 +13,8 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
-from bert_jax.inference import outcomes
 from bert_jax.inference.load import load
+from bert_jax.inference.text_outcomes import predict_outcomes
 from bert_jax.predictions.kind import Kind, Outcomes
 from tests.bench.libraries import libraries
 from tests.bench.torch_training import quiet_transformers
@@ -80,7 +80,7 @@ def train_with(*overrides: str) -> Callable[[FewShotTask, str], Outcomes]:
         if run.returncode:
             messages = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
             raise BertJaxError(f"`bert-jax train` failed: {messages[-1]}")
-        result = outcomes.predict_outcomes(load(workdir / "model"), task.test)
+        result = predict_outcomes(load(workdir / "model"), task.test)
         shutil.rmtree(workdir)
         return result
 

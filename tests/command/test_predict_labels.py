@@ -149,6 +149,6 @@ def test_a_tagger_marks_the_text_on_a_terminal(headed_model, tmp_path, monkeypat
     assert [line.count("[X]") for line in lines(lists)] == [
         len(list(extract_spans(tags))) for tags in tagger.tag_words(words)
     ]
-    monkeypatch.setattr("bert_jax.predictions.marked_spans.is_coloured", lambda: True)
+    monkeypatch.setattr("bert_jax.predictions.text_spans.is_coloured", lambda: True)
     coloured = lines(data)
     assert [re.sub(r"\x1b\[\d+m", "", line) for line in coloured] == plain and coloured != plain

@@ -14,9 +14,9 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.inference.embedder import Embedder
-from bert_jax.inference.in_distribution import mean_state_vectors
 from bert_jax.inference.load import CLASSES, load
 from bert_jax.inference.reranker import Reranker
+from bert_jax.inference.text_outcomes import mean_state_vectors
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from tests.support.small_models import SMALL_CONFIG, SMALL_TEXTS, write_model
 

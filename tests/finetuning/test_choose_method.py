@@ -10,7 +10,7 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.finetuning import choose_method, example_splits
 from bert_jax.finetuning.choose_method import needs_one_fold
-from bert_jax.inference.outcomes import predict_outcomes
+from bert_jax.inference.text_outcomes import predict_outcomes
 from bert_jax.runs import finish_run
 from bert_jax.runs.run import run_from_config
 from bert_jax.tasks import load_config

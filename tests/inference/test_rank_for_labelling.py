@@ -9,10 +9,9 @@ import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
-from bert_jax.inference.rank_for_labelling import rank_rows
+from bert_jax.inference import rank_for_labelling
+from bert_jax.inference.rank_for_labelling import rank_by_usefulness, rank_rows
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
-from bert_jax.predictions import active_learning
-from bert_jax.predictions.active_learning import rank_by_usefulness
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import Answer
@@ -63,20 +62,20 @@ def test_every_text_has_one_place_and_always_the_same(monkeypatch):
     order = rank_by_usefulness(vectors, doubts)
     assert sorted(order) == list(range(300)) and np.array_equal(order, rank_by_usefulness(vectors, doubts))
     # In any blocks, and though few are chosen: the others follow by doubt.
-    monkeypatch.setattr(active_learning, "AT_ONCE", 7)
+    monkeypatch.setattr(rank_for_labelling, "AT_ONCE", 7)
     assert np.array_equal(order, rank_by_usefulness(vectors, doubts))
-    monkeypatch.setattr(active_learning, "CHOSEN", 20)
+    monkeypatch.setattr(rank_for_labelling, "CHOSEN", 20)
     few = rank_by_usefulness(vectors, doubts)
     assert np.array_equal(few[:20], order[:20]) and (np.diff(doubts[few[20:]]) <= 0).all()
-    monkeypatch.setattr(active_learning, "STOOD_FOR", 50)
+    monkeypatch.setattr(rank_for_labelling, "STOOD_FOR", 50)
     assert sorted(rank_by_usefulness(vectors, doubts)) == list(range(300))
 
 
 def test_the_choice_is_that_of_computing_every_gain_anew(monkeypatch):
     rng = np.random.default_rng(2)
     vectors, doubts = rng.normal(size=(120, 6)), rng.random(120)
-    monkeypatch.setattr(active_learning, "TRIED", 3)
-    unit = active_learning.centred_directions(vectors)
+    monkeypatch.setattr(rank_for_labelling, "TRIED", 3)
+    unit = rank_for_labelling.centred_directions(vectors)
     alike, reached, expected = np.maximum(unit @ unit.T, 0) ** 2, np.zeros(120), []
     for _ in range(40):
         gains = np.maximum(alike - reached, 0) @ doubts

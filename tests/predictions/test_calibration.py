@@ -10,8 +10,8 @@ from scipy import optimize
 import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
-from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.inference.row_predictor import PredictionOptions
+from bert_jax.inference.text_outcomes import predict_outcomes
 from bert_jax.metrics.tagged_spans import count_spans
 from bert_jax.predictions import calibration, calibration_fitting, cross_fitting, selective
 from bert_jax.predictions.calibration import Calibration
@@ -20,7 +20,6 @@ from bert_jax.predictions.kinds import answers, tags
 from bert_jax.predictions.kinds import classes as single_label
 from bert_jax.predictions.kinds import labels as several
 from bert_jax.predictions.selective import CoverageLevel
-from bert_jax.runs.finish_run import describe_calibration
 from tests.support.made_up_outcomes import make_outcomes
 from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS, edit_config, write_model
@@ -124,7 +123,7 @@ def test_an_overconfident_model_gets_better_and_its_classes_stay():
     found = fitted(logits, truth)
     assert found.error_before > 0.2 and found.error_after < 0.04
     assert found.loss_after < found.loss_before
-    assert found.describe_errors() in describe_calibration(single_label.Classes(("a", "b", "c")), found)
+    assert found.describe_errors() in found.describe()
     fresh, truth = texts_of(4000, heat=4, seed=1)
     likely = found.probabilities(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()

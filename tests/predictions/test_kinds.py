@@ -183,7 +183,7 @@ def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path)
         for kind in (stars, plain, KINDS["number"])
     ]
     assert [len(part.calibration) > 0 for part in parts] == [True, False, False]
-    assert plain().describe_temperature(UNCALIBRATED) == ""
+    assert UNCALIBRATED.describe_temperature() == ""
 
 
 @pytest.mark.usefixtures("stars")

@@ -12,7 +12,7 @@ from bert_jax.command import main as cli
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns, source_labels
-from bert_jax.inference.outcomes import read_examples
+from bert_jax.inference.text_outcomes import read_examples
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.predictions.training_origin import TrainingOrigin

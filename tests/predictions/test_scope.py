@@ -14,9 +14,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.computations import HiddenStates
-from bert_jax.inference.in_distribution import mean_state_vectors
-from bert_jax.inference.outcomes import predict_outcomes
 from bert_jax.inference.row_predictor import PredictionOptions
+from bert_jax.inference.text_outcomes import mean_state_vectors, predict_outcomes
 from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.out_of_scope import FILE, KEPT, OutOfScopeDetector

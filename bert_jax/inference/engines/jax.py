@@ -13,8 +13,14 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory, save_model
 from bert_jax.inference.batching import ACCELERATOR_TOKENS, CPU_TOKENS, BatchShapes
 from bert_jax.inference.computations import Computation
-from bert_jax.inference.parameters import place_on_device, restack_layers, round_kernels
-from bert_jax.inference.programs import Program, Shapes, compile_program
+from bert_jax.inference.programs import (
+    Program,
+    Shapes,
+    compile_program,
+    place_on_device,
+    restack_layers,
+    round_kernels,
+)
 from bert_jax.models.encoder_config import DTYPES, EncoderConfig
 from bert_jax.text.tokenizer import Tokenizer
 

@@ -13,7 +13,6 @@ from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import MAY_BE_MISSING, Layout
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.squad import answer_scores, score_answers
-from bert_jax.predictions.abstention import MinConfidence, abstention_fields
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
 from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import (
@@ -24,6 +23,7 @@ from bert_jax.predictions.cross_fitting import (
 )
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
 from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.selective import MinConfidence, abstention_fields
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import EncodingOptions
 
@@ -254,9 +254,6 @@ class Answers(Kind):
             *abstention_fields(0, min_confidence),
         )
         return dict.fromkeys(columns) | self.to_record(raw, calibration, min_confidence)
-
-    def describe_temperature(self, calibration: Calibration) -> str:
-        return ""  # it is 1 / the slope of log odds, and means little without the offset
 
 
 def answer_probability(scores: np.ndarray, calibration: Calibration) -> np.ndarray:

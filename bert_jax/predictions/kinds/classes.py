@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from bert_jax.data.examples.example import Example, labels_of
 from bert_jax.hub.layout import Layout
 from bert_jax.metrics.classification import count_items, score_single_label
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.predictions.abstention import MinConfidence, abstains, abstention_fields
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import expected_right, fit_temperature
 from bert_jax.predictions.cross_fitting import (
@@ -23,13 +22,10 @@ from bert_jax.predictions.cross_fitting import (
     document_names,
 )
 from bert_jax.predictions.kind import Baseline, Outcomes, round_floats
-from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_levels import PredictedLabels
-from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.report_data import LabelError, ReportData
+from bert_jax.predictions.selective import MinConfidence, abstains, abstention_fields
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
-
-if TYPE_CHECKING:
-    from bert_jax.losses.loss import Loss
 
 FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit_class_calibration`
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
@@ -72,17 +68,6 @@ class Classes(WholeTextKind):
     def describe_targets(self, values: Mapping[str, Any]) -> tuple[str, dict[int, str]]:
         return self.labels[values["labels"]], {}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
-        from bert_jax.losses.loss import cross_entropy
-
-        return cross_entropy(logits, batch["labels"], label_weights, smoothing)
-
-    def batch_metrics(self, logits, batch: dict) -> "dict[str, Loss]":
-        from bert_jax.losses.loss import weighted_loss
-
-        right = logits.argmax(-1) == batch["labels"]
-        return {"accuracy": weighted_loss(right.astype("float32"), batch["label_weights"])}
-
     def predict(self, raw: np.ndarray, calibration: Calibration) -> str:
         return self.labels[raw.argmax()]
 
@@ -98,11 +83,6 @@ class Classes(WholeTextKind):
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
         return fit_class_calibration(logits, numbers, self.labels, document_names(outcomes.examples))
-
-    def label_indices(self, labels: Sequence[str]) -> np.ndarray:
-        """Return the indices of labels among the model's; -1 for one that the model does not know."""
-        number = {label: i for i, label in enumerate(self.labels)}
-        return np.array([number.get(label, -1) for label in labels])
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)

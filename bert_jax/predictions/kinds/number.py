@@ -13,11 +13,10 @@ from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
 from bert_jax.metrics.regression import score_numbers
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.predictions.abstention import MinConfidence, Precision
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Baseline, Outcomes
-from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.report_data import LabelError, ReportData
+from bert_jax.predictions.selective import MinConfidence, Precision
 from bert_jax.predictions.whole_text_kind import WholeTextKind, read_problem_type
 
 if TYPE_CHECKING:

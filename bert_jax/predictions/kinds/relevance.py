@@ -24,7 +24,6 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER
 from bert_jax.metrics import retrieval
 from bert_jax.metrics.score_sums import ScoreSums, check_lengths
-from bert_jax.predictions.abstention import MinConfidence, abstains
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, sigmoid
 from bert_jax.predictions.calibration_fitting import fit_logistic
 from bert_jax.predictions.cross_fitting import (
@@ -34,8 +33,8 @@ from bert_jax.predictions.cross_fitting import (
     document_names,
 )
 from bert_jax.predictions.kind import Outcomes, TextWindows
-from bert_jax.predictions.label_errors import LabelError
-from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.report_data import LabelError, ReportData
+from bert_jax.predictions.selective import MinConfidence, abstains
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text import tables
 
@@ -214,9 +213,6 @@ class Relevance(WholeTextKind):
         if min_confidence is not None:
             is_relevant = not abstains(probability, min_confidence)
         return {"relevance": round(probability, 6), "relevant": is_relevant}
-
-    def describe_temperature(self, calibration: Calibration) -> str:
-        return ""  # it is 1 / the slope of log odds, and means little without the offset
 
 
 def true_relevance(outcomes: Outcomes) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from bert_jax.metrics.tagged_spans import (
     score_spans,
     split_tag,
 )
-from bert_jax.predictions.abstention import MinConfidence, abstention_fields
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
 from bert_jax.predictions.calibration_fitting import fit_temperature
 from bert_jax.predictions.cross_fitting import (
@@ -40,21 +39,17 @@ from bert_jax.predictions.cross_fitting import (
     document_names,
 )
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
-from bert_jax.predictions.label_errors import LabelError
 from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.label_matching import find_label, quote_labels, unmatched_labels
-from bert_jax.predictions.marked_spans import list_spans, mark_spans
-from bert_jax.predictions.report_data import ReportData
+from bert_jax.predictions.report_data import LabelError, ReportData
+from bert_jax.predictions.selective import MinConfidence, abstention_fields
 from bert_jax.predictions.strict_tags import begin_spans, complete_tags, decode_strictly
-from bert_jax.predictions.text_spans import Span, TokenLogits, join_spans, join_tokens
+from bert_jax.predictions.text_spans import Span, TokenLogits, join_spans, join_tokens, list_spans, mark_spans
 from bert_jax.text import tables
 from bert_jax.text.tables import normalize_column
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.text.word_windows import choose_central_windows, encode_words
-
-if TYPE_CHECKING:
-    from bert_jax.losses.loss import Loss
 
 
 @dataclass(frozen=True)
@@ -204,17 +199,6 @@ class Tags(Kind):
         names = {position: self.labels[int(values["labels"][position])] for position in positions}
         return "", {position: name for position, name in names.items() if name != OUTSIDE}
 
-    def loss(self, logits, batch: dict, label_weights, smoothing: float = 0.0) -> "Loss":
-        from bert_jax.losses.loss import cross_entropy
-
-        return cross_entropy(logits, batch["labels"], label_weights, smoothing)
-
-    def batch_metrics(self, logits, batch: dict) -> "dict[str, Loss]":
-        from bert_jax.losses.loss import weighted_loss
-
-        right = logits.argmax(-1) == batch["labels"]
-        return {"accuracy": weighted_loss(right.astype("float32"), batch["label_weights"])}
-
     def predict(self, raw: np.ndarray, calibration: Calibration) -> list[str]:
         tags = [self.labels[i] for i in self.decode(raw)]
         return begin_spans(tags) if self.strict else tags
@@ -233,11 +217,6 @@ class Tags(Kind):
     def score_breakdown(self, predicted: Sequence, truth: Sequence) -> dict[str, dict[str, float]]:
         counts = count_spans(predicted, truth)
         return {name: precision_recall_f1(*three) | {"spans": three[2]} for name, three in counts.items()}
-
-    def label_indices(self, tags: Sequence[str]) -> np.ndarray:
-        """Return the indices of tags among the model's; -1 for one that the model does not know."""
-        number = {label: i for i, label in enumerate(self.labels)}
-        return np.array([number.get(tag, -1) for tag in tags])
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
         numbers = list(map(self.label_indices, outcomes.truth))

@@ -11,8 +11,8 @@ from bert_jax.inference.exact_search import search_exact
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import note_duplicates
+from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig
 from bert_jax.report.embedders.retrieval_results import RetrievalResults
 from bert_jax.report.embedders.search_results import SearchResults
 

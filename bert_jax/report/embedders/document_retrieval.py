@@ -6,9 +6,8 @@ from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.metrics import retrieval
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import note_duplicates
-from bert_jax.report.embedders.evaluated_embedder import EvaluatedEmbedder
+from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig, EvaluatedEmbedder
 from bert_jax.report.embedders.retrieval_results import RetrievalResults
 from bert_jax.report.embedders.search_results import NOT_IN_FOLDER, SearchResults
 

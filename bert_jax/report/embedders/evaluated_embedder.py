@@ -1,9 +1,11 @@
 """Compute the vectors of a model directory that is evaluated, or take them from its index."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
@@ -13,10 +15,18 @@ from bert_jax.inference.text_vectors import (
     embedder_reading,
     find_prompt_name,
 )
-from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.search.content_keys import KeyIndex, content_keys
 from bert_jax.search.index import Index
 from bert_jax.text.truncation import TruncationCounter, windows_advice
+
+
+@dataclass(frozen=True)
+class EmbedderEvalConfig:
+    data: str  # a folder in BEIR's layout, or a table
+    split: str = ""  # split of a folder's relevance judgements
+    columns: GroupColumns = GroupColumns()  # of a table
+    dimensions: int | None = None  # to keep of each vector; None keeps all
+    long_texts: str = "truncate"
 
 
 class EvaluatedEmbedder:

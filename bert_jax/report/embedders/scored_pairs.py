@@ -12,7 +12,6 @@ from bert_jax.data.examples.groups import Group
 from bert_jax.metrics.regression import average_ranks, score_numbers
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders import embedder_plots
-from bert_jax.report.embedders.embedder_eval_config import EmbedderEvalConfig
 from bert_jax.report.embedders.embedder_results import (
     SHOWN,
     EmbedderResults,
@@ -21,6 +20,7 @@ from bert_jax.report.embedders.embedder_results import (
     note_duplicates,
     picture_file_name,
 )
+from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig
 
 
 class ScoredPairsData:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from bert_jax.inference.mask_filler import FillingPipeline
+from bert_jax.inference.masks import FillingPipeline
 from bert_jax.serve import served_model
 from bert_jax.serve.call import Call
 from bert_jax.serve.refusal import unprocessable
