@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bert_jax.command import train as run
-from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
 from bert_jax.losses.distillation import soft_binary_cross_entropy, soft_cross_entropy
@@ -114,21 +113,3 @@ def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher
     assert float(losses["label_loss"].mean) == pytest.approx(0.25 * float(hard.mean))
     scores = task.scores({task.head: jnp.asarray(batch["taught"])}, batch)
     assert float(scores["agreement"].mean) == 1 and 0.2 < float(scores["accuracy"].mean) < 0.8
-
-
-@pytest.mark.slow
-def test_what_a_distillation_cannot_use_is_refused(teacher_path, tmp_path):
-    train = write_texts_csv(tmp_path / "texts.csv", marked_texts(20, 5))
-
-    def opened(teacher=teacher_path, **changes):
-        module, config = load_task("configs/distil.py:classifier", distil_settings(teacher, train, **changes))
-        return module.open(config, ModelDirectories())
-
-    with pytest.raises(BertJaxError, match="labels_weight"):
-        opened(labels_weight=0.5)
-    with pytest.raises(BertJaxError, match="--config.model.num_hidden_layers=2"):
-        opened(**{"model.num_hidden_layers": 3})
-    with pytest.raises(BertJaxError, match="teacher"):
-        opened(teacher="")
-    with pytest.raises(BertJaxError, match="distil_classifier"):
-        opened(method="linear_probe")

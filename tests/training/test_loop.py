@@ -1,15 +1,12 @@
 """The loop, in this process and on made-up rows: what goes wrong is said, and nothing is lost."""
 
-import dataclasses
 import errno
-import fcntl
 import io
 import json
-import signal
 import sys
 import threading
 import time
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 
 import jax
 import numpy as np
@@ -25,7 +22,6 @@ from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 from bert_jax.training.step_timer import StepTimer
-from bert_jax.training.stop_signal import RunStopped
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import VALIDATION, Batches, tiny_pretraining
@@ -53,20 +49,6 @@ def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, c
     assert found[-2]["discarded"] == 1
     assert np.isfinite([line["loss"] for line in found if line["kind"] == "train"]).all()
     assert all(np.isfinite(value).all() for value in checkpoint_arrays(tmp_path / "checkpoints/20").values())
-
-
-def test_a_run_that_is_told_to_stop_saves_and_raises(tmp_path):
-    def plant(step, batch):
-        if step == 3:
-            signal.raise_signal(signal.SIGTERM)
-        return batch
-
-    task, config = tiny_pretraining()
-    with pytest.raises(RunStopped) as stopped:
-        train(task, Batches(plant=plant), config, tmp_path)
-    assert stopped.value.args == (signal.SIGTERM,)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal()]
-    assert not (tmp_path / "model").exists()
 
 
 def test_a_discarded_update_leaves_the_state_as_it_was():
@@ -199,22 +181,6 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path):
         train(task, Batches(), config, tmp_path / "file/run")
 
 
-def test_the_directory_is_held_until_the_log_is_closed(tmp_path, monkeypatch):
-    close, refused = MetricsLog.close, []
-
-    def close_and_look(log):
-        close(log)
-        try:
-            Workdir(tmp_path).claim()
-        except BertJaxError as error:
-            refused.append(str(error))
-
-    monkeypatch.setattr(MetricsLog, "close", close_and_look)
-    task, config = tiny_pretraining(steps=1)
-    train(task, Batches(), config, tmp_path)
-    assert len(refused) == 1 and "another run is writing" in refused[0]
-
-
 def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_path, monkeypatch):
     write, failed = checkpoint_manifest.write_checkpoint_manifest, threading.Event()
 
@@ -233,24 +199,6 @@ def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_pa
     with pytest.raises(NonFiniteError, match="the loss is not finite"):
         train(task, Batches(), config, tmp_path)
     assert Checkpoints(tmp_path / "checkpoints", config.checkpoints).steps() == [1]
-
-
-def test_a_directory_whose_file_system_has_no_locks_is_written_to(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with closing(Workdir(tmp_path / "run")) as workdir:
-        workdir.claim()
-
-
-def test_a_seed_beyond_32_bits_is_read_as_the_generator_reads_it():
-    task, config = tiny_pretraining()
-    mesh = make_mesh(config.mesh)
-    for seed in (3_000_000_000, 2**40 + 7, -1):
-        constants = make_constants(task, dataclasses.replace(config, seed=seed), mesh)
-        expected = jax.random.key_data(jax.random.key(seed))
-        np.testing.assert_array_equal(jax.random.key_data(jax.random.key(constants.seed)), expected)
 
 
 def test_a_profile_on_request_and_events_for_tensorboard(tmp_path):
