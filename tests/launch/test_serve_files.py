@@ -93,16 +93,6 @@ def test_an_image_serves_the_model_that_is_mounted(image, engine):
     assert int(of_image(image, "USER")[-1]) > 0
 
 
-def test_the_default_image_is_that_with_jax():
-    assert list(stages())[-1] == "jax"
-
-
-def test_an_image_copies_only_the_package():
-    copied = [rest.split()[:-1] for rest in of_image("package", "COPY")]
-    assert copied == [["pyproject.toml", "README.md", "LICENSE", "launch/constraints.txt"], ["bert_jax"]]
-    assert not of_image("server", "COPY")
-
-
 def test_the_image_without_jax_has_the_packages_of_light_sh_and_of_the_extra():
     (installed,) = of_image("onnx-packages", "RUN")[1:]
     named = re.search(r"constraints\.txt (.*?) &&", installed)[1].split()
@@ -152,16 +142,6 @@ def test_the_manifest_lets_a_server_answer_before_it_ends_it():
     assert sleep == "sleep"
     assert template["terminationGracePeriodSeconds"] > int(seconds) + longest_stop(asked)
     assert asked.models == ["model=/models"] and asked.port == PORT
-
-
-def test_the_manifest_has_the_user_the_key_and_the_folders_that_a_server_needs():
-    template = manifest()["Deployment"]["spec"]["template"]["spec"]
-    (container,) = template["containers"]
-    assert str(template["securityContext"]["runAsUser"]) == of_image("jax", "USER")[-1]
-    assert [variable["name"] for variable in container["env"]] == ["API_KEY"]
-    assert {of["name"] for of in container["volumeMounts"]} == {of["name"] for of in template["volumes"]}
-    assert {of["mountPath"] for of in container["volumeMounts"]} == {"/models", "/cache", "/tmp"}
-    assert "XDG_CACHE_HOME=/cache" in of_image("jax", "ENV")[-1].split()
 
 
 class Image:

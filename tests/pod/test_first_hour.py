@@ -77,19 +77,13 @@ def changed(value, path: str, new):
     ("path", "new", "name"),
     [
         ("2/versions/differing", {"jax": "0.11 instead of 0.12"}, "versions"),
-        ("1/versions/python", "3.12.1", "versions"),
         ("3/devices/count", 12, "devices"),
-        ("0/devices/kind", "TPU v4", "devices"),
         ("2/kernels/short/gradients", 0.4, "kernel: short"),
-        ("2/kernels/splash/values", 0.4, "kernel: splash"),
-        ("1/kernels/short/kept", 0.8, "kernel: short"),
         ("1/kernels", {"error": "Mosaic failed"}, "kernels"),
         ("1/input/512", 900.0, "input of 512 tokens"),
         ("1/input", {"error": "no corpus"}, "input of 128 tokens"),
         ("3/storage", {"error": "Permission denied"}, "storage"),
         ("0/checkpoint/equal", False, "checkpoint, there and back"),
-        ("0/checkpoint", {"error": "no space"}, "checkpoint, there and back"),
-        ("0/checkpoint/bytes", 9e9, "checkpoint, there and back"),
     ],
 )
 def test_what_one_host_finds_wrong_fails_its_line_alone(path, new, name):
@@ -106,7 +100,6 @@ def test_what_one_host_finds_wrong_fails_its_line_alone(path, new, name):
         ("whole/profile/collectives", 0.02, "links, of a step"),
         ("whole/lines/3/time/peak_memory", 6e9, "memory of a chip"),
         ("interrupted/model", "abd", "a killed process and a preemption"),
-        ("interrupted/model", None, "a killed process and a preemption"),
         ("interrupted/lines/7/loss", 0.0, "a killed process and a preemption"),
         ("whole/profile/bytes", 0, "profile"),
     ],

@@ -30,10 +30,6 @@ from tests.support.tiny_encoder import ENCODER_CONFIG, TOKENIZER
     ("overrides", "message"),
     [
         (["steps=5000"], "end within the warm-up of 10,000; set --config.optimizer.warmup_steps=0.1"),
-        (
-            ["optimizer.warmup_steps=1e6"],
-            "within the warm-up of 1,000,000; set --config.optimizer.warmup_steps=0.1",
-        ),
         (["steps=20000", "checkpoints.every=30000"], "30,000"),
         (
             ["data.batch_size=250"],
@@ -211,8 +207,6 @@ def test_the_verb_prints_what_a_run_takes(compiles, capsys):
             [],
             "needs 21.2 GiB on each chip of v5e:4x4, which has 15.75; set --config.mesh.gradient_accumulation_steps=2",
         ),
-        # What does not compile, though the compiler rounds its size to one that would fit.
-        (14.55, {}, [], "15.75; set --config.mesh.gradient_accumulation_steps=2"),
         (20.0, {}, ["data.batch_size=16"], "set --config.model.remat=full"),
         (
             20.0,
@@ -221,18 +215,11 @@ def test_the_verb_prints_what_a_run_takes(compiles, capsys):
             "set --config.data.batch_size=32",
         ),
         (
-            20.0,
-            {},
-            ["data.batch_size=32", "model.remat=full", "mesh.gradient_accumulation_steps=2"],
-            "has 15.75; take a larger slice, or a smaller model",
-        ),
-        (
             1.0,
             {"parameters": 8 * GiB, "optimizer": 16 * GiB},
             ["mesh.shard_optimizer=False"],
             "--config.mesh.shard_optimizer=true",
         ),
-        (1.0, {"parameters": 8 * GiB, "optimizer": 16 * GiB}, [], "--config.mesh.fsdp=16"),
         (1.0, {"parameters": 16 * GiB, "optimizer": 4 * GiB}, [], "--config.mesh.fsdp=16"),
     ],
 )

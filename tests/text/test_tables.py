@@ -13,7 +13,7 @@ import zstandard
 from pyarrow import parquet
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.line_reader import explain_read_errors, read_lines
+from bert_jax.text.line_reader import read_lines
 from bert_jax.text.memory_tables import register_tables
 from bert_jax.text.tables import (
     BrokenRow,
@@ -105,22 +105,6 @@ def test_rows_in_memory_are_refused_as_those_of_files_are(tmp_path):
             kept = [row for _, row in read_table_rows(name, keep_broken=True)]
             assert [isinstance(row, BrokenRow) for row in kept] == [True, True, True, False]
             assert kept[3] == rows[3]
-
-
-@pytest.mark.parametrize(
-    ("error", "remedy"),
-    [
-        (PermissionError(13, "Permission denied"), "check its permissions"),
-        (IsADirectoryError(21, "Is a directory"), "name a file, not a folder"),
-        (EOFError("it ends early"), "fetch it again"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_told_with_its_remedy(error, remedy):
-    with (
-        pytest.raises(BertJaxError, match=rf"a.txt cannot be read \(.*\); {remedy}"),
-        explain_read_errors("a.txt"),
-    ):
-        raise error
 
 
 def test_the_index_that_pandas_writes_is_no_column_that_is_absent(tmp_path):
