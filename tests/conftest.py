@@ -61,6 +61,12 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in long]
 
 
+def pytest_collection_finish():
+    """What was imported stays: it is not looked through at the end of each file."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter):
     terminalreporter.write_line(f"the same cases are drawn with {SEED}={os.environ[SEED]}")
 
