@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.bench.text_figures import text_figures
-from bert_jax.bench.timing import Machine
+from bert_jax.bench.timing import Machine, text_figures
 from bert_jax.core import memory
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.beir import is_beir, read_beir

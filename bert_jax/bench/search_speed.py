@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_jax.bench.text_figures import PERCENTILES, seconds_alone
 from bert_jax.bench.text_speed import sample_texts
-from bert_jax.bench.timing import FEWEST, Figures, Machine, Measured, Turn, timed
+from bert_jax.bench.timing import FEWEST, PERCENTILES, Figures, Machine, Measured, Turn, seconds_alone, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.index import Index
 

@@ -11,8 +11,7 @@ import jax
 import numpy as np
 
 import bert_jax
-from bert_jax.bench.text_figures import text_figures
-from bert_jax.bench.timing import Figures, Machine, Measured, Turn, open_profile, trace_calls
+from bert_jax.bench.timing import Figures, Machine, Measured, Turn, open_profile, text_figures, trace_calls
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_outcomes import OutcomePipeline

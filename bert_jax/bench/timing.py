@@ -7,11 +7,13 @@ that the machine is busy.
 import os
 import resource
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bert_jax.core.files import to_json
 
@@ -21,6 +23,7 @@ BUSY = 0.1  # share of the cores that other programs may use before the machine 
 ROUNDS, FEWEST = 10, 3  # calls that are timed, at most and at least
 SECONDS = 60.0  # no call starts after this time, except the first FEWEST
 TRACED = 5  # calls in a trace
+PERCENTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,38 @@ def timed_rounds(function: Callable, *arguments) -> list[Turn]:
     while len(turns) < FEWEST or (len(turns) < ROUNDS and time.monotonic() - start < SECONDS):
         turns.append(timed(function, *arguments)[1])
     return turns
+
+
+def text_figures(
+    run: Callable[[Sequence[str]], object], texts: Sequence[str], lengths: np.ndarray
+) -> tuple[Figures, list[Turn]]:
+    """Return the figures of a function of texts, and the turns that they come from."""
+    _, first = timed(run, texts)
+    seconds_alone(run, texts)  # compiles every shape before it is timed
+    batches = timed_rounds(run, texts)
+    rounds = [timed(seconds_alone, run, texts) for _ in range(FEWEST)]
+    milliseconds = 1e3 * np.array([seconds for seconds, _ in rounds])  # [rounds, texts]
+    short = np.argsort(lengths, kind="stable")[: max(len(texts) // 10, 1)]
+    speed = len(texts) / float(np.median([turn.seconds for turn in batches]))
+    figures = {
+        "texts_per_second": speed,
+        "tokens_per_second": speed * float(lengths.mean()),
+        "cpu_ms_per_text": 1e3 * min(turn.cpu for turn in batches) / len(texts),
+        **{f"one_text_p{p}_ms": float(np.percentile(milliseconds, p)) for p in PERCENTILES},
+        "one_short_text_ms": float(np.median(milliseconds[:, short])),
+        "first_call_seconds": first.seconds,
+    }
+    return figures, [*batches, *(turn for _, turn in rounds)]
+
+
+def seconds_alone(run: Callable[[Sequence[str]], object], texts: Sequence[str]) -> list[float]:
+    """Return the seconds of each text in a call of its own."""
+    seconds = []
+    for text in texts:
+        start = time.perf_counter()
+        run([text])
+        seconds.append(time.perf_counter() - start)
+    return seconds
 
 
 def open_profile(directory: str) -> Path:

@@ -43,7 +43,7 @@ def write_json(path: Path, value, indent: int = 2) -> None:
 
 
 def read_json(path: Path, kind: Any = dict, remedy: str = "copy it again from its source") -> Any:
-    """Read a JSON file as `kind` (see typed.py). Errors end with the `remedy`.
+    """Read a JSON file as `kind` (see typed_json.py). Errors end with the `remedy`.
 
     A missing file raises FileNotFoundError, for the caller to explain.
     """

@@ -4,7 +4,7 @@ import numpy as np
 
 from bert_jax.export.distances import distances_apart
 from bert_jax.export.graph import Scope, Value
-from bert_jax.models.alibi import head_slopes
+from bert_jax.models.relative_terms import head_slopes
 
 
 def alibi_bias(scope: Scope, length: Value) -> Value:

@@ -26,7 +26,7 @@ from bert_jax.models.bert import Bert
 from bert_jax.models.encoder import Encoder, stack_layers, unroll_layers
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
-from bert_jax.models.intermediates import STATES, WEIGHTS
+from bert_jax.models.layers import STATES, WEIGHTS
 from bert_jax.models.mesh import platform
 from bert_jax.models.pooling import pool, project
 

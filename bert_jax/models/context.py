@@ -11,9 +11,9 @@ class Context:
     attention_mask: Any  # [B, L], 1 on real tokens
     segment_ids: Any = None  # [B, L], the number 1..P of the sequence in a packed row, 0 on padding
     rows: Any = None  # [B], the index of each row in the whole batch of a step, which seeds dropout
-    relative: Any = None  # relative.Relative, what distances add to attention scores
+    relative: Any = None  # RelativeTerms, what distances add to attention scores
     rotary: Any = None  # [S, 2, L, K / 2], rotary tables for each sort of layer, see rotary.py
-    convolved: Any = None  # convolution.Convolved, which is added to the output of the first layer
+    convolved: Any = None  # Convolved, which is added to the output of the first layer
 
     @classmethod
     def from_batch(cls, batch, rotary=None) -> "Context":

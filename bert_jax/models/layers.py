@@ -12,7 +12,6 @@ from bert_jax.models.dropout import Dropout
 from bert_jax.models.einsum import add_bias, mixed_einsum
 from bert_jax.models.elementwise import gelu, normalize, save_activation, scale_by_rms
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.intermediates import QKV, SCORES, WEIGHTS, is_requested, recover_attention_weights
 from bert_jax.models.kernels import attention, xla_attention
 from bert_jax.models.kernels.request import split_qkv, unstack
 from bert_jax.models.mesh import FSDP, TENSOR, device_kind
@@ -26,6 +25,11 @@ ACTIVATIONS: dict[str, Callable] = {
     "silu": jax.nn.silu,
     "tanh": jnp.tanh,
 }
+
+# Flax collections: hidden states, attention weights, and the qkv and scores that the weights are computed from. A
+# program requests them by making a collection mutable. Layers must be unrolled, because a scan keeps nothing of its
+# steps; for scanned layers, use `Encoder.layerwise`.
+STATES, WEIGHTS, QKV, SCORES = "states", "weights", "qkv", "scores"
 
 # On these chips XLA keeps an array of so many bytes on the chip, beside its gradient; of 50 MB it does not. On a v4 it
 # does not either way.
@@ -261,3 +265,25 @@ def token_positions(batch, count: int):
         position -= jax.lax.cummax(jnp.where(begins, position, 0), axis=1)
     # Beyond the table the look-up gives NaN. That is right for a text that is too long, but not for padding.
     return jnp.where(batch["attention_mask"] > 0, position, jnp.minimum(position, count - 1))
+
+
+def is_requested(module: nn.Module, collection: str) -> bool:
+    """Return whether a module should `sow` into the collection."""
+    return module.is_mutable_collection(collection) and not module.is_initializing()
+
+
+def recover_attention_weights(attend: Callable, qkv, heads: int):
+    """Return the attention weights [B, H, L, L] of `attend`, a function of qkv [B, L, 3, H x K].
+
+    They are its outputs if the values are the rows of the unit matrix. So this works for any attention, whatever it
+    adds to scores or masks.
+    """
+    B, L, _, width = qkv.shape
+    size = width // heads
+    parts = []
+    for first in range(0, L, size):  # values hold `size` columns of the matrix at a time
+        unit = jnp.tile(jnp.eye(L, size, -first, dtype=qkv.dtype), heads)
+        values = jnp.broadcast_to(unit[None, :, None], (B, L, 1, width))
+        out = attend(jnp.concatenate([qkv[:, :, :2], values], axis=2))
+        parts.append(out.reshape(B, L, heads, size))
+    return jnp.concatenate(parts, axis=-1)[..., :L].transpose(0, 2, 1, 3)

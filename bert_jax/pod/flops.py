@@ -43,7 +43,7 @@ def count_equation(equation, times: int, kernels: dict[str, float], used: list[b
         return count_program(params["jaxpr"], times * params["length"], kernels)
     if name == "cond":
         first, *others = params["branches"]
-        # Only the kernels of the first branch count: program.py reads no others of the compiled program.
+        # Only the kernels of the first branch count: hlo.py reads no others of the compiled program.
         return max(
             [
                 count_program(first, times, kernels),

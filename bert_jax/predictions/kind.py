@@ -340,7 +340,7 @@ class Outcomes:
     raw_outputs: list  # one for each example
     calibration: Calibration = UNCALIBRATED
     notes: list[str] = field(default_factory=list)
-    # How similar each example is to the training texts, see scope.py; None if that was not requested.
+    # How similar each example is to the training texts, see out_of_scope.py; None if that was not requested.
     similarities: np.ndarray | None = None
 
     @cached_property

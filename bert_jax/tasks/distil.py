@@ -31,8 +31,8 @@ from bert_jax.models.cost import layer_flops
 from bert_jax.models.einsum import mixed_einsum
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.intermediates import QKV, SCORES, STATES
 from bert_jax.models.kernels.request import make_attention_mask
+from bert_jax.models.layers import QKV, SCORES, STATES
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, CorporaConfig, PretrainTask
 from bert_jax.training.outline import Outline

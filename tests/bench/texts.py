@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import bert_jax
-from bert_jax.bench.text_figures import seconds_alone
-from bert_jax.bench.timing import Machine, Turn
+from bert_jax.bench.timing import Machine, Turn, seconds_alone
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.streaming import map_texts

@@ -13,8 +13,7 @@ import pytest
 
 from bert_jax import tasks
 from bert_jax.bench.step_speed import Step, synthetic_batch
-from bert_jax.bench.text_figures import text_figures
-from bert_jax.bench.timing import FEWEST, Machine, Measured, Turn, describe_load, timed
+from bert_jax.bench.timing import FEWEST, Machine, Measured, Turn, describe_load, text_figures, timed
 from bert_jax.command.main import main
 from tests.support.pretraining_runs import make_corpus
 from tests.support.project import ROOT

@@ -12,7 +12,6 @@ import pytest
 from bert_jax.core.config_files import run_config_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import family_for
-from bert_jax.models.alibi import alibi_terms, head_slopes
 from bert_jax.models.bert import Bert
 from bert_jax.models.context import Context
 from bert_jax.models.encoder import REMAT
@@ -21,7 +20,7 @@ from bert_jax.models.kernels import attention, blocked_attention, short_attentio
 from bert_jax.models.kernels.attention import attend, choose_kernel
 from bert_jax.models.kernels.request import AttentionRequest
 from bert_jax.models.layers import Embeddings
-from bert_jax.models.relative_terms import RelativeTerms
+from bert_jax.models.relative_terms import RelativeTerms, alibi_terms, head_slopes
 from bert_jax.models.sinusoids import sinusoidal_table
 from tests.support.gradients import assert_gradients_equal
 from tests.support.seeded_arrays import seeded_batch

@@ -5,7 +5,7 @@ from bert_jax.training.log import read_metrics
 
 
 def finetune(task: str, model, workdir, **changes):
-    """A run of `configs/TASK.py` on a small scale; gives the metrics of its last evaluation."""
+    """A run of a recipe in configs/ on a small scale; gives the metrics of its last evaluation."""
     values = {
         "init": model, "epochs": 6, "optimizer.learning_rate": 3e-3, "data.max_length": 32, "data.batch_size": 8,
         "model.hidden_dropout_prob": 0, "model.attention_probs_dropout_prob": 0, "log.every": 5,

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.models.ring import sum_parts
+from bert_jax.models.data_sharded import sum_parts
 from bert_jax.training.run_config import MeshConfig
 from bert_jax.training.sharding import make_mesh, mesh_warnings, order_in_ring
 from tests.support.processes import run_on_eight_devices

@@ -2,7 +2,8 @@
 
 A plan is a function of (corpus, seed, length, number). Its table has one row per example, with the places of the
 example's spans of tokens. It is built in one pass, kept on disk, and memory-mapped. Random draws are keyed by document,
-so that they depend neither on block sizes nor on threads. The kinds of plan, in pairs.py and rows.py, make the rows.
+so that they depend neither on block sizes nor on threads. The kinds of plan, in sentence_pairs.py and
+full_sentences.py, make the rows.
 """
 
 import json

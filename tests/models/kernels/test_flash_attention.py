@@ -12,7 +12,6 @@ from jax.sharding import AbstractDevice, AbstractMesh, AxisType
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
-from bert_jax.models.alibi import alibi_terms
 from bert_jax.models.context import Context
 from bert_jax.models.encoder_config import RelativeConfig
 from bert_jax.models.kernels import flash_attention
@@ -21,7 +20,7 @@ from bert_jax.models.kernels.flash_attention import visited_blocks
 from bert_jax.models.kernels.flash_tiles import BLOCK, pair_keep_mask
 from bert_jax.models.kernels.request import AttentionRequest, make_attention_mask
 from bert_jax.models.mesh import AXES
-from bert_jax.models.relative_terms import RelativeTerms, row_of_distances
+from bert_jax.models.relative_terms import RelativeTerms, alibi_terms, row_of_distances
 from bert_jax.pod.kernel_check import attend_by_definition, difference
 from bert_jax.training.log import read_metrics
 from bert_jax.training.workdir import Workdir
