@@ -41,14 +41,16 @@ class Dispatcher:
     def __init__(
         self, ray: ModuleType, work: ShardWork, shards: Sequence[Shard], verb: str, complete: int = 0
     ):
-        self.ray, self.work = ray, work
-        self.progress = ClusterProgress(verb, work.unit, shards, complete)
+        self.ray, self.work, self.verb, self.complete = ray, work, verb, complete
+        self.lines = LogLines()
+        self.begun: float | None = None  # when the first worker was ready
         # The largest first, so that all workers end at about the same time.
         self.queue = deque(sorted(shards, key=lambda shard: -shard.size))
         self.pending: dict[Any, PendingCall] = {}
         self.idle: list[Actor] = []
         self.deaths: Counter[str] = Counter()
         self.results: list[ShardResult] = []
+        self.bytes_done, self.bytes_left = 0, sum(shard.size for shard in shards)
         self.failures: list[Failure] = []
         self.printed_kinds: set[str] = set()  # the warnings that were printed, without their numbers
         self.waiting_since = time.monotonic()
@@ -60,18 +62,19 @@ class Dispatcher:
             for actor in plan.start(self.ray):
                 self.open(actor)
             # Without a call that is pending, every worker has a full disk.
-            while self.pending and (self.queue or self.is_busy()):
+            while self.pending and (self.queue or self.count_busy()):
                 calls, _ = self.ray.wait(list(self.pending), timeout=POLL_SECONDS)
                 for call in calls:
                     self.handle_answer(call)
                 self.assign()
                 self.check_wait(plan)
-                self.progress.show()
+                self.show_progress()
         finally:
-            self.progress.close()
+            if log_file().isatty():
+                print(file=log_file(), flush=True)
 
-    def is_busy(self) -> bool:
-        return any(call.shard for call in self.pending.values())
+    def count_busy(self) -> int:
+        return sum(call.shard is not None for call in self.pending.values())
 
     def open(self, actor: Actor) -> None:
         call = actor.open.options(max_task_retries=MAX_DEATHS).remote(self.work, list_versions())
@@ -85,7 +88,7 @@ class Dispatcher:
     def check_wait(self, plan: WorkerPlan) -> None:
         """Say for what the command waits if no worker is ready, and end it if none comes."""
         waited = time.monotonic() - self.waiting_since
-        if self.is_busy():
+        if self.count_busy():
             self.waiting_since, self.is_wait_told = time.monotonic(), False
         elif self.pending and waited > MAX_WAIT_SECONDS:
             raise BertJaxError(
@@ -110,15 +113,15 @@ class Dispatcher:
         if shard is None:
             if isinstance(answer, Refusal):
                 raise BertJaxError(answer.message)
-            self.progress.start_worker()
+            self.begun = self.begun or time.monotonic()
         elif isinstance(answer, Refusal):
             self.fail(shard, answer.message)
             if answer.disk_is_full:  # the worker gets no other shard
-                self.progress.workers -= 1
                 return
         else:
-            self.progress.add(shard, answer.rows)
             self.results.append(answer)
+            self.bytes_done += shard.size
+            self.bytes_left -= shard.size
             self.print_warnings(shard, answer.warnings)
         self.idle.append(actor)
 
@@ -134,7 +137,6 @@ class Dispatcher:
             self.last_death = f"; one died while it opened {self.work.required_path}, {reason}"
             time.sleep(POLL_SECONDS)
         else:
-            self.progress.workers -= 1
             self.deaths[shard.name] += 1
             if self.deaths[shard.name] < MAX_DEATHS:
                 self.queue.appendleft(shard)
@@ -147,7 +149,7 @@ class Dispatcher:
         self.open(actor)
 
     def fail(self, shard: Shard, message: str) -> None:
-        self.progress.fail(shard)
+        self.bytes_left -= shard.size
         self.failures.append(Failure(shard, message))
         print_line(message)
 
@@ -158,6 +160,29 @@ class Dispatcher:
             if kind not in self.printed_kinds and len(self.printed_kinds) < SHOWN_WARNINGS:
                 print_line(f"{shard.display_name}: {message}")
             self.printed_kinds.add(kind)
+
+    def show_progress(self) -> None:
+        """Renew the line on a terminal; elsewhere print it now and then."""
+        if log_file().isatty():
+            width = shutil.get_terminal_size().columns - 1
+            line = self.describe_progress(time.monotonic())[:width]
+            print(f"\r{line:<{width}}", end="", file=log_file(), flush=True)
+        elif self.begun:
+            self.lines.print_due(self.describe_progress)
+
+    def describe_progress(self, now: float) -> str:
+        done, rows = len(self.results), sum(result.rows for result in self.results)
+        total = self.complete + done + len(self.failures) + len(self.queue) + self.count_busy()
+        line = f"{self.verb}: {self.complete + done} of {total} shards"
+        if self.begun and self.bytes_done:
+            seconds = max(now - self.begun, 1e-9)
+            line += f", {rows / seconds:,.0f} {self.work.unit}/s"
+            if self.bytes_done >= MIN_DONE * (self.bytes_done + self.bytes_left):
+                line += f", {format_duration(seconds * self.bytes_left / self.bytes_done)} left"
+        if self.failures:
+            line += f", {len(self.failures)} failed"
+        workers = len(self.idle) + self.count_busy()
+        return f"{line}, {pluralize(workers, 'worker') if workers else 'no worker is ready'}"
 
 
 def describe_death(error: Exception) -> str:
@@ -175,63 +200,3 @@ def describe_death(error: Exception) -> str:
         if (match := re.search(r"because its [\w ]+", text))
         else "for a reason that Ray does not know"
     )
-
-
-class ClusterProgress:
-    """How far a cluster is, in one line: shards, their rows, time left, failures."""
-
-    def __init__(self, verb: str, unit: str, shards: Sequence[Shard], complete: int):
-        self.verb, self.unit = verb, unit
-        self.total, self.done, self.failed = len(shards) + complete, complete, 0
-        self.bytes_left, self.bytes_done = sum(shard.size for shard in shards), 0
-        self.rows, self.workers = 0, 0
-        self.begun: float | None = None  # when the first worker was ready
-        self.lines = LogLines()
-
-    def start_worker(self) -> None:
-        self.workers += 1
-        self.begun = self.begun or time.monotonic()
-
-    def add(self, shard: Shard, rows: int) -> None:
-        self.done += 1
-        self.rows += rows
-        self.bytes_done += shard.size
-        self.bytes_left -= shard.size
-
-    def fail(self, shard: Shard) -> None:
-        self.failed += 1
-        self.bytes_left -= shard.size
-
-    def show(self) -> None:
-        """Renew the line on a terminal; elsewhere print it now and then."""
-        if log_file().isatty():
-            width = shutil.get_terminal_size().columns - 1
-            line = self.describe(time.monotonic())[:width]
-            print(f"\r{line:<{width}}", end="", file=log_file(), flush=True)
-        elif self.begun:
-            self.lines.print_due(self.describe)
-
-    def close(self) -> None:
-        if log_file().isatty():
-            print(file=log_file(), flush=True)
-
-    def describe(self, now: float) -> str:
-        """
-        >>> progress = ClusterProgress("predict", "rows", [Shard(("a",), "a", 10), Shard(("b",), "b", 30)], 1)
-        >>> progress.describe(0.0)
-        'predict: 1 of 3 shards, no worker is ready'
-        >>> progress.start_worker()
-        >>> progress.begun = 100.0
-        >>> progress.add(Shard(("a",), "a", 10), 1000)
-        >>> progress.describe(110.0)
-        'predict: 2 of 3 shards, 100 rows/s, 30 s left, 1 worker'
-        """
-        line = f"{self.verb}: {self.done} of {self.total} shards"
-        if self.begun and self.bytes_done:
-            seconds = max(now - self.begun, 1e-9)
-            line += f", {self.rows / seconds:,.0f} {self.unit}/s"
-            if self.bytes_done >= MIN_DONE * (self.bytes_done + self.bytes_left):
-                line += f", {format_duration(seconds * self.bytes_left / self.bytes_done)} left"
-        if self.failed:
-            line += f", {self.failed} failed"
-        return line + (f", {pluralize(self.workers, 'worker')}" if self.workers else ", no worker is ready")

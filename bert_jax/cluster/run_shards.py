@@ -2,10 +2,9 @@
 
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -22,7 +21,7 @@ from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.shards.cut_file import CUTTABLE, CutFile
 from bert_jax.data.shards.shard import Shard, list_shards
-from bert_jax.data.shards.shard_folder import CUT, ShardFolder, ShardManifest, add_counts
+from bert_jax.data.shards.shard_folder import CUT, ShardManifest, add_counts
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.row_count import count_rows
 
@@ -31,32 +30,20 @@ COUNTED_BYTES = 1 << 30  # of lines, which a dry run reads to count them
 ROWS_PER_SHARD = 65_536  # of a file that is the only input
 
 
-@dataclass(frozen=True)
-class ShardedInput:
-    """What the user gave, and how it is cut."""
+def list_files(given: str) -> list[Shard]:
+    files = list_shards(given)
+    if is_bucket(given):
+        return files
+    return [replace(file, sources=(os.path.abspath(file.source),)) for file in files]
 
-    given: str
-    shard_rows: int | None = (
-        None  # None: a file that is the only input into ROWS_PER_SHARD, others not at all
-    )
-    has_header: bool = True
 
-    def files(self) -> list[Shard]:
-        files = list_shards(self.given)
-        if is_bucket(self.given):
-            return files
-        return [replace(file, sources=(os.path.abspath(file.source),)) for file in files]
-
-    def cut_files(self, files: list[Shard], folder: ShardFolder) -> list[CutFile]:
-        """Return the files that are to be cut into a folder."""
-        rows = self.shard_rows or (ROWS_PER_SHARD if len(files) == 1 else 0)
-        if is_bucket(self.given) or is_bucket(str(folder)):
-            return []  # parts stand where all machines see them
-        return [
-            CutFile(file, rows, folder.path / CUT, self.has_header)
-            for file in files
-            if rows and file_extension(file.source) in CUTTABLE
-        ]
+def find_cuts(work: ModelShards, given: str, files: list[Shard]) -> list[CutFile]:
+    """Return the files that are cut: with `shard_rows` all that can be, else a file that is the only input."""
+    rows = work.shard_rows or (ROWS_PER_SHARD if len(files) == 1 else 0)
+    if not rows or is_bucket(given) or is_bucket(work.output):
+        return []  # parts stand where all machines see them
+    cuttable = (file for file in files if file_extension(file.source) in CUTTABLE)
+    return [CutFile(file, rows, work.folder.path / CUT, work.has_header) for file in cuttable]
 
 
 def check_output(output: str, given: str, model: str, shard_rows: int | None) -> None:
@@ -78,39 +65,13 @@ def check_output(output: str, given: str, model: str, shard_rows: int | None) ->
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
 
 
-@dataclass(frozen=True)
-class ShardSummary:
-    """What stands in a folder when all shards are complete."""
-
-    manifests: list[ShardManifest]
-    before: int  # the shards that were complete before
-    seconds: float
-
-    @property
-    def rows(self) -> int:
-        return sum(manifest.rows for manifest in self.manifests)
-
-    @property
-    def counts(self) -> Counter[str]:
-        return add_counts(self.manifests)
-
-    def describe(self) -> str:
-        """Return how many shards there are, and how long they took."""
-        shards = pluralize(len(self.manifests), "shard")
-        if self.before == len(self.manifests):
-            return f"{shards}, complete already"
-        resumed = f", {self.before} of them before" if self.before else ""
-        return f"{shards}{resumed}, {format_duration(self.seconds)}"
-
-
-def run_shards(
-    options: ClusterOptions, work: ModelShards, inputs: ShardedInput, remove_missing: bool = False
-) -> ShardSummary:
-    """Do all shards that are not complete. A failed one is an error at the end: the others are done first."""
-    begun, folder, files = time.monotonic(), work.folder, inputs.files()
+def run_shards(options: ClusterOptions, work: ModelShards, given: str, remove_missing: bool = False) -> str:
+    """Do all shards that are not complete, and say what stands in the folder then. A failed one is an error at the end:
+    the others are done first."""
+    begun, folder, files = time.monotonic(), work.folder, list_files(given)
     check_reachable(options.address)
     with folder.opened():
-        cuts = inputs.cut_files(files, folder)
+        cuts = find_cuts(work, given, files)
         shards = list_all_shards(files, cuts)
         before = folder.list_complete(shards)
         folder.handle_stale(shards, remove_missing)
@@ -122,7 +83,11 @@ def run_shards(
         manifests = complete_shards(options, work, shards, before)
         for cut in cuts:
             cut.remove_parts()
-        return ShardSummary(manifests, len(before), time.monotonic() - begun)
+    rows, counts = sum(manifest.rows for manifest in manifests), add_counts(manifests)
+    took = f"{len(before)} of them before, " * bool(before) + format_duration(time.monotonic() - begun)
+    took = "complete already" if len(before) == len(shards) else took
+    written = f"{pluralize(rows, work.noun)} in {folder} ({pluralize(len(shards), 'shard')}, {took})"
+    return written + work.describe_counts(counts)
 
 
 def list_all_shards(files: list[Shard], cuts: list[CutFile]) -> list[Shard]:
@@ -157,12 +122,12 @@ def complete_shards(
     return [complete[shard.name] for shard in shards]
 
 
-def estimate_input(options: ClusterOptions, work: ShardWork, inputs: ShardedInput) -> str:
+def estimate_input(options: ClusterOptions, work: ModelShards, given: str) -> str:
     """Return what there is to do, as `estimate` does."""
-    files = inputs.files()
+    files = list_files(given)
     check_reachable(options.address)
     with temporary_work(work) as tried:
-        return estimate(options, tried, list_all_shards(files, inputs.cut_files(files, tried.folder)))
+        return estimate(options, tried, list_all_shards(files, find_cuts(tried, given, files)))
 
 
 def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> str:

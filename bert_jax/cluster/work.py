@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.shards.bucket_folder import open_folder
 from bert_jax.data.shards.shard import Shard
-from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard
+from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard, open_folder
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.search.cached_vectors import model_fingerprint

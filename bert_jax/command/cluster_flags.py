@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bert_jax.command.flags import Flag, engine_of, flag, positive_integer, whole_number_type
-from bert_jax.core.bucket import is_bucket, without_options
+from bert_jax.core.bucket import is_bucket
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import pluralize, print_line
+from bert_jax.core.terminal import print_line
 
 if TYPE_CHECKING:
     from bert_jax.cluster.work import ModelShards
@@ -76,17 +76,14 @@ def write_on_cluster(
 ) -> None:
     """Do what a verb does with each shard of --input, or say how long that would take; `settings` are those of `kind`
     alone."""
-    from bert_jax.cluster.run_shards import ShardedInput, check_output, estimate_input, run_shards
+    from bert_jax.cluster.run_shards import check_output, estimate_input, run_shards
 
     output = output_folder(args)
     check_output(output, args.input, args.model, args.shard_rows)
     work = kind.from_model(
         args.model, args.format, output, engine=engine_of(args), shard_rows=args.shard_rows, **settings
     )
-    inputs = ShardedInput(args.input, args.shard_rows, work.has_header)
     if args.dry_run:
-        print_line(estimate_input(cluster, work, inputs))
-        return
-    summary = run_shards(cluster, work, inputs, args.remove_missing)
-    end = f" in {without_options(args.output)} ({summary.describe()}){work.describe_counts(summary.counts)}"
-    print_line(pluralize(summary.rows, work.noun) + end)
+        print_line(estimate_input(cluster, work, args.input))
+    else:
+        print_line(run_shards(cluster, work, args.input, args.remove_missing))

@@ -62,7 +62,7 @@ def predict(
     monkeypatch.setattr(run_shards, "complete_shards", here)
     own = {"engine": ENGINE, "options": options or PredictionOptions(), "columns": ExampleColumns()}
     work = PredictShards.from_model(str(model), "jsonl", output, **own)
-    run_shards.run_shards(HERE, work, run_shards.ShardedInput(given), **flags)
+    run_shards.run_shards(HERE, work, given, **flags)
     return here.done
 
 
@@ -177,7 +177,7 @@ def test_a_dry_run_leaves_nothing_in_a_bucket(model, store):
     with run_shards.temporary_work(work) as tried:
         worker = Worker(1, uses_accelerator=False)
         assert worker.open(tried, list_versions()) is None
-        (shard,) = run_shards.ShardedInput(store.address("in/0.txt")).files()
+        (shard,) = run_shards.list_files(store.address("in/0.txt"))
         assert isinstance(worker.write(shard), ShardResult)
         assert len(store.objects) == len(before) + 3
     store.objects.pop("out/", None)  # pyarrow leaves a mark where a folder was

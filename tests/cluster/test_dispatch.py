@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from bert_jax.cluster import dispatch, run_shards
-from bert_jax.cluster.dispatch import MAX_DEATHS, ClusterProgress, Dispatcher
+from bert_jax.cluster.dispatch import MAX_DEATHS, Dispatcher
 from bert_jax.cluster.worker import Refusal, ShardResult, WorkerPlan
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.shard import Shard
 
 DONE = ShardResult(1, 0.1, ())
+WORK = SimpleNamespace(required_path="model", unit="rows", counts_rows=True)
 SHARDS = [Shard((f"{n}.txt",), str(n), size) for n, size in enumerate((5, 50, 20))]
 
 
@@ -80,8 +81,7 @@ class Cluster:
 
 
 def run(cluster: Cluster) -> Dispatcher:
-    work = SimpleNamespace(required_path="model", unit="rows")
-    dispatcher = Dispatcher(cluster, work, SHARDS, "predict")
+    dispatcher = Dispatcher(cluster, WORK, SHARDS, "predict")
     dispatcher.run(cluster)
     return dispatcher
 
@@ -90,7 +90,7 @@ def test_the_largest_shards_are_done_first():
     cluster = Cluster(lambda shard: ShardResult(shard.size, 0.1, ()))
     dispatcher = run(cluster)
     assert list(cluster.written) == ["1", "2", "0"] and dispatcher.failures == []
-    assert dispatcher.progress.rows == 75 and dispatcher.progress.done == 3
+    assert sum(result.rows for result in dispatcher.results) == 75 and len(dispatcher.results) == 3
 
 
 def test_the_shard_of_a_worker_that_dies_is_done_again():
@@ -127,7 +127,7 @@ def test_a_bad_shard_fails_and_the_others_go_on(capsys):
         lambda shard: Refusal("1.txt row 3 is empty") if shard.name == "1" else ShardResult(1, 0.1, ())
     )
     dispatcher = run(cluster)
-    assert [failure.shard.name for failure in dispatcher.failures] == ["1"] and dispatcher.progress.done == 2
+    assert [failure.shard.name for failure in dispatcher.failures] == ["1"] and len(dispatcher.results) == 2
     assert capsys.readouterr().err == "1.txt row 3 is empty\n"
 
 
@@ -139,7 +139,8 @@ def test_a_worker_with_a_full_disk_gets_no_other_shard(capsys):
     cluster.workers = 1
     dispatcher = run(cluster)
     assert list(cluster.written) == ["1"] and [shard.name for shard in dispatcher.queue] == ["2", "0"]
-    assert capsys.readouterr().err == "1 (on a)\n" and dispatcher.progress.workers == 0
+    assert capsys.readouterr().err == "1 (on a)\n"
+    assert not dispatcher.idle
     cluster.workers = 2
     assert [failure.shard.name for failure in run(cluster).failures] == ["1", "2"]
     assert list(cluster.written) == ["1", "1", "2", "0"]
@@ -196,11 +197,15 @@ def test_what_a_cluster_lacks():
 
 def test_the_time_left_is_not_that_of_a_row_among_a_million():
     """A shard with one long row, which has nearly all bytes, is not done yet."""
-    progress = ClusterProgress("predict", "rows", [Shard(("a",), "a", 10), Shard(("b",), "b", 10_000_000)], 0)
-    progress.start_worker()
-    progress.begun = 0.5
-    progress.add(Shard(("a",), "a", 10), 1)
-    assert progress.describe(40.5) == "predict: 1 of 2 shards, 0 rows/s, 1 worker"
+    dispatcher = Dispatcher(
+        None, WORK, [Shard(("a",), "a", 10), Shard(("b",), "b", 10_000_000)], "predict", 3
+    )
+    assert dispatcher.describe_progress(0.5) == "predict: 3 of 5 shards, no worker is ready"
+    dispatcher.begun, dispatcher.queue = 0.5, deque(list(dispatcher.queue)[:1])
+    dispatcher.results, dispatcher.idle, dispatcher.bytes_done = [DONE], ["worker"], 10
+    assert dispatcher.describe_progress(40.5) == "predict: 4 of 5 shards, 0 rows/s, 1 worker"
+    dispatcher.bytes_done = dispatcher.bytes_left = 5_000_000
+    assert dispatcher.describe_progress(40.5) == "predict: 4 of 5 shards, 0 rows/s, 40 s left, 1 worker"
 
 
 def test_a_warning_of_every_shard_is_printed_once(capsys):
@@ -229,7 +234,6 @@ def test_a_dry_run_tells_the_rows_that_it_can_count(measured, rows, tmp_path, mo
     monkeypatch.setattr(run_shards, "connected", lambda _: nullcontext())
     monkeypatch.setattr(run_shards, "plan_workers", lambda *_: WorkerPlan(1, 1, None))
     monkeypatch.setattr(run_shards, "Dispatcher", lambda *_: done)
-    work = SimpleNamespace(unit="rows", counts_rows=True)
-    assert run_shards.estimate(SimpleNamespace(address="local"), work, shards).startswith(
+    assert run_shards.estimate(SimpleNamespace(address="local"), WORK, shards).startswith(
         f"2 shards, {rows}, "
     )

@@ -11,13 +11,13 @@ was killed is repeated, and does only the shards that are left.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_jax.core.bucket import without_options
+from bert_jax.core.bucket import Bucket, BucketFile, is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import file_hash, read_json, to_json, write_atomically
+from bert_jax.core.files import cache_home, file_hash, read_json, to_json, write_atomically
 from bert_jax.core.hashes import (
     SELF,
     FileFacts,
@@ -28,7 +28,7 @@ from bert_jax.core.hashes import (
     json_digest,
     sealed,
 )
-from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
+from bert_jax.core.output import foreign_files_error, locked_directory, refuse_unlisted, remove_path
 from bert_jax.core.terminal import pluralize
 from bert_jax.core.typed_json import coerce_json
 from bert_jax.data.shards.shard import Shard
@@ -203,6 +203,73 @@ class ShardFolder:
         # Shared: a worker that was cut off may still be writing the same.
         write_atomically(path, to_json(value, indent=1) + "\n", shared=True)
         self.publish(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketFolder(ShardFolder):
+    """A folder in a bucket. Each output is written in `path` on this machine and copied, and then its manifest. A copy
+    stands under its name at once or not at all. A bucket has no locks: two commands at a time do the same twice."""
+
+    bucket: Bucket
+    listed: dict[str, BucketFile] = field(default_factory=dict)  # the files in the bucket, by their names
+
+    def __str__(self) -> str:
+        return str(self.bucket)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        remove_path(self.path)
+        self.fetch()
+        if JOB not in self.listed and (foreign := [name for name in self.listed if name[0] != "."]):
+            raise foreign_files_error(self, foreign[0])
+        try:
+            with super().opened():
+                yield
+        finally:
+            remove_path(self.path)
+
+    def fetch(self) -> None:
+        """List the bucket, and copy its manifests to this machine."""
+        self.listed.clear()
+        self.listed.update(self.bucket.list_files())
+        remove_path(self.path / MANIFESTS)
+        if JOB in self.listed:
+            (self.bucket / JOB).download(self.path / JOB)
+        if any(name.startswith(f"{MANIFESTS}/") for name in self.listed):
+            (self.path / MANIFESTS).mkdir(parents=True)
+            (self.bucket / MANIFESTS).download(self.path / MANIFESTS)
+
+    def list_complete(self, shards: list[Shard]) -> dict[str, ShardManifest]:
+        self.fetch()
+        return super().list_complete(shards)
+
+    def holds(self, name: str, size: int) -> bool:
+        return name in self.listed and self.listed[name].bytes == size
+
+    def publish(self, name: str) -> None:
+        (self.bucket / name).upload(self.path / name)
+
+    def record(self, shard: Shard, written: WrittenShard, local: Shard | None = None) -> None:
+        super().record(shard, written, local)
+        for name in written.files:
+            remove_path(self.path / name)
+
+    def remove(self, name: str) -> None:
+        super().remove(name)
+        if self.listed.pop(name, None):
+            (self.bucket / name).remove()
+
+    def local_file(self, name: str) -> Path:
+        (self.bucket / name).download(self.path / name)
+        return self.path / name
+
+
+def open_folder(output: str, job: Job, ending: str) -> ShardFolder:
+    """Return the folder of the outputs, in a bucket or not."""
+    if not is_bucket(output):
+        return ShardFolder(Path(output), job, ending)
+    path = cache_home() / "buckets" / json_digest(output)
+    return BucketFolder(path, job, ending, bucket=Bucket(output))
 
 
 def manifest_name(shard: Shard) -> str:
