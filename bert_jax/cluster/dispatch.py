@@ -18,7 +18,7 @@ from bert_jax.data.shards.shard import Shard
 MAX_DEATHS = 3  # of workers with the same shard
 POLL_SECONDS = 1.0
 # Without any worker that is ready: until it is told, and until the command ends. Machines of a cloud take minutes.
-NOTICE_SECONDS, MAX_WAIT_SECONDS = 30.0, 900.0
+NOTICE_SECONDS, MAX_WAIT_SECONDS = 60.0, 900.0
 SHOWN_WARNINGS = 5
 MIN_DONE = 0.05  # of all bytes, before the time that is left is told
 
