@@ -23,7 +23,7 @@ from bert_jax.data.shards.cut_file import CUTTABLE, CutFile
 from bert_jax.data.shards.shard import Shard, list_shards
 from bert_jax.data.shards.shard_folder import CUT, ShardManifest, add_counts
 from bert_jax.text.input_files import file_extension
-from bert_jax.text.row_count import count_rows
+from bert_jax.text.tables import count_rows
 
 Work = TypeVar("Work", bound=ShardWork)
 COUNTED_BYTES = 1 << 30  # of lines, which a dry run reads to count them

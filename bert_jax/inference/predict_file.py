@@ -17,8 +17,7 @@ from bert_jax.inference.streaming import stream_results
 from bert_jax.inference.text_outcomes import advice_for
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.input_files import file_extension
-from bert_jax.text.row_count import count_rows
-from bert_jax.text.tables import TABLE_EXTENSIONS
+from bert_jax.text.tables import TABLE_EXTENSIONS, count_rows
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
 

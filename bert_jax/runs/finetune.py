@@ -13,7 +13,7 @@ from bert_jax.data.examples.column_names import LABELS, MEMORY_PAIR, TAGS, TEXTS
 from bert_jax.inference.encoder import Encoder
 from bert_jax.runs.train import Run, check_arguments, format_call, merge_keys, start_run
 from bert_jax.text.array_likes import to_plain_list
-from bert_jax.text.memory_tables import MEMORY_PREFIX, register_tables
+from bert_jax.text.input_files import MEMORY_PREFIX, register_tables
 
 SKIPPING = 'data={"columns": {"skip_bad": True}}'
 CLASSIFY, TAG = "classify", "tag"

@@ -20,7 +20,7 @@ from bert_jax.runs.model_argument import AnyModel, open_model
 from bert_jax.search.mined_table import MinedTable, MiningSettings, score_bounds, write_rows
 from bert_jax.search.mining import MiningLimits
 from bert_jax.text.array_likes import to_plain_list
-from bert_jax.text.memory_tables import MEMORY_PREFIX, register_tables
+from bert_jax.text.input_files import MEMORY_PREFIX, register_tables
 
 TEXT = "text"
 Pair = tuple[str, str] | Mapping[str, Any]

@@ -15,7 +15,7 @@ from bert_jax.data.examples.beir import CORPUS, is_beir
 from bert_jax.data.examples.cells import read_name_cell
 from bert_jax.data.examples.column_names import DOCUMENT_IDS, DOCUMENT_TEXTS, TITLES
 from bert_jax.text import document_formats, tables
-from bert_jax.text.article import check_length
+from bert_jax.text.document_formats import check_length
 from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError, begins_with
 from bert_jax.text.tables import get_optional_cell, get_text_cell, match_columns, no_columns

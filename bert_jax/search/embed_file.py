@@ -27,7 +27,7 @@ from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.quantization import TYPES, Quantizer
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
-from bert_jax.text.row_count import count_rows
+from bert_jax.text.tables import count_rows
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
 SHOWN = 5  # column names in a message

@@ -20,7 +20,7 @@ from bert_jax.core.hashes import SELF, FileFacts, check_version, is_sealed, seal
 from bert_jax.core.typed_json import coerce_json
 from bert_jax.search.language import AUTO, LANGUAGES
 from bert_jax.search.segment_files import REBUILD_REMEDY
-from bert_jax.text.memory_tables import MEMORY_PREFIX
+from bert_jax.text.input_files import MEMORY_PREFIX
 
 INDEX_FILE, SEGMENTS, REMOVED, BUILDING = "index.json", "segments", "removed", "building"
 VERSION = 2

@@ -13,7 +13,7 @@ from bert_jax.data.examples.cells import read_name_cell
 from bert_jax.data.examples.column_names import DOCUMENT_TEXTS, ID, TITLES
 from bert_jax.search.documents import Document, DocumentColumns, DocumentSource
 from bert_jax.text.array_likes import to_plain_list
-from bert_jax.text.memory_tables import MEMORY_PREFIX
+from bert_jax.text.input_files import MEMORY_PREFIX
 from bert_jax.text.tables import get_optional_cell, get_text_cell
 
 TITLE, TEXT = TITLES[0], DOCUMENT_TEXTS[0]

@@ -3,15 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
+from tokenizers import Tokenizer as Rust
 
 from bert_jax.core.errors import BertJaxError, recover_os_error
 from bert_jax.core.files import read_json
-from bert_jax.text.rust_tokenizer import BERT_NAMES, ROBERTA_NAMES, RustTokenizer, template_processor
+from bert_jax.text.tokenizer import BERT_NAMES, ROBERTA_NAMES, Tokenizer, template_processor
 from bert_jax.text.tokenizer_settings import TokenizerSettings
 
 
-class ByteLevelBPE(RustTokenizer):
+class ByteLevelBPE(Tokenizer):
     @classmethod
     def from_merges(
         cls,
@@ -24,7 +25,7 @@ class ByteLevelBPE(RustTokenizer):
         is_deberta = set(BERT_NAMES.values()) <= set(vocabulary)
         names = (BERT_NAMES if is_deberta else ROBERTA_NAMES) | settings.names
         prefix_space = settings.config.get("add_prefix_space", False)
-        rust = Tokenizer(models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""))
+        rust = Rust(models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""))
         rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
         rust.decoder = decoders.ByteLevel()
         sep, start = names["sep"], names["cls"]
@@ -36,7 +37,7 @@ class ByteLevelBPE(RustTokenizer):
             )
             mask = AddedToken(names["mask"], lstrip=True, special=True, normalized=False)
             settings = replace(settings, special={"mask": mask} | settings.special)
-        elif sep in vocabulary and start in vocabulary:  # RustTokenizer reports missing ones
+        elif sep in vocabulary and start in vocabulary:  # Tokenizer reports missing ones
             ends = (sep, vocabulary[sep]), (start, vocabulary[start])
             trim = settings.config.get("trim_offsets", True)
             rust.post_processor = processors.RobertaProcessing(*ends, trim, prefix_space)

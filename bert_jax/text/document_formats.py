@@ -1,16 +1,42 @@
-"""Read documents from files that are not tables: HTML and Markdown pages, Wikipedia articles, and plain text."""
+"""Read documents from files that are not tables: HTML and Markdown pages, plain text, and Wikipedia articles from dumps
+and from the files that WikiExtractor makes of them."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from html import unescape
 from itertools import chain
+from typing import cast
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text import html, markdown, wikipedia
-from bert_jax.text.article import LONGEST_DOCUMENT, Article
+from bert_jax.text import html, markdown, wikitext
 from bert_jax.text.input_files import file_extension
 
-WIKIEXTRACTOR_START = wikipedia.BEGIN.encode()  # the first bytes of WikiExtractor's files
+LONGEST_DOCUMENT = (
+    16 << 20
+)  # characters; reading and splitting a document takes several times its length in memory
 LONGEST_FILE = 4 * LONGEST_DOCUMENT  # characters of a file that is one document, with its markup
-ArticleReader = Callable[[str, Iterable[str]], Iterator[Article]]  # (a file's name, its lines) -> articles
+# Numbers of the namespaces of articles, and of files, categories and media.
+ARTICLES, FILES = "0", ("6", "14", "-2")
+BEGIN = "<doc "
+WIKIEXTRACTOR_START = BEGIN.encode()  # the first bytes of WikiExtractor's files
+ATTRIBUTES = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Article:
+    where: str  # file, and line if it holds several, for error messages
+    id: str  # within its file; "": none, as in plain text and pages
+    title: str  # not part of the text
+    text: str
+
+
+def check_length(where: str, text: str) -> str:
+    """Return the text; refuse one that is too long for a document."""
+    if len(text) > LONGEST_DOCUMENT:
+        raise BertJaxError(f"{where}: a text of {len(text) >> 20} MB is too long; split it into documents")
+    return text
 
 
 def html_page(name: str, lines: Iterable[str]) -> Iterator[Article]:
@@ -38,12 +64,98 @@ def join_lines(name: str, lines: Iterable[str]) -> str:
     return "".join(kept)
 
 
+def dump_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
+    """Yield the articles of a dump in constant memory, without redirects and pages that are not articles."""
+    files = set(wikitext.FILES)
+    root: Element | None = None
+    for number, event, element in parsed(name, lines):
+        tag = local_tag(element.tag)
+        if root is None:
+            root = element
+            if tag != "mediawiki":
+                raise BertJaxError(
+                    f"{name} line {number}: the root element is <{tag:.40}>; the only .xml files that are read are "
+                    "Wikipedia dumps (<mediawiki>); convert it to text"
+                )
+        elif event == "end" and tag == "namespace" and element.get("key") in FILES:
+            files.add((element.text or "").lower())
+        elif event == "end" and tag == "page":
+            page = children_by_name(element)
+            if "redirect" not in page and element_text(page, "ns") in ("", ARTICLES):
+                where, text = f"{name} line {number}", wikitext.text_of(markup_of(page), files)
+                yield Article(where, element_text(page, "id"), element_text(page, "title"), text)
+            root.clear()
+
+
+def parsed(name: str, lines: Iterable[str]) -> Iterator[tuple[int, str, Element]]:
+    """Parse XML; yield (line number, "start" or "end", element)."""
+    parser: XMLPullParser = XMLPullParser(("start", "end"))
+    number = 0
+    try:
+        for number, line in enumerate(lines, 1):
+            parser.feed(line)
+            for event, element in cast(Iterator[tuple[str, Element]], parser.read_events()):
+                yield number, event, element
+        if number:
+            parser.close()
+    except ParseError as error:
+        reason = str(error).partition(":")[0]
+        raise BertJaxError(f"{name} line {number} is not XML ({reason}); fetch the file again") from error
+
+
+def local_tag(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+def children_by_name(element: Element) -> dict[str, Element]:
+    """Return the children of an element by name; if several share a name, the last one."""
+    return {local_tag(child.tag): child for child in element}
+
+
+def element_text(elements: dict[str, Element], name: str) -> str:
+    return (elements[name].text or "") if name in elements else ""
+
+
+def markup_of(page: dict[str, Element]) -> str:
+    revision = children_by_name(page["revision"]) if "revision" in page else {}
+    return element_text(revision, "text") if element_text(revision, "model") in ("", "wikitext") else ""
+
+
+def extracted_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
+    """Yield the articles between <doc id= url= title=> and </doc>, without a first line that repeats the title."""
+    attributes: dict[str, str] | None = None
+    where, text = "", list[str]()
+    for number, line in enumerate(lines, 1):
+        stripped = line.rstrip("\r\n")
+        if attributes is None:
+            if stripped.startswith(BEGIN):
+                attributes, where, text = dict(ATTRIBUTES.findall(stripped)), f"{name} line {number}", []
+            elif stripped.strip():
+                raise BertJaxError(
+                    f"{name} line {number} is outside <doc> ... </doc>, which WikiExtractor puts around each article; "
+                    "remove it"
+                )
+        elif stripped == "</doc>":
+            title = unescape(attributes.get("title", ""))
+            if text and text[0].strip() == title:
+                del text[0]
+            yield Article(
+                where, attributes.get("id", ""), title, "\n".join(line for line in text if line.strip())
+            )
+            attributes = None
+        else:
+            text.append(unescape(stripped))
+    if attributes is not None:
+        raise BertJaxError(f"{where} opens a <doc> that is never closed; fetch the file again")
+
+
+ArticleReader = Callable[[str, Iterable[str]], Iterator[Article]]  # (a file's name, its lines) -> articles
 READERS: dict[str, ArticleReader] = {
     ".html": html_page,
     ".htm": html_page,
     ".md": markdown_page,
     ".markdown": markdown_page,
-    ".xml": wikipedia.dump_articles,
+    ".xml": dump_articles,
 }
 
 
@@ -56,5 +168,5 @@ def articles(name: str, lines: Iterable[str], plain: ArticleReader = whole_file)
         return reader(name, lines)
     lines = iter(lines)
     first = next(lines, "")
-    reader = wikipedia.extracted_articles if first.startswith(wikipedia.BEGIN) else plain
+    reader = extracted_articles if first.startswith(BEGIN) else plain
     return reader(name, chain([first], lines))

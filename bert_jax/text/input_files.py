@@ -1,4 +1,5 @@
-"""Inputs that users name: files, folders, globs, TensorFlow Datasets, Hugging Face data sets; compressed or not."""
+"""Inputs that users name: files, folders, globs, TensorFlow Datasets, data sets of the Hugging Face hub, compressed or
+not; and tables in a program's memory, which are read by name, like files."""
 
 import bz2
 import errno
@@ -10,17 +11,22 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import unquote
 
 from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.errors import BertJaxError, explain_os_error
+from bert_jax.core.errors import BertJaxError, explain_os_error, first_line
 from bert_jax.core.terminal import pluralize
-from bert_jax.text import hub_datasets
-from bert_jax.text.memory_tables import MEMORY_PREFIX
 
+HUB_PREFIX = "hf://"
+HUB_NAME = re.compile(r"hf://datasets/([^/@]+/[^/@]+)(?:@([^/]+))?/(.+)")
+MEMORY_PREFIX = "memory:"
+# Name -> (place, row) of each row; places are written as in Python, so the first is texts[0].
+MEMORY_TABLES: dict[str, Sequence[tuple[str, dict]]] = {}
 NOT_FILES = ("tfds:", MEMORY_PREFIX)  # prefixes of sources that are not opened as files
 HIDDEN = re.compile(r"(^|/)\.")
 # What is no file with a content that stands still.
@@ -33,7 +39,7 @@ def expand_inputs(inputs: Sequence[str]) -> list[str]:
     files of a folder or glob are sorted."""
     files: dict[str, None] = {}
     for given in map(str, inputs):
-        pattern = hub_datasets.fetch(given) if given.startswith(hub_datasets.HUB_PREFIX) else given
+        pattern = fetch_from_hub(given) if given.startswith(HUB_PREFIX) else given
         names = [pattern] if pattern.startswith(NOT_FILES) else find_files(pattern)
         if not names and is_bucket(pattern):
             raise BertJaxError(
@@ -120,6 +126,50 @@ def file_mode(path: str) -> int:
 def warn_of_left_out(place: str, counts: Counter[str]) -> None:
     if parts := [pluralize(count, noun) for noun, count in counts.items() if count]:
         warn_caller(f"{place}: left out {' and '.join(parts)}")
+
+
+def fetch_from_hub(given: str) -> str:
+    """Fetch files, a folder or a glob of a data set, `hf://datasets/OWNER/NAME[@REVISION]/FILES`, and return the path
+    of the local copy; the revision ~parquet is the hub's own copy in parquet."""
+    match = HUB_NAME.fullmatch(given)
+    if not match:
+        raise BertJaxError(
+            f"{given} is not hf://datasets/OWNER/NAME/FILES; name a file, a folder or a glob of the data set"
+        )
+    repository, revision, files = match[1], unquote(match[2] or "main"), match[3].rstrip("/")
+    if revision.startswith("~"):
+        revision = f"refs/convert/{revision[1:]}"
+    try:
+        from huggingface_hub import snapshot_download
+
+        folder = snapshot_download(
+            repository, repo_type="dataset", revision=revision, allow_patterns=[files, f"{files}/*"]
+        )
+    except Exception as error:  # offline, unknown, forbidden: a dozen types of three libraries
+        raise BertJaxError(
+            f"{given} cannot be fetched from the Hugging Face hub ({type(error).__name__}: {first_line(error)}); check "
+            "its name and the network, or fetch the files and name them"
+        ) from error
+    return os.path.join(folder, files)
+
+
+@contextmanager
+def register_tables(tables: Mapping[str, Sequence[tuple[str, dict]]]) -> Iterator[None]:
+    """Make each table readable as `memory:NAME` inside the with block."""
+    before = dict(MEMORY_TABLES)
+    MEMORY_TABLES.update(tables)
+    try:
+        yield
+    finally:
+        MEMORY_TABLES.clear()
+        MEMORY_TABLES.update(before)
+
+
+def read_memory_table(name: str) -> Iterator[tuple[str, dict]]:
+    table = name.removeprefix(MEMORY_PREFIX)
+    if table not in MEMORY_TABLES:
+        raise BertJaxError(f"{name} was in the memory of a program that has ended; run that program again")
+    return iter(MEMORY_TABLES[table])
 
 
 def file_extension(name: str) -> str:

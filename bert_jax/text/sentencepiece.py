@@ -7,15 +7,16 @@ The pieces are read from the `.model` file. The Rust library splits texts into t
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Rust
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.rust_tokenizer import (
+from bert_jax.text.tokenizer import (
     BERT_FORM,
     BERT_NAMES,
     ROBERTA_FORM,
     ROBERTA_NAMES,
-    RustTokenizer,
+    Tokenizer,
     template_processor,
 )
 from bert_jax.text.tokenizer_settings import TokenizerSettings
@@ -26,7 +27,7 @@ UNIGRAM = 1  # value of model_type in the file
 SPLIT_LATER = -100.0  # a score so low that a piece is never part of the best segmentation
 
 
-class SentencePiece(RustTokenizer):
+class SentencePiece(Tokenizer):
     @classmethod
     def from_model(cls, path, settings: TokenizerSettings | None = None) -> "SentencePiece":
         """Build the tokenizer from a `.model` file; its special pieces show whose convention it follows: with [CLS] it
@@ -52,7 +53,7 @@ class SentencePiece(RustTokenizer):
             )
         rust, names, form = build(proto, settings)
         ids = {role: rust.token_to_id(name) for role, name in names.items()}
-        if None not in ids.values():  # RustTokenizer reports missing ones
+        if None not in ids.values():  # Tokenizer reports missing ones
             rust.post_processor = template_processor(names, ids, form)
         spaces = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
         rust.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
@@ -96,7 +97,7 @@ def _albert(proto, settings: TokenizerSettings):
         for piece in proto.pieces
     ]
     names = ALBERT_NAMES | settings.names
-    rust = Tokenizer(models.Unigram(entries, unk_id=proto.trainer_spec.unk_id, byte_fallback=False))
+    rust = Rust(models.Unigram(entries, unk_id=proto.trainer_spec.unk_id, byte_fallback=False))
     steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     if not settings.config.get("keep_accents", False):
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
@@ -117,7 +118,7 @@ def _deberta(proto, settings: TokenizerSettings):
     if names["mask"] not in {piece for piece, _ in entries}:
         entries.append((names["mask"], 0.0))
     spec = proto.trainer_spec
-    rust = Tokenizer(models.Unigram(entries, unk_id=spec.unk_id, byte_fallback=spec.byte_fallback))
+    rust = Rust(models.Unigram(entries, unk_id=spec.unk_id, byte_fallback=spec.byte_fallback))
     steps: list = [normalizers.Lowercase()] * bool(settings.config.get("do_lower_case", False))
     if "nfkc" in proto.normalizer_spec.name:
         steps.append(normalizers.NFC())  # the Rust library reads the file's rules for one letter at a time
@@ -130,7 +131,7 @@ def _xlm_roberta(proto, settings: TokenizerSettings):
     names = ROBERTA_NAMES | settings.names
     entries = [(names[role], 0.0) for role in ("cls", "pad", "sep", "unk")]
     entries += [(piece.piece, piece.score) for piece in proto.pieces[3:]] + [(names["mask"], 0.0)]
-    rust = Tokenizer(models.Unigram(entries, unk_id=3, byte_fallback=False))
+    rust = Rust(models.Unigram(entries, unk_id=3, byte_fallback=False))
     rust.normalizer = normalizers.Sequence(_charsmap(proto))
     return rust, names, ROBERTA_FORM
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypedDict
 
 from bert_jax.core.errors import BertJaxError, first_line, suggest_name
 from bert_jax.core.surrogates import holds_surrogates, replace_surrogates
 from bert_jax.core.typed_json import JsonTypeError, coerce_json, type_name
-from bert_jax.text import memory_tables
-from bert_jax.text.input_files import expand_inputs, file_extension
+from bert_jax.text.input_files import MEMORY_PREFIX, expand_inputs, file_extension, read_memory_table
 from bert_jax.text.line_reader import LineReader
 
 Row = dict[str, object]
@@ -65,8 +65,8 @@ def read_file_rows(name: str, numbered: bool = False, keep_broken: bool = False)
         from bert_jax.text.tensorflow_datasets import read_tfds_rows
 
         return number_rows(name, read_tfds_rows(name))
-    if name.startswith(memory_tables.MEMORY_PREFIX):
-        rows = memory_tables.read_memory_table(name)
+    if name.startswith(MEMORY_PREFIX):
+        rows = read_memory_table(name)
         return ((where, keep_row(partial(refuse_surrogates, where, row), keep_broken)) for where, row in rows)
     match file_extension(name):
         case ".parquet":
@@ -378,3 +378,23 @@ def source_class_names(spec: str) -> dict[str, tuple[str, ...]]:
         return {}
     with opened_parquet(name) as file:
         return names_of_classes(file)
+
+
+def count_rows(source: str) -> int | None:
+    """Return the number of rows of a table, or of lines; None if the file would have to be read whole to know it, as
+    JSON or what is compressed, or is no file.
+
+    A line of a .csv file ends a row if no quote is open in it.
+    """
+    kind = file_extension(source)
+    if not Path(source).is_file() or kind == ".json" or kind != Path(source).suffix.lower():
+        return None
+    if kind == ".parquet":
+        with opened_parquet(source) as file:
+            return file.metadata.num_rows
+    rows, quotes = 0, 0
+    with open(source, "rb") as lines:
+        for line in lines:
+            quotes += line.count(b'"') if kind == ".csv" else 0
+            rows += quotes % 2 == 0 and (kind == ".txt" or not line.isspace())
+    return rows - (rows > 0 and kind in (".csv", ".tsv"))

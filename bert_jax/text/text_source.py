@@ -13,8 +13,7 @@ from typing import Literal, Self
 from bert_jax.core.bucket import is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text import tables
-from bert_jax.text.article import LONGEST_DOCUMENT, Article, check_length
-from bert_jax.text.document_formats import articles
+from bert_jax.text.document_formats import LONGEST_DOCUMENT, Article, articles, check_length
 from bert_jax.text.input_files import expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError
 

@@ -1,14 +1,17 @@
-"""Texts that are too long for a model: they are truncated, which is counted and reported, or read in windows."""
+"""Texts that are too long for a model: they are truncated, which is counted and reported, or read in windows; and the
+two texts of a pair that a bi-encoder reads separately."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from bert_jax.core.arguments import spell_setting
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
-from bert_jax.text.bi_encoder_pairs import encode_separately
-from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
+
+if TYPE_CHECKING:
+    from bert_jax.text.tokenizer import Encoding, Text, Tokenizer
 
 LONG = ("truncate", "windows")
 WINDOWS_ADVICE = 'long_texts="windows" reads all of them'  # how a method of a model reads long texts whole
@@ -38,7 +41,7 @@ class EncodingOptions:
                 "long_texts=windows out, or train a model with --config.model.pair_encoding=cross_encoder"
             )
 
-    def encode(self, tokenizer: Tokenizer, texts: Sequence[Text]) -> list[list[Encoding]]:
+    def encode(self, tokenizer: "Tokenizer", texts: "Sequence[Text]") -> "list[list[Encoding]]":
         """Encode each text, truncated, or in as many windows as it needs."""
         if self.separate_texts:
             return [[encoding] for encoding in encode_separately(tokenizer, texts, self.max_length)]
@@ -55,7 +58,7 @@ class TruncationCounter:
         self.max_length = max_length
         self.texts = self.truncated = self.most = self.longest = 0
 
-    def count(self, encodings: Iterable[Encoding]) -> None:
+    def count(self, encodings: "Iterable[Encoding]") -> None:
         """Count texts; each encoding is that of a whole text, or the first of its windows."""
         for encoding in encodings:
             self.truncated += encoding.dropped > 0
@@ -93,8 +96,69 @@ class TruncationWarner(TruncationCounter):
         super().__init__(max_length)
         self.advice = advice
 
-    def count(self, encodings: Iterable[Encoding]) -> None:
+    def count(self, encodings: "Iterable[Encoding]") -> None:
         before = self.truncated
         super().count(encodings)
         if self.truncated and not before:
             warn_caller(self.notice(self.advice))
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return the lengths of both texts of a pair after the longer one is truncated until both fit in `room`.
+
+    For a single text, `second` is 0.
+
+    >>> longest_first(10, 3, 8), longest_first(10, 9, 7), longest_first(10, 0, 7)
+    ((5, 3), (4, 3), (7, 0))
+    """
+    if first + second <= room:
+        return first, second
+    short = min(first, second, room // 2)
+    return (short, room - short) if first <= second else (room - short, short)
+
+
+def encode_separately(tokenizer: "Tokenizer", pairs: "Sequence[Text]", max_length: int) -> "list[Encoding]":
+    """Encode pairs with at most `max_length` tokens each; the longer text is truncated first."""
+    single = next((text for text in pairs if isinstance(text, str)), None)
+    if single is not None:
+        raise BertJaxError(f'this model takes pairs of texts, but "{single[:40]}" is a single text')
+    firsts, seconds = (tokenizer.encode([pair[n] for pair in pairs]) for n in range(2))
+    return [
+        join_encodings(truncate_pair(tokenizer, pair, first, second, max_length))
+        for pair, first, second in zip(pairs, firsts, seconds, strict=True)
+    ]
+
+
+def truncate_pair(
+    tokenizer: "Tokenizer", pair: "Text", first: "Encoding", second: "Encoding", max_length: int
+) -> "list[Encoding]":
+    lengths = len(first.input_ids), len(second.input_ids)
+    if sum(lengths) <= max_length:
+        return [first, second]
+    keep = longest_first(*lengths, max_length)
+    return [tokenizer.encode([text], max_length=most)[0] for text, most in zip(pair, keep, strict=True)]
+
+
+def join_encodings(encodings: "Sequence[Encoding]") -> "Encoding":
+    """Join encodings into one, in which each still starts with its own [CLS].
+
+    >>> from bert_jax.text.tokenizer import Encoding
+    >>> join_encodings([Encoding([5, 6], [0, 0], [(0, 0), (0, 3)]), Encoding([7], [0], [(0, 4)])]).text_starts
+    (0, 2)
+    """
+    begins = [0]
+    for encoding in encodings[:-1]:
+        begins.append(begins[-1] + len(encoding.input_ids))
+    return replace(
+        encodings[0],
+        input_ids=[i for encoding in encodings for i in encoding.input_ids],
+        token_type_ids=[segment for encoding in encodings for segment in encoding.token_type_ids],
+        offsets=[place for encoding in encodings for place in encoding.offsets],
+        dropped=sum(encoding.dropped for encoding in encodings),
+        spans=tuple(
+            range(begin + span.start, begin + span.stop)
+            for begin, encoding in zip(begins, encodings, strict=True)
+            for span in encoding.spans
+        ),
+        text_starts=tuple(begins),
+    )

@@ -20,9 +20,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import pluralize
-from bert_jax.text.rust_tokenizer import BERT_NAMES
 from bert_jax.text.text_source import TextSource
-from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer import BERT_NAMES, Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
 

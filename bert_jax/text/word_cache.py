@@ -7,8 +7,7 @@ from typing import Protocol
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, normalizers, pre_tokenizers
 
-from bert_jax.text.rust_tokenizer import RustTokenizer
-from bert_jax.text.subword_tokenizer import sanitize_texts
+from bert_jax.text.tokenizer import Tokenizer, sanitize_texts
 
 MOST = 1 << 21  # characters of words to remember: about 250,000 words, 50 MB
 
@@ -44,7 +43,7 @@ class WordCache:
 
 def cached(tokenizer) -> IdSource:
     """Return the tokenizer with a cache of words, or the tokenizer itself if words depend on what is around them."""
-    if isinstance(tokenizer, RustTokenizer) and splits_at_spaces(tokenizer.rust):
+    if isinstance(tokenizer, Tokenizer) and splits_at_spaces(tokenizer.rust):
         return WordCache(tokenizer)
     return tokenizer
 

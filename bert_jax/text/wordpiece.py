@@ -4,15 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Rust
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.text.rust_tokenizer import (
+from bert_jax.text.tokenizer import (
     BERT_NAMES,
     ROBERTA_NAMES,
-    RustTokenizer,
+    Tokenizer,
     bert_template,
     roberta_template,
 )
@@ -28,7 +29,7 @@ CASING = {
 }
 
 
-class WordPiece(RustTokenizer):
+class WordPiece(Tokenizer):
     """
     >>> words = WordPiece.from_vocabulary([*BERT_NAMES.values(), "play", "##ing"])
     >>> words.tokens(words.encode(["Playing"])[0].input_ids)
@@ -49,7 +50,7 @@ class WordPiece(RustTokenizer):
         names = (MPNET_NAMES if is_mpnet else BERT_NAMES) | settings.names
         casing = {key: settings.config[key] for key in CASING if key in settings.config} | casing
         lower = casing.get("do_lower_case")
-        rust = Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk"]))
+        rust = Rust(models.WordPiece(vocabulary, unk_token=names["unk"]))
         rust.normalizer = normalizers.BertNormalizer(
             clean_text=True,
             handle_chinese_chars=casing.get("tokenize_chinese_chars", True),
@@ -71,7 +72,7 @@ class WordPiece(RustTokenizer):
         return cls.from_vocabulary(entries, settings, **casing)
 
     @classmethod
-    def from_rust(cls, rust: Tokenizer, settings: TokenizerSettings | None = None) -> Self:
+    def from_rust(cls, rust: Rust, settings: TokenizerSettings | None = None) -> Self:
         """Build the tokenizer from a tokenizer.json; tokenizer_config.json overrides its casing, as in transformers."""
         settings = settings or TokenizerSettings()
         if isinstance(rust.normalizer, normalizers.BertNormalizer):

@@ -21,7 +21,7 @@ from typing import Any
 from bert_jax.bench.timing import Machine, timed
 from bert_jax.core.errors import BertJaxError
 from bert_jax.text.sentencepiece import SentencePiece
-from bert_jax.text.subword_tokenizer import sanitize_texts
+from bert_jax.text.tokenizer import sanitize_texts
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
 from tests.bench.comparison import Comparison, Row

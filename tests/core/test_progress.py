@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.core import progress
 from bert_jax.core.progress import Progress, track
-from bert_jax.text.row_count import count_rows
+from bert_jax.text.tables import count_rows
 
 
 @pytest.fixture

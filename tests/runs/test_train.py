@@ -22,8 +22,8 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.runs import finetune as finetuning
 from bert_jax.runs.finetune import are_tagged, check_series
 from bert_jax.runs.train import config_values, save_init_model
-from bert_jax.text.rust_tokenizer import BERT_NAMES
 from bert_jax.text.tables import read_table_rows
+from bert_jax.text.tokenizer import BERT_NAMES
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params

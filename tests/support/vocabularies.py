@@ -91,7 +91,7 @@ def write_modernbert(directory: Path) -> Path:
     """Byte-level BPE between special tokens of BERT's names, in one file as ModernBERT is published."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-    from bert_jax.text.rust_tokenizer import BERT_NAMES, template_processor
+    from bert_jax.text.tokenizer import BERT_NAMES, template_processor
 
     rust = Tokenizer(models.BPE())
     rust.normalizer = normalizers.NFC()

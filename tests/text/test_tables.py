@@ -13,8 +13,8 @@ import zstandard
 from pyarrow import parquet
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.text.input_files import register_tables
 from bert_jax.text.line_reader import read_lines
-from bert_jax.text.memory_tables import register_tables
 from bert_jax.text.tables import (
     BrokenRow,
     get_optional_cell,

@@ -7,7 +7,7 @@ import tokenizers
 from tokenizers import models
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.rust_tokenizer import BERT_NAMES
+from bert_jax.text.tokenizer import BERT_NAMES
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.wordpiece import WordPiece
 from tests.support.vocabularies import (

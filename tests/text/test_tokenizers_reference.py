@@ -4,7 +4,7 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.text.subword_tokenizer import sanitize_texts
+from bert_jax.text.tokenizer import sanitize_texts
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from tests.bench.tokenizers import compare, google_albert, transformers_on
 from tests.support.optional_modules import transformers

@@ -5,7 +5,7 @@ import random
 import pytest
 from tokenizers import AddedToken
 
-from bert_jax.text.rust_tokenizer import BERT_NAMES
+from bert_jax.text.tokenizer import BERT_NAMES
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.word_cache import WordCache, cached
 from bert_jax.text.wordpiece import WordPiece
