@@ -2,6 +2,7 @@
 
 from bert_jax.command.flags import OUTPUT, flag, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import refuse_output
 
 NO_DATA = (
     "--data measures what --quantize changes, and other files compute what the model does; leave --data out"
@@ -30,6 +31,7 @@ NO_DATA = (
     flag("--step", type=whole_number_type(0), help="step of the checkpoint (default: the newest)"),
 )  # fmt: skip
 def export(args):
+    refuse_output(args.output, args.directory)
     FORMATS[args.format](args)
 
 

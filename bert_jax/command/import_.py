@@ -1,12 +1,7 @@
 """The verb `import`."""
 
-from pathlib import Path
-
-from bert_jax.command.flags import (
-    flag,
-    verb,
-)
-from bert_jax.core.errors import BertJaxError
+from bert_jax.command.flags import flag, verb
+from bert_jax.core.output import refuse_output
 
 
 @verb(
@@ -22,8 +17,7 @@ from bert_jax.core.errors import BertJaxError
 def import_(args):
     from bert_jax.inference.load import load
 
-    if Path(args.destination).is_dir() and any(Path(args.destination).iterdir()):
-        raise BertJaxError(f"{args.destination} is not empty; name a new directory")
+    refuse_output(args.destination, args.source)
     model = load(args.source)
     model.save(args.destination)
     heads = ", ".join(model.layout.heads) or "no head"

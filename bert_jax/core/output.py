@@ -69,21 +69,22 @@ def open_output(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def atomic_directory(directory: Path, names: Collection[str] = ()) -> Iterator[Path]:
-    """Yield a new directory, which replaces `directory` when the block ends without an error.
+def atomic_directory(directory: Path, replaces: Collection[str] = ()) -> Iterator[Path]:
+    """Yield a new directory, which takes the place of `directory` when the block ends without an error.
 
-    An existing directory is replaced only if each of its files has one of the `names`; otherwise it is refused.
+    There must be nothing in that place, or an empty directory. Only a run that resumes `replaces` what it wrote itself:
+    a directory each of whose files has one of these names.
     """
     with explain_os_errors(directory):
         directory = resolve_destination(directory).absolute()
-        refuse_unknown_files(directory, names)
+        refuse_replacing(directory, replaces)
         with temporary_sibling(directory, is_directory=True) as new:
             restore_directory(directory)
             yield new
             for path in new.rglob("*"):
                 sync_to_disk(path)
             keep_mode(new, directory, 0o777)
-            refuse_unknown_files(directory, names)
+            refuse_replacing(directory, replaces)
             take_place(new, directory)
 
 
@@ -180,14 +181,24 @@ def output_busy_error(path: Path) -> BertJaxError:
     return BertJaxError(f"another process is writing {path}; wait until it ends, or name another output")
 
 
-def refuse_unknown_files(directory: Path, names: Collection[str]) -> None:
-    """Raise unless the directory is absent, or is not in use and each file in it has one of the names."""
+def refuse_output(output: str, source: str) -> None:
+    """Raise if a directory is not empty, or lies in the one that it is to be made from."""
+    with explain_os_errors(Path(output)):
+        if Path(output).resolve().is_relative_to(Path(source).resolve()):
+            raise BertJaxError(f"{output} is in {source}, which it is made from; name a directory elsewhere")
+        refuse_replacing(Path(output))
+
+
+def refuse_replacing(directory: Path, names: Collection[str] = ()) -> None:
+    """Raise unless the directory is absent or, if it is not in use, empty or of files that have these names alone."""
     if not directory.exists():
         return
     if not directory.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     if directory.is_mount() or Path.cwd().is_relative_to(directory.resolve()):
         raise BertJaxError(f"{directory} is in use and cannot be replaced; name a new directory in it")
+    if not names and any(directory.iterdir()):
+        raise BertJaxError(f"{directory} is not empty; name a new directory")
     ours = re.compile(
         "|".join([*map(re.escape, names), *(temporary_names(name, PARTIAL).pattern for name in names)])
     )

@@ -19,17 +19,14 @@ from bert_jax.export.companion_files import save_beside
 from bert_jax.export.model_graph import make_model
 from bert_jax.export.quantization import quantize_file
 from bert_jax.export.verification import Difference, measure_difference, require_equal_outputs
-from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectory
-from bert_jax.hub.onnx_files import ONNX_FILE, QUANTIZATIONS, SOURCE_FILE, choose_quantization
+from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.hub.onnx_files import ONNX_FILE, SOURCE_FILE, choose_quantization
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.search.cached_vectors import model_fingerprint
 
 EXTERNAL_DATA = "model.onnx_data"  # the weights of a model that is too large for one file
-ONNX_FILES = {Path(ONNX_FILE).name, Path(SOURCE_FILE).name, EXTERNAL_DATA} | {
-    name for key, form in QUANTIZATIONS.items() for name in (form.file(key), f"{form.file(key)}.data")
-}
 MOST_BYTES = 2**31 - 2**20  # of the weights in one file: protobuf's limit, less room for the rest
 LEAST_EXTERNAL = 1024  # bytes of an array that stands in the second file
 MOST_ROUNDED = (
@@ -59,7 +56,7 @@ def export_onnx(source, output, quantization: str | None = None) -> list[Exporte
     size = 4 * sum(map(math.prod, directory.tensors.shapes.values()))
     memory.require_free_memory(COPIES * size, f"the export of {source}", "export it on a larger machine")
     model, output = load(directory), Path(output)
-    with atomic_directory(output, WRITTEN_FILES | ONNX_FILES) as new:
+    with atomic_directory(output) as new:
         path = new / ONNX_FILE
         path.parent.mkdir()
         save_onnx(path, make_model(model.layout, model.params, model.scope.is_fitted))

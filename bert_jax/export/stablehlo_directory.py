@@ -22,7 +22,7 @@ from bert_jax.export.stablehlo_program import PLATFORMS, export_program, flatten
 from bert_jax.export.verification import Difference, measure_difference, require_equal_outputs
 from bert_jax.hub.exported_names import input_names
 from bert_jax.hub.layout import Layout
-from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectory, save_tensors
+from bert_jax.hub.model_directory import ModelDirectory, save_tensors
 from bert_jax.inference.load import load
 from bert_jax.inference.onnx_session import require_packages
 
@@ -61,7 +61,7 @@ def export_stablehlo(source, output) -> ExportedProgram:
     size = 4 * sum(map(math.prod, directory.tensors.shapes.values()))
     memory.require_free_memory(COPIES * size, f"the export of {source}", "export it on a larger machine")
     model, output = load(directory), Path(output)
-    with atomic_directory(output, WRITTEN_FILES | {PROGRAM, DESCRIPTION}) as new:
+    with atomic_directory(output) as new:
         folder = new / FOLDER
         folder.mkdir()
         program, weights = export_program(model.layout, flatten_weights(model.params))

@@ -25,8 +25,6 @@ LEAST = 5  # a word must occur at least this often to be added
 def extend(model, source: TextSource, output, size: int) -> str:
     """Write the model to `output` with at most `size` new words, those that save the most tokens; return a summary."""
     output = Path(output)
-    if output.exists():
-        raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
     with hub.atomic_model_directory(output) as new:
         summary = write_extended(model, source, new, size)
     return f"{output}: {summary}"

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,7 +43,7 @@ from bert_jax.text.tokenizer_directory import open_tokenizer
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
 CONFIGS = ("config.json", "bert_config.json")  # the first published models used the second name
-# The names of all files that are ever written into a model directory.
+# The names of all files that a run writes into its model's directory.
 WRITTEN_FILES = {
     "config.json", "model.safetensors", "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json",
@@ -294,12 +294,12 @@ def matches_shapes(part: ParameterMapping, shapes: Mapping, tensors: Tensors) ->
 
 
 @contextmanager
-def atomic_model_directory(directory) -> Iterator[Path]:
-    """Yield a new directory for models and their files; once complete, it replaces an earlier directory.
+def atomic_model_directory(directory, replaces: Collection[str] = ()) -> Iterator[Path]:
+    """Yield a new directory for models and their files, see `atomic_directory`.
 
     Each model in it gets a file with the hashes of its files.
     """
-    with atomic_directory(Path(directory), WRITTEN_FILES) as new:
+    with atomic_directory(Path(directory), replaces) as new:
         yield new
         models = [path.parent for path in new.rglob("model.safetensors")]
         # The files of a projection are hashed with those of its embedder.

@@ -1,6 +1,7 @@
 """An ONNX file, opened by ONNX Runtime, which not everybody has installed."""
 
 import os
+import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,7 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError, first_line
+from bert_jax.core.hashes import is_inside_directory
 
+# The name of the file that holds an array, in protobuf: the key "location", then the length of the name.
+EXTERNAL_DATA = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
 ERRORS_ONLY = 3  # of ONNX Runtime's levels: it warns of what a user cannot change
 
 
@@ -26,6 +30,21 @@ def threads_of_environment() -> int:
     return int(value) if value.isdecimal() else 0
 
 
+def read_external_data(path: Path) -> dict[str, bytes]:
+    """Read the files that hold weights of an ONNX file, by the names that it gives them.
+
+    ONNX Runtime would map them into memory, and the process would end by a signal if one of them were truncated.
+    """
+    content = path.read_bytes()
+    lengths = [(found.end(), found[1][0]) for found in EXTERNAL_DATA.finditer(content)]
+    names = {content[start : start + length].decode("utf-8", "replace") for start, length in lengths}
+    return {
+        name: (path.parent / name).read_bytes()
+        for name in sorted(names)
+        if is_inside_directory(name) and (path.parent / name).is_file()
+    }
+
+
 class OnnxSession:
     """An ONNX file on the CPU."""
 
@@ -37,6 +56,10 @@ class OnnxSession:
         options.log_severity_level = ERRORS_ONLY
         self.path = path
         try:
+            data = read_external_data(path)
+            options.add_external_initializers_from_files_in_memory(
+                list(data), list(data.values()), list(map(len, data.values()))
+            )
             self.session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
         except Exception as error:  # its types are those of C++, and the newest are not even exported
             raise BertJaxError(

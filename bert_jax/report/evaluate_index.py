@@ -25,7 +25,7 @@ from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders import embedder_plots
 from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, ReportPicture
 from bert_jax.report.embedders.search_results import NOT_IN_FOLDER, SearchResults
-from bert_jax.report.prediction_page import REPORT_FILES, markdown_table
+from bert_jax.report.prediction_page import markdown_table
 from bert_jax.search.index import FUSION, KEYWORDS, RERANK_TOP, VECTORS, Hit, Index
 
 SHOWN_MEASURES = (MAIN_METRIC, "mrr@10", "recall@100")
@@ -96,7 +96,7 @@ class IndexComparison:
 def describe_index_evaluation(
     index: Index, trial: IndexEvalConfig, as_json: bool, report: str | PathLike[str] | None, command: str
 ) -> str:
-    with atomic_directory(Path(report), REPORT_FILES) if report else nullcontext() as folder:
+    with atomic_directory(Path(report)) if report else nullcontext() as folder:
         compared = measure_index(index, trial)
         if folder:
             write_index_report(folder, compared, command)

@@ -38,10 +38,10 @@ from bert_jax.report.plots import draw_learning_curve
 MAX_ERRORS = 12  # the number of errors shown of each sort
 # If a few classes had 1 to 3 examples, simulated 95 % intervals of f1_macro contained the true score in 44 to 88 %.
 FEWEST_OF_CLASS = 4
+# The names of all files that a run writes into its report.
 REPORT_FILES = {"report.md"} | {
     f"{name}.png"
-    for name in ("numbers", "confusion", "reliability", "coverage", "balance",
-                 "learning_curve", "scope", "curves", "recall", "cosines", "cosines_a", "cosines_b")
+    for name in ("numbers", "confusion", "reliability", "coverage", "balance", "learning_curve", "scope", "curves")
 }  # fmt: skip
 MAX_CHARACTERS = 240  # the number of characters of a text that are shown
 
@@ -50,7 +50,7 @@ def evaluate_with_report(
     report, directory, trial: PredictionEvalConfig, as_json: bool = False, command: str = ""
 ) -> str:
     """Return the lines of `evaluate`, and write the report to the directory `report`."""
-    with atomic_directory(Path(report), REPORT_FILES) as new:
+    with atomic_directory(Path(report)) as new:
         model = load(directory)
         given, compared = run_evaluation(model, trial)
         about = ReportContext(

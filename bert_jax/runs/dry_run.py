@@ -12,13 +12,12 @@ from jax.sharding import Mesh
 from bert_jax import tasks
 from bert_jax.core import memory
 from bert_jax.core.config_files import run_config_file
-from bert_jax.core.output import refuse_unknown_files
 from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import pluralize, wrap_for_terminal
 from bert_jax.data.batch_source import Fact
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.report.prediction_page import REPORT_FILES
-from bert_jax.runs.sweep import plan_runs
+from bert_jax.runs.sweep import plan_runs, refuse_other_runs
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
@@ -38,10 +37,11 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     directories = ModelDirectories()
     module, config = tasks.read_config(values, overrides, directories)
     if config.writes_report:
-        refuse_unknown_files(directory.report, REPORT_FILES)
+        directory.refuse_replacing(directory.report, REPORT_FILES)
     count = 1
     if config.num_seeds > 1 or config.sweep:
         runs = plan_runs(values, overrides, config, directory.path)
+        refuse_other_runs(directory, runs)
         settings = "; ".join(dict.fromkeys(run.setting for run in runs))
         print_facts(
             [("runs", f"{len(runs):,}, {config.num_seeds:,} of each setting: {settings}; the first of them:")]

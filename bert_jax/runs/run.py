@@ -7,7 +7,6 @@ from pathlib import Path
 import jax
 
 from bert_jax import tasks
-from bert_jax.core.output import refuse_unknown_files
 from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.metrics.score_sums import uninformative_metric
@@ -18,7 +17,14 @@ from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.runs.completion import find_completion, record_completion
 from bert_jax.runs.finish_run import FinishedRun
-from bert_jax.runs.sweep import SweepRun, metric_values, plan_runs, train_all, write_results
+from bert_jax.runs.sweep import (
+    SweepRun,
+    metric_values,
+    plan_runs,
+    refuse_other_runs,
+    train_all,
+    write_results,
+)
 from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.log import read_metrics, validation_lines
 from bert_jax.training.loop import already_finished
@@ -41,7 +47,7 @@ def run_from_config(values: dict, overrides: Sequence[str], workdir: str, comman
     module, config = tasks.read_config(values, overrides, directories)
     directory = Workdir(workdir)
     if config.writes_report:
-        refuse_unknown_files(directory.report, REPORT_FILES)  # before training, which may take days
+        directory.refuse_replacing(directory.report, REPORT_FILES)
     if config.num_seeds > 1 or config.sweep:
         return run_sweep(plan_runs(values, overrides, config, directory.path), directory, command)
     opened = open_run(module.open, config, directories=directories)
@@ -67,6 +73,7 @@ def run_from_config(values: dict, overrides: Sequence[str], workdir: str, comman
 
 def run_sweep(runs: Sequence[SweepRun], directory: Workdir, command: str) -> dict[str, float]:
     directories = ModelDirectories()
+    refuse_other_runs(directory, runs)
     train_all(runs, directories)
     if jax.process_index() > 0:
         return {}

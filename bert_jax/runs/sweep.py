@@ -23,7 +23,7 @@ from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import no_lines, part_of_run, print_line
-from bert_jax.hub.model_directory import ModelDirectories, atomic_model_directory
+from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectories, atomic_model_directory
 from bert_jax.metrics.score_sums import uninformative_metric
 from bert_jax.report.plots import ACCENT, INK, save_plot
 from bert_jax.report.training_curves import draw_training_curves
@@ -35,7 +35,7 @@ from bert_jax.training.run_config import RunConfig
 from bert_jax.training.run_facts import print_description
 from bert_jax.training.step import StepCache
 from bert_jax.training.stop_signal import StopSignal
-from bert_jax.training.workdir import Workdir
+from bert_jax.training.workdir import SWEEP_TABLE, Workdir
 
 KEY_ALIASES = {"lr": "optimizer.learning_rate", "batch_size": "data.batch_size"}
 # Keys that a sweep does not vary -> why, or what to do instead.
@@ -129,6 +129,20 @@ def parse_sweep(text: str) -> list[tuple[str, list]]:
     return choices
 
 
+def refuse_other_runs(directory: Workdir, runs: Sequence[SweepRun]) -> None:
+    """Raise if the results would replace those of a single run, or of a sweep with runs that this one lacks."""
+    directory.refuse_replacing(directory.model, WRITTEN_FILES)
+    if directory.run.exists():
+        raise BertJaxError(f"{directory.path} holds a single run, not a sweep; name another --workdir")
+    if (directory.path / SWEEP_TABLE).exists():
+        found = {path.parent for path in directory.path.glob("*/seed=*/run.json")}
+        if others := sorted(found - {run.path for run in runs}):
+            raise BertJaxError(
+                f"{directory.path} holds a sweep with a run that this one lacks, "
+                f"{others[0].relative_to(directory.path)}; keep it in the sweep, or name another --workdir"
+            )
+
+
 def split_values(text: str) -> list[str]:
     """Split a text at commas that are not within brackets."""
     values, depth = [""], 0
@@ -218,9 +232,9 @@ def write_results(workdir: Path, runs: Sequence[SweepRun]) -> SweepRun:
     chosen = max((run for run in sound if run.setting == best_setting), key=lambda run: run.rank_key)
     text = results_table(runs, settings, chosen)
     plot_results(workdir / "sweep.png", runs, settings)
-    write_atomically(workdir / "sweep.md", text + "\n\n![score of each run, by setting](sweep.png)\n")
+    write_atomically(workdir / SWEEP_TABLE, text + "\n\n![score of each run, by setting](sweep.png)\n")
     print(text, flush=True)
-    with atomic_model_directory(workdir / "model") as new:
+    with atomic_model_directory(workdir / "model", WRITTEN_FILES) as new:
         shutil.copytree(chosen.path / "model", new, dirs_exist_ok=True)
     draw_training_curves(chosen.path / "metrics.jsonl", workdir / "curves.png")
     return chosen

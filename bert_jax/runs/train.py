@@ -147,15 +147,15 @@ def start_run(values: dict, workdir: str | PathLike[str] | None, command: str) -
 
 
 def save_init_model(model: Encoder, workdir: Path) -> Path:
-    """Save the loaded model that a run starts from, and return its directory; refuse to resume with another model."""
+    """Save the loaded model that a run starts from, and return its directory; refuse one that holds another model."""
     directory = workdir / "init"
-    if not directory.is_dir() or not any(workdir.rglob("run.json")):
+    if not directory.is_dir():
         model.save(directory)
         return directory
     with explain_os_errors(directory), temporary_sibling(directory, is_directory=True) as scratch:
         model.save(scratch / "init")
         if hashes.read_hashes(scratch / "init") != hashes.read_hashes(directory):
-            raise BertJaxError(f"{workdir} was started from another model; name another workdir")
+            raise BertJaxError(f"{directory} holds another model; name another workdir")
     return directory
 
 

@@ -61,8 +61,6 @@ def train_vocabulary(
 ) -> str:
     """Train a vocabulary, write its directory, and return a summary for users."""
     output = Path(output)
-    if output.exists():
-        raise BertJaxError(f"{output} exists already; delete it, or give --output another name")
     lines = TrainingLines(source)
     train = {"wordpiece": train_wordpiece, "sentencepiece": train_sentencepiece}[kind]
     with atomic_directory(output) as new:

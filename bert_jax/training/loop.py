@@ -341,7 +341,7 @@ class TrainingLoop:
         if jax.process_index() > 0:
             return
         params = self.task.final_params(params, self.data)
-        with hub.atomic_model_directory(self.workdir.model) as new:
+        with hub.atomic_model_directory(self.workdir.model, hub.WRITTEN_FILES) as new:
             save_models(new, self.task, params, self.data.tokenizer)
         self.print_detail(f"the model is in {self.workdir.model}")
 

@@ -12,7 +12,7 @@ finished.json   what the result was made from, once it is complete
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -20,7 +20,7 @@ from bert_jax.core.config import build_config
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_atomically
 from bert_jax.core.hashes import check_version, is_inside_directory, is_sealed, sealed
-from bert_jax.core.output import lock, refuse_unknown_files
+from bert_jax.core.output import explain_os_errors, lock, refuse_replacing
 from bert_jax.core.terminal import print_line
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
@@ -39,6 +39,7 @@ RESUMABLE_KEYS = re.compile(
     r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|out_of_scope)|model\.(attention|remat|unroll))$"
 )
 SCHEDULE_KEYS = ("steps", "epochs")  # they may be raised when a run is resumed
+SWEEP_TABLE = "sweep.md"  # the results of a sweep, whose runs have directories in its own
 RESTORE_REMEDY = "restore run.json from a copy"
 VERSION = 2  # of all files in the directory
 
@@ -88,7 +89,15 @@ class Workdir:
             ) from error
         if lock(self._lock.fileno()) is False:
             raise BertJaxError(f"another run is writing to {self.path}; stop it or name another --workdir")
-        refuse_unknown_files(self.model, hub.WRITTEN_FILES)  # now, not after days
+        if (self.path / SWEEP_TABLE).exists():
+            raise BertJaxError(f"{self.path} holds a sweep, not a single run; name another --workdir")
+        self.refuse_replacing(self.model, hub.WRITTEN_FILES)
+
+    def refuse_replacing(self, part: Path, names: Collection[str]) -> None:
+        """Raise now, not after days, if a part of the result would replace what no run has written here."""
+        is_begun = self.run.exists() or (self.path / SWEEP_TABLE).exists()
+        with explain_os_errors(part):
+            refuse_replacing(part, names if is_begun else ())
 
     def close(self) -> None:
         if self._lock:

@@ -84,11 +84,12 @@ CASES = {
         "prepare", "--input", small / "text.txt", "--layout", "sentences", "--tokenizer", small / "vocabulary",
         "--processes", 1, "--output", folder / "corpus"], "corpus", again=False),
     "train": Case(training, "run/model", says=29),
-    "export": Case(lambda small, folder: ["export", small / "run", "--output", folder / "model"], "model"),
+    "export": Case(lambda small, folder: [
+        "export", small / "run", "--output", folder / "model"], "model", again=False),
     "export --format onnx": Case(lambda small, folder: [
-        "export", small / "masked", "--format", "onnx", "--output", folder / "model"], "model"),
+        "export", small / "masked", "--format", "onnx", "--output", folder / "model"], "model", again=False),
     "export --format stablehlo": Case(lambda small, folder: [
-        "export", small / "masked", "--format", "stablehlo", "--output", folder / "model"], "model"),
+        "export", small / "masked", "--format", "stablehlo", "--output", folder / "model"], "model", again=False),
     "import": Case(lambda small, folder: ["import", small / "masked", folder / "model"], "model", again=False),
     "predict": Case(lambda small, folder: [
         "predict", "--model", small / "classifier", "--input", small / "many.txt", "--output", folder / "out.jsonl"],
@@ -112,7 +113,7 @@ CASES = {
     "index --compact": IndexCase(lambda small, folder: ["index", "--output", folder / "index", "--compact"]),
     "evaluate": Case(lambda small, folder: [
         "evaluate", "--model", small / "classifier", "--data", small / "labelled.jsonl", "--report", folder / "report"],
-        "report"),
+        "report", again=False),
 }  # fmt: skip
 
 

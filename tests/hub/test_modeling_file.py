@@ -136,12 +136,12 @@ def test_without_its_code_transformers_says_that_the_classifier_is_new(tmp_path,
 
 
 def test_only_a_head_that_transformers_lacks_has_a_modelling_file(tmp_path, encoder_path):
-    load(encoder_path, head="classify_mean", labels=("bad", "good")).save(tmp_path / "mean")
-    config = tmp_path / "mean/config.json"
+    load(encoder_path, head="classify_mean", labels=("bad", "good")).save(tmp_path / "other")
+    config = tmp_path / "other/config.json"
     others = json.loads(config.read_text()) | {"auto_map": {"AutoModel": "modeling_theirs.Theirs"}}
-    (tmp_path / "mean/hashes.json").unlink()
+    (tmp_path / "other/hashes.json").unlink()
     config.write_text(json.dumps(others))
-    load(tmp_path / "mean").save(tmp_path / "mean")
+    load(tmp_path / "other").save(tmp_path / "mean")
     load(tmp_path / "mean", head="classify", labels=("bad", "good")).save(tmp_path / "native")
     for name, own in (("mean", True), ("native", False)):
         assert (tmp_path / name / MODELING_FILE).exists() == own

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from packaging.requirements import Requirement
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
+from bert_jax.export import onnx_directory
 from bert_jax.export.onnx_directory import export_onnx
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
@@ -138,6 +140,57 @@ def test_int8_is_another_file_and_a_copy_computes_the_same(exported, tmp_path):
     np.testing.assert_array_equal(saved.encode(SMALL_TEXTS), vectors)
 
 
+@pytest.fixture(scope="module")
+def external(tmp_path_factory):
+    """An exported classifier whose weights, and those of its int8 file, are in files of their own."""
+    folder = tmp_path_factory.mktemp("external")
+    config = SMALL_CONFIG.replace(hidden_size=32, intermediate_size=64)
+    layout = Layout(config, heads=("classify",), labels=("a", "b"), pooler=True)
+    tokenizer = WordPiece.from_vocabulary(SMALL_VOCABULARY)
+    hub.save_model(folder / "model", layout, random_params(layout), tokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnx_directory, "MOST_BYTES", 1000)
+        export_onnx(folder / "model", folder / "onnx", "avx2")
+    return folder / "onnx"
+
+
+@pytest.mark.parametrize("copied", ["model_quint8_avx2.onnx", "model.onnx", "model.onnx_data"])
+def test_a_file_that_is_not_the_one_that_was_exported_is_refused(copied, external, tmp_path):
+    """Whatever was copied over it: it would compute something else under the same name."""
+    directory = shutil.copytree(external, tmp_path / "onnx")
+    file = directory / "onnx" / ("model.onnx_data" if copied.endswith("data") else "model.onnx")
+    content = bytearray((external / "onnx" / copied).read_bytes())
+    content[-1] ^= copied == file.name  # or else one bit of it has changed
+    file.write_bytes(content)
+    with pytest.raises(
+        BertJaxError, match=rf"onnx/{file.name} (is damaged|has .* bytes instead).*; export the"
+    ):
+        bert_jax.load(directory, engine="onnxruntime")
+    assert bert_jax.load(directory, engine="onnxruntime", dtype="int8").labels == ("a", "b")
+
+
+def test_weights_that_are_truncated_while_they_are_served_change_nothing(external, tmp_path):
+    """ONNX Runtime would map a file beside the graph, and the process would end by a signal."""
+    lines = """
+import os, sys, bert_jax
+from pathlib import Path
+for dtype in ("float32", "int8"):
+    model = bert_jax.load(sys.argv[1], engine="onnxruntime", dtype=dtype)
+    answer = model.predict_proba(["the cat"])
+    for path in Path(sys.argv[1], "onnx").iterdir():
+        content = path.read_bytes()
+        os.truncate(path, 0)
+        assert (model.predict_proba(["the cat"]) == answer).all(), path
+        path.write_bytes(content)
+"""
+    directory = shutil.copytree(external, tmp_path / "onnx")
+    names = {path.name for path in (directory / "onnx").iterdir()}
+    assert {"model.onnx_data", "model_quint8_avx2.onnx.data"} < names
+    command = [sys.executable, "-c", lines, directory]
+    done = subprocess.run(command, env=process_environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done
+
+
 def test_what_the_engine_cannot_do_is_said_in_a_line(exported, tmp_path, monkeypatch):
     ours, theirs = exported("classify", ("bad", "fair", "good"))
     refused = {
@@ -164,6 +217,7 @@ def test_what_the_engine_cannot_do_is_said_in_a_line(exported, tmp_path, monkeyp
     )
     broken = tmp_path / "broken"
     theirs.save(broken)
+    (broken / "hashes.json").unlink()
     (broken / "onnx/model.onnx").write_bytes(b"no graph")
     refused["cannot be opened by ONNX Runtime"] = lambda: load(broken)
     for message, call in refused.items():

@@ -344,8 +344,8 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
     assert [one is None for one in sure] == [one["abstained"] for one in found]
     model.save(tmp_path / "copy")
     assert bert_jax.load(tmp_path / "copy").calibration == given
-    bare.save(tmp_path / "copy")  # over it, without one
-    assert not (tmp_path / "copy" / calibration.FILE).exists()
+    bare.save(tmp_path / "bare")
+    assert not (tmp_path / "bare" / calibration.FILE).exists()
 
 
 def test_a_calibration_of_other_labels_or_a_damaged_one_is_said(classifier):

@@ -108,8 +108,8 @@ def classifier(tmp_path_factory):
         scope.similarity(opened.encode(SMALL_TEXTS, normalize_embeddings=True)), np.linspace(0, 1, 40)
     )
     opened.scope = OutOfScopeDetector.from_vectors(scope.vectors, known)
-    opened.save(path)
-    return path
+    opened.save(path.with_name("scoped"))
+    return path.with_name("scoped")
 
 
 @pytest.fixture(scope="module")

@@ -176,15 +176,13 @@ def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(
 def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(encoder_path, tmp_path):
     begun = bert_jax.load(encoder_path)
     other = begun.with_params(jax.tree.map(lambda leaf: leaf + 1, begun.params))
-    save_init_model(other, tmp_path)  # of a call that was refused before its run began
     assert save_init_model(begun, tmp_path) == tmp_path / "init"
-    (tmp_path / "run.json").write_text("{}")
     weights = (tmp_path / "init/model.safetensors").read_bytes()
     assert save_init_model(begun, tmp_path) == tmp_path / "init"
     with pytest.raises(BertJaxError, match="workdir"):
         save_init_model(other, tmp_path)
     assert (tmp_path / "init/model.safetensors").read_bytes() == weights
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["init", "run.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["init"]
 
 
 def test_texts_and_labels_are_examples_as_those_of_files(encoder_path, monkeypatch):

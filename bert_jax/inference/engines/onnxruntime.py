@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.hashes import write_hashes
+from bert_jax.core.hashes import FILE, find_damaged_files, read_hashes, write_hashes
 from bert_jax.hub.exported_names import ANSWER_LOGITS, HIDDEN_STATES, LOGITS
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
@@ -56,6 +56,7 @@ class OnnxRuntimeEngine:
     def from_directory(cls, directory: ModelDirectory) -> Self:
         layout, file = directory.layout, directory.onnx_file
         assert file is not None  # `open_directory` has found it
+        refuse_damage(directory.path, file)
         mappings = [part for part in layout.parameter_mappings(True) if part.path.startswith(PROJECTION)]
         dense = {part.path.split("/")[-1]: directory.read_parameter(part, 1) for part in mappings}
         return cls(OnnxSession(file), dtype_of(file), dense)
@@ -142,6 +143,16 @@ class OnnxRuntimeEngine:
         logits = np.take_along_axis(self.run(batch, LOGITS)[0], batch["target_positions"][..., None], axis=1)
         shifted = logits - logits.max(-1, keepdims=True)
         return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def refuse_damage(directory: Path, file: Path) -> None:
+    """Raise if an ONNX file, or one of its weights, is not what was exported, but what was copied over it."""
+    listed, name = read_hashes(directory) or {}, file.relative_to(directory).as_posix()
+    own = {other: facts for other, facts in listed.items() if other.startswith(name)}
+    if damage := next(find_damaged_files(directory, own), None):
+        raise BertJaxError(
+            f"{directory}: {damage}; export the model again, or delete {FILE} to skip the check"
+        )
 
 
 def pooled(states: np.ndarray, attention_mask: np.ndarray, how: str) -> np.ndarray:

@@ -25,7 +25,7 @@ from bert_jax.report.embedders.embedder_results import EmbedderResults, Evaluati
 from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig, EvaluatedEmbedder, EvaluatedIndex
 from bert_jax.report.embedders.scored_pairs import ScoredPairsData
 from bert_jax.report.evaluate_predictions import interval_rows
-from bert_jax.report.prediction_page import REPORT_FILES, interval_lines, markdown_table
+from bert_jax.report.prediction_page import interval_lines, markdown_table
 from bert_jax.search.index import Index
 
 Ranker = (
@@ -62,7 +62,7 @@ def describe_embedders(
 ) -> str:
     """Describe one embedder, or two on the same data, as lines or JSON. Write a report to `report` if given."""
     if report:
-        with atomic_directory(Path(report), REPORT_FILES) as new:
+        with atomic_directory(Path(report)) as new:
             data, measured = measure_embedders(names, trial)
             write_embedder_report(new, data, measured, command)
     else:
