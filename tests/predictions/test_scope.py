@@ -302,10 +302,10 @@ def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path
     )
     assert (tmp_path / "r" / "scope.png").read_bytes().startswith(b"\x89PNG")
     evaluate_with_report(
-        tmp_path / "r", classifier, PredictionEvalConfig(files[0], ExampleColumns(text="review"))
+        tmp_path / "s", classifier, PredictionEvalConfig(files[0], ExampleColumns(text="review"))
     )
-    assert "Out of scope" not in (tmp_path / "r" / "report.md").read_text()
-    assert not (tmp_path / "r" / "scope.png").exists()
+    assert "Out of scope" not in (tmp_path / "s" / "report.md").read_text()
+    assert not (tmp_path / "s" / "scope.png").exists()
 
 
 # Learning it
