@@ -36,7 +36,7 @@ def read_external_data(path: Path) -> dict[str, bytes]:
     ONNX Runtime would map them into memory, and the process would end by a signal if one of them were truncated.
     """
     content = path.read_bytes()
-    lengths = [(found.end(), found[1][0]) for found in EXTERNAL_DATA.finditer(content)]
+    lengths = [(key.end(), key[1][0]) for key in EXTERNAL_DATA.finditer(content)]
     names = {content[start : start + length].decode("utf-8", "replace") for start, length in lengths}
     return {
         name: (path.parent / name).read_bytes()

@@ -135,8 +135,8 @@ def refuse_other_runs(directory: Workdir, runs: Sequence[SweepRun]) -> None:
     if directory.run.exists():
         raise BertJaxError(f"{directory.path} holds a single run, not a sweep; name another --workdir")
     if (directory.path / SWEEP_TABLE).exists():
-        found = {path.parent for path in directory.path.glob("*/seed=*/run.json")}
-        if others := sorted(found - {run.path for run in runs}):
+        written = {path.parent for path in directory.path.glob("*/seed=*/run.json")}
+        if others := sorted(written - {run.path for run in runs}):
             raise BertJaxError(
                 f"{directory.path} holds a sweep with a run that this one lacks, "
                 f"{others[0].relative_to(directory.path)}; keep it in the sweep, or name another --workdir"
