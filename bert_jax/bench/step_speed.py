@@ -22,10 +22,10 @@ from bert_jax.bench.timing import (
 )
 from bert_jax.data.batch_source import Features
 from bert_jax.training.chips import peak_flops
-from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
+from bert_jax.training.task import Outline, OutlinePhase
 
 PRODUCTS = 16  # matrix products that are timed
 

@@ -20,11 +20,11 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
 from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.data.examples.split import assign_folds
+from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_pieces
 from bert_jax.finetuning.example_counts import MIN_CURVE_EXAMPLES
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.linear_probe import HeadInputs
-from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
 from bert_jax.inference.computations import HeadLogits, PooledStates
 from bert_jax.inference.load import load
 from bert_jax.models.heads import HEADS

@@ -12,8 +12,8 @@ from bert_jax.data.batch_source import BatchSource, Fact, Features
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.groups import Group
 from bert_jax.data.examples.row_packing import PLACE, Target
-from bert_jax.finetuning.gather import gather_by_example
-from bert_jax.finetuning.inspect_groups import format_groups
+from bert_jax.finetuning.encoded_windows import gather_by_example
+from bert_jax.finetuning.inspect_examples import format_groups
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
 from bert_jax.inference.exact_search import search_exact
 from bert_jax.losses.embedding import (

@@ -10,13 +10,11 @@ from bert_jax.data.examples.columns import source_labels
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.finetuning.batch_config import make_batch_config
-from bert_jax.finetuning.contrastive import ContrastiveTask
+from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_batch_config, make_pieces
 from bert_jax.finetuning.example_splits import ExampleSplits, Reader, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
-from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.finetuning.pieces import PredictionEvaluator, make_pieces
-from bert_jax.finetuning.prediction_cards import prediction_card
+from bert_jax.finetuning.finetune_task import ContrastiveTask, FinetuneTask
+from bert_jax.finetuning.model_cards import prediction_card
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.models.heads import HEADS

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
+from typing import ClassVar, cast
 
-from bert_jax.data.batch_source import Fact
+from bert_jax.data.batch_source import BatchSource, Fact
+from bert_jax.data.examples.epochs import Epochs
 from bert_jax.finetuning.choose_method import (
     candidate_methods,
     describe_folds,
@@ -17,6 +18,10 @@ from bert_jax.finetuning.example_counts import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.label_warnings import label_warnings
+from bert_jax.finetuning.linear_probe import fit_head_as_probe
+from bert_jax.losses.loss import Loss, pair_error
+from bert_jax.models.bert import states_read
+from bert_jax.models.heads import HEADS
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.workdir import Workdir
 
@@ -50,3 +55,32 @@ class FinetuneTask(HeadTask):
 
     def prepare(self, run: OpenedRun, directory: Workdir) -> OpenedRun:
         return prepare_method(run, directory)
+
+
+VECTORS = "vectors"
+
+
+class ContrastiveTask(FinetuneTask):
+    whole_batch: ClassVar[bool] = True
+
+    @property
+    def starts_from_probe(self) -> bool:
+        return False  # the head is fitted as a probe at the end instead
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        """Return what the head reads of each text: [B, D], or [B, P, D] if texts are packed."""
+        outputs = super().outputs(params, batch, constants, key)
+        return {VECTORS: states_read(HEADS[self.head], outputs, batch)}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return {"contrast_loss": pair_error(outputs[VECTORS], batch["labels"], batch["label_weights"])}
+
+    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        return {}
+
+    def predictions(self, outputs: dict, batch: dict):
+        return None
+
+    def final_params(self, params: dict, data: BatchSource) -> dict:
+        pieces = cast(Epochs, data).train
+        return fit_head_as_probe(params, self.layout, data.tokenizer, pieces, "softmax", self.class_weights)

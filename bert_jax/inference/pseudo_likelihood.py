@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.grouping import group_by_size
 from bert_jax.inference.computations import LogLikelihoods
 from bert_jax.inference.masks import encode_overlapping_windows, require_text
 from bert_jax.inference.runner import Runner
@@ -40,7 +41,9 @@ def score_texts(model: Runner, texts):
     def score_chunk(chunk):
         texts = [require_text(text, "pseudo_log_likelihood") for text in chunk]
         logarithms: list[list[float]] = [[] for _ in texts]
-        for part in split_copies(masked_copies(model, texts)):
+        for part in group_by_size(
+            masked_copies(model, texts), TOKENS_AT_ONCE, lambda copy: len(copy[1].input_ids)
+        ):
             positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))
             beside = {"target_positions": positions, "targets": targets}
             for (i, *_), value in zip(
@@ -81,16 +84,3 @@ def token_places(window: Encoding) -> list[tuple[tuple, int]]:
             places.append(((characters, counts[characters]), position))
             counts[characters] += 1
     return places
-
-
-def split_copies(copies: Iterator[MaskedCopy]) -> Iterator[list[MaskedCopy]]:
-    """Split the copies into lists of about AT_ONCE tokens."""
-    part, size = [], 0
-    for copy in copies:
-        part.append(copy)
-        size += len(copy[1].input_ids)
-        if size >= TOKENS_AT_ONCE:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part

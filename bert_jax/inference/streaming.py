@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bert_jax.core.config import check_flag
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.grouping import group_by_size
 from bert_jax.core.progress import Progress
 from bert_jax.core.typed_json import type_name
 from bert_jax.inference.batching import tokens_per_batch
@@ -111,12 +112,4 @@ def split_into_windows(texts: Iterable[str]) -> Iterator[list[str]]:
     >>> [len(window) for window in split_into_windows(["a", "b" * 10**7, "c"])]
     [2, 1]
     """
-    window, size, most = [], 0, CHARACTERS * tokens_per_batch()
-    for text in texts:
-        window.append(text)
-        size += max(len(text), LEAST)
-        if size >= most:
-            yield window
-            window, size = [], 0
-    if window:
-        yield window
+    return group_by_size(texts, CHARACTERS * tokens_per_batch(), lambda text: max(len(text), LEAST))

@@ -19,11 +19,11 @@ from bert_jax.core.files import to_json
 from bert_jax.pod import flops, hlo, preflight_checks
 from bert_jax.pod.roofline import make_roofline
 from bert_jax.pod.topology import Slice, parse_slice
-from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import make_mesh, mesh_warnings
 from bert_jax.training.state import abstract_batch, abstract_constants, abstract_state
 from bert_jax.training.step import make_step
+from bert_jax.training.task import Outline, OutlinePhase
 
 # The compiler's two messages: about all that the program holds, or about its temporaries alone.
 TOO_MUCH = re.compile(r"(?:Used |(HLO temporaries) \()([\d.]+)([KMGT])(?: of [\d.]+[KMGT] hbm|\) exceeds)")

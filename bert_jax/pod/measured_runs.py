@@ -13,7 +13,7 @@ from bert_jax.core.errors import first_line
 from bert_jax.core.files import file_hash, to_json
 from bert_jax.pod.hlo import COLLECTIVES
 from bert_jax.training.log import read_metrics
-from bert_jax.training.profiler import PROFILED_STEPS
+from bert_jax.training.step_timer import PROFILED_STEPS
 from bert_jax.training.workdir import Workdir
 
 WHOLE, INTERRUPTED = "whole", "interrupted"

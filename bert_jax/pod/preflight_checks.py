@@ -11,8 +11,8 @@ from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.pod.topology import Slice
-from bert_jax.training.outline import Outline
 from bert_jax.training.run_config import CheckpointConfig, RunConfig
+from bert_jax.training.task import Outline
 
 MEASURE_SECONDS = 3.0  # seconds for which reading is measured
 INPUT_MARGIN = 0.5  # a host should make batches by this share faster than its chips take them

@@ -21,9 +21,8 @@ from bert_jax.runs.sweep import plan_runs, refuse_other_runs
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
-from bert_jax.training.opened_run import OpenedRun, preview_run
+from bert_jax.training.opened_run import INDENT, OpenedRun, format_fact, preview_run, run_facts
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.run_facts import INDENT, format_fact, run_facts
 from bert_jax.training.sharding import check_batch, describe_devices, make_mesh, mesh_warnings
 from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step_time import StepTime, measure_steps

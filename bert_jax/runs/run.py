@@ -28,9 +28,8 @@ from bert_jax.runs.sweep import (
 from bert_jax.training.best_evaluation import read_kept_metrics
 from bert_jax.training.log import read_metrics, validation_lines
 from bert_jax.training.loop import already_finished
-from bert_jax.training.opened_run import OpenedRun, open_run
+from bert_jax.training.opened_run import OpenedRun, open_run, print_description
 from bert_jax.training.processes import print_once
-from bert_jax.training.run_facts import print_description
 from bert_jax.training.stop_signal import RunStopped
 from bert_jax.training.workdir import Workdir
 

@@ -30,9 +30,8 @@ from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.tasks import read_config
 from bert_jax.training.best_evaluation import lower_is_better, rank_key, read_kept_metrics
 from bert_jax.training.log import validation_lines
-from bert_jax.training.opened_run import open_run, preview_run
+from bert_jax.training.opened_run import open_run, preview_run, print_description
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.run_facts import print_description
 from bert_jax.training.step import StepCache
 from bert_jax.training.stop_signal import StopSignal
 from bert_jax.training.workdir import SWEEP_TABLE, Workdir

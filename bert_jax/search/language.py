@@ -2,8 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
+from bert_jax.core.grouping import group_by_size
 from bert_jax.data.randomness import sample_indices
 from bert_jax.search.function_words import SIMILAR, STEMMED
 from bert_jax.search.words import MARKS
@@ -31,23 +33,15 @@ def detect_language(texts: Sequence[str]) -> str | None:
     >>> detect_language(["for (int i = 0; i < n; i++) sum += a[i];"])
     """
     counts = Counter[str | None]()
-    for group in group_words(texts[n] for n in sample_indices("language", len(texts), SAMPLE)):
+    sample = sample_indices("language", len(texts), SAMPLE)
+    words = filter(None, (WORD.findall(texts[n].lower()) for n in sample))
+    for texts_words in group_by_size(words, GROUP, len):
+        group = list(chain.from_iterable(texts_words))
         counts[closest_language(group)] += len(group)
     for language, count in counts.most_common(1):
         if language in STEMMED and count > MAJORITY * counts.total():
             return language
     return None
-
-
-def group_words(texts: Iterable[str]) -> Iterator[list[str]]:
-    group: list[str] = []
-    for text in texts:
-        group += WORD.findall(text.lower())
-        if len(group) >= GROUP:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 def closest_language(group: list[str]) -> str | None:

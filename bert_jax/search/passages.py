@@ -10,6 +10,7 @@ from typing import Protocol
 from sentencex import segment
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.grouping import group_by_size
 from bert_jax.search.documents import Document
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -88,7 +89,9 @@ class PassageCutter:
         self.token_counter, self.room, self.overlap = ruler, room, overlap
 
     def __call__(self, documents: Iterable[Document]) -> Iterator[CutDocument]:
-        for window in group_documents(documents):
+        for window in group_by_size(
+            documents, WINDOW, lambda document: len(document.text) + len(document.title)
+        ):
             spans_of_window = [sentence_spans(document.text) for document in window]
             texts = [
                 document.text[start:end]
@@ -209,15 +212,3 @@ def split_blocks(text: str, start: int, end: int) -> Iterator[Span]:
         yield start, cut
         start = cut
     yield start, end
-
-
-def group_documents(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    window, size = [], 0
-    for document in documents:
-        window.append(document)
-        size += len(document.text) + len(document.title)
-        if size >= WINDOW:
-            yield window
-            window, size = [], 0
-    if window:
-        yield window

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax.core.grouping import group_by_size
 from bert_jax.core.hashes import FileFacts
 from bert_jax.data.growing_array import growing_array
 from bert_jax.search import keywords, nearest, segment_files
@@ -143,7 +144,7 @@ def write_documents(folder: Path, cuts: Iterable[CutDocument]) -> int:
         growing_array(folder / DOCUMENTS, np.int32) as documents,
         growing_array(folder / SPANS, np.int64) as spans,
     ):
-        for window in group_cuts(cuts):
+        for window in group_by_size(cuts, WINDOW, lambda cut: len(cut.texts)):
             ids.append([cut.id for cut in window])
             titles.append([cut.title for cut in window])
             hashes.append(np.array([cut.hash for cut in window], KEY))
@@ -167,16 +168,3 @@ def write_order(folder: Path) -> None:
     order[np.argsort(rank[documents], kind="stable")] = np.arange(len(documents))
     with growing_array(folder / ORDER, np.int32) as file:
         file.append(order)
-
-
-def group_cuts(cuts: Iterable[CutDocument]) -> Iterator[list[CutDocument]]:
-    window: list[CutDocument] = []
-    passages = 0
-    for cut in cuts:
-        window.append(cut)
-        passages += len(cut.texts)
-        if passages >= WINDOW:
-            yield window
-            window, passages = [], 0
-    if window:
-        yield window

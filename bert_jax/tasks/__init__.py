@@ -20,9 +20,8 @@ from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.models.mesh import platform
-from bert_jax.training.outline import Outline, make_outline
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Task
+from bert_jax.training.task import Outline, Task, make_outline
 
 # Values of the config key `task`: a file in this folder, a registered name, or a module's path such as mypackage.spot.
 TASKS = Registry("bert_jax.tasks", "task", members=("Config", "open"))

@@ -16,8 +16,7 @@ from flax.traverse_util import unflatten_dict
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.data.corpus.data_config import DataConfig
-from bert_jax.finetuning.distillation_config import DistillationLossConfig, StudentEncoderConfig
-from bert_jax.finetuning.student_layers import keep_layers
+from bert_jax.finetuning.distillation import DistillationLossConfig, StudentEncoderConfig, keep_layers
 from bert_jax.hub.layout import HEAD_KEYS, Layout
 from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.losses.distillation import (
@@ -35,8 +34,7 @@ from bert_jax.models.kernels.request import make_attention_mask
 from bert_jax.models.layers import QKV, SCORES, STATES
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, CorporaConfig, PretrainTask
-from bert_jax.training.outline import Outline
-from bert_jax.training.task import Task
+from bert_jax.training.task import Outline, Task
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 Objective = Literal["distilbert", "minilm", "tinybert"]

@@ -18,10 +18,10 @@ from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example, ExampleLabel
 from bert_jax.data.examples.labelled_texts import read_labelled_texts
 from bert_jax.data.examples.row_packing import EncodedExample, Target
+from bert_jax.finetuning.distillation import keep_layers
 from bert_jax.finetuning.finetune_config import HeadConfig
 from bert_jax.finetuning.finetune_data import open_data
 from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.finetuning.student_layers import keep_layers
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load

@@ -13,7 +13,6 @@ from bert_jax.data.examples.group_columns import describe_columns
 from bert_jax.data.examples.groups import Group, check_shapes, read_groups
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import train_validation_split
-from bert_jax.finetuning.batch_config import make_batch_config
 from bert_jax.finetuning.embed_config import EmbedConfig as Config
 from bert_jax.finetuning.embedding_task import (
     MAX_SCALE,
@@ -22,7 +21,8 @@ from bert_jax.finetuning.embedding_task import (
     EmbeddingTask,
     has_other_positive,
 )
-from bert_jax.finetuning.retrieval_cards import describe_groups, embedder_card
+from bert_jax.finetuning.encoded_windows import make_batch_config
+from bert_jax.finetuning.model_cards import describe_groups, embedder_card
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.hub.sentence_transformers import EmbedderSettings, Projection
@@ -40,8 +40,8 @@ from bert_jax.losses.embedding import EMBEDDING_LOSSES, EmbeddingLoss, Embedding
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.truncation import TruncationCounter
-from bert_jax.training.outline import Outline, OutlinePhase, make_outline
 from bert_jax.training.processes import print_notice, print_once
+from bert_jax.training.task import Outline, OutlinePhase, make_outline
 
 USUAL = "multiple_negatives"  # the loss of groups without scores
 

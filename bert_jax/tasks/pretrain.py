@@ -27,11 +27,10 @@ from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.losses.loss import Loss, cross_entropy, weighted_loss
 from bert_jax.models.cost import pre_training_flops
 from bert_jax.models.encoder_config import COMPUTATION_FIELDS, EncoderConfig
-from bert_jax.training.outline import Outline, OutlinePhase
 from bert_jax.training.parameter_rules import Rules
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.task import Task
+from bert_jax.training.task import Outline, OutlinePhase, Task
 from bert_jax.training.warm_start import adopt_saved_layout, check_same_tokenizer, check_sizes
 
 if TYPE_CHECKING:

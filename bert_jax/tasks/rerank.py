@@ -10,12 +10,11 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.group_columns import describe_columns
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import train_validation_split
-from bert_jax.finetuning.batch_config import make_batch_config
+from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_batch_config
 from bert_jax.finetuning.example_splits import set_aside_calibration
-from bert_jax.finetuning.pieces import PredictionEvaluator
-from bert_jax.finetuning.ranking_task import RankingTask
-from bert_jax.finetuning.rerank_config import RerankConfig as Config
-from bert_jax.finetuning.retrieval_cards import cross_encoder_card, describe_queries
+from bert_jax.finetuning.model_cards import cross_encoder_card, describe_queries
+from bert_jax.finetuning.reranking import RankingTask
+from bert_jax.finetuning.reranking import RerankConfig as Config
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss, RankingLossSettings

@@ -28,11 +28,16 @@ from bert_jax.training.best_evaluation import (
     rank_key,
 )
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.feed import local_data_shard, place_batches
 from bert_jax.training.log import MetricsLog, MetricSums
-from bert_jax.training.profiler import Profiler
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharding import check_batch, describe_devices, make_mesh, mesh_warnings
+from bert_jax.training.sharding import (
+    check_batch,
+    describe_devices,
+    local_data_shard,
+    make_mesh,
+    mesh_warnings,
+    place_batches,
+)
 from bert_jax.training.state import (
     StepConstants,
     TrainState,
@@ -45,7 +50,7 @@ from bert_jax.training.state import (
     place_on_mesh,
 )
 from bert_jax.training.step import StepCache
-from bert_jax.training.step_timer import StepTimer
+from bert_jax.training.step_timer import Profiler, StepTimer
 from bert_jax.training.stop_signal import RunStopped, StopSignal
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir, save_models

@@ -1,6 +1,7 @@
 """A run whose config was read and whose data are open, and its way to the training loop."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -8,18 +9,20 @@ from types import ModuleType
 import jax
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.terminal import print_detail
+from bert_jax.core.terminal import RUN_PREFIX, print_detail
 from bert_jax.core.typed_json import type_name
-from bert_jax.data.batch_source import BatchSource
+from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training import warm_start
 from bert_jax.training.chips import peak_flops
 from bert_jax.training.loop import train
+from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
 from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task
+from bert_jax.training.workdir import Workdir
 
 Opener = Callable[
     [RunConfig, ModelDirectories], tuple[Task, BatchSource, RunConfig]
@@ -94,3 +97,53 @@ def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:
     if config.init and not config.from_scratch:
         return read_from_directory
     return compute_from_data if task.initializes_from_data else None
+
+
+INDENT = 12  # width of the column of names, in characters
+
+
+def run_facts(run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
+    """Describe the data, what the task makes of them, and the steps."""
+    yield from run.data.facts()
+    yield from run.task.facts(run, directory)
+    yield from step_facts(run.data, run.config)
+
+
+def format_fact(fact: Fact) -> str:
+    name, words = fact
+    return f"{name:<{INDENT}}{words}"
+
+
+def print_description(run: OpenedRun, directory: Workdir) -> None:
+    """Print the facts of a run, and what is unusual about its data."""
+    if not RUN_PREFIX.get():  # which the parts of a larger run would repeat
+        for fact in run_facts(run, directory):
+            print_once(format_fact(fact))
+    for warning in run.task.warnings(run):
+        print_notice(warning)
+
+
+def step_facts(data: BatchSource, config: RunConfig) -> Iterator[Fact]:
+    """Yield the examples, rows and tokens of a step, the number of steps, and how often the data are seen."""
+    first = config.first_step
+    if config.steps <= first:
+        yield "steps", f"none: {config.runs_without_steps}"
+        return
+    lengths = Counter(data.row_length(step) for step in range(first, config.steps))
+    # of all steps
+    tokens = float(data.rows_per_step * sum(length * count for length, count in lengths.items()))
+    step = f"{data.rows_per_step:,} rows of {' or '.join(f'{length:,}' for length in sorted(lengths))} tokens"
+    if examples := data.describe_examples():
+        step = f"{examples} in {step}"
+    padding, counted = data.padding(), "padding counted"
+    if padding is not None:
+        tokens, counted = tokens * (1 - padding), "padding not counted"
+    yield "step", f"{step}; {tokens / (config.steps - first):,.0f} tokens on average, {counted}"
+    passes = data.describe_passes(config.steps, tokens)
+    every = {"a validation": config.log.evaluate_every} if data.has_validation else {}
+    every |= {"a checkpoint": config.checkpoints.every}
+    told = (
+        f"{what} every {steps:,}" if steps < config.steps else f"{what} at the end"
+        for what, steps in every.items()
+    )
+    yield "steps", f"{config.steps - first:,}{passes}; {', '.join(told)}"

@@ -20,8 +20,8 @@ from bert_jax.training.gradient import (
     map_over_shards,
     split_microbatches,
 )
+from bert_jax.training.optimizer import learning_rate_factor
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.schedule import learning_rate_factor
 from bert_jax.training.state import (
     StepConstants,
     TrainState,

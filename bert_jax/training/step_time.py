@@ -9,8 +9,8 @@ import jax
 from jax.sharding import Mesh
 
 from bert_jax.training.chips import peak_flops
-from bert_jax.training.feed import local_data_shard, place_batches
 from bert_jax.training.opened_run import OpenedRun
+from bert_jax.training.sharding import local_data_shard, place_batches
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 

@@ -5,6 +5,7 @@ its scores are for people. Losses and scores are (sum, weight) pairs: they are a
 validation batches, and divided once, at the end.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -17,6 +18,7 @@ from bert_jax.losses.loss import Loss
 from bert_jax.models.cost import layer_flops
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.training.parameter_rules import Rules
+from bert_jax.training.run_config import RunConfig
 
 if TYPE_CHECKING:
     from bert_jax.training.opened_run import OpenedRun
@@ -183,3 +185,36 @@ class Task:
     def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         """Turn the mean losses and scores of the validation set into the metrics that people read."""
         return means
+
+
+@dataclass(frozen=True)
+class OutlinePhase:
+    """Steps whose batches have the same shape."""
+
+    length: int  # tokens per row
+    share: float  # of all steps
+    features: Features
+
+
+@dataclass(frozen=True)
+class Outline:
+    task: Task
+    config: RunConfig
+    batch: int  # examples per step
+    rows: int  # per step
+    phases: tuple[OutlinePhase, ...]
+    steps: int  # of the run; 0: unknown without its data
+
+
+def make_outline(task: Task, data: BatchSource, config: RunConfig) -> Outline:
+    """Return the outline of a run whose data are open, with a phase for each length of its rows."""
+    if not config.steps:
+        raise BertJaxError(
+            "the run takes no steps, so nothing is compiled; leave --config.steps=0 and --config.method=linear_probe "
+            "out"
+        )
+    lengths = [data.row_length(step) for step in range(config.steps)]
+    phases = []
+    for length, count in sorted(Counter(lengths).items()):
+        phases.append(OutlinePhase(length, count / config.steps, data.features(lengths.index(length))))
+    return Outline(task, config, config.batch_size, data.rows_per_step, tuple(phases), config.steps)

@@ -6,8 +6,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.finetuning.ranking_task import RankingTask
-from bert_jax.finetuning.rerank_config import RerankConfig
+from bert_jax.finetuning.reranking import RankingTask, RerankConfig
 from tests.bench.libraries import libraries
 from tests.bench.torch_training import TorchModel, quiet_transformers
 

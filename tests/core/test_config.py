@@ -22,7 +22,7 @@ from bert_jax.models.mesh import AXES
 from bert_jax.tasks import TASKS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.pretrain import PretrainTask
-from bert_jax.training.schedule import learning_rate_factor
+from bert_jax.training.optimizer import learning_rate_factor
 from bert_jax.training.warm_start import check_sizes
 from tests.support.families import write_released
 from tests.support.project import ROOT

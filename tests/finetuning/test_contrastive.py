@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.command import train as run
-from bert_jax.finetuning.contrastive import VECTORS
-from bert_jax.finetuning.finetune_task import FinetuneTask
+from bert_jax.finetuning.finetune_task import VECTORS, FinetuneTask
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
 from bert_jax.losses.loss import pair_error

@@ -13,11 +13,11 @@ from bert_jax.command.inspect import show_examples
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.contrastive import ContrastiveTask
 from bert_jax.finetuning.example_counts import MIN_CALIBRATION_EXAMPLES
 from bert_jax.finetuning.example_splits import split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.finetuning.finetune_data import balanced_class_weights
+from bert_jax.finetuning.finetune_task import ContrastiveTask
 from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.classify import Config

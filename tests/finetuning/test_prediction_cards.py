@@ -4,7 +4,7 @@ import pytest
 
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.finetuning.prediction_cards import prediction_card
+from bert_jax.finetuning.model_cards import prediction_card
 from bert_jax.predictions.calibration import UNCALIBRATED
 from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.made_up_outcomes import make_outcomes

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
+from bert_jax.finetuning.inspect_examples import decode_texts, list_groups
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.load import load

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.finetuning.gather import gather_by_example
+from bert_jax.finetuning.encoded_windows import gather_by_example
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings

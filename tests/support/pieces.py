@@ -3,8 +3,8 @@
 import random
 
 from bert_jax.data.examples.example import Example
+from bert_jax.finetuning.encoded_windows import make_pieces
 from bert_jax.finetuning.finetune_task import FinetuneTask
-from bert_jax.finetuning.pieces import make_pieces
 from bert_jax.hub import model_directory as hub
 from bert_jax.predictions.kind import KINDS
 from bert_jax.text.truncation import EncodingOptions

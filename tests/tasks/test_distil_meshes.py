@@ -9,8 +9,7 @@ import pytest
 
 from bert_jax.hub.layout import Layout
 from bert_jax.tasks.distil import OBJECTIVES, DistillationLossConfig
-from bert_jax.training.feed import place_batches
-from bert_jax.training.sharding import make_mesh
+from bert_jax.training.sharding import make_mesh, place_batches
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
 from tests.support.distillation_runs import distil_settings

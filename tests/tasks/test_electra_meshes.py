@@ -9,8 +9,7 @@ import pytest
 
 from bert_jax.hub.layout import Layout
 from bert_jax.tasks.electra import GeneratorConfig, ReplacedTokenTask
-from bert_jax.training.feed import place_batches
-from bert_jax.training.sharding import make_mesh
+from bert_jax.training.sharding import make_mesh, place_batches
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_evaluation, make_step
 from tests.support.families import FAMILY_CONFIGS, family_layout

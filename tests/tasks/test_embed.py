@@ -14,7 +14,7 @@ from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning import embed_config
 from bert_jax.finetuning.epochs_config import INIT_SHARE
-from bert_jax.finetuning.inspect_groups import decode_texts, list_groups
+from bert_jax.finetuning.inspect_examples import decode_texts, list_groups
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.load import load

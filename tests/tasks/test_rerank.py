@@ -15,7 +15,7 @@ from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, add_random_negatives, read_candidates
 from bert_jax.finetuning.epochs_config import INIT_SHARE
-from bert_jax.finetuning.retrieval_cards import describe_relevance_scores
+from bert_jax.finetuning.model_cards import describe_relevance_scores
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER

@@ -11,8 +11,7 @@ import pytest
 
 from bert_jax.tasks.pretrain import PretrainTask
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.feed import place_batches
-from bert_jax.training.sharding import ABORTING, make_mesh
+from bert_jax.training.sharding import ABORTING, make_mesh, place_batches
 from bert_jax.training.state import abstract_state, initial_state, make_constants
 from bert_jax.training.step import make_evaluation, make_step
 from tests.support.processes import run_on_eight_devices

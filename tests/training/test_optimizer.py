@@ -19,10 +19,14 @@ from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.models.mesh import AXES, DATA
 from bert_jax.training import sharded_gradient, sharding
-from bert_jax.training.optimizer import guarded_adam, make_optimizer, scale_by_trust_ratio
+from bert_jax.training.optimizer import (
+    guarded_adam,
+    learning_rate_factor,
+    make_optimizer,
+    scale_by_trust_ratio,
+)
 from bert_jax.training.parameter_rules import PARAMETER_RULES, ParameterRule, match_rule, params_by_name
 from bert_jax.training.run_config import MeshConfig, OptimizerConfig
-from bert_jax.training.schedule import learning_rate_factor
 from bert_jax.training.sharding import (
     ABORTING,
     can_map_over_data,

@@ -10,9 +10,8 @@ import pytest
 
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import squared_error
-from bert_jax.training.feed import place_batches
 from bert_jax.training.loop import train
-from bert_jax.training.sharding import make_mesh
+from bert_jax.training.sharding import make_mesh, place_batches
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import StepCache, make_evaluation, make_step
 from bert_jax.training.task import Task

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from bert_jax.losses.loss import cross_entropy, weighted_loss
-from bert_jax.training.feed import place_batches
 from bert_jax.training.gradient import add_row_indices, make_gradient
 from bert_jax.training.parameter_rules import params_by_name
-from bert_jax.training.sharding import make_mesh
+from bert_jax.training.sharding import make_mesh, place_batches
 from bert_jax.training.state import abstract_state, get_shardings, init_random_params, make_constants
 from bert_jax.training.step import make_evaluation
 from bert_jax.training.task import Task

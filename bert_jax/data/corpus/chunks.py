@@ -12,7 +12,7 @@ import signal
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.grouping import group_by_size
 from bert_jax.core.output import sync_to_disk
 from bert_jax.core.progress import Progress
 from bert_jax.data.corpus.corpus_directory import CORPUS_VERSION
@@ -63,7 +64,7 @@ def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, proc
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, start_worker, (recipe,))
     try:
-        for number, documents in enumerate(grouped(read_with_progress(source), CHUNK)):
+        for number, documents in enumerate(group_by_size(read_with_progress(source), CHUNK, len)):
             path = chunk_path(directory, number, documents, recipe)
             waiting.append(completed_future(path) if path.is_file() else submit(pool, documents, path))
             # Read enough ahead to keep all workers busy, and keep no more text in memory than that.
@@ -83,7 +84,7 @@ def make_chunks_alone(
 ) -> Iterator[Path]:
     """Yield the files of all chunks in order, as `make_chunks` does, but make them in this process."""
     directory.mkdir(parents=True, exist_ok=True)
-    for number, documents in enumerate(grouped(source.documents(), CHUNK)):
+    for number, documents in enumerate(group_by_size(source.documents(), CHUNK, len)):
         path = chunk_path(directory, number, documents, recipe)
         yield path if path.is_file() else make_chunk(documents, path, recipe, tokenizer)
 
@@ -105,20 +106,6 @@ def read_with_progress(source: TextSource) -> Iterator[str]:
         for number, document in enumerate(source.documents(), 1):
             yield document
             progress.reach(source.read_bytes / 1e6 if total else number)
-
-
-def grouped(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Group texts into lists of `size` characters or a little more. The last list has the rest."""
-    group: list[str] = []
-    length = 0
-    for text in texts:
-        group.append(text)
-        length += len(text)
-        if length >= size:
-            yield group
-            group, length = [], 0
-    if group:
-        yield group
 
 
 def chunk_path(directory: Path, number: int, documents: list[str], recipe: ChunkSettings) -> Path:
@@ -173,7 +160,7 @@ def make_chunk(documents: list[str], path: Path, recipe: ChunkSettings, tokenize
     split = [split_sentences(document, recipe.layout, recipe.language) for document in documents]
     ids: list[np.ndarray] = []
     lengths: list[int] = []
-    for batch in grouped(chain.from_iterable(split), TOGETHER):
+    for batch in group_by_size(chain.from_iterable(split), TOGETHER, len):
         batch_ids = tokenizer.ids(batch)
         sizes = list(map(len, batch_ids))
         lengths.extend(sizes)

@@ -1,7 +1,10 @@
-"""The config for distilling a pre-trained model: the student's sizes, and the settings of the losses."""
+"""What objectives that distil share: the student's config, the settings of the losses, and its first layers."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
+
+import jax
+import numpy as np
 
 from bert_jax.core.config import NonNegative, Positive, Range, check_ranges
 from bert_jax.finetuning.epochs_config import InitEncoderConfig
@@ -63,3 +66,21 @@ class DistillationLossConfig:
 
     def __post_init__(self):
         check_ranges(self, "loss.")
+
+
+def keep_layers(params: dict, source: EncoderConfig, student: EncoderConfig) -> dict:
+    """Keep as many of the source's layers, evenly spaced, as the student has; return the parameters."""
+    if source.groups == student.groups:
+        return params
+    kept, encoder = evenly_spaced(source.groups, student.groups), params["encoder"]
+    layers = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], encoder["layers"])
+    return params | {"encoder": encoder | {"layers": layers}}
+
+
+def evenly_spaced(count: int, kept: int) -> list[int]:
+    """Return the indices of `kept` out of `count` layers, evenly spaced from the first to the last.
+
+    >>> evenly_spaced(12, 6)
+    [0, 2, 4, 7, 9, 11]
+    """
+    return [round(i * (count - 1) / max(kept - 1, 1)) for i in range(kept)]

@@ -1,0 +1,106 @@
+"""Encoded windows of labelled examples: their targets and batches, and the way back from windows to examples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.row_packing import (
+    ACCELERATOR_COSTS,
+    COSTS,
+    PLACE,
+    BatchConfig,
+    EncodedExample,
+    RowLayout,
+)
+from bert_jax.finetuning.epochs_config import EpochsConfig
+from bert_jax.models.encoder_config import EncoderConfig
+from bert_jax.models.mesh import device_count, platform
+from bert_jax.predictions.calibration import UNCALIBRATED
+from bert_jax.predictions.kind import Kind, TextWindows
+
+
+def make_pieces(
+    kind: Kind, examples: Sequence[Example], windows: Sequence[TextWindows]
+) -> list[EncodedExample]:
+    return [
+        EncodedExample(encoding, i, values)
+        for i, (example, text) in enumerate(zip(examples, windows, strict=True))
+        for encoding, values in zip(text.encodings, kind.target_values(example, text), strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class PredictionEvaluator:
+    """Computes metrics of whole validation examples from the logits of their pieces; None stands for those not
+    computed."""
+
+    kind: Kind
+    examples: Sequence[Example]
+    windows: Sequence[TextWindows]
+
+    def merge_logits(self, logits: list) -> list:
+        """Return the raw prediction for each example; None if logits are missing for any of its pieces."""
+        raws, pieces = [], iter(logits)
+        for example, windows in zip(self.examples, self.windows, strict=True):
+            parts = [next(pieces) for _ in windows.encodings]
+            whole = all(part is not None for part in parts)
+            raws.append(self.kind.combine_windows(example.text, windows, parts) if whole else None)
+        return raws
+
+    def __call__(self, logits: list) -> dict[str, float]:
+        judged = [
+            (raw, e)
+            for raw, e in zip(self.merge_logits(logits), self.examples, strict=True)
+            if raw is not None
+        ]
+        if not judged:
+            return {}
+        predicted = [self.kind.predict(raw, UNCALIBRATED) for raw, _ in judged]
+        return self.kind.score_sums(predicted, [self.kind.truth(example) for _, example in judged]).scores
+
+
+def make_batch_config(
+    config: EpochsConfig,
+    layout: RowLayout,
+    longest: int,
+    encoder: EncoderConfig,
+    lengths: Sequence[int] = (),
+    sets: Sequence[tuple[int, float]] = (),
+    group_size: int = 1,
+) -> BatchConfig:
+    """Return the settings of the batches; each of the config's examples consists of `together` pieces."""
+    mesh, backend = config.mesh, platform()
+    return BatchConfig(
+        layout,
+        config.batch_size * group_size,
+        max(config.steps, 1),
+        config.seed,
+        encoder.hidden_size,
+        encoder.num_hidden_layers,
+        longest,
+        # A TPU's lanes, and its attention kernel, take multiples of 128 tokens.
+        multiple=128 if backend == "tpu" else 8,
+        shards=device_count() // mesh.tensor * mesh.gradient_accumulation_steps,
+        costs=COSTS.get(backend, ACCELERATOR_COSTS),
+        lengths=tuple(lengths),
+        sets=tuple(sets),
+        group_size=group_size,
+    )
+
+
+def gather_by_example(values, batch: dict, pieces: int):
+    """Gather values of pieces by example: [B, ...] or [B, P, ...], as in the rows -> [N, pieces, ...].
+
+    If the weight is 0, there is no piece, and the result has zeros. Examples come in the order of the batch.
+    """
+    label_weights = batch["label_weights"]
+    values = values.reshape(-1, *values.shape[label_weights.ndim :])
+    count = -(-len(values) // pieces) * pieces
+    # Indices beyond the end are dropped. They differ from each other, too, as `unique_indices` requires.
+    beyond = count + jnp.arange(len(values))
+    place = jnp.where(label_weights.reshape(-1) > 0, batch[PLACE].reshape(-1), beyond)
+    by_place = jnp.zeros((count, *values.shape[1:]), values.dtype)
+    by_place = by_place.at[place].set(values, mode="drop", unique_indices=True)
+    return by_place.reshape(-1, pieces, *values.shape[1:])
