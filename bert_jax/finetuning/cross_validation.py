@@ -21,7 +21,6 @@ from bert_jax.core.output import atomic_file
 from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_pieces
-from bert_jax.finetuning.example_counts import MIN_CURVE_EXAMPLES
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.linear_probe import HeadInputs
@@ -39,6 +38,7 @@ from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.stop_signal import StopSignal
 from bert_jax.training.workdir import Workdir
 
+MIN_CURVE_EXAMPLES = 40  # for a learning curve: with fewer, a quarter of them teaches nothing
 SIMILARITIES = "similarities.npy"
 METHOD_LABELS: dict[Method, str] = {"contrastive": "contrastive", "finetune": "fine-tuning"}
 

@@ -8,7 +8,6 @@ import jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, ExampleSplits
 from bert_jax.data.examples.split import assign_folds, document_keys, train_validation_split
-from bert_jax.finetuning.example_counts import DEFAULT_FOLDS, FOLDS_BELOW, MIN_CALIBRATION_EXAMPLES
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.predictions.kind import Kind
 from bert_jax.training.processes import print_notice
@@ -16,6 +15,9 @@ from bert_jax.training.processes import print_notice
 E = TypeVar("E", bound=Example)
 Reader = Callable[..., list[Example]]  # (file, columns, most) -> its examples, like Kind.read
 
+# With FOLDS_BELOW examples or more a split loses little, and folds would take long (a 6-layer MiniLM).
+DEFAULT_FOLDS, FOLDS_BELOW = 5, 2_000
+MIN_CALIBRATION_EXAMPLES = 25  # that a calibration needs
 SPLIT_KEYS = ("validation_ratio", "calibration_ratio")
 
 

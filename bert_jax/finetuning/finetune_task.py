@@ -14,7 +14,7 @@ from bert_jax.finetuning.choose_method import (
     resume_method,
     tries_one_method,
 )
-from bert_jax.finetuning.example_counts import DEFAULT_FOLDS
+from bert_jax.finetuning.example_splits import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import FinetuneConfig
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.label_warnings import label_warnings
@@ -61,6 +61,10 @@ VECTORS = "vectors"
 
 
 class ContrastiveTask(FinetuneTask):
+    """Contrastive fine-tuning (SetFit): the encoder learns to place texts of one class close together and texts of
+    different classes apart; then the head is fitted as a probe. A few texts make many pairs, so few labels are enough.
+    """
+
     whole_batch: ClassVar[bool] = True
 
     @property

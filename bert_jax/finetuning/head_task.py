@@ -11,7 +11,6 @@ from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_keys
-from bert_jax.finetuning.example_counts import MAX_PROBE_EXAMPLES
 from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.finetuning.linear_probe import fit_head_as_probe
 from bert_jax.losses.loss import Loss
@@ -21,6 +20,7 @@ from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 
+MAX_PROBE_EXAMPLES = 10_000  # texts or windows that a probe is fitted to, if fine-tuning follows
 MAX_LABELS = 8  # labels described with their counts
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from bert_jax.core.config import Range
 from bert_jax.data.examples.epochs import Epochs
-from bert_jax.finetuning.example_counts import FOLDS_BELOW
+from bert_jax.finetuning.example_splits import FOLDS_BELOW
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_data import open_data
 from bert_jax.finetuning.finetune_task import FinetuneTask

@@ -8,8 +8,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.row_packing import EncodedExample, Target, collate_rows
-from bert_jax.finetuning.choose_method import candidate_methods
-from bert_jax.finetuning.example_counts import PROBE_BELOW
+from bert_jax.finetuning.choose_method import PROBE_BELOW, candidate_methods
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.hub.sentence_transformers import EmbedderSettings

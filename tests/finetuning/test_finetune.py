@@ -13,8 +13,7 @@ from bert_jax.command.inspect import show_examples
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.example_counts import MIN_CALIBRATION_EXAMPLES
-from bert_jax.finetuning.example_splits import split_examples
+from bert_jax.finetuning.example_splits import MIN_CALIBRATION_EXAMPLES, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.finetuning.finetune_data import balanced_class_weights
 from bert_jax.finetuning.finetune_task import ContrastiveTask
