@@ -2,7 +2,6 @@
 
 The spelling follows the way in which the user started the run."""
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,44 +48,16 @@ def spell_for_caller(text: str) -> str:
 
 
 def spell_as_arguments(text: str) -> str:
-    """
+    """Name config keys and flags without their dashes; leave commands in backquotes as they are.
+
     >>> spell_as_arguments("data.train is missing; give a file, --config.data.train=train.csv")
-    'data.train is missing; give a file, data={"train": "train.csv"}'
-    >>> spell_as_arguments("which --config.data.columns.skip_bad=True skips")
-    'which data={"columns": {"skip_bad": True}} skips'
-    >>> spell_as_arguments("--quantize applies to vectors; add --model DIR, or see `info --ids`")
-    'quantize applies to vectors; add model=DIR, or see `info --ids`'
-    >>> spell_as_arguments("a--b.csv row 3 is empty; --skip-bad skips it")
-    'a--b.csv row 3 is empty; skip_bad skips it'
-    >>> spell_as_arguments("memory:texts holds no example")
-    'texts holds no example'
+    'data.train is missing; give a file, data.train=train.csv'
+    >>> spell_as_arguments("a--b.csv row 3 is empty; --skip-bad skips it; see `info --ids`")
+    'a--b.csv row 3 is empty; skip_bad skips it; see `info --ids`'
     """
-    text = re.sub(r"\bmemory:(?=\w)", "", text)  # before the names of tables that the call was given
-    text = re.sub(
-        r"--config\.([\w.]*\w)(?:=(\d+(?:,\d+)+|[^\s,;)]+))?", lambda match: argument(*match.groups()), text
+    text = text.replace("memory:", "").replace("--config.", "")  # "memory:": before the names of given tables
+    return re.sub(
+        r"`[^`]*`|(?<![\w/.-])--([a-z][a-z-]*)",
+        lambda match: match[1].replace("-", "_") if match[1] else match[0],
+        text,
     )
-    return re.sub(r"`[^`]*`|(?<![\w/.-])--([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b))?", spell_flag, text)
-
-
-def spell_flag(match: re.Match) -> str:
-    """Return a flag as the argument of the same name; leave a command in backquotes as it is."""
-    name, value = match.groups()
-    if name is None:
-        return match[0]
-    return name.replace("-", "_") + (f"={value}" if value else "")
-
-
-def argument(key: str, value: str | None) -> str:
-    """
-    >>> argument("epochs", "3"), argument("optimizer.learning_rate", None)
-    ('epochs=3', 'optimizer.learning_rate')
-    """
-    if value is None:
-        return key
-    first, *others = key.split(".")
-    is_literal = re.fullmatch(r"true|false|[-+.\d]+(e[-+]?\d+)?", value, re.IGNORECASE)
-    written = value.capitalize() if value.lower() in ("true", "false") else value
-    written = written if is_literal else json.dumps(value)
-    for name in reversed(others):
-        written = f"{{{json.dumps(name)}: {written}}}"
-    return f"{first}={written}"

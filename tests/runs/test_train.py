@@ -124,7 +124,7 @@ def test_what_cannot_be_learnt_is_told_in_one_line(texts, labels, keys, message,
 
 
 def test_errors_and_lines_name_arguments_in_python(encoder_path, capsys):
-    with pytest.raises(BertJaxError, match=r'give a file, data={"train": "train.csv"}, or tfds'):
+    with pytest.raises(BertJaxError, match="give a file, data.train=train.csv, or tfds"):
         bert_jax.train("classify", init=encoder_path)
     with pytest.raises(BertJaxError, match='did you mean "workdir"'):
         bert_jax.train("classify", init=encoder_path, work_dir="runs")
@@ -132,7 +132,7 @@ def test_errors_and_lines_name_arguments_in_python(encoder_path, capsys):
         print_line("label more, or set --config.data.folds=0 and --config.seed")
     print_line("--config.data.folds=0")
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ['label more, or set data={"folds": 0} and seed', "--config.data.folds=0"]
+    assert lines == ["label more, or set data.folds=0 and seed", "--config.data.folds=0"]
 
 
 def test_incomplete_examples_are_skipped_if_asked(monkeypatch):
