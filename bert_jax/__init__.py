@@ -67,7 +67,7 @@ DEFINED = {
     "open_vectors": "bert_jax.search.vector_shards",
     "prepare": "bert_jax.runs.corpus",
     "train": "bert_jax.runs.train",
-    "train_tokenizer": "bert_jax.runs.tokenizer",
+    "train_tokenizer": "bert_jax.runs.corpus",
 }
 
 if TYPE_CHECKING:
@@ -80,11 +80,10 @@ if TYPE_CHECKING:
     from bert_jax.inference.question_answerer import Answer, QuestionAnswerer
     from bert_jax.inference.reranker import Ranked, Reranker
     from bert_jax.inference.tagger import Span, Tagger
-    from bert_jax.runs.corpus import prepare
+    from bert_jax.runs.corpus import prepare, train_tokenizer
     from bert_jax.runs.evaluate import compare, evaluate, evaluate_index
     from bert_jax.runs.finetune import finetune
     from bert_jax.runs.hard_negatives import mine_hard_negatives
-    from bert_jax.runs.tokenizer import train_tokenizer
     from bert_jax.runs.train import Run, train
     from bert_jax.runs.training_task import TrainingTask, open_task
     from bert_jax.search.index import Hit, Index

@@ -1,12 +1,21 @@
-"""A whole run, from the values of a config to a finished model: open, prepare, run, finish."""
+"""A whole run, from the values of a config to a finished model: open, prepare, run, finish.
 
+`finished.json` in its directory says what the finished model was made from, so that the same command, repeated, does
+not make it again.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypedDict
 
 import jax
 
-from bert_jax import tasks
+from bert_jax import __version__, tasks
+from bert_jax.core import hashes
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import read_json, write_json
 from bert_jax.core.terminal import part_of_run, print_line
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.metrics.score_sums import uninformative_metric
@@ -15,7 +24,6 @@ from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_card
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.report.training_curves import draw_training_curves
-from bert_jax.runs.completion import find_completion, record_completion
 from bert_jax.runs.finish_run import FinishedRun
 from bert_jax.runs.sweep import (
     SweepRun,
@@ -26,12 +34,13 @@ from bert_jax.runs.sweep import (
     write_results,
 )
 from bert_jax.training.best_evaluation import read_kept_metrics
+from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import read_metrics, validation_lines
 from bert_jax.training.loop import already_finished
 from bert_jax.training.opened_run import OpenedRun, open_run, print_description
 from bert_jax.training.processes import print_once
 from bert_jax.training.stop_signal import RunStopped
-from bert_jax.training.workdir import Workdir
+from bert_jax.training.workdir import Workdir, flatten_config, round_trip_json
 
 LABEL_MORE = "label more examples, look for wrong labels, or start from another --config.init"
 TRAIN_OTHERWISE = "try another --config.optimizer.learning_rate, more --config.epochs, another --config.seed"
@@ -122,3 +131,42 @@ def make_origin(run: OpenedRun, command: str) -> TrainingOrigin:
         return training_origin.UNKNOWN_ORIGIN
     examples = len(inputs.train) if inputs else run.data.num_examples
     return TrainingOrigin(command, examples, run.data.identity(), columns)
+
+
+class Completion(TypedDict):
+    inputs: dict[str, Any]
+    step: int  # the last one
+    scores: dict[str, float]
+
+
+def completion_inputs(run: OpenedRun) -> dict[str, Any]:
+    """Return all that decides what a run writes; `run` is as it was opened, before a method was chosen."""
+    finishing = run.task.finish_inputs
+    texts = [example.text for example in finishing.out_of_scope] if finishing else []
+    return round_trip_json(
+        {
+            "version": __version__,
+            "config": dict(flatten_config(run.config)),
+            "data": run.data.identity(),
+            "out_of_scope": hashes.json_digest(texts),
+        }
+    )
+
+
+def record_completion(run: OpenedRun, directory: Workdir, scores: dict[str, float]) -> None:
+    if not all(map(math.isfinite, scores.values())):  # which JSON cannot hold
+        return
+    steps = Checkpoints(directory.checkpoints, run.config.checkpoints).steps()
+    completion = Completion(inputs=completion_inputs(run), step=max(steps, default=0), scores=scores)
+    write_json(directory.finished, hashes.sealed(completion))
+
+
+def find_completion(run: OpenedRun, directory: Workdir) -> Completion | None:
+    """Return the record of a finished run whose outputs are all there; None if something is to be done."""
+    try:
+        completion: Completion = read_json(directory.finished, Completion)
+        is_same = hashes.is_sealed(completion) and completion["inputs"] == completion_inputs(run)
+        is_whole = is_same and all(hashes.is_whole(directory.model / name) for name in run.task.layouts)
+    except (BertJaxError, FileNotFoundError):  # it is made anew
+        return None
+    return completion if is_whole and (directory.page.exists() or not run.config.writes_report) else None

@@ -54,7 +54,7 @@ OPEN_AS = {
 # Shown in a folder with `model`, an embedder, and the small files that the examples name.
 SHOWN_WITH_FILES = {
     "bert_jax.runs.train", "bert_jax.runs.finetune", "bert_jax.runs.evaluate", "bert_jax.runs.corpus",
-    "bert_jax.runs.hard_negatives", "bert_jax.runs.tokenizer", "bert_jax.runs.training_task",
+    "bert_jax.runs.hard_negatives", "bert_jax.runs.training_task",
     "bert_jax.search.index",
     "bert_jax.search.vector_shards",
 }  # fmt: skip
