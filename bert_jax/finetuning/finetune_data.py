@@ -106,12 +106,12 @@ def make_epochs(
 ) -> Epochs:
     data = config.data
     held = make_pieces(task.kind, parts.validation, validation)
-    judge = PredictionEvaluator(task.kind, parts.validation, validation)
+    evaluator = PredictionEvaluator(task.kind, parts.validation, validation)
     # All folds have rows of the same lengths, so that they can share one compiled step.
     lengths = sorted(map(len, [*train, *held] if data.fold_index >= 0 else train)) if parts.folds else ()
     # Validation examples are then predicted only at the end of the run.
     if data.fold_index >= 0 or config.method == "contrastive":
-        held, judge = [], PredictionEvaluator(task.kind, [], [])
+        held, evaluator = [], PredictionEvaluator(task.kind, [], [])
     batches = make_batch_config(config, data.batching, data.max_length, task.layout.config, lengths)
     noun = "window" if len(train) > len(parts.train) else "example"
     batches = dataclasses.replace(batches, noun=noun, about=describe_data(data, parts, len(train)))
@@ -119,7 +119,7 @@ def make_epochs(
         classes = tuple(int(piece.targets["labels"]) for piece in train)
         batches = dataclasses.replace(batches, paired_classes=classes)
     each_token = HEADS[task.head].each_token
-    return Epochs(train, held, task.kind.targets, tokenizer, batches, judge, each_token)
+    return Epochs(train, held, task.kind.targets, tokenizer, batches, evaluator, each_token)
 
 
 def describe_data(data: ExamplesConfig, parts: ExampleSplits, windows: int = 0) -> str:

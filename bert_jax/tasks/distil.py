@@ -121,16 +121,16 @@ class DistilBertTask(DistillTask):
             )
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        s, taught = self.settings, outputs[TEACHER]
+        s, teacher = self.settings, outputs[TEACHER]
         parts = {
             "soft_part": (
                 s.soft,
-                soft_cross_entropy(outputs["mlm"], taught["mlm"], batch["target_weights"], s.temperature),
+                soft_cross_entropy(outputs["mlm"], teacher["mlm"], batch["target_weights"], s.temperature),
             ),
             "mlm_part": (s.mlm, super().losses(outputs, batch)["mlm_loss"]),
         }
         if s.cosine:
-            distance = cosine_distance(outputs["hidden"], taught["hidden"], batch["attention_mask"])
+            distance = cosine_distance(outputs["hidden"], teacher["hidden"], batch["attention_mask"])
             parts["cosine_part"] = (s.cosine, distance)
         return {name: Loss(factor * loss.total, loss.weight) for name, (factor, loss) in parts.items()}
 

@@ -36,7 +36,7 @@ from bert_jax.predictions.whole_text_kind import WholeTextKind, require_distilla
 from bert_jax.tasks.classify import Config as ClassifyConfig
 from bert_jax.training.processes import print_once
 
-TEACHER_LOGITS = "taught"  # target: the teacher's logits
+TEACHER_LOGITS = "teacher_logits"  # target: the teacher's logits
 HAS_LABEL = "labelled"  # target: whether the label comes from the data, not from the teacher
 
 
@@ -128,12 +128,12 @@ class ClassifierDistillTask(FinetuneTask):
         return scores
 
 
-def soft_loss(kind: Kind, logits, taught, weight, temperature: float) -> Loss:
+def soft_loss(kind: Kind, logits, teacher_logits, weight, temperature: float) -> Loss:
     if kind.link == "softmax":
-        return soft_cross_entropy(logits, taught, weight, temperature)
+        return soft_cross_entropy(logits, teacher_logits, weight, temperature)
     if kind.link == "sigmoid":
-        return soft_binary_cross_entropy(logits, taught, weight, temperature)
-    return squared_error(logits[..., 0], taught[..., 0], weight)
+        return soft_binary_cross_entropy(logits, teacher_logits, weight, temperature)
+    return squared_error(logits[..., 0], teacher_logits[..., 0], weight)
 
 
 def open(config: Config, directories: ModelDirectories) -> tuple[ClassifierDistillTask, Epochs, Config]:
@@ -153,7 +153,7 @@ def open(config: Config, directories: ModelDirectories) -> tuple[ClassifierDisti
     assert task.finish_inputs is not None
     data.targets = task.targets
     data.train = reading.add_teacher_targets(data.train, task.finish_inputs.train)
-    data.held = reading.add_teacher_targets(data.held, task.finish_inputs.validation)
+    data.validation = reading.add_teacher_targets(data.validation, task.finish_inputs.validation)
     return task, data, config
 
 

@@ -47,9 +47,9 @@ USUAL = "multiple_negatives"  # the loss of groups without scores
 
 
 def open(
-    config: Config, directories: ModelDirectories, taught: bool = True
+    config: Config, directories: ModelDirectories, with_teacher: bool = True
 ) -> tuple[EmbeddingTask, Epochs, Config]:
-    """Open the task and its data; unless `taught`, the teacher's vectors, which take long to compute, are zeros."""
+    """Open the task and its data; unless `with_teacher`, its vectors, which take long to compute, are zeros."""
     if not any(config.data.train):
         raise BertJaxError(
             "config key data.train is missing; give a file of pairs, --config.data.train=pairs.jsonl"
@@ -72,7 +72,7 @@ def open(
         print_notice("every validation text is its own positive, so there is no validation during training")
         validation = []
     groups = [*train, *validation]
-    teaches = taught and bool(task.teacher_shape)
+    teaches = with_teacher and bool(task.teacher_shape)
     vectors = compute_teacher_vectors(directories[config.loss.teacher], groups, task) if teaches else []
     reading = GroupEncoder(tokenizer, task, config.data.max_length, number_texts(groups), vectors)
     train_pieces, validation_pieces = reading.encode_groups(train), reading.encode_groups(validation)
@@ -90,13 +90,15 @@ def open(
         sets=list(zip(map(len, sets), shares, strict=True)), group_size=texts,
     )  # fmt: skip
     batches = dataclasses.replace(batches, noun="text", about=about)
-    judge = EmbeddingEvaluator(validation, task.learns_similarity)
-    data = Epochs(train_pieces, validation_pieces, task.targets, tokenizer, batches, judge, each_token=False)
+    evaluator = EmbeddingEvaluator(validation, task.learns_similarity)
+    data = Epochs(
+        train_pieces, validation_pieces, task.targets, tokenizer, batches, evaluator, each_token=False
+    )
     return task, data, config
 
 
 def preview(config: Config, directories: ModelDirectories) -> tuple[EmbeddingTask, Epochs, Config]:
-    return open(config, directories, taught=False)
+    return open(config, directories, with_teacher=False)
 
 
 def outline(config: Config, directories: ModelDirectories) -> Outline:
@@ -297,7 +299,7 @@ class GroupEncoder:
     task: EmbeddingTask
     max_length: int
     ids: dict[str, int]  # of the texts
-    taught: list[
+    teacher_vectors: list[
         dict[str, np.ndarray]
     ]  # a teacher's vectors by text, for the first texts of the groups, and so on
     truncated: TruncationCounter = field(init=False)
@@ -326,8 +328,8 @@ class GroupEncoder:
         targets: dict = {"ids": self.ids[group.alike or group.texts[n]], "label_weights": 1.0}
         if group.scores and n == 0:
             targets["scores"] = group.scores
-        if n < len(self.taught):
-            targets[TEACHER] = self.taught[n][group.texts[n]]
+        if n < len(self.teacher_vectors):
+            targets[TEACHER] = self.teacher_vectors[n][group.texts[n]]
         return targets
 
 

@@ -62,9 +62,9 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
         group_size=task.max_documents,
     )
     batches = dataclasses.replace(batches, noun="pair", about=about)
-    judge = RankingEvaluator(task.kind, results.validation, validation_pieces)
+    evaluator = RankingEvaluator(task.kind, results.validation, validation_pieces)
     data = Epochs(
-        train_pieces, validation_pieces, task.targets, init.tokenizer, batches, judge, each_token=False
+        train_pieces, validation_pieces, task.targets, init.tokenizer, batches, evaluator, each_token=False
     )
     return task, data, config
 

@@ -77,7 +77,7 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
 
     shardings = get_shardings(abstract_state(task, config, mesh)).params
 
-    def judge(outputs, rows):
+    def measure(outputs, rows):
         measured = collect_metrics(task, compute_losses(task, outputs, rows), outputs, rows)
         return measured, check_rows(task, "predictions", task.predictions(outputs, rows), rows)
 
@@ -88,9 +88,9 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
             return task.outputs(params, rows, constants.task)
 
         if task.whole_batch:
-            return judge(compute_in_microbatches(outputs, params, batch, 1, mesh), batch)
+            return measure(compute_in_microbatches(outputs, params, batch, 1, mesh), batch)
         shards = jax.tree.map(lambda x: x[0], split_microbatches(batch, 1, mesh))
-        on_shards = map_over_shards(lambda params, rows: judge(outputs(params, rows), rows), mesh)
+        on_shards = map_over_shards(lambda params, rows: measure(outputs(params, rows), rows), mesh)
         measured, predictions = on_shards(params, shards)
         in_rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), predictions)
         return jax.tree.map(lambda x: x.sum(0), measured), in_rows

@@ -102,14 +102,14 @@ def test_labels_that_are_there_are_what_scores_and_their_own_loss_are_of(teacher
         "configs/distil.py:classifier", distil_settings(teacher_path, train, labels_weight=0.25)
     )
     task, data, _ = module.open(config, ModelDirectories())
-    labelled = [piece.targets["labelled"] for piece in [*data.train, *data.held]]
+    labelled = [piece.targets["labelled"] for piece in [*data.train, *data.validation]]
     assert sum(labelled) < len(labelled) and set(labelled) == {0.0, 1.0}
     (batch,) = data.batches(0, 1, 0, 1)
-    logits = RNG.normal(size=batch["taught"].shape).astype(np.float32)
+    logits = RNG.normal(size=batch["teacher_logits"].shape).astype(np.float32)
     losses = task.losses({task.head: jnp.asarray(logits)}, batch)
-    soft = soft_cross_entropy(logits, batch["taught"], batch["label_weights"], 2.0)
+    soft = soft_cross_entropy(logits, batch["teacher_logits"], batch["label_weights"], 2.0)
     hard = task.kind.loss(logits, batch, batch["label_weights"] * batch["labelled"])
     assert float(losses["teacher_loss"].mean) == pytest.approx(0.75 * float(soft.mean))
     assert float(losses["label_loss"].mean) == pytest.approx(0.25 * float(hard.mean))
-    scores = task.scores({task.head: jnp.asarray(batch["taught"])}, batch)
+    scores = task.scores({task.head: jnp.asarray(batch["teacher_logits"])}, batch)
     assert float(scores["agreement"].mean) == 1 and 0.2 < float(scores["accuracy"].mean) < 0.8

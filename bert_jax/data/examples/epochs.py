@@ -31,30 +31,33 @@ class Epochs(BatchSource):
     def __init__(
         self, train: Sequence[EncodedExample], validation: Sequence[EncodedExample], targets: dict[str, Target],
         tokenizer: Tokenizer,
-        config: BatchConfig, judge: ComputeMetrics, each_token: bool,
+        config: BatchConfig, evaluator: ComputeMetrics, each_token: bool,
     ):  # fmt: skip
-        """`judge` gets a prediction for each validation piece, or, with `each_token`, for each token of each piece."""
-        self.train, self.held, self.targets, self.tokenizer = train, validation, targets, tokenizer
-        self.judge, self.each_token, self.noun, self.about = judge, each_token, config.noun, config.about
+        """`evaluator` gets a prediction for each validation piece, or, with `each_token`, for each of its tokens."""
+        self.train, self.validation, self.targets, self.tokenizer = train, validation, targets, tokenizer
+        self.evaluator, self.each_token = evaluator, each_token
+        self.noun, self.about = config.noun, config.about
         examples = config.examples
         sizes = np.array([len(piece) for piece in train])
         lengths = np.array(config.lengths or sizes)
         group_size = config.group_size
         sets = config.sets or ((len(sizes) // group_size, 1.0),)
-        firsts = group_size * mixed(
+        firsts = group_size * mix_sets(
             sets, config.steps, examples // group_size, config.seed, config.paired_classes
         )
         self.chosen = (firsts[:, :, None] + np.arange(group_size)).reshape(config.steps, examples)
-        alike = shuffled(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
-        self.arrangement = arrange(sizes[self.chosen].tolist(), config, like=lengths[alike].tolist())
+        reference = shuffle_epochs(len(lengths), config.steps * examples, 0).reshape(config.steps, examples)
+        self.arrangement = arrange(
+            sizes[self.chosen].tolist(), config, reference_steps=lengths[reference].tolist()
+        )
         self.rows_per_step = self.arrangement.rows
         # Batches of the validation set have as many rows as a training step.
         starts = range(0, len(validation), examples)
-        self.held_steps = [range(start, min(start + examples, len(validation))) for start in starts]
-        held_sizes = [[len(validation[i]) for i in step] for step in self.held_steps]
-        self.held_arrangement = Arrangement(self.rows_per_step, 1, [], [])
-        if held_sizes:
-            self.held_arrangement = arrange(held_sizes, config, self.rows_per_step)
+        self.validation_steps = [range(start, min(start + examples, len(validation))) for start in starts]
+        validation_sizes = [[len(validation[i]) for i in step] for step in self.validation_steps]
+        self.validation_arrangement = Arrangement(self.rows_per_step, 1, [], [])
+        if validation_sizes:
+            self.validation_arrangement = arrange(validation_sizes, config, self.rows_per_step)
 
     def padding(self) -> float:
         """The share of padding among the tokens computed in training."""
@@ -68,7 +71,7 @@ class Epochs(BatchSource):
 
     @property
     def has_validation(self) -> bool:
-        return bool(self.held)
+        return bool(self.validation)
 
     def facts(self) -> Iterator[Fact]:
         yield "data", self.about
@@ -89,7 +92,7 @@ class Epochs(BatchSource):
     def identity(self) -> dict[str, str]:
         return {
             "training examples": fingerprint_examples(self.train),
-            "validation examples": fingerprint_examples(self.held),
+            "validation examples": fingerprint_examples(self.validation),
         }
 
     def row_length(self, step: int) -> int:
@@ -108,17 +111,19 @@ class Epochs(BatchSource):
     ) -> Iterator[dict[str, np.ndarray]]:
         for step in range(start, stop):
             pieces = [self.train[i] for i in self.chosen[step]]
-            yield self.filled(pieces, self.arrangement, step, host_index, host_count)
+            yield self.fill_rows(pieces, self.arrangement, step, host_index, host_count)
 
     def validation_batches(
         self, length: int, host_index: int, host_count: int
     ) -> Iterator[dict[str, np.ndarray]]:
-        steps = track(self.held_steps, "batches", "validation") if host_index == 0 else self.held_steps
+        steps = iter(self.validation_steps)
+        if host_index == 0:
+            steps = track(self.validation_steps, "batches", "validation")
         for step, indices in enumerate(steps):
-            pieces = [self.held[i] for i in indices]
-            yield self.filled(pieces, self.held_arrangement, step, host_index, host_count)
+            pieces = [self.validation[i] for i in indices]
+            yield self.fill_rows(pieces, self.validation_arrangement, step, host_index, host_count)
 
-    def filled(self, pieces, arrangement: Arrangement, step: int, index: int, count: int):
+    def fill_rows(self, pieces, arrangement: Arrangement, step: int, index: int, count: int):
         size, pad = arrangement.rows // count, self.tokenizer.special.pad
         rows = arrangement.steps[step][index * size : (index + 1) * size]
         return collate_rows(
@@ -128,29 +133,29 @@ class Epochs(BatchSource):
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
         """Compute the metrics from the model's outputs for the validation batches so far, per piece or per token.
 
-        `judge` gets None for the pieces of later batches."""
-        of_pieces: list = [None] * len(self.held)
-        packed = self.held_arrangement.max_pieces > 1
+        `evaluator` gets None for the pieces of later batches."""
+        of_pieces: list = [None] * len(self.validation)
+        packed = self.validation_arrangement.max_pieces > 1
         for step, logits in enumerate(predicted):
-            for row, indices in enumerate(self.held_arrangement.steps[step]):
+            for row, indices in enumerate(self.validation_arrangement.steps[step]):
                 begin = 0
                 for slot, i in enumerate(indices):
-                    piece = self.held_steps[step][i]
-                    end = begin + len(self.held[piece])
+                    piece = self.validation_steps[step][i]
+                    end = begin + len(self.validation[piece])
                     where = (row, slice(begin, end)) if self.each_token else (row, slot) if packed else row
                     of_pieces[piece] = logits[where]
                     begin = end
-        return self.judge(of_pieces)
+        return self.evaluator(of_pieces)
 
 
-def mixed(
+def mix_sets(
     sets: Sequence[tuple[int, float]], steps: int, examples: int, seed: int, classes: Sequence[int] = ()
 ) -> np.ndarray:
     """Choose the examples of each step: [steps, examples]. All examples of a step come from one of the sets, given as
     (number of examples, share of the steps). A set continues its epochs from one of its steps to the next. With
     `classes`, the class of each example, most examples of a step stand in pairs of one class.
 
-    >>> (mixed([(4, 3.0), (2, 1.0)], steps=4, examples=2, seed=0) >= 4).all(-1).tolist()
+    >>> (mix_sets([(4, 3.0), (2, 1.0)], steps=4, examples=2, seed=0) >= 4).all(-1).tolist()
     [False, False, True, False]
     """
     turns = interleave([share for _, share in sets], steps)
@@ -159,7 +164,9 @@ def mixed(
         own = turns == n
         if own.any():
             part = classes[first : first + size]
-            chosen[own] = first + shuffled(size, int(own.sum()) * examples, seed, part).reshape(-1, examples)
+            chosen[own] = first + shuffle_epochs(size, int(own.sum()) * examples, seed, part).reshape(
+                -1, examples
+            )
         first += size
     return chosen
 
@@ -178,24 +185,24 @@ def interleave(shares: Sequence[float], count: int) -> np.ndarray:
     return np.array([n for _, n in sorted(due)[:count]], np.int64)
 
 
-def shuffled(size: int, count: int, seed: int, classes: Sequence[int] = ()) -> np.ndarray:
+def shuffle_epochs(size: int, count: int, seed: int, classes: Sequence[int] = ()) -> np.ndarray:
     """Return the first `count` indices of consecutive epochs, each of them a random order of range(size), in pairs of
     one of the `classes` if they are given.
 
-    >>> [sorted(epoch.tolist()) for epoch in shuffled(3, 6, seed=0).reshape(2, 3)]
+    >>> [sorted(epoch.tolist()) for epoch in shuffle_epochs(3, 6, seed=0).reshape(2, 3)]
     [[0, 1, 2], [0, 1, 2]]
     """
     keys = [randomness.random_key("epoch", seed, epoch) for epoch in range(-(-count // size))]
     orders = [np.argsort(randomness.random_bits(key, np.arange(size)), kind="stable") for key in keys]
     if len(classes):
-        orders = [paired(order, classes) for order in orders]
+        orders = [pair_classes(order, classes) for order in orders]
     return np.concatenate(orders)[:count]
 
 
-def paired(order: np.ndarray, classes: Sequence[int]) -> np.ndarray:
+def pair_classes(order: np.ndarray, classes: Sequence[int]) -> np.ndarray:
     """Move the second, fourth ... example of each class to the place right after the one before it.
 
-    >>> paired(np.array([0, 1, 2, 3, 4]), classes=[7, 8, 8, 7, 7]).tolist()
+    >>> pair_classes(np.array([0, 1, 2, 3, 4]), classes=[7, 8, 8, 7, 7]).tolist()
     [0, 3, 1, 2, 4]
     """
     waiting: dict[int, int] = {}  # class -> place of its example without a second one

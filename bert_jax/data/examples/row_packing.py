@@ -113,24 +113,29 @@ class Arrangement:
 
 
 def arrange(
-    steps: Sequence[Sequence[int]], config: BatchConfig, rows: int = 0, like: Sequence[Sequence[int]] = ()
+    steps: Sequence[Sequence[int]],
+    config: BatchConfig,
+    rows: int = 0,
+    reference_steps: Sequence[Sequence[int]] = (),
 ) -> Arrangement:
     """Arrange steps, each given as the sizes of its pieces, of which there are at most `config.examples`.
 
-    The number and the lengths of rows are chosen for the steps `like`, by default the steps themselves. Runs whose
-    steps are drawn from the same pieces in another order share their compiled programs if they give the same `like`.
+    The number and the lengths of rows are chosen for the `reference_steps`, by default the steps themselves. Runs whose
+    steps are drawn from the same pieces in another order share their compiled programs if they give the same ones.
     """
-    like = like or steps
-    rows = rows or (cheapest_rows(like, config) if config.layout == "packed" else config.examples)
+    reference_steps = reference_steps or steps
+    rows = rows or (cheapest_rows(reference_steps, config) if config.layout == "packed" else config.examples)
     max_pieces = max_pieces_in_row(rows, config.examples)
     placed = [distribute_to_rows(sizes, rows, max_pieces) for sizes in steps]
     if config.layout == "padded":
         return Arrangement(rows, max_pieces, placed, [config.longest] * len(steps))
     needed = row_lengths(steps, placed, config.multiple)
     likely = needed
-    if like != steps:
+    if reference_steps != steps:
         likely = row_lengths(
-            like, [distribute_to_rows(sizes, rows, max_pieces) for sizes in like], config.multiple
+            reference_steps,
+            [distribute_to_rows(sizes, rows, max_pieces) for sizes in reference_steps],
+            config.multiple,
         )
     usual = few_lengths(likely, config, config.program_cost(rows))
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.data.examples.epochs import Epochs, paired, shuffled
+from bert_jax.data.examples.epochs import Epochs, pair_classes, shuffle_epochs
 from bert_jax.data.examples.row_packing import (
     ACCELERATOR_COSTS,
     COSTS,
@@ -172,11 +172,15 @@ def test_what_is_predicted_of_held_out_rows_comes_back_in_order(layout):
 def test_steps_hold_pairs_of_a_class_and_follow_from_the_seed_alone():
     """A random batch of 32 texts of 77 classes has about six pairs, one of these has at least 16."""
     classes = np.random.default_rng(0).permutation(np.arange(770) % 77)
-    order = shuffled(770, 3 * 770, 5, classes)
+    order = shuffle_epochs(770, 3 * 770, 5, classes)
     for epoch in order.reshape(3, 770):
         assert np.array_equal(np.sort(epoch), np.arange(770))
     first, second = classes[order].reshape(-1, 2).T
     assert np.array_equal(first, second)
-    assert np.array_equal(order[:800], shuffled(770, 800, 5, classes)), "more steps change none before them"
-    assert not np.array_equal(order, shuffled(770, 3 * 770, 6, classes))
-    assert paired(np.array([2, 1, 0]), [0, 0, 0]).tolist() == [2, 1, 0], "the last of three stands alone"
+    assert np.array_equal(order[:800], shuffle_epochs(770, 800, 5, classes)), (
+        "more steps change none before them"
+    )
+    assert not np.array_equal(order, shuffle_epochs(770, 3 * 770, 6, classes))
+    assert pair_classes(np.array([2, 1, 0]), [0, 0, 0]).tolist() == [2, 1, 0], (
+        "the last of three stands alone"
+    )

@@ -188,7 +188,7 @@ def test_texts_that_would_find_themselves_are_not_asked():
 def test_single_texts_are_not_measured(encoder_path, tmp_path, capsys):
     rows = [{"text": text} for text in random_texts(40, (3, 6), 0)]
     _, data, config = open_embed_task(encoder_path, write_jsonl(tmp_path / "single.jsonl", rows))
-    assert not data.held and config.checkpoints.best_metric == ""
+    assert not data.validation and config.checkpoints.best_metric == ""
     assert "there is no validation during training" in capsys.readouterr().err
 
 

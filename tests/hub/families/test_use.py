@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceTrainer
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.data.examples.epochs import shuffled
+from bert_jax.data.examples.epochs import shuffle_epochs
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.model_directory import ModelDirectories
@@ -147,9 +147,9 @@ def test_a_fine_tuning_is_that_of_transformers(name, directory, tmp_path):
     theirs = TorchFinetuning(task.layout, config, data.tokenizer.special.pad)
     updates, losses = Updates(torch, theirs.model, config.optimizer, config.steps), []
     theirs.model.eval()  # without dropout
-    for numbers in shuffled(len(data.train), config.steps * config.data.batch_size, config.seed).reshape(
-        config.steps, -1
-    ):
+    for numbers in shuffle_epochs(
+        len(data.train), config.steps * config.data.batch_size, config.seed
+    ).reshape(config.steps, -1):
         batch = [data.train[i] for i in numbers]
         loss = theirs.model(**theirs.tokens(batch), **theirs.targets(batch)).loss
         updates.apply(loss)
