@@ -53,14 +53,11 @@ class Folds:
         self.predicted = range(config.data.folds) if predicted is None else predicted
         examples = task.finish_inputs.train if task.finish_inputs else []
         most, compares = task.layout.config.max_position_embeddings, HEADS[task.head].compares
-        reading = EncodingOptions(
-            most, config.data.long_texts, separate_texts=compares
-        )  # as `predict` reads them
+        # As `predict` reads them.
+        reading = EncodingOptions(most, config.data.long_texts, separate_texts=compares)
         windows = task.kind.encode_windows(data.tokenizer, [example.text for example in examples], reading)
-        self.evaluator, self.pieces = (
-            PredictionEvaluator(task.kind, examples, windows),
-            make_pieces(task.kind, examples, windows),
-        )
+        self.evaluator = PredictionEvaluator(task.kind, examples, windows)
+        self.pieces = make_pieces(task.kind, examples, windows)
         self.example_of_piece = [piece.example for piece in self.pieces]
         self.fold_of_example = assign_folds(examples, config.data.folds)
         self.fold_of_piece = self.fold_of_example[self.example_of_piece]

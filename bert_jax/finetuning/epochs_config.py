@@ -54,9 +54,8 @@ class InitEncoderConfig:
 
     # data type of the computation; auto: the faster one on this device
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
-    attention: AttentionKernelName = (
-        "auto"  # attention kernel; auto: the fastest one for this model and device
-    )
+    # attention kernel; auto: the fastest one for this model and device
+    attention: AttentionKernelName = "auto"
     # activations that the backward pass recomputes, to save memory: only norms, all but matrix products, or all
     remat: Literal["none", "dots", "full"] = "none"
     hidden_dropout_prob: Dropout = -1.0  # dropout of hidden states; -1: that of `init`

@@ -30,9 +30,8 @@ class CandidatesConfig:
     # share of the remaining queries on which probabilities are calibrated; 0: none
     calibration_ratio: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.05
     columns: CandidateColumns = field(default_factory=CandidateColumns)
-    max_examples: NonNegative = (
-        0  # number of queries to use, drawn at random, the same for every seed; 0: all
-    )
+    # number of queries to use, drawn at random, the same for every seed; 0: all
+    max_examples: NonNegative = 0
     # documents of other queries to add to each query as not relevant; -1: 4 if all documents are relevant, else none
     num_random_negatives: Annotated[int, Range(-1, 1000)] = -1
     # maximum number of documents per training query; the most relevant are kept; 0: all

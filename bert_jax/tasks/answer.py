@@ -20,9 +20,8 @@ from bert_jax.predictions.kinds.answers import OVERLAP, Answers
 @dataclass(frozen=True)
 class PassagesConfig(ExamplesConfig):
     max_length: Annotated[int, Range(1, 1 << 20)] = 384
-    long_texts: Literal["windows"] = (
-        "windows"  # longer passages are read in windows: the answer may be anywhere
-    )
+    # longer passages are read in windows: the answer may be anywhere
+    long_texts: Literal["windows"] = "windows"
     overlap: NonNegative = OVERLAP
 
 

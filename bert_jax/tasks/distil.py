@@ -34,7 +34,7 @@ from bert_jax.models.kernels.request import make_attention_mask
 from bert_jax.models.layers import QKV, SCORES, STATES
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, CorporaConfig, PretrainTask
-from bert_jax.training.task import Outline, Task
+from bert_jax.training.task import Outline, Task, apply_model
 from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 Objective = Literal["distilbert", "minilm", "tinybert"]
@@ -90,7 +90,7 @@ class DistillTask(PretrainTask):
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         student = super().outputs(params, batch, constants, key)
         assert constants is not None
-        return student | {TEACHER: self.teacher.module.apply({"params": constants[TEACHER]}, batch)}
+        return student | {TEACHER: apply_model(self.teacher, constants[TEACHER], batch)}
 
     def check_teacher(self) -> None:
         """Refuse a student that cannot learn from this teacher by this objective."""
@@ -194,11 +194,8 @@ class MiniLMTask(LayerDistillTask):
         return {"student": student_values[QKV][0], TEACHER: teacher_values[QKV][0]}
 
     def relations(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        student_values, teacher_values, heads = (
-            outputs["student"],
-            outputs[TEACHER],
-            self.settings.relation_heads,
-        )
+        student_values, teacher_values = outputs["student"], outputs[TEACHER]
+        heads = self.settings.relation_heads
         return {
             f"{kind}_relations": relation_divergence(
                 student_values[:, :, n], teacher_values[:, :, n], batch, heads
@@ -226,10 +223,8 @@ class TinyBertTask(LayerDistillTask):
     projections: ClassVar[tuple[str, ...]] = ("to_embeddings", "to_states")
 
     def check_teacher(self) -> None:
-        student_heads, teacher_heads = (
-            self.layout.config.num_attention_heads,
-            self.teacher.config.num_attention_heads,
-        )
+        student_heads = self.layout.config.num_attention_heads
+        teacher_heads = self.teacher.config.num_attention_heads
         if self.settings.scores and student_heads != teacher_heads:
             raise BertJaxError(
                 f"objective=tinybert compares heads one by one, but the student has {student_heads}, the teacher "
@@ -248,10 +243,8 @@ class TinyBertTask(LayerDistillTask):
 
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         assert constants is not None
-        count, teacher_layer_count = (
-            self.layout.config.num_hidden_layers,
-            self.teacher.config.num_hidden_layers,
-        )
+        count = self.layout.config.num_hidden_layers
+        teacher_layer_count = self.teacher.config.num_hidden_layers
         layers = list(range(count + 1))
         teacher_layers = [layer * teacher_layer_count // count for layer in layers]
         scored = slice(1, None if self.settings.scores else 1)

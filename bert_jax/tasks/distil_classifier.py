@@ -42,9 +42,8 @@ HAS_LABEL = "labelled"  # target: whether the label comes from the data, not fro
 
 @dataclass(frozen=True)
 class StudentClassifierConfig(HeadConfig):
-    num_hidden_layers: NonNegative = (
-        0  # number of layers; 0: as in `init`, or half as many if `init` is the teacher
-    )
+    # number of layers; 0: as in `init`, or half as many if `init` is the teacher
+    num_hidden_layers: NonNegative = 0
 
     def update_encoder(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
         if self.num_hidden_layers > encoder.num_hidden_layers:
@@ -143,9 +142,8 @@ def open(config: Config, directories: ModelDirectories) -> tuple[ClassifierDisti
     )
     config = complete_config(config, teacher, reading)
     plain, data, config = open_data(config, init, reading.kind.labels, read_examples=reading.read_examples)
-    settings = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
     task = ClassifierDistillTask(
-        **settings,
+        **vars(plain),
         temperature=config.temperature,
         labels_weight=config.labels_weight,
         start_encoder=init.layout.config,

@@ -9,7 +9,7 @@ it adds to them ("words_delta").
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from bert_jax.models.mesh import FSDP, TENSOR
 from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, MaskedLMTask, choose_family, fit_vocabulary
 from bert_jax.training.parameter_rules import EMBEDDINGS, ParameterRule
-from bert_jax.training.task import Outline
+from bert_jax.training.task import Outline, apply_model
 from bert_jax.training.warm_start import adopt_saved_layout, check_same_tokenizer, check_sizes
 
 GENERATOR = "generator"  # the directory of its model, within that of the discriminator
@@ -264,13 +264,6 @@ def replace_embeddings(model: dict, tables: dict) -> dict:
     rest = {name: part for name, part in model["encoder"].items() if name != "embeddings"}
     # Without tables there is no entry: an empty dict would get lost when parameters are flattened.
     return model | {"encoder": rest | ({"embeddings": tables} if tables else {})}
-
-
-def apply_model(layout: Layout, params: dict, batch: dict, key) -> dict:
-    rngs = None if key is None else {"dropout": key}
-    # Any: `apply` returns a pair only if it is asked for changed variables.
-    outputs: Any = layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
-    return outputs
 
 
 def sample_tokens(logits, key, rows=None):

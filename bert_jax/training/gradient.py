@@ -22,7 +22,7 @@ from bert_jax.core.typed_json import type_name
 from bert_jax.losses.loss import Loss
 from bert_jax.models.mesh import DATA, FSDP, ROWS
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharded_gradient import make_sharded_gradient
+from bert_jax.training.sharded_gradient import make_sharded_gradient, sum_in_turn
 from bert_jax.training.sharding import is_split_over_data
 from bert_jax.training.state import gather_whole_params
 from bert_jax.training.task import Task
@@ -51,16 +51,10 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
             )
             return jax.lax.with_sharding_constraint(gradients, per_shard), measured
 
-        first = jax.tree.map(lambda x: x[0], parts)
         if count == 1:
-            sums = shard_gradients(first)
+            sums = shard_gradients(jax.tree.map(lambda x: x[0], parts))
         else:
-            zeros = jax.tree.map(
-                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(shard_gradients, first)
-            )
-            sums, _ = jax.lax.scan(
-                lambda sums, part: (jax.tree.map(jnp.add, sums, shard_gradients(part)), None), zeros, parts
-            )
+            sums = sum_in_turn(shard_gradients, parts)
         return jax.tree.map(lambda x: x.sum(0), sums)
 
     def gradient(params, batch, key, constants):

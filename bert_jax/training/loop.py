@@ -158,10 +158,8 @@ class TrainingLoop:
         run directory."""
         params, rows = self.abstract.params, pluralize(self.data.rows_per_step, "row")
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
-        shards, microbatches = (
-            self.mesh.shape[DATA] * self.mesh.shape[FSDP],
-            self.config.mesh.gradient_accumulation_steps,
-        )
+        shards = self.mesh.shape[DATA] * self.mesh.shape[FSDP]
+        microbatches = self.config.mesh.gradient_accumulation_steps
         if shards * microbatches > 1:
             part = pluralize(self.data.rows_per_step // shards // microbatches, "row")
             rows += f" = {pluralize(shards, 'data shard')} x {pluralize(microbatches, 'microbatch')} x {part}"

@@ -22,6 +22,16 @@ from bert_jax.training.sharding import can_map_over_data, data_axis
 from bert_jax.training.task import Task
 
 
+def sum_in_turn(function: Callable, microbatches):
+    """Return the sum of the function's results for the microbatches, which are computed one after the other."""
+    shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], microbatches))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    sums, _ = jax.lax.scan(
+        lambda sums, part: (jax.tree.map(jnp.add, sums, function(part)), None), zeros, microbatches
+    )
+    return sums
+
+
 def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
     """Return a function that sums gradients and metrics over all rows:
     (objective, whole params, rows [microbatches, shards, rows, ...]) -> (gradients, metrics).
@@ -75,11 +85,7 @@ def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) 
             (_, measured), gradients = jax.value_and_grad(objective, has_aux=True)(params, part)
             return gradients, measured
 
-        shapes = jax.eval_shape(gradients_and_metrics, jax.tree.map(lambda x: x[0], rows))
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        (gradients, measured), _ = jax.lax.scan(
-            lambda sums, part: (jax.tree.map(jnp.add, sums, gradients_and_metrics(part)), None), zeros, rows
-        )
+        gradients, measured = sum_in_turn(gradients_and_metrics, rows)
         reduced = jax.tree.map(
             lambda leaf, axis: data_sharded.reduce_over_data(leaf, axis, sending),
             gradients,

@@ -146,10 +146,7 @@ class Task:
         """Compute what losses, scores and predictions are computed from; with a key, dropout is on.
 
         Several passes of the model may be made, with dropout of their own by `jax.random.fold_in(key, n)`."""
-        rngs = None if key is None else {"dropout": key}
-        # Any: flax returns a pair only if it is asked for changed variables, too.
-        outputs: Any = self.layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
-        return outputs
+        return apply_model(self.layout, params, batch, key)
 
     def features(self, rows: int, length: int) -> Features:
         """The shape and dtype of each array of a batch, to compile without data."""
@@ -185,6 +182,14 @@ class Task:
     def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
         """Turn the mean losses and scores of the validation set into the metrics that people read."""
         return means
+
+
+def apply_model(layout: Layout, params: dict, batch: dict, key=None) -> dict:
+    """Return the outputs of a model of the layout; with a key, dropout is on."""
+    rngs = None if key is None else {"dropout": key}
+    # Any: flax returns a pair only if it is asked for changed variables, too.
+    outputs: Any = layout.module.apply({"params": params}, batch, key is not None, rngs=rngs)
+    return outputs
 
 
 @dataclass(frozen=True)

@@ -181,10 +181,8 @@ def layout_to_json(layout: Layout) -> dict:
 
 def layout_from_json(values: dict) -> Layout:
     """The inverse of `layout_to_json`."""
-    config, family = (
-        build_config(EncoderConfig, values["config"]),
-        FAMILIES.look_up_from_file(values["family"]),
-    )
+    config = build_config(EncoderConfig, values["config"])
+    family = FAMILIES.look_up_from_file(values["family"])
     heads, labels = tuple(values["heads"]), tuple(values["labels"])
     embedder = EmbedderSettings.from_dict(values["embedder"]) if "embedder" in values else None
     return Layout(config, family, heads, labels, values["pooler"], values["hf_config"], embedder)
