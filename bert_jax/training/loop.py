@@ -190,7 +190,7 @@ class TrainingLoop:
                     self.evaluate()
                     due = due or self.is_out_of_patience()
                 asked = not due and stop.should_stop(self.step)
-                best = self.step == self.best_step()
+                best = self.step == best_step(self.history)
                 if new and (due or asked or best or self.step % config.checkpoints.every == 0):
                     self.save()
                 self.validation_metrics = {}  # valid for this step only
@@ -316,9 +316,6 @@ class TrainingLoop:
                 )
             self.history.append((self.step, rank_key(best, self.validation_metrics)))
 
-    def best_step(self) -> int | None:
-        return best_step(self.history)
-
     def is_out_of_patience(self) -> bool:
         """Whether the metric has not improved for `patience` evaluations."""
         return is_out_of_patience(self.history, self.config.patience)
@@ -352,7 +349,7 @@ class TrainingLoop:
         """Restore the best step whose checkpoint can be read."""
         metric, lost = self.config.checkpoints.best_metric, 0
         averages, first = self.config.init_share > 0, self.config.first_step
-        while (best := self.best_step()) not in (None, self.step):
+        while (best := best_step(self.history)) not in (None, self.step):
             if averages and best == first:
                 break  # the last step is averaged with it
             try:
@@ -388,7 +385,7 @@ class TrainingLoop:
             self.print_detail("the mean is less good than the model before training, which is kept")
             self.log.write_line(KEPT_MODEL_LINE, first, {f"{metric}_of_mean": measured[metric]})
         else:
-            best = self.best_step()
+            best = best_step(self.history)
             self.log.write_line(KEPT_MODEL_LINE, self.step if best in (None, first) else best, measured)
 
     def close(self) -> None:
