@@ -16,7 +16,7 @@ from bert_jax.core.bucket import is_bucket
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import json_digest
 from bert_jax.data.corpus.chunks import ChunkSettings, make_chunks_alone
-from bert_jax.data.corpus.duplicates import stored
+from bert_jax.data.corpus.join_chunks import stored
 from bert_jax.data.corpus.prepare import chunk_settings
 from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import Shard, join_shards, list_bucket_shards, refuse_unreadable_name

@@ -116,14 +116,6 @@ class ReplacedInContextHead(nn.Module):
         return Dense(c, (1,), dtype="float32", name="dense")(ACTIVATIONS[c.hidden_act](hidden))[..., 0]
 
 
-def next_sentence(config, labels, name=None):
-    return LinearHead(config, 2, name=name)
-
-
-def sentence_order(config, labels, name=None):
-    return LinearHead(config, 2, config.head_dropout, name=name)  # logits of kept and swapped
-
-
 def initial_head(config: EncoderConfig):
     """Return the initial values of heads that fine-tuning adds.
 
@@ -144,25 +136,24 @@ def tagger(config, labels, name=None):
     return LinearHead(config, labels, rate, initial_head, name=name)
 
 
-def answer_span(config, labels, name=None):
-    # The logits of the answer's start and end.
-    return LinearHead(config, 2, config.answer_dropout, initial_head, name=name)
-
-
 # Functions (config, labels, name) -> module, of the heads in HEADS.
 HEAD_MODULES: dict[str, Callable[..., nn.Module]] = {
     "mlm": MaskedLMHead,
-    "nsp": next_sentence,
+    "nsp": lambda config, labels, name=None: LinearHead(config, 2, name=name),
     "classify": classifier,
     "classify_mean": classifier,
     "classify_cls": classifier,
     "compare_mean": classifier,
     "compare_cls": classifier,
     "tag": tagger,
-    "answer": answer_span,
+    "answer": lambda config, labels, name=None: LinearHead(  # of its start and end
+        config, 2, config.answer_dropout, initial_head, name=name
+    ),
     "replaced": ReplacedTokenHead,
     "replaced_in_context": ReplacedInContextHead,
-    "sop": sentence_order,
+    "sop": lambda config, labels, name=None: LinearHead(  # of kept and swapped
+        config, 2, config.head_dropout, name=name
+    ),
 }
 
 

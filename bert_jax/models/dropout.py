@@ -52,7 +52,9 @@ def draw_bernoulli(key, share: float, shape):
     """Return an array of bool, True with probability `share`."""
     if is_hashed(key):
         limit = jnp.uint32(min(round(share * 2**32), 2**32 - 1))
-        return hash_positions(jax.random.bits(key, (2,), jnp.uint32), shape) < limit
+        seeds = jax.random.bits(key, (2,), jnp.uint32)
+        positions = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+        return mix_bits(mix_bits(positions ^ seeds[0]) + seeds[1]) < limit
     # 16 bits are enough: two draws from each 32-bit number save half of the generator's time.
     *outer, last = shape
     bits = jax.random.bits(key, (*outer, -(-last // 2)), jnp.uint32)
@@ -63,12 +65,6 @@ def draw_bernoulli(key, share: float, shape):
 def is_hashed(key) -> bool:
     """Return whether draws are hashes, not numbers from the hardware's generator."""
     return jax.random.key_impl(key) == "threefry2x32"
-
-
-def hash_positions(seeds, shape):
-    """Return 32 random bits for each position of the shape, from seeds [2]."""
-    positions = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    return mix_bits(mix_bits(positions ^ seeds[0]) + seeds[1])
 
 
 def mix_bits(x):

@@ -28,10 +28,6 @@ def mixed_einsum(spec: str, a, b, dtype: str, result_dtype: str):
     return einsum(spec, a.astype(dtype), b.astype(dtype), result_dtype)
 
 
-def mixed_einsum_forward(spec, a, b, dtype, result_dtype):
-    return mixed_einsum(spec, a, b, dtype, result_dtype), (a, b)
-
-
 def mixed_einsum_backward(spec, dtype, result_dtype, operands, gradient):
     (left, right, result), (a, b) = split_spec(spec), operands
     gradient = gradient.astype(dtype)
@@ -40,7 +36,10 @@ def mixed_einsum_backward(spec, dtype, result_dtype, operands, gradient):
     return gradient_a, gradient_b
 
 
-mixed_einsum.defvjp(mixed_einsum_forward, mixed_einsum_backward)
+mixed_einsum.defvjp(
+    lambda spec, a, b, dtype, result_dtype: (mixed_einsum(spec, a, b, dtype, result_dtype), (a, b)),
+    mixed_einsum_backward,
+)
 
 
 def split_spec(spec: str) -> tuple[str, str, str]:
@@ -110,18 +109,9 @@ def add_bias(x, bias):
     return x + bias.astype(x.dtype)
 
 
-def add_bias_forward(x, bias):
-    return add_bias(x, bias), bias
-
-
 def add_bias_backward(bias, gradient):
-    return gradient, sum_rows(gradient, bias.ndim).astype(bias.dtype)
+    rows = gradient.reshape(-1, math.prod(bias.shape))
+    return gradient, rows.astype(jnp.float32).sum(0).reshape(bias.shape).astype(bias.dtype)
 
 
-add_bias.defvjp(add_bias_forward, add_bias_backward)
-
-
-def sum_rows(x, kept: int = 1):
-    """Sum [..., *D] over the leading axes to [*D], in float32; D is the last `kept` axes."""
-    rows = x.reshape(-1, math.prod(x.shape[x.ndim - kept :]))
-    return rows.astype(jnp.float32).sum(0).reshape(x.shape[x.ndim - kept :])
+add_bias.defvjp(lambda x, bias: (add_bias(x, bias), bias), add_bias_backward)

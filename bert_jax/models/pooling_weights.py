@@ -1,22 +1,6 @@
 """What each token's state weighs in the vector of a text, for arrays of NumPy and of JAX."""
 
 
-def mean_weights(real):
-    return real / count_tokens(real).clip(1)
-
-
-def mean_sqrt_length_weights(real):
-    return real / count_tokens(real).clip(1) ** 0.5
-
-
-def cls_weights(real):
-    return real * (positions_from_one(real) == 1)
-
-
-def last_token_weights(real):
-    return real * (positions_from_one(real) == count_tokens(real))
-
-
 def weighted_mean_weights(real):
     """Weigh each token by its position in the text, from 1."""
     weight = real * positions_from_one(real)
@@ -33,10 +17,10 @@ def count_tokens(real):
 
 # Functions from the mask of a text's real tokens [..., L] to the weight of each token's state in the vector.
 POOLING_WEIGHTS = {
-    "mean": mean_weights,
-    "cls": cls_weights,
-    "mean_sqrt_len": mean_sqrt_length_weights,
+    "mean": lambda real: real / count_tokens(real).clip(1),
+    "cls": lambda real: real * (positions_from_one(real) == 1),
+    "mean_sqrt_len": lambda real: real / count_tokens(real).clip(1) ** 0.5,
     "weighted_mean": weighted_mean_weights,
-    "last": last_token_weights,
+    "last": lambda real: real * (positions_from_one(real) == count_tokens(real)),
 }
 POOLINGS = (*POOLING_WEIGHTS, "max")

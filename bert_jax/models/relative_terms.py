@@ -199,10 +199,6 @@ def multiply_and_gather(states, table, rows, dtype: str):
     return take_columns(products, rows[distance_columns(states.shape[1])])
 
 
-def multiply_and_gather_forward(states, table, rows, dtype):
-    return multiply_and_gather(states, table, rows, dtype), (states, table, rows)
-
-
 def multiply_and_gather_backward(dtype, residuals, gradient):
     """Compute the gradients with a column for each distance, so that products do all the sums.
 
@@ -219,7 +215,13 @@ def multiply_and_gather_backward(dtype, residuals, gradient):
     return state_gradient, jnp.zeros(table.shape).at[rows].add(table_gradient).astype(table.dtype), None
 
 
-multiply_and_gather.defvjp(multiply_and_gather_forward, multiply_and_gather_backward)
+multiply_and_gather.defvjp(
+    lambda states, table, rows, dtype: (
+        multiply_and_gather(states, table, rows, dtype),
+        (states, table, rows),
+    ),
+    multiply_and_gather_backward,
+)
 
 
 def take_columns(values, columns):

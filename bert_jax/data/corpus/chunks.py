@@ -66,7 +66,11 @@ def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, proc
     try:
         for number, documents in enumerate(group_by_size(read_with_progress(source), CHUNK, len)):
             path = chunk_path(directory, number, documents, recipe)
-            waiting.append(completed_future(path) if path.is_file() else submit(pool, documents, path))
+            if path.is_file():
+                waiting.append(Future())
+                waiting[-1].set_result(path)
+            else:
+                waiting.append(submit(pool, documents, path))
             # Read enough ahead to keep all workers busy, and keep no more text in memory than that.
             while len(waiting) > 2 * processes:
                 yield waiting.popleft().result()
@@ -124,12 +128,6 @@ def chunk_key(documents: list[str], recipe: ChunkSettings) -> str:
 def text_hash(text: str, size: int = 16) -> bytes:
     # "replace", because JSON can spell a lone surrogate, which UTF-8 cannot encode.
     return hashlib.blake2b(text.strip().encode("utf-8", "replace"), digest_size=size).digest()
-
-
-def completed_future(path: Path) -> Future:
-    future: Future = Future()
-    future.set_result(path)
-    return future
 
 
 # Globals of a worker process, set when it starts.

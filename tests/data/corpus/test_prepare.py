@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus import chunks, duplicates
+from bert_jax.data.corpus import chunks, join_chunks
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.text.sentences import split_sentences
@@ -162,7 +162,7 @@ def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
 
 
 def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypatch):
-    monkeypatch.setattr(duplicates, "SLICE", 7)  # many slices and chunks, as of a large corpus
+    monkeypatch.setattr(join_chunks, "SLICE", 7)  # many slices and chunks, as of a large corpus
     monkeypatch.setattr(chunks, "CHUNK", 2000)
     texts = [*TEXTS, TEXTS[3], f"  {TEXTS[5]}\n", TEXTS[3], TEXTS[7] + "\nw1"]
     (tmp_path / "x.txt").write_text("\n\n".join(texts))
