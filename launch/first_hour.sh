@@ -63,7 +63,7 @@ if [ -n "$dry_run" ]; then
     "$launch/run.sh" "${same[@]}" train "${flags[@]}" "${steps[@]}" --workdir "$hour/$run"
   done
   strike_one $((hosts - 1)) KILL 30 && at_once strike_one TERM 60
-  ask 0 compare "$hour" && ask 0 keep "$hour/page.md" && "$launch/delete.sh" "${same[@]}"
+  ask 0 compare "$hour" && ask 0 keep "$hour/page.md" && leave
   exit
 fi
 

@@ -14,7 +14,7 @@ if [ -n "$dry_run" ]; then
   echo "# every $poll seconds:" && slice_state && look_all
   echo "# when a host is lost:" && ask_all stop "$traces" && again
   echo "# when the slice is preempted:" && renew
-  echo "# at the end:" && "$launch/fetch.sh" "${same[@]}" && "$launch/delete.sh" "${same[@]}"
+  echo "# at the end:" && "$launch/fetch.sh" "${same[@]}" && leave
   exit
 fi
 [ -f "$state/command" ] || die "nothing was started on $name yet; launch/run.sh starts it"

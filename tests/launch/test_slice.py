@@ -378,6 +378,12 @@ def test_dry_run_prints_what_would_be_called_and_calls_nothing(cloud):
     assert [call for call in plain(cloud.calls()) if call not in printed] == []
 
 
+def test_a_dry_run_keeps_a_reserved_slice(cloud):
+    cloud.settings["capacity"] = "reserved"
+    output = cloud.run("watch", "--dry-run")
+    assert "pod is kept" in output and " delete " not in output
+
+
 @pytest.mark.parametrize(
     "setting, value, line",
     [
