@@ -67,9 +67,12 @@ def check_kernel(case: KernelCase, interpret: bool) -> KernelDifference:
     def ours(qkv, terms):
         return case.run(qkv, with_terms(context, terms), case.request, seeds, interpret=interpret)
 
+    def draw_kept(request, seed):
+        return short_attention.hash_keep_mask(request.length, seed[None, None], request.dropout)
+
     def theirs(qkv, terms):
         with jax.default_matmul_precision("highest"):
-            return attend_by_definition(qkv, with_terms(context, terms), case.request, seeds, keep_mask)
+            return attend_by_definition(qkv, with_terms(context, terms), case.request, seeds, draw_kept)
 
     results = [
         jax.jit(lambda qkv, terms, target, run=run: gradients_of(run, qkv, terms, target))(qkv, terms, target)
@@ -129,10 +132,6 @@ def attend_by_definition(qkv, context: Context, request: AttentionRequest, seeds
         weights = jnp.where(kept, weights / (1 - request.dropout), 0)
     out = jnp.einsum("bhlm,bmhk->blhk", weights, v).reshape(*qkv.shape[:2], -1)
     return jnp.where(masked_segment_ids(context)[..., None] > 0, out, 0)
-
-
-def keep_mask(request: AttentionRequest, seed):
-    return short_attention.hash_keep_mask(request.length, seed[None, None], request.dropout)
 
 
 def share_kept(case: KernelCase, run: Callable, terms: dict) -> float:

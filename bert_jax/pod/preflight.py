@@ -40,8 +40,9 @@ def preflight(
     """Return facts about the run; raise if it would fail."""
     where = parse_slice(topology)
     _, config = tasks.load_config(spec, overrides, "tpu")
-    facts = add_speeds(compile_in_subprocess(spec, overrides, where), where)
+    facts = compile_in_subprocess(spec, overrides, where)
     for phase in facts["phases"]:
+        add_speeds(phase, facts["rows"], where)
         if not phase["fits"]:
             raise BertJaxError(memory_advice(facts, phase, config, where))
     facts |= total_cost(facts, where, price)
@@ -68,12 +69,8 @@ def compile_in_subprocess(spec: str, overrides: Sequence[str], where: Slice) -> 
     return {"topology": str(where), "chips": where.chips, "hosts": where.hosts} | result
 
 
-def add_speeds(facts: dict, where: Slice) -> dict:
-    """Add to each compiled phase the figures that follow from its memory and its bounds."""
-    return facts | {"phases": [add_phase_speeds(phase, facts["rows"], where) for phase in facts["phases"]]}
-
-
-def add_phase_speeds(phase: dict, rows: int, where: Slice) -> dict:
+def add_speeds(phase: dict, rows: int, where: Slice) -> None:
+    """Add to a compiled phase the figures that follow from its memory and its bounds."""
     phase["headroom"] = where.chip.memory - sum(phase["memory"].values())
     # The size of a step that does not compile for lack of memory is rounded, perhaps to one that would fit.
     phase["fits"] = "seconds" in phase and phase["headroom"] >= 0
@@ -87,7 +84,6 @@ def add_phase_speeds(phase: dict, rows: int, where: Slice) -> dict:
         phase["mfu"] = {bound: peak_share * speed for bound, speed in speeds.items()}
         phase["tokens_per_second"] = {bound: tokens * speed for bound, speed in speeds.items()}
         phase["rows_per_second"] = rows / roofline.least
-    return phase
 
 
 def total_cost(facts: dict, where: Slice, price: float | None) -> dict:
