@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts
+from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts, vector_stacker
 from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome
+from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.selective import Precision
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
 from bert_jax.text.truncation import TruncationCounter
@@ -42,15 +43,8 @@ class Classifier(Encoder):
         >>> model.predict(["the cat", ("the cat", "the mat")])
         ['good', 'good']
         """
-        kind, compute_outcomes = (
-            self.text_kind,
-            refuse_blank_texts(OutcomePipeline(self, self.text_kind, long_texts)),
-        )
-
-        def predict_chunk(chunk: Sequence) -> Iterator:
-            return (kind.predicted_value(raw, self.calibration) for raw, _ in compute_outcomes(chunk))
-
-        return map_texts(texts, predict_chunk, kind.gather_values)
+        kind = self.text_kind
+        return self._map_outcomes(texts, long_texts, kind.predicted_value, kind.gather_values)
 
     @overload
     def predict_proba(self, texts: TextOrPair | Texts, *, long_texts: str = ...) -> Vectors: ...
@@ -64,16 +58,8 @@ class Classifier(Encoder):
         >>> dict(zip(model.labels, model.predict_proba("the cat").round().tolist()))
         {'bad': 0.0, 'good': 1.0}
         """
-        kind, compute_outcomes = (
-            self.text_kind,
-            refuse_blank_texts(OutcomePipeline(self, self.text_kind, long_texts)),
-        )
-
-        def predict_chunk(chunk: Sequence) -> Iterator[np.ndarray]:
-            return (kind.probabilities(raw, self.calibration) for raw, _ in compute_outcomes(chunk))
-
-        empty = np.zeros((0, len(self.labels)), np.float32)
-        return map_texts(texts, predict_chunk, lambda rows: np.stack(rows) if rows else empty)
+        stack_rows = vector_stacker(len(self.labels))
+        return self._map_outcomes(texts, long_texts, self.text_kind.probabilities, stack_rows)
 
     @overload
     def classify(self, texts: TextOrPair, *, long_texts: str = ...) -> Label: ...
@@ -101,19 +87,27 @@ class Classifier(Encoder):
         >>> [label.label for label in model.classify(["the cat", ("the cat", "the mat")])]
         ['good', 'good']
         """
-        kind, calibration = self.text_kind, self.calibration
+        kind = self.text_kind
         kind.require_labels("classify")
         min_confidence = (
-            None if min_precision is None else kind.confidence_threshold(calibration, min_precision)
+            None if min_precision is None else kind.confidence_threshold(self.calibration, min_precision)
         )
-        compute_outcomes = refuse_blank_texts(OutcomePipeline(self, kind, long_texts))
 
-        def classify_chunk(chunk: Sequence) -> Iterator:
-            for raw, _ in compute_outcomes(chunk):
-                result, confidence = kind.result_and_confidence(raw, calibration)
-                yield kind.keep_confident(result, confidence, min_confidence)
+        def keep_label(raw: Any, calibration: Calibration) -> Any:
+            return kind.keep_confident(*kind.result_and_confidence(raw, calibration), min_confidence)
 
-        return map_texts(texts, classify_chunk)
+        return self._map_outcomes(texts, long_texts, keep_label)
+
+    def _map_outcomes(
+        self, texts: Any, long_texts: str, read: Callable[[Any, Calibration], Any], gather: Callable = list
+    ) -> Any:
+        """Return what `read` makes of the raw output for each text."""
+        compute_outcomes = refuse_blank_texts(OutcomePipeline(self, self.text_kind, long_texts))
+
+        def read_chunk(chunk: Sequence) -> Iterator:
+            return (read(raw, self.calibration) for raw, _ in compute_outcomes(chunk))
+
+        return map_texts(texts, read_chunk, gather)
 
     @overload
     def in_distribution_p_value(self, texts: TextOrPair) -> float: ...

@@ -18,8 +18,13 @@ from bert_jax.core.config import NonNegative, Range, Share, check_number, check_
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import read_json, write_json
 from bert_jax.core.terminal import pluralize
-from bert_jax.predictions.label_levels import LabelLevels
-from bert_jax.predictions.selective import CoverageLevels, fewest_answers, highest_precision, lowest_threshold
+from bert_jax.predictions.selective import (
+    CoverageLevels,
+    LabelLevels,
+    fewest_answers,
+    highest_precision,
+    lowest_threshold,
+)
 
 FILE = "calibration.json"
 

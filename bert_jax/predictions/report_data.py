@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bert_jax.data.examples.example import Example
-from bert_jax.predictions.label_levels import NO_LABELS, PredictedLabels
+from bert_jax.predictions.selective import NO_LABELS, PredictedLabels
 
 
 def empty_array():

@@ -43,15 +43,13 @@ def put_legend_above(axes, columns: int) -> None:
     axes.legend(fontsize=8, frameon=False, **place)
 
 
-def label_share_axes(axes, x: str, y: str, limits: tuple[float, float] = (0, 1.03)) -> None:
-    """Label axes that show shares."""
+def finish_axes(axes, x: str, y: str, legend_columns: int) -> None:
+    """Label the axes, and put a grid below and the legend above what is drawn."""
     axes.set_xlabel(x, fontsize=9)
     axes.set_ylabel(y, fontsize=9)
-    axes.set_xlim(0, 1.02)
-    axes.set_ylim(*limits)
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
-    put_legend_above(axes, 2)
+    put_legend_above(axes, legend_columns)
 
 
 def shorten_label(label: str) -> str:
@@ -118,7 +116,9 @@ def plot_reliability(path: Path, view: ReportData, calibrated: bool) -> str:
         points(axes, view.uncalibrated, -0.004 * calibrated, label=f"{before}, 95 % interval", **hollow)
         if calibrated:
             points(axes, view.calibrated, 0.004, label="calibrated, 95 % interval", color=ACCENT, marker="o")
-        label_share_axes(axes, "", "accuracy")
+        axes.set_xlim(0, 1.02)
+        axes.set_ylim(0, 1.03)
+        finish_axes(axes, "", "accuracy", 2)
 
     def counts(axes):
         total = np.histogram(view.calibrated, edges)[0]
@@ -145,7 +145,9 @@ def plot_coverage(path: Path, view: ReportData, units: str) -> str:
                           label="95 % interval")  # fmt: skip
         axes.plot(count / len(order), share, color=ACCENT, linewidth=1.6, label=f"most confident {units}")
         lowest = max(0.0, min(0.9, share.min() - 0.15))
-        label_share_axes(axes, f"coverage: share of the {units} kept", "accuracy", (lowest, 1.01))
+        axes.set_xlim(0, 1.02)
+        axes.set_ylim(lowest, 1.01)
+        finish_axes(axes, f"coverage: share of the {units} kept", "accuracy", 2)
 
     return save_plot(path, (4.8, 4.0), draw)
 
@@ -155,10 +157,7 @@ def plot_numbers(path: Path, predicted: np.ndarray, truth: np.ndarray) -> str:
         axes.plot(truth, predicted, "o", color=ACCENT, alpha=0.35, markersize=4)
         ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
         axes.plot(ends, ends, color="0.5", linestyle=":", linewidth=1, label="predicted = true")
-        put_legend_above(axes, 1)
-        axes.set_xlabel("true", fontsize=9)
-        axes.set_ylabel("predicted", fontsize=9)
-        axes.grid(color="0.9")
+        finish_axes(axes, "true", "predicted", 1)
 
     return save_plot(path, (4.8, 4.4), draw)
 
@@ -199,9 +198,6 @@ def draw_learning_curve(path: Path, curve: LearningCurve) -> str:
         axes.set_xscale("log", base=2)
         sizes = [*curve.labels, 2 * n]
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axes.set_xlabel("labelled examples", fontsize=9)
-        axes.set_ylabel(curve.metric.replace("_", " "), fontsize=9)
-        axes.grid(color="0.9")
-        axes.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+        finish_axes(axes, "labelled examples", curve.metric.replace("_", " "), 2)
 
     return save_plot(path, (5, 3), draw)

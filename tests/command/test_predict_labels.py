@@ -15,8 +15,7 @@ from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.metrics.tagged_spans import extract_spans
 from bert_jax.predictions.calibration import Calibration
-from bert_jax.predictions.label_levels import LabelLevels
-from bert_jax.predictions.selective import CoverageLevel
+from bert_jax.predictions.selective import CoverageLevel, LabelLevels
 from tests.support.prediction_rows import predict_rows
 from tests.support.small_models import SMALL_TEXTS
 from tests.support.tables import write_jsonl

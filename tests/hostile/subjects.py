@@ -34,8 +34,7 @@ from bert_jax.hub.tensors import Tensors
 from bert_jax.inference.load import load
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import calibration, out_of_scope, training_origin
-from bert_jax.predictions.label_levels import LabelLevels
-from bert_jax.predictions.selective import CoverageLevel
+from bert_jax.predictions.selective import CoverageLevel, LabelLevels
 from bert_jax.search.index import Index
 from bert_jax.search.index_info import describe_index, document_ids
 from bert_jax.text import tables

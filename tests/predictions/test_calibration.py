@@ -13,7 +13,7 @@ from bert_jax.data.examples.example import Example
 from bert_jax.inference.row_predictor import PredictionOptions
 from bert_jax.inference.text_outcomes import predict_outcomes
 from bert_jax.metrics.tagged_spans import count_spans
-from bert_jax.predictions import calibration, calibration_fitting, cross_fitting, selective
+from bert_jax.predictions import calibration, calibration_fitting, selective
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.kinds import answers, tags
@@ -133,7 +133,7 @@ def test_an_overconfident_model_gets_better_and_its_classes_stay():
 
 def test_every_fold_is_judged_by_what_the_others_fitted():
     names = [f"d{n % 23}" for n in range(100)]
-    parts = cross_fitting.document_folds(names)
+    parts = calibration_fitting.document_folds(names)
     assert sorted(np.concatenate(parts)) == list(range(100)) and len(parts) == 10
     of_part = [{names[row] for row in part} for part in parts]
     assert sum(map(len, of_part)) == 23, "no document is in two folds"
@@ -146,12 +146,12 @@ def test_every_fold_is_judged_by_what_the_others_fitted():
     def judge(given, rows):
         assert not set(rows) & fitted_to[int(given.missing)]
         ones = np.ones(len(rows))
-        return cross_fitting.CalibratedPredictions(ones, ones, ones > 0, ones, ones > 0, rows)
+        return calibration_fitting.CalibratedPredictions(ones, ones, ones > 0, ones, ones > 0, rows)
 
-    found = cross_fitting.cross_fitted([fit], judge, names)
+    found = calibration_fitting.cross_fitted([fit], judge, names)
     assert fitted_to[int(found.missing)] == set(range(100)) and found.examples == 100
     with pytest.raises(BertJaxError, match="one document"):
-        cross_fitting.document_folds(["d"] * 5)
+        calibration_fitting.document_folds(["d"] * 5)
 
 
 def test_predictions_of_a_document_that_are_wrong_together_count_as_fewer():

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from bert_jax.predictions.calibration import Calibration, sigmoid
-from bert_jax.predictions.cross_fitting import document_folds
+from bert_jax.predictions.calibration_fitting import document_folds
 from bert_jax.predictions.kinds import classes
 from bert_jax.predictions.selective import (
     LEVELS,

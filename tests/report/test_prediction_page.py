@@ -16,8 +16,7 @@ from bert_jax.inference.engines.jax import JaxEngine
 from bert_jax.predictions import calibration
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import KINDS, Outcomes
-from bert_jax.predictions.label_levels import LabelLevels
-from bert_jax.predictions.selective import CoverageLevel
+from bert_jax.predictions.selective import CoverageLevel, LabelLevels
 from bert_jax.report import model_card
 from bert_jax.report.compare import compare_models
 from bert_jax.report.confusions import ConfusionMatrix

@@ -14,12 +14,12 @@ from bert_jax.hub.layout import MAY_BE_MISSING, Layout
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.metrics.squad import answer_scores, score_answers
 from bert_jax.predictions.calibration import Calibration, log_odds, sigmoid, softmax
-from bert_jax.predictions.calibration_fitting import fit_logistic
-from bert_jax.predictions.cross_fitting import (
+from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_names,
+    fit_logistic,
 )
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
 from bert_jax.predictions.report_data import ReportData

@@ -14,17 +14,17 @@ from bert_jax.hub.layout import Layout
 from bert_jax.metrics.classification import count_items, score_single_label
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
-from bert_jax.predictions.calibration_fitting import expected_right, fit_temperature
-from bert_jax.predictions.cross_fitting import (
+from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_names,
+    expected_right,
+    fit_temperature,
 )
 from bert_jax.predictions.kind import Baseline, Outcomes, round_floats
-from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.report_data import LabelError, ReportData
-from bert_jax.predictions.selective import MinConfidence, abstains, abstention_fields
+from bert_jax.predictions.selective import MinConfidence, PredictedLabels, abstains, abstention_fields
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
 
 FEW = 100  # examples, below which the accuracy has a prior and calibration is not optional, see `fit_class_calibration`

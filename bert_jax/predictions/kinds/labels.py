@@ -14,18 +14,18 @@ from bert_jax.hub.layout import Layout
 from bert_jax.metrics.classification import count_items, multi_hot, score_multi_label
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
-from bert_jax.predictions.calibration_fitting import fit_binary_temperature, label_threshold
-from bert_jax.predictions.cross_fitting import (
+from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_names,
+    fit_binary_temperature,
+    label_threshold,
 )
 from bert_jax.predictions.kind import Outcomes, round_floats
-from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.label_matching import unmatched_labels
 from bert_jax.predictions.report_data import LabelError, ReportData
-from bert_jax.predictions.selective import MinConfidence, abstains, abstention_fields
+from bert_jax.predictions.selective import MinConfidence, PredictedLabels, abstains, abstention_fields
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind, read_problem_type
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from bert_jax.hub.sentence_transformers import CROSS_ENCODER
 from bert_jax.metrics import retrieval
 from bert_jax.metrics.score_sums import ScoreSums, check_lengths
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration, sigmoid
-from bert_jax.predictions.calibration_fitting import fit_logistic
-from bert_jax.predictions.cross_fitting import (
+from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_names,
+    fit_logistic,
 )
 from bert_jax.predictions.kind import Outcomes, TextWindows
 from bert_jax.predictions.report_data import LabelError, ReportData

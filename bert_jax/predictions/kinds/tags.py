@@ -31,18 +31,17 @@ from bert_jax.metrics.tagged_spans import (
     split_tag,
 )
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
-from bert_jax.predictions.calibration_fitting import fit_temperature
-from bert_jax.predictions.cross_fitting import (
+from bert_jax.predictions.calibration_fitting import (
     CalibratedPredictions,
     ExampleIndices,
     cross_fitted,
     document_names,
+    fit_temperature,
 )
 from bert_jax.predictions.kind import Kind, Outcomes, TextWindows, round_floats
-from bert_jax.predictions.label_levels import PredictedLabels
 from bert_jax.predictions.label_matching import find_label, quote_labels, unmatched_labels
 from bert_jax.predictions.report_data import LabelError, ReportData
-from bert_jax.predictions.selective import MinConfidence, abstention_fields
+from bert_jax.predictions.selective import MinConfidence, PredictedLabels, abstention_fields
 from bert_jax.predictions.strict_tags import begin_spans, complete_tags, decode_strictly
 from bert_jax.predictions.text_spans import Span, TokenLogits, join_spans, join_tokens, list_spans, mark_spans
 from bert_jax.text import tables

@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.embedders.cosines import Cosines
-from bert_jax.report.plots import ACCENT, INK, PALE, STROKES, put_legend_above, save_plot
+from bert_jax.report.plots import ACCENT, INK, PALE, STROKES, finish_axes, save_plot
 
 TICKS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 BINS = 60
@@ -31,11 +31,7 @@ def plot_recall(path: Path, curves: Mapping[str, ScoreSums], what: str) -> str:
         axes.minorticks_off()
         axes.set_xlim(1, depths[-1])
         axes.set_ylim(0, 1.02)
-        axes.set_xlabel("depth: number of texts, best first", fontsize=9)
-        axes.set_ylabel(what, fontsize=9)
-        axes.grid(color="0.9")
-        axes.set_axisbelow(True)
-        put_legend_above(axes, 1)
+        finish_axes(axes, "depth: number of texts, best first", what, 1)
 
     return save_plot(path, (6, 4.2), draw)
 
@@ -52,11 +48,7 @@ def plot_cosines(path: Path, given: Cosines) -> str:
             axes.hist(values, edges, weights=weights, color=color, alpha=0.2)
             axes.hist(values, edges, weights=weights, color=color, linestyle=stroke, histtype="step",
                       linewidth=1.5, label=label)  # fmt: skip
-        axes.set_xlabel("cosine", fontsize=9)
-        axes.set_ylabel("share of the pairs", fontsize=9)
-        axes.grid(color="0.9")
-        axes.set_axisbelow(True)
-        put_legend_above(axes, 2)
+        finish_axes(axes, "cosine", "share of the pairs", 2)
 
     return save_plot(path, (6, 3.4), draw)
 
@@ -78,10 +70,6 @@ def plot_cosines_by_score(path: Path, scores: np.ndarray, cosines: np.ndarray) -
         )
         axes.fill_between(values[known], low, high, color=PALE, alpha=0.5, linewidth=0, label="middle half")
         axes.plot(values[known], middle, color=INK, linewidth=1.6, label="median")
-        axes.set_xlabel("score", fontsize=9)
-        axes.set_ylabel("cosine", fontsize=9)
-        axes.grid(color="0.9")
-        axes.set_axisbelow(True)
-        put_legend_above(axes, 3)
+        finish_axes(axes, "score", "cosine", 3)
 
     return save_plot(path, (6, 4.2), draw)

@@ -13,8 +13,12 @@ from bert_jax.losses.loss import squared_error
 from bert_jax.metrics.classification import count_items
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
-from bert_jax.predictions.calibration_fitting import fit_logistic
-from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_names
+from bert_jax.predictions.calibration_fitting import (
+    CalibratedPredictions,
+    cross_fitted,
+    document_names,
+    fit_logistic,
+)
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.predictions.selective import abstention_fields

@@ -17,7 +17,7 @@ from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss, weighted_loss
 from bert_jax.predictions.calibration import UNCALIBRATED, Calibration
-from bert_jax.predictions.cross_fitting import CalibratedPredictions, cross_fitted, document_names
+from bert_jax.predictions.calibration_fitting import CalibratedPredictions, cross_fitted, document_names
 from bert_jax.predictions.kind import KINDS, Outcomes
 from bert_jax.predictions.kinds.classes import Classes
 from bert_jax.tasks import classify
