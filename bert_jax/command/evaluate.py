@@ -81,17 +81,17 @@ def evaluate(args):
         if getattr(args, name):
             raise BertJaxError(f"--{name.replace('_', '-')} is for an index; leave it out, or give --index")
     if args.index:
-        evaluate_index(args, command)
+        measure_index(args, command)
     else:
-        evaluate_models(args, command)
+        measure_models(args, command)
     if args.report:
         print_line(f"the report is {Path(args.report) / 'report.md'}")
 
 
-def evaluate_models(args, command: str) -> None:
+def measure_models(args, command: str) -> None:
     from bert_jax.inference.engine import open_directory
     from bert_jax.report.embedders.bm25 import BM25
-    from bert_jax.report.model_evaluation import EvaluationSettings, describe_models
+    from bert_jax.report.model_evaluation import EvaluationSettings, evaluate_models
     from bert_jax.search.index import Index
     from bert_jax.search.index_manifest import is_index
 
@@ -108,13 +108,13 @@ def evaluate_models(args, command: str) -> None:
         else open_directory(name, **computed)
         for name in args.compare or [args.model]
     ]
-    results, table = describe_models(models, settings, args.json)
+    results, table = evaluate_models(models, settings, args.json)
     if table:
         print_line(table)
     print(results)
 
 
-def evaluate_index(args, command: str) -> None:
+def measure_index(args, command: str) -> None:
     from bert_jax.report.evaluate_index import IndexEvalConfig, describe_index_evaluation
     from bert_jax.search.index import Index
 
@@ -123,6 +123,6 @@ def evaluate_index(args, command: str) -> None:
         unused.append("long_texts")
     if unused:
         raise BertJaxError(f"--{unused[0].replace('_', '-')} is not for an index; leave it out")
-    trial = IndexEvalConfig(args.data, args.split, args.rerank, args.rerank_top)
+    eval_config = IndexEvalConfig(args.data, args.split, args.rerank, args.rerank_top)
     index = Index.open(args.index, args.embedder, False, **engine_of(args))
-    print(describe_index_evaluation(index, trial, args.json, args.report, command))
+    print(describe_index_evaluation(index, eval_config, args.json, args.report, command))

@@ -118,8 +118,8 @@ def pad_batch(
     """Return a batch of these rows, by default no more rows than these, and as long as the longest."""
     rows = rows or len(encodings)
     length = length or max(len(encoding.input_ids) for encoding in encodings)
-    pieces = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
-    return collate_rows(pieces, [[n] if n < len(pieces) else [] for n in range(rows)], length, 1, pad, {})
+    examples = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
+    return collate_rows(examples, [[n] if n < len(examples) else [] for n in range(rows)], length, 1, pad, {})
 
 
 def split_texts(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

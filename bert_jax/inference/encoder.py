@@ -49,7 +49,7 @@ def class_name_for(layout: Layout) -> str:
 
 
 def restore_model(
-    of_use: "type[Encoder]",
+    model_class: "type[Encoder]",
     files: dict[str, bytes],
     computed: dict,
     embedder: EmbedderSettings,
@@ -62,7 +62,7 @@ def restore_model(
             path = Path(scratch) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        model = of_use.from_directory(open_directory(f"{scratch}/model", **computed), tokenizer)
+        model = model_class.from_directory(open_directory(f"{scratch}/model", **computed), tokenizer)
     model.embedder, model.directory = embedder, directory
     return model
 

@@ -15,8 +15,8 @@ from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.tagger import Tagger
 
 CLASSES: dict[str, type[Encoder]] = {
-    of_use.__name__: of_use
-    for of_use in (Embedder, Classifier, Tagger, QuestionAnswerer, Reranker, MaskedLM, Encoder)
+    model_class.__name__: model_class
+    for model_class in (Embedder, Classifier, Tagger, QuestionAnswerer, Reranker, MaskedLM, Encoder)
 }
 
 

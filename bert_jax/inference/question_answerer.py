@@ -19,7 +19,7 @@ class QuestionAnswerer(Encoder):
 
     @overload
     def answer(
-        self, question: str, text: str, *, may_be_missing: bool | None = ..., longest: int = ...
+        self, question: str, text: str, *, allow_no_answer: bool | None = ..., longest: int = ...
     ) -> Answer | None: ...
 
     @overload
@@ -28,7 +28,7 @@ class QuestionAnswerer(Encoder):
         question: str | Texts,
         text: str | Texts,
         *,
-        may_be_missing: bool | None = ...,
+        allow_no_answer: bool | None = ...,
         longest: int = ...,
     ) -> list[Answer | None]: ...
 
@@ -38,7 +38,7 @@ class QuestionAnswerer(Encoder):
         question: Iterable[str],
         text: Iterable[str],
         *,
-        may_be_missing: bool | None = ...,
+        allow_no_answer: bool | None = ...,
         longest: int = ...,
     ) -> Iterator[Answer | None]: ...
 
@@ -47,13 +47,13 @@ class QuestionAnswerer(Encoder):
         question: Any,
         text: Any,
         *,
-        may_be_missing: bool | None = None,
+        allow_no_answer: bool | None = None,
         longest: int = MAX_ANSWER_TOKENS,
     ) -> Any:
         """Return the best `Answer` to a question in a text of any length, which is read in windows.
 
         Lists of questions and texts are paired by position; a single question is paired with every text, and a single
-        text with every question. With `may_be_missing` (default: the setting in config.json, or False without one),
+        text with every question. With `allow_no_answer` (default: the setting in config.json, or False without one),
         return None if in every window [CLS], which marks a text without an answer in SQuAD 2, is more probable than
         the best span. A calibrated model may have another threshold.
 
@@ -61,10 +61,10 @@ class QuestionAnswerer(Encoder):
         'sat on the'
         """
         check_number(longest, "longest", is_whole=True, allowed=Range(1))
-        if may_be_missing is not None:
-            check_flag(may_be_missing, "may_be_missing")
+        if allow_no_answer is not None:
+            check_flag(allow_no_answer, "allow_no_answer")
         kind = self.require_kind(Answers.heads, "answer")
-        kind = kind.with_options(may_be_missing=may_be_missing, longest=longest)
+        kind = kind.with_options(allow_no_answer=allow_no_answer, longest=longest)
         compute_outcomes = OutcomePipeline(self, kind)
 
         def answer_chunk(chunk: Sequence) -> Iterator[Answer | None]:

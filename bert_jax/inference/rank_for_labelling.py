@@ -39,11 +39,11 @@ def rank_rows(predictor: RowPredictor, source: str, columns: ExampleColumns = AU
     truncated = TruncationCounter(model.config.max_position_embeddings)
     compute_outcomes = predictor.outcome_pipeline(truncated)
 
-    def judge_chunk(chunk: Sequence) -> Iterator[tuple[dict, float]]:
+    def predict_chunk(chunk: Sequence) -> Iterator[tuple[dict, float]]:
         for outcome in compute_outcomes(chunk):
             yield predictor.make_prediction(outcome), kind.uncertainty(outcome.raw, model.calibration)
 
-    predictions, uncertainties = zip(*map_texts(texts, judge_chunk), strict=True)
+    predictions, uncertainties = zip(*map_texts(texts, predict_chunk), strict=True)
     if notice := truncated.notice(advice_for(model, kind)):
         warn_caller(notice)
     size = tokens_per_batch()

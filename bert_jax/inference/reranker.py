@@ -98,7 +98,9 @@ class Reranker(Encoder):
         if top_k is not None:
             check_number(top_k, "top_k", is_whole=True, allowed=Range(1))
         check_flag(return_documents, "return_documents")
-        documents = listed_documents(documents)
+        if isinstance(documents, str):
+            raise BertJaxError("documents must be a list of texts, not one text")
+        documents = list(ordered_texts(documents))
         best = rank_documents(self, query, documents, min_precision=min_precision, long_texts=long_texts)[
             :top_k
         ]
@@ -112,12 +114,6 @@ def as_pair(item):
     if not (isinstance(item, list | tuple) and len(item) == 2):
         raise BertJaxError(f"expected pairs (query, document), not {item!r:.60}")
     return tuple(item)
-
-
-def listed_documents(documents) -> list[str]:
-    if isinstance(documents, str):
-        raise BertJaxError("documents must be a list of texts, not one text")
-    return list(ordered_texts(documents))
 
 
 def make_score_function(

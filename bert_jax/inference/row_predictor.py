@@ -25,7 +25,7 @@ class PredictionOptions:
     """How texts are read, and what is predicted."""
 
     long_texts: str = "truncate"
-    may_be_missing: bool | None = None
+    allow_no_answer: bool | None = None
     # Abstain from predictions, or from those of some labels, so that this share of the others is correct.
     precision: Precision | None = None
     # Mark texts as out of scope if their in-distribution p-value is below this.
@@ -49,11 +49,11 @@ class RowPredictor:
         in_terminal: bool = False,
     ):
         self.model, self.options, self.in_table = model, options, in_table
-        if options.may_be_missing is not None and not hasattr(model.kind, "may_be_missing"):
+        if options.allow_no_answer is not None and not hasattr(model.kind, "allow_no_answer"):
             raise BertJaxError(
                 "--allow-no-answer is for models that answer questions, and this is another; leave it out"
             )
-        self.kind = model.kind.with_options(may_be_missing=options.may_be_missing)
+        self.kind = model.kind.with_options(allow_no_answer=options.allow_no_answer)
         self.in_terminal = in_terminal and self.kind.marks_text
         self.min_confidence: MinConfidence = None
         if options.precision is not None:

@@ -6,7 +6,7 @@ stay bounded.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import document_keys
 from bert_jax.data.randomness import random_key
 from bert_jax.predictions.calibration import Calibration, sigmoid, softmax
+from bert_jax.predictions.report_data import CalibratedPredictions
 from bert_jax.predictions.selective import (
-    NO_LABELS,
     PredictedLabels,
     count_label_levels,
     count_levels,
@@ -129,26 +129,6 @@ def expected_calibration_error(likely: np.ndarray, right: np.ndarray, bins: int 
     return float(np.abs(gaps).sum() / len(likely))
 
 
-@dataclass(frozen=True)
-class CalibratedPredictions:
-    """Calibrated predictions for some examples that the calibration was not fitted to."""
-
-    # One value for each unit: the probability that it is right, before and after calibration, and whether it is.
-    uncalibrated: np.ndarray
-    calibrated: np.ndarray
-    right: np.ndarray
-    # One value for each unit of abstention: the probability that it is right, and whether it is.
-    confidence: np.ndarray
-    correct: np.ndarray
-    example: np.ndarray  # the index of its example
-    labels: PredictedLabels = NO_LABELS  # if labels are predicted
-
-    @property
-    def loss(self) -> float:
-        """The negative log-likelihood of which units are right, after calibration."""
-        return float(log_losses(self.calibrated, self.right).sum())
-
-
 def log_losses(probability: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the log loss of each unit, from the probability that it is right, and whether it is."""
     likely = np.where(right, probability, 1 - np.asarray(probability, np.float64))
@@ -160,7 +140,7 @@ ApplyCalibration = Callable[[Calibration, ExampleIndices], CalibratedPredictions
 
 def cross_fitted(
     fits: Sequence[FitCalibration],
-    judge: ApplyCalibration,
+    apply: ApplyCalibration,
     documents: Sequence[str],
     true: Mapping[str, int] | None = None,
 ) -> Calibration:
@@ -172,13 +152,13 @@ def cross_fitted(
     parts, everything = document_folds(documents), np.arange(len(documents))
     # [ways, folds]
     partial = [[fit(np.setdiff1d(everything, part)) for part in parts] for fit in fits]
-    judged = [concatenate_predictions(map(judge, calibrations, parts)) for calibrations in partial]
-    best = int(np.argmin([way.loss for way in judged]))
+    applied = [concatenate_predictions(map(apply, calibrations, parts)) for calibrations in partial]
+    best = int(np.argmin([log_losses(way.calibrated, way.right).sum() for way in applied]))
     final = fits[best](everything)
     # Levels order predictions by confidence. The scales of the folds differ and would mix up that order, so all use the
     # final scale, which leaks nothing about what is right. What is predicted is still up to the fold's calibration.
     rescaled = [replace(c, temperatures=final.temperatures, offset=final.offset) for c in partial[best]]
-    ordered = concatenate_predictions(map(judge, rescaled, parts))
+    ordered = concatenate_predictions(map(apply, rescaled, parts))
     names = np.asarray(documents)
     effect = design_effect(ordered.correct, names[ordered.example])
     return replace(
@@ -186,10 +166,10 @@ def cross_fitted(
         examples=len(documents),
         levels=count_levels(ordered.confidence, ordered.correct, effect),
         by_label=count_label_levels(ordered.labels, names, true or {}),
-        error_before=expected_calibration_error(judged[best].uncalibrated, judged[best].right),
-        error_after=expected_calibration_error(judged[best].calibrated, judged[best].right),
-        loss_before=mean_log_loss(judged[best].uncalibrated, judged[best].right),
-        loss_after=mean_log_loss(judged[best].calibrated, judged[best].right),
+        error_before=expected_calibration_error(applied[best].uncalibrated, applied[best].right),
+        error_after=expected_calibration_error(applied[best].calibrated, applied[best].right),
+        loss_before=mean_log_loss(applied[best].uncalibrated, applied[best].right),
+        loss_after=mean_log_loss(applied[best].calibrated, applied[best].right),
     )
 
 

@@ -25,7 +25,7 @@ class ReportExample:
 
 
 @dataclass(frozen=True)
-class ReportData:
+class CalibratedPredictions:
     # One value for each unit: the probability that it is right, before and after calibration, and whether it is.
     uncalibrated: np.ndarray = empty_array()
     calibrated: np.ndarray = empty_array()
@@ -33,7 +33,12 @@ class ReportData:
     # One value for each unit of abstention: the probability that it is right, and whether it is.
     confidence: np.ndarray = empty_array()
     correct: np.ndarray = empty_array()
-    labels: PredictedLabels = NO_LABELS
+    example: np.ndarray = empty_array()  # the index of its example
+    labels: PredictedLabels = NO_LABELS  # if labels are predicted
+
+
+@dataclass(frozen=True)
+class ReportData(CalibratedPredictions):
     counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # class -> right, predicted, true
     pairs: list[tuple[str, str]] = field(default_factory=list)  # (true, predicted) class, one for each unit
     numbers: tuple[np.ndarray, np.ndarray] | None = None  # predicted, true

@@ -31,7 +31,7 @@ class TokenLogits:
     logits: np.ndarray
 
 
-def join_tokens(pieces: TokenLogits) -> tuple[list[tuple[int, int]], np.ndarray]:
+def join_tokens(tokens: TokenLogits) -> tuple[list[tuple[int, int]], np.ndarray]:
     """Join tokens to words: return their (start, end), and the logits of their first tokens.
 
     >>> join_tokens(TokenLogits("unlit 中文", [(0, 2), (2, 5), (6, 7), (7, 8)], np.zeros((4, 1))))[0]
@@ -41,15 +41,15 @@ def join_tokens(pieces: TokenLogits) -> tuple[list[tuple[int, int]], np.ndarray]
     """
     words: list[tuple[int, int]] = []
     first = []
-    for n, (start, end) in enumerate(pieces.offsets):
+    for n, (start, end) in enumerate(tokens.offsets):
         if start == end:
             continue
-        if words and start <= words[-1][1] and is_inside_word(pieces.text, start):
+        if words and start <= words[-1][1] and is_inside_word(tokens.text, start):
             words[-1] = words[-1][0], max(end, words[-1][1])
         else:
             words.append((start, end))
             first.append(n)
-    return words, pieces.logits[np.array(first, int)]
+    return words, tokens.logits[np.array(first, int)]
 
 
 def is_inside_word(text: str, index: int) -> bool:

@@ -4,18 +4,15 @@
 again.
 """
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bert_jax.core import hashes
-from bert_jax.core.files import parse_json, read_json, write_json
+from bert_jax.core.files import read_json, write_json
 from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns
 
 FILE = "origin.json"
 REMEDY = "delete it, or train again"
-# Model directories of before the columns were renamed stay readable.
-FORMER_COLUMNS = {"pair": "text_pair", "document": "group", "separator": "label_separator"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,4 @@ def read_origin(directory) -> TrainingOrigin:
     path = Path(directory) / FILE
     if not path.is_file():
         return UNKNOWN_ORIGIN
-    values = read_json(path, remedy=REMEDY)
-    if isinstance(columns := values.get("columns"), dict):
-        values["columns"] = {FORMER_COLUMNS.get(name, name): value for name, value in columns.items()}
-    return parse_json(json.dumps(values).encode(), TrainingOrigin, path, REMEDY)
+    return read_json(path, TrainingOrigin, REMEDY)

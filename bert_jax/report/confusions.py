@@ -35,7 +35,9 @@ class ConfusionMatrix:
     def matrix(self, most: int) -> tuple[np.ndarray, list[str], list[str]]:
         """Return the counts, the true classes of the rows and the predicted classes of the columns. If there are more
         than `most` classes, these are at most `most` with the largest confusions, and a last column for the others."""
-        rows, columns = self.all_classes() if len(self.names) <= most else self.most_confused(most)
+        rows, columns = np.flatnonzero(self.counts.any(1)).tolist(), list(range(len(self.names)))
+        if len(columns) > most:
+            rows, columns = self.most_confused(most)
         others = len(self.names) - len(columns)
         # Names that are not classes of the model get a column only if they are predicted.
         columns = [i for i in columns if self.names[i] in self.labels or self.counts[:, i].any()]
@@ -45,9 +47,6 @@ class ConfusionMatrix:
             counts = np.column_stack([counts, self.counts[rows].sum(1) - counts.sum(1)])
             predicted.append(f"{others} others")
         return counts, true, predicted
-
-    def all_classes(self) -> tuple[list[int], list[int]]:
-        return np.flatnonzero(self.counts.any(1)).tolist(), list(range(len(self.names)))
 
     def most_confused(self, most: int) -> tuple[list[int], list[int]]:
         rows: set[int] = set()

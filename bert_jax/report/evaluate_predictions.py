@@ -85,27 +85,29 @@ def score_outcomes(given: Outcomes, compared: OutOfScopeComparison | None = None
 
 
 def run_evaluation(
-    model: Encoder, trial: PredictionEvalConfig
+    model: Encoder, eval_config: PredictionEvalConfig
 ) -> tuple[Outcomes, OutOfScopeComparison | None]:
-    examples, known = read_examples(model, trial.data, trial.columns)
+    examples, known = read_examples(model, eval_config.data, eval_config.columns)
     out_of_scope_texts = (
-        out_of_scope_detection.read_out_of_scope_texts(model, trial.out_of_scope, trial.columns)
-        if trial.out_of_scope
+        out_of_scope_detection.read_out_of_scope_texts(model, eval_config.out_of_scope, eval_config.columns)
+        if eval_config.out_of_scope
         else []
     )
-    given = predict_outcomes(model, examples, known, trial.long_texts, bool(out_of_scope_texts))
+    given = predict_outcomes(model, examples, known, eval_config.long_texts, bool(out_of_scope_texts))
     return given, out_of_scope_detection.compare_with_known(
-        model, given, out_of_scope_texts, trial.long_texts
+        model, given, out_of_scope_texts, eval_config.long_texts
     ) if out_of_scope_texts else None
 
 
-def describe_table(directory, trial: PredictionEvalConfig) -> str:
+def describe_table(directory, eval_config: PredictionEvalConfig) -> str:
     """Describe which column of the table is used for what, if the model's kind says so; otherwise return ""."""
     model = ModelDirectory.open(directory)
     kind, origin = find_kind(model.layout), training_origin.read_origin(model.path)
-    return kind.describe_columns(trial.data, origin.complete_columns(trial.columns)) if kind else ""
+    return (
+        kind.describe_columns(eval_config.data, origin.complete_columns(eval_config.columns)) if kind else ""
+    )
 
 
-def describe_evaluation(directory, trial: PredictionEvalConfig, as_json: bool = False) -> str:
-    given, compared = run_evaluation(load(directory), trial)
-    return format_prediction_scores(score_outcomes(given, compared), directory, trial.data, as_json)
+def describe_evaluation(directory, eval_config: PredictionEvalConfig, as_json: bool = False) -> str:
+    given, compared = run_evaluation(load(directory), eval_config)
+    return format_prediction_scores(score_outcomes(given, compared), directory, eval_config.data, as_json)

@@ -42,15 +42,15 @@ class EvaluationSettings:
     command: str = ""  # what the report shows as its command
 
 
-def describe_models(
+def evaluate_models(
     models: Sequence[embedders.Ranker], settings: EvaluationSettings, as_json: bool
 ) -> tuple[str, str]:
     """Return the scores of a model or a comparison of two, as lines or as JSON, and what the columns of the data were
     used for. Write a report if the settings name one."""
     if embedders.evaluates_vectors(models, str(settings.data)):
-        return describe_vectors(models, settings, as_json)
+        return evaluate_vectors(models, settings, as_json)
     directories = [model for model in models if isinstance(model, ModelDirectory)]
-    return describe_predictions(directories, settings, as_json)
+    return evaluate_predictions(directories, settings, as_json)
 
 
 def measure_scores(directory: ModelDirectory, data: str) -> tuple[str, ScoreSums]:
@@ -62,7 +62,7 @@ def measure_scores(directory: ModelDirectory, data: str) -> tuple[str, ScoreSums
     return given.kind.best_metric, given.score_sums
 
 
-def describe_vectors(
+def evaluate_vectors(
     models: Sequence[embedders.Ranker], settings: EvaluationSettings, as_json: bool
 ) -> tuple[str, str]:
     data = str(settings.data)
@@ -76,12 +76,12 @@ def describe_vectors(
     texts = tuple(name for name in (settings.text, settings.text_pair) if name)
     report = str(settings.report or "")
     groups = GroupColumns(texts, settings.label, skip_bad=settings.skip_bad)
-    trial = EmbedderEvalConfig(data, settings.split, groups, settings.dimensions, settings.long_texts)
-    results = embedders.describe_embedders(models, trial, as_json, report, settings.command)
-    return results, embedders.describe_table(models, trial)
+    eval_config = EmbedderEvalConfig(data, settings.split, groups, settings.dimensions, settings.long_texts)
+    results = embedders.describe_embedders(models, eval_config, as_json, report, settings.command)
+    return results, embedders.describe_table(models, eval_config)
 
 
-def describe_predictions(
+def evaluate_predictions(
     models: Sequence[ModelDirectory], settings: EvaluationSettings, as_json: bool
 ) -> tuple[str, str]:
     if settings.split or settings.dimensions:
@@ -96,7 +96,7 @@ def describe_predictions(
         skip_bad=settings.skip_bad,
     )
     data, out_of_scope = str(settings.data), str(settings.out_of_scope or "")
-    trial = PredictionEvalConfig(data, columns, settings.long_texts, out_of_scope)
+    eval_config = PredictionEvalConfig(data, columns, settings.long_texts, out_of_scope)
     if len(models) == 2:
         if settings.report:
             raise BertJaxError(
@@ -110,7 +110,7 @@ def describe_predictions(
         first, second = models
         results = compare_models(first, second, data, columns, settings.long_texts, as_json)
     elif settings.report:
-        results = evaluate_with_report(settings.report, models[0], trial, as_json, settings.command)
+        results = evaluate_with_report(settings.report, models[0], eval_config, as_json, settings.command)
     else:
-        results = describe_evaluation(models[0], trial, as_json)
-    return results, describe_table(models[0], trial)
+        results = describe_evaluation(models[0], eval_config, as_json)
+    return results, describe_table(models[0], eval_config)

@@ -47,17 +47,17 @@ MAX_CHARACTERS = 240  # the number of characters of a text that are shown
 
 
 def evaluate_with_report(
-    report, directory, trial: PredictionEvalConfig, as_json: bool = False, command: str = ""
+    report, directory, eval_config: PredictionEvalConfig, as_json: bool = False, command: str = ""
 ) -> str:
     """Return the lines of `evaluate`, and write the report to the directory `report`."""
     with atomic_directory(Path(report)) as new:
         model = load(directory)
-        given, compared = run_evaluation(model, trial)
+        given, compared = run_evaluation(model, eval_config)
         about = ReportContext(
-            f"{directory} on {trial.data}", command, {"scored": given.examples}, out_of_scope=compared
+            f"{directory} on {eval_config.data}", command, {"scored": given.examples}, out_of_scope=compared
         )
         write_report(new, given, model, about)
-    return format_prediction_scores(score_outcomes(given, compared), directory, trial.data, as_json)
+    return format_prediction_scores(score_outcomes(given, compared), directory, eval_config.data, as_json)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from bert_jax.inference.encoder import Encoder
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.evaluate_embedders import Ranker
 from bert_jax.report.evaluate_index import IndexEvalConfig, describe_index_evaluation
-from bert_jax.report.model_evaluation import EvaluationSettings, describe_models
+from bert_jax.report.model_evaluation import EvaluationSettings, evaluate_models
 from bert_jax.runs.model_argument import AnyModel, open_model
 from bert_jax.runs.train import format_call
 from bert_jax.search.index import Index
@@ -93,13 +93,13 @@ def evaluate_index(
         check_number(rerank_top, "rerank_top", is_whole=True, allowed=Range(1))
     with use_python_spelling():
         opened = index if isinstance(index, Index) else Index.open(require_path(index, "index"))
-        trial = IndexEvalConfig(data, split, reranker, rerank_top)
+        eval_config = IndexEvalConfig(data, split, reranker, rerank_top)
         given = [repr(str(opened.path)), repr(str(data))]
         if reranker is not None:
             given.append(f"reranker={write_argument('reranker', reranker)}")
         options = given_options(settings) | ({} if rerank_top is None else {"rerank_top": rerank_top})
         command = format_call("evaluate_index", given, options)
-        return json.loads(describe_index_evaluation(opened, trial, True, report, command))
+        return json.loads(describe_index_evaluation(opened, eval_config, True, report, command))
 
 
 def compare(
@@ -139,7 +139,7 @@ def measure(function: str, models: Mapping[str, Any], settings: EvaluationSettin
     command = format_call(function, [*given, repr(str(settings.data))], given_options(settings))
     with use_python_spelling(), ExitStack() as stack:
         opened = [open_ranker(name, model, stack) for name, model in models.items()]
-        results, table = describe_models(opened, replace(settings, command=command), as_json=True)
+        results, table = evaluate_models(opened, replace(settings, command=command), as_json=True)
         if table:
             print_line(table)
     return json.loads(results)

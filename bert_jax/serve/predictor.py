@@ -21,7 +21,7 @@ class RequestOptions:
     precision: float | tuple[tuple[str, float], ...] | None = None
     probabilities: bool = False
     out_of_scope: float | None = None
-    may_be_missing: bool | None = None
+    allow_no_answer: bool | None = None
     long_texts: str = "truncate"
     raw: bool = False  # the outcomes before they become records
 
@@ -31,7 +31,7 @@ class RequestOptions:
             dict(self.precision) if isinstance(self.precision, tuple) else self.precision
         )
         return PredictionOptions(
-            self.long_texts, self.may_be_missing, precision, self.out_of_scope, self.probabilities
+            self.long_texts, self.allow_no_answer, precision, self.out_of_scope, self.probabilities
         )
 
 

@@ -98,9 +98,9 @@ def test_answers(headed_model, tmp_path, monkeypatch):
     assert list(
         predict_rows(model, write_squad(tmp_path / "in.json", [("the ?", text, []) for text in texts]))
     ) == [one | {"id": one["id"][1:]} for one in found]
-    missing = model.answer("the ?", texts, may_be_missing=True)
+    missing = model.answer("the ?", texts, allow_no_answer=True)
     assert None in missing
-    found = predict_rows(model, data, options=PredictionOptions(may_be_missing=True))
+    found = predict_rows(model, data, options=PredictionOptions(allow_no_answer=True))
     assert [one["answer"] for one in found] == [one and one.text for one in missing]
     set_stdin(monkeypatch, "Who?\n")
     with pytest.raises(BertJaxError, match='row 1.*"question"'):
@@ -277,7 +277,7 @@ def test_predictions_of_every_kind_are_cells(headed_model, tmp_path):
     (tmp_path / "q.json").write_text(json.dumps(asked))
     answers = list(
         predict_rows(
-            finder, str(tmp_path / "q.json"), options=PredictionOptions(may_be_missing=True), in_table=True
+            finder, str(tmp_path / "q.json"), options=PredictionOptions(allow_no_answer=True), in_table=True
         )
     )
     assert {row["predicted_answer"] is None for row in answers} == {True, False}

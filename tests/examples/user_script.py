@@ -57,7 +57,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def ask(directory: Path, question: str, text: str) -> str:
     try:
-        answer = QuestionAnswerer.load(directory).answer(question, text, may_be_missing=True)
+        answer = QuestionAnswerer.load(directory).answer(question, text, allow_no_answer=True)
     except BertJaxError as error:
         return str(error)
     return "no answer" if answer is None else str(answer.text)

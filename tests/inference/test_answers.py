@@ -299,7 +299,7 @@ def test_answers_side_by_side(model):
 def test_an_answer_may_be_missing(model):
     model = model("answer")
     asked = [
-        model.answer("the ?", text, may_be_missing=True)
+        model.answer("the ?", text, allow_no_answer=True)
         for text in ("the cat", "mat", "on . cats", "sat sat")
     ]
     for text, found in zip(("the cat", "mat", "on . cats", "sat sat"), asked, strict=True):
@@ -308,7 +308,7 @@ def test_an_answer_may_be_missing(model):
         inside = logits[list(window.spans[1])]
         best = max(inside[i, 0] + inside[j, 1] for i in range(len(inside)) for j in range(i, len(inside)))
         assert (found is None) == (logits[0].sum() > best)
-    assert model.answer("the ?", "").text == "" and model.answer("the ?", "", may_be_missing=True) is None
+    assert model.answer("the ?", "").text == "" and model.answer("the ?", "", allow_no_answer=True) is None
 
 
 def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
@@ -332,10 +332,10 @@ def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
     )
     start = text.index("cats")
     null = 9
-    found = model.answer("on ?", text, may_be_missing=True)
+    found = model.answer("on ?", text, allow_no_answer=True)
     assert (found.text, found.start, found.end) == ("cats", start, start + 4)
     null = 11
-    assert model.answer("on ?", text, may_be_missing=True) is None
+    assert model.answer("on ?", text, allow_no_answer=True) is None
     assert model.answer("on ?", text).text == "cats"
     # By default as the model was trained.
     monkeypatch.setitem(model.layout.hf_config, "may_be_missing", True)

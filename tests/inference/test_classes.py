@@ -59,11 +59,11 @@ def test_each_class_opens_its_own_directory_and_refuses_others(directories, name
     model.save(tmp_path / "saved")
     assert type(bert_jax.load(tmp_path / "saved")) is CLASSES[name]
     assert type(model.with_params(model.params)) is CLASSES[name]
-    for other, of_use in CLASSES.items():
-        if of_use.accepts(model.layout):
+    for other, model_class in CLASSES.items():
+        if model_class.accepts(model.layout):
             continue
         with pytest.raises(BertJaxError) as refused:
-            of_use.load(directories[name])
+            model_class.load(directories[name])
         message = str(refused.value)
         assert "\n" not in message
         if other != "Embedder":

@@ -106,7 +106,7 @@ def test_every_kind_but_numbers_tells_how_unsure_it_is():
     assert doubt("tags", words[:0]) == 0
     answer = Answer("the cat", 0, 7, 0.9)
     assert doubt("answers", (answer, -np.inf)) == pytest.approx(0.1)
-    assert doubt("answers", (answer, 1.0), may_be_missing=True) == 0.9, "though it gives none"
+    assert doubt("answers", (answer, 1.0), allow_no_answer=True) == 0.9, "though it gives none"
     with pytest.raises(BertJaxError, match="--rank-for-labelling"):
         doubt("number", sure[:1], ("LABEL_0",))
 

@@ -64,7 +64,7 @@ class Answers(Kind):
         "label_weights": Target("float32"),
     }
 
-    may_be_missing: bool = False
+    allow_no_answer: bool = False
     longest: int = MAX_ANSWER_TOKENS
 
     @classmethod
@@ -73,11 +73,11 @@ class Answers(Kind):
 
     @classmethod
     def from_layout(cls, layout: Layout) -> Self:
-        return cls(may_be_missing=bool(layout.hf_config.get(MAY_BE_MISSING)))
+        return cls(allow_no_answer=bool(layout.hf_config.get(MAY_BE_MISSING)))
 
     @property
     def hf_config_keys(self) -> dict[str, Any]:
-        return {MAY_BE_MISSING: self.may_be_missing}
+        return {MAY_BE_MISSING: self.allow_no_answer}
 
     @classmethod
     def read_examples(cls, spec: str, columns: ExampleColumns = AUTODETECT, most: int = 0) -> list[Example]:
@@ -98,7 +98,7 @@ class Answers(Kind):
 
     @classmethod
     def from_examples(cls, train: Sequence[Example], known: Sequence[str] = ()) -> Self:
-        return cls(may_be_missing=any(not example.label for example in train))
+        return cls(allow_no_answer=any(not example.label for example in train))
 
     def check_examples(self, examples: Sequence[Example]) -> None:
         pass  # the readers have checked them
@@ -110,7 +110,7 @@ class Answers(Kind):
             if without
             else "every question has an answer: the model must give one (SQuAD 1.1)"
         )
-        return replace(self, may_be_missing=bool(without)), [note]
+        return replace(self, allow_no_answer=bool(without)), [note]
 
     def truth(self, example: Example) -> tuple[str, ...]:
         return tuple(text for _, text in answers_of(example))
@@ -134,14 +134,14 @@ class Answers(Kind):
         starts, ends = [], []
         for window, scores in zip(windows.encodings, logits, strict=True):
             # Only tokens of the passage get a probability, and [CLS] if there may be no answer.
-            allowed = [*([0] if self.may_be_missing else []), *window.spans[1]]
+            allowed = [*([0] if self.allow_no_answer else []), *window.spans[1]]
             both = np.full((len(window.input_ids), 2), -np.inf)
             both[allowed] = np.asarray(scores)[allowed]
             starts.append(both[:, 0])
             ends.append(both[:, 1])
         edges = np.cumsum([0, *map(len, starts)])
         if not np.isfinite(np.concatenate(starts)).any():
-            return Answer("", 0, 0, 0.0), np.inf if self.may_be_missing else -np.inf
+            return Answer("", 0, 0, 0.0), np.inf if self.allow_no_answer else -np.inf
         start_likely, end_likely = softmax(np.concatenate(starts)), softmax(np.concatenate(ends))
         best, missing = None, 1.0
         for n, window in enumerate(windows.encodings):
@@ -162,7 +162,7 @@ class Answers(Kind):
         if best is None:
             return Answer("", 0, 0, 0.0), np.inf
         gap = np.log(max(missing, NOTHING)) - np.log(max(best.score, NOTHING))
-        return best, float(gap) if self.may_be_missing else -np.inf
+        return best, float(gap) if self.allow_no_answer else -np.inf
 
     def target_values(self, example: Example, windows: TextWindows) -> list[dict[str, Any]]:
         return [{**span_in(example, encoding), "label_weights": 1.0} for encoding in windows.encodings]
@@ -198,11 +198,11 @@ class Answers(Kind):
         return answer_scores(predicted, truth, squad_v2=False)[0] if truth else not predicted
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        judged = [
+        scored = [
             answer_scores(answer.text, right, squad_v2=False) if right else (False, 0.0)
             for (answer, _), right in zip(outcomes.raw_outputs, outcomes.truth, strict=True)
         ]
-        exact, f1 = np.array(judged, float).T
+        exact, f1 = np.array(scored, float).T
         scores, gaps = np.array([(answer.score, gap) for answer, gap in outcomes.raw_outputs]).T
         best = BestAnswers(scores, f1, exact > 0, gaps, np.array([not right for right in outcomes.truth]))
         return best.calibration(document_names(outcomes.examples))
@@ -295,7 +295,7 @@ class BestAnswers:
     none: np.ndarray  # whether the question is unanswerable
 
     def calibration(self, documents: Sequence[str]) -> Calibration:
-        return cross_fitted((self.unscaled, self.scaled), self.judged, documents)
+        return cross_fitted((self.unscaled, self.scaled), self.apply, documents)
 
     def unscaled(self, rows: ExampleIndices) -> Calibration:
         missing = best_gap(self.gaps[rows], self.f1[rows], self.none[rows])
@@ -307,7 +307,7 @@ class BestAnswers:
         slope, offset = fit_logistic(log_odds(self.scores[answered]), self.exact[answered])
         return replace(calibration, temperatures=(1 / slope,), offset=offset)
 
-    def judged(self, calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
+    def apply(self, calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
         answered = self.answered(calibration, rows)
         before, right = self.scores[answered], self.exact[answered]
         after = answer_probability(before, calibration)

@@ -86,14 +86,13 @@ class Classes(WholeTextKind):
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         logits, numbers = np.stack(outcomes.raw_outputs), self.label_indices(outcomes.truth)
-        before, after = (c.probabilities(logits) for c in (UNCALIBRATED, outcomes.calibration))
-        right, confidence = logits.argmax(-1) == numbers, after.max(-1)
+        rows = np.arange(len(numbers))
+        predictions = class_predictions(logits, numbers, self.labels, outcomes.calibration, rows)
         return ReportData(
-            before.max(-1), confidence, right, confidence, right,
-            labels=PredictedLabels(np.array(outcomes.predictions), confidence, right, np.arange(len(right))),
+            **vars(predictions),
             counts=count_items(([p] for p in outcomes.predictions), ([t] for t in outcomes.truth), self.labels),
             pairs=list(zip(outcomes.truth, outcomes.predictions, strict=True)),
-            examples=self.report_examples(outcomes, confidence, right),
+            examples=self.report_examples(outcomes, predictions.confidence, predictions.right),
         )  # fmt: skip
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
@@ -141,14 +140,25 @@ def fit_class_calibration(
     def scaled(rows: ExampleIndices) -> Calibration:
         return replace(unscaled(rows), temperatures=(fit_temperature(logits[rows], truth[rows], expected),))
 
-    def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-        right = logits[rows].argmax(-1) == truth[rows]
-        before, after = (c.probabilities(logits[rows]).max(-1) for c in (UNCALIBRATED, calibration))
-        predicted = PredictedLabels(np.array(tuple(labels))[logits[rows].argmax(-1)], after, right, rows)
-        return CalibratedPredictions(before, after, right, after, right, rows, predicted)
+    def apply(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
+        return class_predictions(logits, truth, labels, calibration, rows)
 
     true = dict(zip(labels, np.bincount(truth, minlength=len(labels)).tolist(), strict=True))
-    return cross_fitted((scaled,) if few else (unscaled, scaled), judge, documents, true)
+    return cross_fitted((scaled,) if few else (unscaled, scaled), apply, documents, true)
+
+
+def class_predictions(
+    logits: np.ndarray,
+    truth: np.ndarray,
+    labels: Sequence[str],
+    calibration: Calibration,
+    rows: ExampleIndices,
+) -> CalibratedPredictions:
+    predicted = logits[rows].argmax(-1)
+    right = predicted == truth[rows]
+    before, after = (c.probabilities(logits[rows]).max(-1) for c in (UNCALIBRATED, calibration))
+    by_label = PredictedLabels(np.array(tuple(labels))[predicted], after, right, rows)
+    return CalibratedPredictions(before, after, right, after, right, rows, by_label)
 
 
 KIND = Classes

@@ -103,18 +103,14 @@ class Labels(WholeTextKind):
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         logits, truth = np.stack(outcomes.raw_outputs), self.known_truth(outcomes)
-        before, after = (
-            c.probabilities(logits, multi_label=True) for c in (UNCALIBRATED, outcomes.calibration)
-        )
-        chosen = after > outcomes.calibration.decision_thresholds(len(self.labels))
+        rows = np.arange(len(truth))
+        predictions = label_predictions(logits, truth, self.labels, outcomes.calibration, rows)
         right = np.array([p == t for p, t in zip(outcomes.predictions, outcomes.truth, strict=True)])
-        confidence = all_right(after, chosen)
         return ReportData(
-            before.ravel(), after.ravel(), truth.ravel(), confidence, right,
-            labels=chosen_labels(self.labels, after, chosen, truth, np.arange(len(truth))),
+            **vars(predictions) | {"correct": right},
             counts=count_items(outcomes.predictions, outcomes.truth, self.labels),
             pairs=[pair for sets in zip(outcomes.predictions, outcomes.truth, strict=True) for pair in confused(*sets)],
-            examples=self.report_examples(outcomes, confidence, right),
+            examples=self.report_examples(outcomes, predictions.confidence, right),
         )  # fmt: skip
 
     def known_truth(self, outcomes: Outcomes) -> np.ndarray:
@@ -208,26 +204,30 @@ def fit_label_calibration(
         thresholds = (label_threshold(*both) for both in zip(likely.T, truth[rows].T, strict=True))
         return replace(calibration, thresholds=tuple(thresholds))
 
-    def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-        before, after = (c.probabilities(logits[rows], multi_label=True) for c in (UNCALIBRATED, calibration))
-        chosen = after > calibration.decision_thresholds(len(labels))
-        right = (chosen == truth[rows]).all(-1)
-        return CalibratedPredictions(
-            before.ravel(), after.ravel(), truth[rows].ravel() > 0, all_right(after, chosen), right, rows,
-            chosen_labels(labels, after, chosen, truth[rows], rows),
-        )  # fmt: skip
+    def apply(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
+        return label_predictions(logits, truth, labels, calibration, rows)
 
     true = dict(zip(labels, truth.sum(0).astype(int).tolist(), strict=True))
-    return cross_fitted((unscaled, scaled), judge, documents, true)
+    return cross_fitted((unscaled, scaled), apply, documents, true)
 
 
-def chosen_labels(
-    labels: Sequence[str], likely: np.ndarray, chosen: np.ndarray, truth: np.ndarray, rows: ExampleIndices
-) -> PredictedLabels:
-    """Return the labels that are chosen [texts, labels] for the examples with the indices `rows`."""
+def label_predictions(
+    logits: np.ndarray,
+    truth: np.ndarray,
+    labels: Sequence[str],
+    calibration: Calibration,
+    rows: ExampleIndices,
+) -> CalibratedPredictions:
+    truth = truth[rows] > 0
+    before, after = (c.probabilities(logits[rows], multi_label=True) for c in (UNCALIBRATED, calibration))
+    chosen = after > calibration.decision_thresholds(len(labels))
     text, label = np.nonzero(chosen)
-    return PredictedLabels(
-        np.array(tuple(labels))[label], likely[text, label], truth[text, label] > 0, rows[text]
+    by_label = PredictedLabels(
+        np.array(tuple(labels))[label], after[text, label], truth[text, label], rows[text]
+    )
+    confidence, correct = all_right(after, chosen), (chosen == truth).all(-1)
+    return CalibratedPredictions(
+        before.ravel(), after.ravel(), truth.ravel(), confidence, correct, rows, by_label
     )
 
 

@@ -166,13 +166,10 @@ class Relevance(WholeTextKind):
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)
-        before, after = (
-            relevance_probability(logits, calibration) for calibration in (UNCALIBRATED, outcomes.calibration)
-        )
-        return ReportData(
-            before, after, truth, after, truth,
-            examples=self.report_examples(outcomes, after, (after >= RELEVANT) == truth),
-        )  # fmt: skip
+        predictions = relevance_predictions(logits, truth, outcomes.calibration, np.arange(len(truth)))
+        right = (predictions.calibrated >= RELEVANT) == truth
+        examples = self.report_examples(outcomes, predictions.calibrated, right)
+        return ReportData(**vars(predictions), examples=examples)
 
     def label_errors(self, outcomes: Outcomes) -> list[LabelError]:
         rows = zip(outcomes.examples, true_relevance(outcomes).tolist(), outcomes.predictions, strict=True)
@@ -250,11 +247,17 @@ def fit_relevance_calibration(logits: np.ndarray, truth: np.ndarray, documents: 
         slope, offset = fit_logistic(logits[rows], truth[rows])
         return replace(unscaled(rows), temperatures=(1 / slope,), offset=offset)
 
-    def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-        before, after = (relevance_probability(logits[rows], c) for c in (UNCALIBRATED, calibration))
-        return CalibratedPredictions(before, after, truth[rows], after, truth[rows], rows)
+    def apply(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
+        return relevance_predictions(logits, truth, calibration, rows)
 
-    return cross_fitted((unscaled, scaled), judge, documents)
+    return cross_fitted((unscaled, scaled), apply, documents)
+
+
+def relevance_predictions(
+    logits: np.ndarray, truth: np.ndarray, calibration: Calibration, rows: ExampleIndices
+) -> CalibratedPredictions:
+    before, after = (relevance_probability(logits[rows], c) for c in (UNCALIBRATED, calibration))
+    return CalibratedPredictions(before, after, truth[rows], after, truth[rows], rows)
 
 
 KIND = Relevance

@@ -230,59 +230,46 @@ class Tags(Kind):
         def scaled(rows: ExampleIndices) -> Calibration:
             return replace(unscaled(rows), temperatures=(fit_temperature(*words(rows)),))
 
-        def judge(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-            raws, truth = ([side[row] for row in rows] for side in (outcomes.raw_outputs, outcomes.truth))
-            before, after, right = self.judged_words(raws, truth, calibration)
-            spans = self.judged_spans(raws, truth, calibration, rows)
-            return CalibratedPredictions(
-                before, after, right, spans.confidence, spans.correct, spans.example, spans
-            )
+        def apply(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
+            return self.calibrated_predictions(outcomes, calibration, rows)
 
         true = Counter(span[0] for tags in outcomes.truth for span in extract_spans(tags))
         by_type = {name: true[name] for name in self.span_types}
-        return cross_fitted((unscaled, scaled), judge, document_names(outcomes.examples), by_type)
+        return cross_fitted((unscaled, scaled), apply, document_names(outcomes.examples), by_type)
 
     @property
     def span_types(self) -> list[str]:
         return list(dict.fromkeys(split_tag(label)[1] for label in self.labels if label != OUTSIDE))
 
-    def judged_words(
-        self, raws: Sequence[np.ndarray], truth: Sequence, calibration: Calibration
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the probability of each predicted tag, without and with the calibration, and whether it is right."""
-        before, after = (
-            np.concatenate([self.confidences(raw, c) for raw in raws]) for c in (UNCALIBRATED, calibration)
-        )
-        predicted = [self.label_indices(self.predict(raw, calibration)) for raw in raws]
-        return (
-            before,
-            after,
-            np.concatenate(predicted) == np.concatenate(list(map(self.label_indices, truth))),
-        )
-
-    def judged_spans(
-        self, raws: Sequence[np.ndarray], truth: Sequence, calibration: Calibration, rows: ExampleIndices
-    ) -> PredictedLabels:
-        """Return the predicted spans of the examples with the indices `rows`."""
-        names, judged = [], []
-        for raw, tags, row in zip(raws, truth, rows, strict=True):
-            right, confidence = set(extract_spans(tags)), self.confidences(raw, calibration)
-            for span in extract_spans(self.predict(raw, calibration)):
+    def calibrated_predictions(
+        self, outcomes: Outcomes, calibration: Calibration, rows: ExampleIndices
+    ) -> CalibratedPredictions:
+        """Return the predicted words and spans of the examples with the indices `rows`."""
+        raws, truth = ([side[row] for row in rows] for side in (outcomes.raw_outputs, outcomes.truth))
+        before = np.concatenate([self.confidences(raw, UNCALIBRATED) for raw in raws])
+        after = [self.confidences(raw, calibration) for raw in raws]
+        predicted = [self.predict(raw, calibration) for raw in raws]
+        right = [np.equal(*map(self.label_indices, pair)) for pair in zip(predicted, truth, strict=True)]
+        names, spans = [], []
+        for tags, true, confidence, row in zip(predicted, truth, after, rows, strict=True):
+            true_spans = set(extract_spans(true))
+            for span in extract_spans(tags):
                 names.append(span[0])
-                judged.append((float(confidence[span[1] : span[2]].mean()), span in right, row))
-        scores, exact, owners = np.array(judged).reshape(-1, 3).T
-        return PredictedLabels(np.array(names, str), scores, exact > 0, owners.astype(int))
+                spans.append((float(confidence[span[1] : span[2]].mean()), span in true_spans, row))
+        scores, exact, owners = np.array(spans).reshape(-1, 3).T
+        by_type = PredictedLabels(np.array(names, str), scores, exact > 0, owners.astype(int))
+        words = before, np.concatenate(after), np.concatenate(right)
+        return CalibratedPredictions(*words, scores, by_type.correct, by_type.example, by_type)
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
-        judged = outcomes.raw_outputs, outcomes.truth, outcomes.calibration
-        spans = self.judged_spans(*judged, np.arange(len(outcomes.raw_outputs)))
+        rows = np.arange(len(outcomes.raw_outputs))
+        predictions = self.calibrated_predictions(outcomes, outcomes.calibration, rows)
         counts = count_spans(outcomes.predictions, outcomes.truth)
         tags = list(zip(outcomes.truth, outcomes.predictions, strict=True))
         # A text is as doubtful as its most doubtful word.
         least = [self.confidence(raw, outcomes.calibration) for raw in outcomes.raw_outputs]
         return ReportData(
-            *self.judged_words(*judged), spans.confidence, spans.correct,
-            labels=spans,
+            **vars(predictions),
             counts=counts,
             pairs=[pair for sides in tags for pair in zip(*sides, strict=True)],
             examples=self.report_examples(outcomes, least, [t == p for t, p in tags]),

@@ -23,15 +23,15 @@ PARTNER = "partner"
 class Bitext:
     units = "pairs"
 
-    def __init__(self, trial: EmbedderEvalConfig, groups: Sequence[Group]):
-        self.what = f"{len(groups):,} pairs of texts of {trial.data}"
+    def __init__(self, eval_config: EmbedderEvalConfig, groups: Sequence[Group]):
+        self.what = f"{len(groups):,} pairs of texts of {eval_config.data}"
         self.places = [group.where for group in groups]
         self.first, self.second = ([group.texts[n] for group in groups] for n in range(2))
         for name, side in (("first", self.first), ("second", self.second)):
             if 2 * len(distinct := set(side)) < len(side):
                 raise BertJaxError(
-                    f"{trial.data}: the {name} of its two texts has {len(distinct):,} values in {len(side):,} rows; if "
-                    "they are labels, name their column with --label"
+                    f"{eval_config.data}: the {name} of its two texts has {len(distinct):,} values in {len(side):,} "
+                    "rows; if they are labels, name their column with --label"
                 )
         self.notes = note_duplicates([*zip(self.first, self.second, strict=True)], self.places, "pairs")
 

@@ -39,15 +39,15 @@ def evaluates_vectors(models: Sequence[Ranker], data: str) -> bool:
     return is_beir(data) or len(directories) < len(models) or find_kind(directories[0].layout) is None
 
 
-def read_evaluation_data(trial: EmbedderEvalConfig) -> EvaluationData:
-    if is_beir(trial.data):
-        return RetrievalData(trial)
-    groups = read_unpaired(trial.data, trial.columns)
+def read_evaluation_data(eval_config: EmbedderEvalConfig) -> EvaluationData:
+    if is_beir(eval_config.data):
+        return RetrievalData(eval_config)
+    groups = read_unpaired(eval_config.data, eval_config.columns)
     texts, scores = len(groups[0].texts), len(groups[0].scores)
     if texts == 2 and scores < 2:
-        return ScoredPairsData(trial, groups) if scores else Bitext(trial, groups)
+        return ScoredPairsData(eval_config, groups) if scores else Bitext(eval_config, groups)
     raise BertJaxError(
-        f"{trial.data}: texts in a row: {texts}, scores: {scores}; an embedder is evaluated on rows of two texts "
+        f"{eval_config.data}: texts in a row: {texts}, scores: {scores}; an embedder is evaluated on rows of two texts "
         "and their score or two texts that belong together, or on a folder with corpus.jsonl, queries.jsonl and "
         "qrels.tsv; name columns with --text, --text-pair, --label"
     )
@@ -55,7 +55,7 @@ def read_evaluation_data(trial: EmbedderEvalConfig) -> EvaluationData:
 
 def describe_embedders(
     names: Sequence[Ranker],
-    trial: EmbedderEvalConfig,
+    eval_config: EmbedderEvalConfig,
     as_json: bool = False,
     report: str = "",
     command: str = "",
@@ -63,51 +63,57 @@ def describe_embedders(
     """Describe one embedder, or two on the same data, as lines or JSON. Write a report to `report` if given."""
     if report:
         with atomic_directory(Path(report)) as new:
-            data, measured = measure_embedders(names, trial)
+            data, measured = measure_embedders(names, eval_config)
             write_embedder_report(new, data, measured, command)
     else:
-        data, measured = measure_embedders(names, trial)
+        data, measured = measure_embedders(names, eval_config)
     if as_json:
-        return to_json({"data": trial.data, "what": data.what, **embedder_results_to_json(data, measured)})
+        return to_json(
+            {"data": eval_config.data, "what": data.what, **embedder_results_to_json(data, measured)}
+        )
     return "\n".join(format_embedder_results(data, measured))
 
 
-def describe_table(names: Sequence[Ranker], trial: EmbedderEvalConfig) -> str:
+def describe_table(names: Sequence[Ranker], eval_config: EmbedderEvalConfig) -> str:
     """Describe which column of the table is used for what; "" for a folder of documents and queries."""
-    columns = complete_columns(names, trial).columns
+    columns = complete_columns(names, eval_config).columns
     return (
-        "" if is_beir(trial.data) else describe_columns(trial.data, columns, "--text, --text-pair or --label")
+        ""
+        if is_beir(eval_config.data)
+        else describe_columns(eval_config.data, columns, "--text, --text-pair or --label")
     )
 
 
-def complete_columns(names: Sequence[Ranker], trial: EmbedderEvalConfig) -> EmbedderEvalConfig:
+def complete_columns(names: Sequence[Ranker], eval_config: EmbedderEvalConfig) -> EmbedderEvalConfig:
     """Fill in the columns that the user named for training."""
-    if not isinstance(names[0], ModelDirectory) or is_beir(trial.data):
-        return trial
+    if not isinstance(names[0], ModelDirectory) or is_beir(eval_config.data):
+        return eval_config
     training_columns = training_origin.read_origin(names[0].path).columns
-    return replace(trial, columns=reuse_training_columns(trial.data, trial.columns, training_columns))
+    return replace(
+        eval_config, columns=reuse_training_columns(eval_config.data, eval_config.columns, training_columns)
+    )
 
 
 def measure_embedders(
-    names: Sequence[Ranker], trial: EmbedderEvalConfig
+    names: Sequence[Ranker], eval_config: EmbedderEvalConfig
 ) -> tuple[EvaluationData, list[EmbedderResults]]:
-    trial = complete_columns(names, trial)
-    data = read_evaluation_data(trial)
+    eval_config = complete_columns(names, eval_config)
+    data = read_evaluation_data(eval_config)
     if not isinstance(data, RetrievalData):
         for name in names:
             if not isinstance(name, ModelDirectory):
                 ranker = name.path if isinstance(name, Index) else name
                 raise BertJaxError(
-                    f"{ranker} ranks documents for queries, and {trial.data} has none; name a model directory "
+                    f"{ranker} ranks documents for queries, and {eval_config.data} has none; name a model directory "
                     "instead, or a folder with corpus.jsonl, queries.jsonl and qrels.tsv"
                 )
-    return data, [data.measure(open_ranker(name, trial)) for name in names]
+    return data, [data.measure(open_ranker(name, eval_config)) for name in names]
 
 
-def open_ranker(name: Ranker, trial: EmbedderEvalConfig) -> EvaluatedEmbedder | BM25:
+def open_ranker(name: Ranker, eval_config: EmbedderEvalConfig) -> EvaluatedEmbedder | BM25:
     if isinstance(name, Index):
-        return EvaluatedIndex(name, trial)
-    return BM25() if name == BM25.name else EvaluatedEmbedder(name, trial)
+        return EvaluatedIndex(name, eval_config)
+    return BM25() if name == BM25.name else EvaluatedEmbedder(name, eval_config)
 
 
 def format_embedder_results(data: EvaluationData, measured: Sequence[EmbedderResults]) -> list[str]:

@@ -30,21 +30,21 @@ class EmbedderEvalConfig:
 
 
 class EvaluatedEmbedder:
-    def __init__(self, directory, trial: EmbedderEvalConfig):
-        self.name, self.trial = str(directory), trial
+    def __init__(self, directory, eval_config: EmbedderEvalConfig):
+        self.name, self.eval_config = str(directory), eval_config
         self.model: Encoder = load(directory)
 
     def encode_texts(
         self, texts: Sequence[str], noun: str = "texts", prompts: Sequence[str] = ()
     ) -> tuple[np.ndarray, list[str]]:
         """Return unit vectors, with the first of these prompts that the model has, and notes for the user."""
-        truncated = TruncationCounter(embedder_reading(self.model, self.trial.long_texts).max_length)
+        truncated = TruncationCounter(embedder_reading(self.model, self.eval_config.long_texts).max_length)
         of_chunk = EmbeddingPipeline(
             self.model,
             prompt=find_prompt_name(self.model.embedder, prompts),
             normalize=True,
-            dimensions=self.trial.dimensions,
-            long_texts=self.trial.long_texts,
+            dimensions=self.eval_config.dimensions,
+            long_texts=self.eval_config.long_texts,
             truncated=truncated,
         )
         vectors = np.stack(map_texts(list(texts), of_chunk))
@@ -55,8 +55,8 @@ class EvaluatedEmbedder:
 class EvaluatedIndex(EvaluatedEmbedder):
     """The embedder of an index. Vectors of documents that are one passage come from the index."""
 
-    def __init__(self, index: Index, trial: EmbedderEvalConfig):
-        self.name, self.trial, self.index = str(index.path), trial, index
+    def __init__(self, index: Index, eval_config: EmbedderEvalConfig):
+        self.name, self.eval_config, self.index = str(index.path), eval_config, index
         self.model = index.encoder.model
 
     def encode_texts(
@@ -67,7 +67,7 @@ class EvaluatedIndex(EvaluatedEmbedder):
         stored = KeyIndex([segment.keys for segment in self.index.segments])
         places = stored.find(content_keys([text.strip() for text in texts]))
         held, missing = np.flatnonzero(places >= 0), np.flatnonzero(places < 0)
-        width = self.trial.dimensions or self.model.layout.vector_size
+        width = self.eval_config.dimensions or self.model.layout.vector_size
         vectors, notes = np.empty((len(texts), width), np.float32), list[str]()
         if len(missing):
             vectors[missing], notes = super().encode_texts(

@@ -26,9 +26,9 @@ from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig
 class ScoredPairsData:
     units = "pairs"
 
-    def __init__(self, trial: EmbedderEvalConfig, groups: Sequence[Group]):
+    def __init__(self, eval_config: EmbedderEvalConfig, groups: Sequence[Group]):
         self.groups = groups
-        self.what = f"{len(groups):,} pairs of {trial.data}"
+        self.what = f"{len(groups):,} pairs of {eval_config.data}"
         self.notes = note_duplicates(
             [group.texts for group in groups], [group.where for group in groups], "pairs"
         )

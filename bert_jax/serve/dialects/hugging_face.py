@@ -95,7 +95,7 @@ async def answer(call: Call, request: dict) -> Any:
     body = convert(request, QuestionAnswering)
     missing = body.parameters.handle_impossible_answer if body.parameters else None
     pair = (body.inputs.question, body.inputs.context)
-    (record,) = await call.model.predict(call, [pair], RequestOptions(may_be_missing=missing))
+    (record,) = await call.model.predict(call, [pair], RequestOptions(allow_no_answer=missing))
     if record["answer"] is None:
         return {"answer": "", "score": 0.0, "start": 0, "end": 0}
     return {name: record[name] for name in ("answer", "score", "start", "end")}

@@ -103,7 +103,7 @@ async def tag(call: Call, body: TagRequest) -> dict[str, Any]:
 
 async def answer(call: Call, body: AnswerRequest) -> dict[str, Any]:
     pairs = [(given.question, given.context) for given in listed(body.inputs)]
-    options = RequestOptions(body.min_precision, may_be_missing=body.allow_no_answer)
+    options = RequestOptions(body.min_precision, allow_no_answer=body.allow_no_answer)
     return answers(call, await call.model.predict(call, pairs, options))
 
 
