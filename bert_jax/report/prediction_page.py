@@ -75,9 +75,10 @@ class ReportContext:
 
 
 def write_report(directory: Path, given: Outcomes, model: Encoder, about: ReportContext) -> None:
-    scored, view, longest = score_outcomes(given), given.report_data, model.config.max_position_embeddings
-    lines = [f"# {about.title}", "", f"{scored.task} on {scored.examples:,} examples, {date.today()}.", ""]
-    lines += [f"- {note}" for note in scored.notes]
+    view, longest = given.report_data, model.config.max_position_embeddings
+    of_what = f"{given.kind.title} on {len(given.examples):,} examples"
+    lines = [f"# {about.title}", "", f"{of_what}, {date.today()}.", ""]
+    lines += [f"- {note}" for note in given.notes]
     few = sum(0 < true < FEWEST_OF_CLASS for _, _, true in view.counts.values())
     scores = interval_lines(given.score_sums, baseline=given.baseline, few=few)
     lines += ["", "## Scores", "", *scores, ""]
