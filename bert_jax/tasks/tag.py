@@ -25,7 +25,8 @@ class Config(FinetuneConfig):
     base_learning_rate: ClassVar[float] = 5e-5
     rate_power: ClassVar[int] = 2
 
-    labels: tuple[str, ...] = ()  # tags in the order of the model's outputs; (): the tags in the data
+    # tags in the order of the model's outputs; (): the tags in the data, and those that their types imply
+    labels: tuple[str, ...] = ()
     # share of the target probability that is spread over all tags
     label_smoothing: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.0
     data: WordsConfig = field(default_factory=WordsConfig)
