@@ -26,6 +26,7 @@ def test_the_verbs_are_shown_a_line_each():
     assert not too_wide(shown.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["predict", "--help"], ["config", "classify"]], ids=" ".join
 )

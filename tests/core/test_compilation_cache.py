@@ -66,6 +66,7 @@ def test_libtpu_looks_for_no_tpu_on_a_machine_without_one(devices, platforms, mo
         assert config.jax_platforms == (chosen or platforms or chosen)
 
 
+@pytest.mark.slow
 def test_python_says_nothing_of_a_tpu(tmp_path):
     """Where libtpu is installed, and no variable hushes it."""
     write_model(tmp_path)

@@ -107,7 +107,7 @@ NOT_OPENED = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A folder with what a person who types these commands has in theirs."""
     folder = tmp_path_factory.mktemp("readme")
