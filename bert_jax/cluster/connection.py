@@ -33,19 +33,12 @@ def require_ray() -> None:
         raise BertJaxError("--ray needs Ray, which is not installed; pip install '.[ray]'")
 
 
-def import_ray() -> ModuleType:
-    require_ray()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    import ray
-
-    return ray
-
-
 @contextmanager
 def connected(address: str) -> Iterator[ModuleType]:
     """Connect to a cluster while the block runs, and yield the module `ray`."""
-    ray = import_ray()
-    own_cores = {"num_cpus": cores()} if address == LOCAL else {}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
@@ -54,11 +47,12 @@ def connected(address: str) -> Iterator[ModuleType]:
             log_to_driver=False,
             logging_level=logging.ERROR,
             namespace="bert-jax",
-            **own_cores,
+            num_cpus=cores() if address == LOCAL else None,
         )
     except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]  # its lines are indented parts of a sentence
         raise BertJaxError(
-            f"no connection to the Ray cluster {address} ({describe(error)}); start one with `ray start --head`"
+            f"no connection to the Ray cluster {address} ({reason}); start one with `ray start --head`"
         ) from error
     try:
         signal.signal(signal.SIGTERM, on_terminate)  # Ray sets one of its own
@@ -78,8 +72,3 @@ def check_reachable(address: str) -> None:
             f"no Ray cluster at {address} ({first_line(error)}); start one with `ray start --head`, and check the "
             "address that it prints"
         ) from error
-
-
-def describe(error: Exception) -> str:
-    """Return what an error of Ray says, whose lines are indented parts of a sentence, in one line."""
-    return " ".join(str(error).split())[:200]

@@ -147,7 +147,8 @@ def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> s
     measured = dispatcher.results[-1]
     share = size / max(shard.size, 1)
     rows = f"about {measured.rows * share:,.0f}"
-    if work.counts_rows and count_rows(shard.source) == measured.rows and (counted := count_cheaply(shards)):
+    is_counted = work.counts_rows and 0 < measured.rows == count_rows(shard.source)
+    if is_counted and (counted := count_cheaply(shards)):
         rows, share = f"{counted:,}", counted / measured.rows
     seconds = measured.seconds * share / plan.count
     return (

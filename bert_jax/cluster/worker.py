@@ -160,7 +160,7 @@ def plan_workers(ray: ModuleType, options: ClusterOptions, shards: int) -> Worke
     available = int(ray.cluster_resources().get(resource, 0))
     if not available and options.workers is None:
         raise BertJaxError(
-            f"the cluster has no {resource}; leave --accelerator out, or give --workers N to wait until it has"
+            f"the cluster has no {resource}; leave --accelerator out, or give --workers N to wait for some"
         )
     count = min(options.workers or available, shards)
     cores = 1 if options.accelerator else cores_per_worker(ray, count)

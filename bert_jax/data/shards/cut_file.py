@@ -3,7 +3,7 @@
 The parts in FOLDER/NAME.parts/ are removed when all of them are done; FOLDER/NAME.json keeps what they were.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -62,12 +62,9 @@ class CutFile:
 
     def list_parts(self) -> list[Shard]:
         """Return the parts as shards; cut the file if it was not cut before."""
-        return self.to_shards((self.read_facts() or self.cut()).parts, self.directory)
-
-    def to_shards(self, parts: Iterable[PartFacts], directory: Path) -> list[Shard]:
-        shards, first_row = [], 0
-        for number, part in enumerate(parts):
-            path, name = directory / part.file, f"{self.shard.name}-{number:05d}"
+        shards, first_row = list[Shard](), 0
+        for number, part in enumerate((self.read_facts() or self.cut()).parts):
+            path, name = self.directory / part.file, f"{self.shard.name}-{number:05d}"
             shards.append(Shard((str(path),), name, part.size, self.shard.source, first_row))
             first_row += part.rows
         return shards
@@ -98,22 +95,13 @@ class CutFile:
         facts, parts = InputFacts.from_shard(self.shard, self.shard), list[PartFacts]()
         remove_path(self.directory)
         with Progress("rows", work="cutting") as progress, atomic_directory(self.directory) as new:
-            for part in self.write_parts(new):
-                parts.append(part)
-                progress.advance(part.rows)
+            for number, write in enumerate(PART_READERS.get(self.kind, line_parts)(self)):
+                path = new / f"{number:05d}{self.kind}"
+                parts.append(PartFacts(path.name, write(path), path.stat().st_size))
+                progress.advance(parts[-1].rows)
         whole = CutFacts(self.shard.source, facts, self.rows, self.has_header, parts)
         write_json(self.listing, asdict(whole))
         return whole
-
-    def write_parts(self, folder: Path) -> Iterator[PartFacts]:
-        """Write part after part into a folder; yield what each is when it is written."""
-        for number, write in enumerate(self.iterate_parts()):
-            path = folder / f"{number:05d}{self.kind}"
-            rows = write(path)
-            yield PartFacts(path.name, rows, path.stat().st_size)
-
-    def iterate_parts(self) -> Iterator[WritePart]:
-        return PART_READERS.get(self.kind, line_parts)(self)
 
 
 def line_parts(cut: CutFile) -> Iterator[WritePart]:
