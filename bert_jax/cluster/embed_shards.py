@@ -3,7 +3,6 @@ an index can take over the vectors."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from bert_jax.cluster.worker import ClusterOptions
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
-from bert_jax.data.growing_array import GrowingArray, growing_array
+from bert_jax.data.npy_writer import NpyWriter, npy_writer
 from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import AGAIN, WrittenShard
 from bert_jax.inference.encoder import Encoder
@@ -22,45 +21,14 @@ from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
 from bert_jax.search import vector_shards
 from bert_jax.search.content_keys import KEY, content_keys
 from bert_jax.search.embed_file import EmbedSettings, describe_clipped, embed_windows, read_texts
-from bert_jax.search.quantization import TYPES, Quantizer, ranges_of
 from bert_jax.search.stored_vectors import KEYS
+from bert_jax.search.vector_files import TYPES, Quantizer, ranges_of, read_vectors, vector_writer
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
 Windows = Iterator[tuple[list[str], np.ndarray]]  # texts and their vectors
 
 
-def write_array(windows: Windows, path: Path, kind: str | None, first: int) -> int:
-    with growing_array(path, TYPES[kind], shared=True) as array:
-        for _, vectors in windows:
-            array.append(vectors)
-        return array.rows
-
-
-def write_table(windows: Windows, path: Path, kind: str | None, first: int) -> int:
-    """Write rows with a number, a text and a vector, as a list of fixed size; `first` rows of the file were before."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    rows, writer = first, None
-    with atomic_file(path, shared=True) as new:
-        try:
-            for texts, vectors in windows:
-                numbers = range(rows + 1, rows + len(texts) + 1)
-                lists = pa.FixedSizeListArray.from_arrays(
-                    vectors.astype(TYPES[kind]).ravel(), vectors.shape[1]
-                )
-                table = pa.table({"row": pa.array(numbers, pa.int64()), "text": texts, "embedding": lists})
-                writer = writer or parquet.ParquetWriter(new, table.schema)
-                writer.write_table(table)
-                rows += len(texts)
-        finally:
-            if writer:
-                writer.close()
-    return rows - first
-
-
 RANGES = "_ranges.npy"  # the minimum and the maximum of each dimension, [2, D]
-WRITERS = {"npy": write_array, "parquet": write_table}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +41,7 @@ class EmbedShards(ModelShards):
     )  # for int8; without them vectors stay whole
 
     verb, noun, unit = "embed", "vector", "texts"
-    writers = WRITERS
+    formats = "npy", "parquet"
 
     @property
     def has_header(self) -> bool:
@@ -106,9 +74,7 @@ class EmbedShards(ModelShards):
                 some = shards[len(parts) :][: -(-missing * len(parts) // rows) if rows else 1]
                 complete_shards(options, measured, some, {})
                 for shard in some:
-                    vectors = np.load(
-                        measured.folder.local_file(measured.folder.output_name(shard)), mmap_mode="r"
-                    )
+                    vectors = read_vectors(measured.folder.local_file(measured.folder.output_name(shard)))
                     parts.append(vectors[:missing])
                     missing -= len(parts[-1])
             return ranges_of(parts)
@@ -119,7 +85,7 @@ class EmbedShards(ModelShards):
 
     @staticmethod
     def make_windows(
-        embed: EmbeddingPipeline, texts: Iterable[str], quantizer: Quantizer, keys: GrowingArray
+        embed: EmbeddingPipeline, texts: Iterable[str], quantizer: Quantizer, keys: NpyWriter
     ) -> Windows:
         """Yield texts and their vectors as they are stored; append the keys of the texts to `keys`."""
         for window, vectors in embed_windows(embed, texts):
@@ -132,9 +98,14 @@ class EmbedShards(ModelShards):
         path, keys = self.folder.output_path(shard), self.folder.path / KEYS / f"{shard.name}.npy"
         kind = None if self.quantize == "int8" and self.ranges is None else self.quantize
         quantizer = Quantizer(kind, 0, self.ranges)
-        with growing_array(keys, KEY, shared=True) as array:
+        with npy_writer(keys, KEY, shared=True) as array:
             windows = self.make_windows(embed, read_texts(shard.source, self.column), quantizer, array)
-            rows = WRITERS[self.format](windows, path, kind, shard.first_row)
+            rows = 0
+            with vector_writer(path, TYPES[kind], shared=True) as append:
+                for texts, vectors in windows:
+                    numbers = np.arange(len(texts)) + shard.first_row + rows + 1
+                    append(vectors, row=numbers, text=texts)
+                    rows += len(texts)
         if notice := truncated.notice(windows_advice()):
             warn_caller(notice)
         return self.describe_written(

@@ -57,7 +57,7 @@ class PredictShards(ModelShards):
     columns: ExampleColumns
 
     verb, noun, unit = "predict", "prediction", "rows"
-    writers = WRITERS
+    formats = tuple(WRITERS)
 
     @property
     def has_header(self) -> bool:

@@ -64,14 +64,14 @@ class ModelShards(ShardWork):
 
     verb: ClassVar[str]
     noun: ClassVar[str]  # what is written, such as "prediction"
-    writers: ClassVar[Mapping[str, Any]]  # by the format; the first is the default
+    formats: ClassVar[tuple[str, ...]]  # the first is the default
     counts_rows = True
 
     @classmethod
     def from_model(cls, model: str, format: str | None, output: str, **settings) -> Self:
         """Return the work for workers, whose working directory is another: the name of a published model stays."""
         model = os.path.abspath(model) if os.path.isdir(model) else model
-        fingerprint, format = model_fingerprint(model), format or next(iter(cls.writers))
+        fingerprint, format = model_fingerprint(model), format or cls.formats[0]
         return cls(model=model, fingerprint=fingerprint, format=format, output=output, **settings)
 
     @property

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 MANY_SEGMENTS = 16  # segments; if there are more, --compact is recommended
 SHOWN = 5  # document names in a message
+FLAGS_OF_DOCUMENTS = {
+    "replace": "is for documents of DOCS",
+    "remove_missing": "removes every document that is not among DOCS",
+    "vectors": "are those of texts of DOCS",
+    "dry_run": "is for adding DOCS",
+}
 ALLOWED_WITH_EXPORT = ("output", "export", "run", "debug")
 
 
@@ -101,18 +107,15 @@ def update_index(args) -> None:
     start, path = time.monotonic(), Path(args.output)
     if not (args.documents or args.remove or args.compact):
         raise BertJaxError("nothing to do: name DOCS to add, or give --remove or --compact")
-    if args.replace and not args.documents:
-        raise BertJaxError("--replace is for documents of DOCS; give DOCS, or leave it out")
-    if args.remove_missing and not args.documents:
-        raise BertJaxError("--remove-missing removes every document that is not among DOCS; give DOCS")
-    if args.vectors and not args.documents:
-        raise BertJaxError("--vectors are those of texts of DOCS; give DOCS, or leave it out")
+    for name, purpose in FLAGS_OF_DOCUMENTS.items():
+        if getattr(args, name) and not args.documents:
+            raise BertJaxError(f"--{name.replace('_', '-')} {purpose}; give DOCS, or leave it out")
     if args.remove and args.documents:
         raise BertJaxError(
             "--remove with DOCS could add the removed documents again; give only one of them, or --remove-missing"
         )
-    if args.dry_run and (args.compact or not args.documents):
-        raise BertJaxError("--dry-run is for adding DOCS; leave it out, or give DOCS without --compact")
+    if args.dry_run and args.compact:
+        raise BertJaxError("--dry-run is for adding DOCS; give it without --compact")
     options = IndexOptions(
         args.model,
         args.passage_tokens,

@@ -1,11 +1,20 @@
 """The verb `info`."""
 
-from bert_jax.command.flags import (
-    JSON,
-    flag,
-    verb,
-)
-from bert_jax.core.errors import BertJaxError
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bert_jax.command.flags import JSON, flag, verb
+from bert_jax.core.errors import BertJaxError, one_line
+from bert_jax.core.files import to_json
+from bert_jax.core.terminal import pluralize, wrap_for_terminal
+
+if TYPE_CHECKING:
+    from bert_jax.search.index import Index
+
+SHOWN = 5  # document ids in the output
 
 
 @verb(
@@ -22,16 +31,53 @@ def info(args):
         raise BertJaxError("--ids prints one id per line; leave --json out")
     if args.ids or is_index(args.directory):
         from bert_jax.search.index import Index
-        from bert_jax.search.index_info import describe_index as describe_index
-        from bert_jax.search.index_info import document_ids
 
-        for line in (
-            document_ids(Index.open(args.directory))
-            if args.ids
-            else [describe_index(args.directory, args.json)]
-        ):
+        index = Index.open(args.directory)
+        for line in document_ids(index) if args.ids else [describe_index(index, args.directory, args.json)]:
             print(line)
         return
     from bert_jax.report.model_info import describe_model
 
     print(describe_model(args.directory, as_json=args.json))
+
+
+def describe_index(index: "Index", directory: str, as_json: bool) -> str:
+    """Describe the contents of an index, and how it is searched."""
+    from bert_jax.search.index_manifest import INDEX_FILE
+
+    manifest, first = index.manifest, list(islice(document_ids(index), SHOWN))
+    size = (Path(directory) / INDEX_FILE).stat().st_size + sum(
+        facts["bytes"] for _, facts in manifest.files()
+    )
+    model = manifest.model
+    if as_json:
+        facts = {
+            "directory": directory, "documents": len(index), "passages": manifest.passages, "bytes": size,
+            "model": model and model.path, "dimensions": model and model.dimensions, "retrievers": index.retrievers,
+            "passage_tokens": manifest.passage_tokens, "overlap": manifest.overlap,
+            "language": manifest.language, "quantization": manifest.quantization, "approximate": manifest.approximate,
+            "recall": manifest.recall and manifest.recall.recall,
+            "segments": len(manifest.segments), "sources": manifest.sources, "first_ids": first,
+        }  # fmt: skip
+        return to_json(facts, indent=2)
+    faster = manifest.quantization or manifest.approximate
+    recall = f", recall@{manifest.recall.at} {manifest.recall.recall:.3f}" if manifest.recall else ""
+    lines = {
+        "directory": f"{directory}, {size / 1e6:,.1f} MB in {pluralize(len(manifest.segments), 'segment')}",
+        "documents": f"{len(index):,} in {manifest.passages:,} passages of up to {manifest.passage_tokens} tokens, of "
+        f"which neighbours share {manifest.overlap}",
+        "model": f"{model.path}, vectors of {model.dimensions:,}" if model else "none",
+        "retrievers": ", ".join(index.retrievers),
+        "language": f"{manifest.language}, stemmed" if manifest.stemmed_language else "none, not stemmed",
+        "search": f"candidates by {faster}{recall}" if faster else "exact",
+        "sources": ", ".join(manifest.sources),
+        "first ids": ", ".join(first) + ", ..." * (len(index) > len(first)),
+    }
+    rows = [f"{name:<12}{one_line(value)}" for name, value in lines.items() if value]
+    return "\n".join(wrap_for_terminal(row, sys.stdout, indent=12) for row in rows)
+
+
+def document_ids(index: "Index") -> Iterator[str]:
+    for segment in index.segments:
+        for number in segment.live_documents():
+            yield one_line(segment.ids[number], longest=1 << 20)

@@ -49,8 +49,14 @@ any_score = number_type(-MAX_FLOAT)
 def mine(args):
     from bert_jax.core.output import refuse_input
     from bert_jax.data.examples.group_columns import GroupColumns
-    from bert_jax.search.mined_table import RANGES, MinedTable, MiningSettings, score_bounds, write_rows
-    from bert_jax.search.mining import MiningLimits
+    from bert_jax.search.mining import (
+        RANGES,
+        MinedTable,
+        MiningLimits,
+        MiningSettings,
+        score_bounds,
+        write_rows,
+    )
 
     for source in filter(None, (args.data, args.corpus)):
         refuse_input(args.output, source)

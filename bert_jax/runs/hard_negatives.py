@@ -17,8 +17,7 @@ from bert_jax.core.typed_json import type_name
 from bert_jax.data.examples.column_names import ANCHOR, POSITIVE
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.runs.model_argument import AnyModel, open_model
-from bert_jax.search.mined_table import MinedTable, MiningSettings, score_bounds, write_rows
-from bert_jax.search.mining import MiningLimits
+from bert_jax.search.mining import MinedTable, MiningLimits, MiningSettings, score_bounds, write_rows
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.input_files import MEMORY_PREFIX, register_tables
 

@@ -1,27 +1,37 @@
 """Read documents from text, Markdown and HTML files, Wikipedia articles, tables, folders of these, and folders in the
-layout of BEIR. A file's id is its path in the given folder; a row or an article has its own id, or else FILE:NUMBER."""
+layout of BEIR. A file's id is its path in the given folder; a row or an article has its own id, or else FILE:NUMBER.
+Documents in a program's memory are texts, pairs (id, text), or dicts."""
 
 import os
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from os import PathLike, fspath
+from os.path import exists
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.hashes import json_digest
 from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import pluralize
+from bert_jax.core.typed_json import type_name
 from bert_jax.data.examples.beir import CORPUS, is_beir
 from bert_jax.data.examples.cells import read_name_cell
-from bert_jax.data.examples.column_names import DOCUMENT_IDS, DOCUMENT_TEXTS, TITLES
+from bert_jax.data.examples.column_names import DOCUMENT_IDS, DOCUMENT_TEXTS, ID, TITLES
 from bert_jax.text import document_formats, tables
+from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.document_formats import check_length
-from bert_jax.text.input_files import expand_inputs, file_extension
+from bert_jax.text.input_files import MEMORY_PREFIX, expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader, NotTextError, begins_with
 from bert_jax.text.tables import get_optional_cell, get_text_cell, match_columns, no_columns
 
 TABLE_ENDINGS = (".jsonl", ".ndjson", ".parquet", ".csv", ".tsv")
 ENDINGS = (".txt", *document_formats.READERS, *TABLE_ENDINGS)
+TITLE, TEXT = TITLES[0], DOCUMENT_TEXTS[0]
+# What is in a program's memory, and all that `Index` takes.
+MemoryDocument = str | tuple[str | int, str] | Mapping[str, Any]
+Documents = str | PathLike[str] | Sequence[PathLike[str]] | Iterable[MemoryDocument]
+FORMS = "a path, or a list of paths, texts, pairs (id, text) or dicts with id and text"
 
 
 @dataclass(frozen=True)
@@ -221,3 +231,72 @@ def name_first(names: Sequence[str], noun: str = "file") -> str:
     return one_line(
         f"{pluralize(len(names), noun)} ({replace_surrogates(names[0])}{' and others' if len(names) > 1 else ''})"
     )
+
+
+@dataclass
+class MemoryDocuments(DocumentSource):
+    """Documents that are not in files. A text without an id gets a number, counted from `first_number`."""
+
+    noun: ClassVar[str] = "document"
+    given: Iterable[MemoryDocument] = ()
+    first_number: int = 0
+
+    def __post_init__(self):
+        self.inputs, self.files, self.found_in = [f"{MEMORY_PREFIX}documents"], {}, {}
+
+    @property
+    def name(self) -> str:
+        return "documents"
+
+    def read_all(self) -> Iterator[tuple[str, Document]]:
+        for number, value in enumerate(self.given):
+            where = f"documents[{number}]"
+            read = self.read_one(where, number, value)
+            document = Document(*map(replace_surrogates, (read.id, read.title, read.text)))
+            if document != read:
+                self.broken.append(where)
+            yield where, document
+
+    def read_one(self, where: str, number: int, value: Any) -> Document:
+        if isinstance(value, str):
+            if number == 0 and exists(value):
+                raise BertJaxError(
+                    f'{where} "{value}" is a file or a folder; give Path("{value}") to read it, or a dict with id and '
+                    "text"
+                )
+            return Document(str(self.first_number + number), "", value)
+        if isinstance(value, tuple) and len(value) == 2:
+            value = dict(zip((ID, TEXT), value, strict=True))
+        if not isinstance(value, Mapping):
+            raise BertJaxError(
+                f"{where} is {type_name(value)}; give a text, a pair (id, text), or a dict with id and text"
+            )
+        if other := next((key for key in value if not isinstance(key, str)), None):
+            raise BertJaxError(f"{where} has the key {other!r:.60}; keys are strings: id, text, title")
+        title = get_text_cell(where, value, TITLE) if get_optional_cell(value, TITLE) else ""
+        return Document(read_name_cell(where, value, ID), title, get_text_cell(where, value, TEXT))
+
+
+def open_documents(documents: Any, columns: DocumentColumns, first_number: int = 0) -> DocumentSource:
+    """Return the source of documents in files or in memory; refuse anything else."""
+    for name, column in vars(columns).items():
+        if not isinstance(column, str):
+            raise BertJaxError(f"{name} must be the name of a column, not {column!r:.60}")
+    if isinstance(documents, str | PathLike):
+        documents = [documents]
+        if not fspath(documents[0]):
+            raise BertJaxError(f'documents is ""; give {FORMS}')
+        return DocumentSource([str(fspath(path)) for path in documents], columns)
+    if hasattr(documents, "columns"):
+        raise BertJaxError(f"documents is {type_name(documents)}; give its rows, as a list of dicts")
+    documents = to_plain_list(documents)
+    if isinstance(documents, bytes | Mapping | Set) or not isinstance(documents, Iterable):
+        raise BertJaxError(f"documents must be {FORMS}, not {documents!r:.60}")
+    if isinstance(documents, list | tuple) and documents and isinstance(documents[0], PathLike):
+        for number, path in enumerate(documents):
+            if not isinstance(path, str | PathLike):
+                raise BertJaxError(f"documents[{number}] is {type_name(path)}, and documents[0] is a path")
+        return DocumentSource([str(fspath(path)) for path in documents], columns)
+    if columns != DocumentColumns():
+        raise BertJaxError("text, id and title name columns of tables in files; give them with paths alone")
+    return MemoryDocuments((), given=documents, first_number=first_number)

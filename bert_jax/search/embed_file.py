@@ -16,7 +16,7 @@ from bert_jax.core.progress import Progress
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.data.examples.unlabelled_texts import read_unlabelled, split_columns
-from bert_jax.data.growing_array import growing_array
+from bert_jax.data.npy_writer import npy_writer
 from bert_jax.hub import model_directory as hub
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
@@ -24,7 +24,7 @@ from bert_jax.inference.streaming import split_into_windows
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
 from bert_jax.search import vector_shards
 from bert_jax.search.cached_vectors import model_fingerprint
-from bert_jax.search.quantization import TYPES, Quantizer
+from bert_jax.search.vector_files import TYPES, Quantizer
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
 from bert_jax.text.tables import count_rows
@@ -51,8 +51,14 @@ def write_vectors(
     model = load(directory)
     EmbeddingPipeline(model, **settings)  # refuses wrong settings before anything is written
     truncated = TruncationCounter(embedder_reading(model).max_length)
-    given, clipped, is_new = CountedTexts(texts), 0, False
+    count, clipped, is_new = 0, 0, False
     with Progress("texts", count_rows(source)) as progress:
+
+        def given() -> Iterator[str]:
+            nonlocal count
+            for text in texts:
+                count += 1
+                yield text
 
         def compute(some: Iterable[str], truncated: TruncationCounter) -> Iterator[np.ndarray]:
             """Yield the vectors [N, D] of each window; for any output, no window crosses a shard's boundary."""
@@ -60,17 +66,17 @@ def write_vectors(
             is_new = True
             for _, vectors in embed_windows(EmbeddingPipeline(model, **settings, truncated=truncated), some):
                 yield vectors
-                progress.reach(given.count)  # includes the texts of shards that exist already
+                progress.reach(count)  # includes the texts of shards that exist already
 
         if output is None:
-            print_vectors(compute(given, truncated))
+            print_vectors(compute(given(), truncated))
         elif is_file:
             quantizer = Quantizer(quantize, vector_shards.TEXTS_PER_SHARD)
-            write_npy_file(Path(output), compute(given, truncated), quantizer, source)
+            write_npy_file(Path(output), compute(given(), truncated), quantizer, source)
             clipped = quantizer.clipped
         else:
             made = shard_settings(directory, model, settings, quantize)
-            facts = vector_shards.write_shards(Path(output), given, compute, made)
+            facts = vector_shards.write_shards(Path(output), given(), compute, made)
             truncated, clipped = facts.truncations(), facts.clipped
     if output is not None:
         print_summary(output, truncated.texts, clipped, describe_column(source, column), is_new)
@@ -91,18 +97,6 @@ def embed_windows(embed: EmbeddingPipeline, texts: Iterable[str]) -> Iterator[tu
     for part in vector_shards.split_texts(texts, vector_shards.TEXTS_PER_SHARD):
         for window in split_into_windows(part):
             yield window, embed(window)
-
-
-class CountedTexts:
-    """An iterable of texts that counts them as they are read."""
-
-    def __init__(self, texts: Iterable[str]):
-        self.texts, self.count = texts, 0
-
-    def __iter__(self) -> Iterator[str]:
-        for text in self.texts:
-            self.count += 1
-            yield text
 
 
 def check_output(
@@ -131,7 +125,7 @@ def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer
     """Write the vectors to one .npy file, and the ranges of int8 to a second one beside it."""
     ranges = path.with_suffix(".ranges.npy")
     refuse_input(str(ranges), source)
-    with growing_array(path, TYPES[quantizer.kind]) as array:
+    with npy_writer(path, TYPES[quantizer.kind]) as array:
         for rows in quantizer(parts):
             array.append(rows)
         if quantizer.ranges is not None:

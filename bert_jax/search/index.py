@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -12,18 +11,14 @@ import numpy as np
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.hashes import describe_mismatch, find_damaged_files
 from bert_jax.core.paths import require_path
 from bert_jax.inference import exact_search
 from bert_jax.metrics.retrieval import DEPTH
-from bert_jax.search import index_manifest as manifests
 from bert_jax.search.documents import DocumentColumns
-from bert_jax.search.fusion import fuse_rankings
 from bert_jax.search.index_manifest import IndexManifest
 from bert_jax.search.keywords import KeywordSearch, WeightedQuery
 from bert_jax.search.nearest import find_nearest
-from bert_jax.search.segment import Segment, is_always_hashed, open_segment, search_text
-from bert_jax.search.segment_files import REBUILD_REMEDY, DamagedFileError
+from bert_jax.search.segment import Segment, read_current, search_text
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
 
@@ -31,12 +26,14 @@ if (
     TYPE_CHECKING
 ):  # imported only where they are used: everything that builds models, and what imports this file
     from bert_jax.inference.encoder import Encoder
+    from bert_jax.search.documents import Documents
     from bert_jax.search.index_encoder import IndexEncoder, IndexModel
     from bert_jax.search.index_writer import UpdateCounts
-    from bert_jax.search.memory_documents import Documents
 
 KEYWORDS, VECTORS, FUSION, RERANKER = "keywords", "vectors", "fusion", "reranker"
 RERANK_TOP = 50  # passages that a reranker scores
+# Standard deviations between the mean of a ranking's first scores, which becomes 0.5, and what becomes 0 or 1.
+SPREAD = 3
 AnyPath = str | PathLike[str]
 PassagePlace = tuple[int, int]  # the index of a segment, and of a passage in it
 Ranking = dict[PassagePlace, float]  # passages and their scores, best first
@@ -128,7 +125,7 @@ class Index:
         'Fish swim.'
         """
         from bert_jax.search.index_settings import IndexOptions
-        from bert_jax.search.program_changes import build_index
+        from bert_jax.search.index_update import build_index
 
         index = cls(path, model)
         options = IndexOptions(index.model, passage_tokens, overlap, quantize, approximate, language)
@@ -151,7 +148,7 @@ class Index:
         >>> bert_jax.Index.open("index").add([("a", "The cat sat."), ("d", "Birds sing.")])
         UpdateCounts(new=1, changed=1, unchanged=0, removed=0, encoded=0)
         """
-        from bert_jax.search.program_changes import add_documents
+        from bert_jax.search.index_update import add_documents
 
         return add_documents(self, documents, DocumentColumns(text, id, title), replace)
 
@@ -161,7 +158,7 @@ class Index:
         >>> bert_jax.Index.open("index").remove(["b"]).removed
         1
         """
-        from bert_jax.search.program_changes import remove_documents
+        from bert_jax.search.index_update import remove_documents
 
         return remove_documents(self, ids)
 
@@ -372,21 +369,19 @@ def is_list_of_text(values: object) -> bool:
     return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
 
 
-def read_current(path: Path, verify: bool = False) -> tuple[IndexManifest, list[Segment]]:
-    """Return index.json and its segments, with their files mapped. If another process changes the index and removes
-    files meanwhile, start again with the new index.json."""
-    manifest = manifests.read_index_manifest(path)
-    files = dict(manifest.files())
-    checked = {name: facts for name, facts in files.items() if verify or is_always_hashed(name, facts)}
-    try:
-        damage = next(find_damaged_files(path, checked), None) or next(
-            filter(None, (describe_mismatch(path, name, facts["bytes"]) for name, facts in files.items())),
-            None,
-        )
-        if damage is None:
-            return manifest, [open_segment(path, facts, manifest.dimensions) for facts in manifest.segments]
-    except FileNotFoundError as error:
-        damage = f"it lacks its file {error.filename}"
-    if manifests.read_index_manifest(path).changes != manifest.changes:
-        return read_current(path, verify)
-    raise DamagedFileError(f"{path}: {damage}; {REBUILD_REMEDY}")
+def fuse_rankings(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> dict[PassagePlace, float]:
+    """Return, for each passage in any ranking, the sum of weight x scaled score over the rankings that contain it. The
+    first scores of each ranking are brought to one mean and spread.
+
+    >>> a, b = (0, 1), (0, 2)
+    >>> fuse_rankings({"keywords": {a: 9.0, b: 3.0}, "vectors": {b: 0.7}}, {"keywords": 3, "vectors": 1})
+    {(0, 1): 2.0, (0, 2): 1.5}
+    """
+    fused: dict[PassagePlace, float] = {}
+    for name, ranking in rankings.items():
+        first = np.fromiter(ranking.values(), np.float64)[:DEPTH]
+        mean, width = (float(first.mean()), 2 * SPREAD * float(first.std())) if len(first) else (0.0, 0.0)
+        for place, score in ranking.items():
+            scaled = 0.5 + (score - mean) / width if width else 0.5
+            fused[place] = fused.get(place, 0.0) + weights.get(name, 1.0) * max(scaled, 0.0)
+    return fused

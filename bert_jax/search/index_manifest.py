@@ -119,14 +119,8 @@ class IndexManifest:
             if segment.removed:
                 yield f"{REMOVED}/{segment.removed.name}", segment.removed.facts
 
-    def with_segments(self, segments: tuple[SegmentFacts, ...]) -> "IndexManifest":
-        return replace(self, segments=segments, changes=self.changes + 1)
-
     def with_sources(self, given: Sequence[str]) -> "IndexManifest":
         return replace(self, sources=tuple(dict.fromkeys([*self.sources, *map(absolute_source, given)])))
-
-    def lacks_all(self, given: Sequence[str]) -> bool:
-        return not set(map(absolute_source, given)) & set(self.sources)
 
     def known_files(self, found_in: Mapping[str, str]) -> set[str]:
         """Return the files, of those found in the given sources, that were read before: by any name of theirs."""

@@ -2,31 +2,38 @@
 
 import random
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
+from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.errors import BertJaxError
+from bert_jax.core.config import check_flag
+from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.output import explain_os_errors
 from bert_jax.core.progress import format_duration, track
+from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import pluralize
+from bert_jax.search import index_manifest as manifests
 from bert_jax.search.content_keys import KeyIndex, content_keys
-from bert_jax.search.documents import Document, DocumentSource
-from bert_jax.search.index import read_current
-from bert_jax.search.index_manifest import IndexManifest
-from bert_jax.search.index_settings import IndexSettings
+from bert_jax.search.documents import Document, DocumentColumns, Documents, DocumentSource, open_documents
+from bert_jax.search.index_manifest import IndexManifest, absolute_source
+from bert_jax.search.index_settings import IndexOptions, IndexSettings
 from bert_jax.search.index_writer import (
     DocumentChanges,
-    IndexWriter,
     UpdateCounts,
     document_places,
     open_writer,
     refuse_output,
 )
-from bert_jax.search.segment import Segment, search_text
+from bert_jax.search.segment import Segment, read_current, search_text
+from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
+
+if TYPE_CHECKING:
+    from bert_jax.search.index import Index
 
 SAMPLE = 256  # passages by which a dry run estimates
 
@@ -67,11 +74,19 @@ def update_index(
             writer.remove_documents(update.remove)
         if source:
             other_sources = writer.manifest.other_sources(source.inputs)
-            only_adds = writer.manifest.lacks_all(source.inputs)
+            only_adds = {*map(absolute_source, source.inputs)}.isdisjoint(writer.manifest.sources)
             refuse_other_sources(update, writer.manifest, writer.segments)
             writer.stored = stored
-            add_documents(writer, settings, source)
-            warn_of_truncation(settings)
+            encoder = settings.encoder
+            if encoder:
+                encoder.truncated = TruncationCounter(
+                    encoder.truncated.max_length
+                )  # counts this change alone
+            documents = track(source.documents(), "documents", "reading")
+            encode = encoder.encode_documents if encoder else None
+            writer.add_documents(documents, settings.cutter, encode, source.inputs)
+            if encoder and encoder.truncated.truncated:
+                warn_caller(encoder.truncated.notice(what="passages"))
             for line in source.notes():
                 notify(line)
             if not writer.counts.read and (source.files or not writer.manifest.changes):
@@ -146,16 +161,56 @@ def index_sample(settings: IndexSettings, sample: Sequence[Document]) -> tuple[f
         return time.monotonic() - begun, sum(facts["bytes"] for _, facts in writer.manifest.files())
 
 
-def add_documents(writer: IndexWriter, settings: IndexSettings, source: DocumentSource) -> None:
-    encoder = settings.encoder
-    if encoder:
-        encoder.truncated = TruncationCounter(encoder.truncated.max_length)  # counts this change alone
-    encode = encoder.encode_documents if encoder else None
-    documents = track(source.documents(), "documents", "reading")
-    writer.add_documents(documents, settings.cutter, encode, source.inputs)
+def build_index(path: Path, options: IndexOptions, documents: Documents, columns: DocumentColumns) -> None:
+    for name, value, known in (
+        ("quantize", options.quantization, ("none", "binary")),
+        ("approximate", options.approximate, ("none", "hnsw")),
+    ):
+        if value is not None:
+            check_name(value, known, name)
+    with use_python_spelling():
+        if (path / manifests.INDEX_FILE).exists() and manifests.read_index_manifest(path).changes:
+            raise BertJaxError(
+                f'{path} is an index already; bert_jax.Index.open("{path}").add(...) adds to it'
+            )
+        source = open_documents(documents, columns)
+        update_index(IndexSettings(path, options), IndexUpdate(source), warn_caller)
 
 
-def warn_of_truncation(settings: IndexSettings) -> None:
-    encoder = settings.encoder
-    if encoder and encoder.truncated.truncated:
-        warn_caller(encoder.truncated.notice(what="passages"))
+def add_documents(
+    index: "Index", documents: Documents, columns: DocumentColumns, replace: bool
+) -> UpdateCounts:
+    check_flag(replace, "replace")
+    with use_python_spelling():
+        index.refresh()
+        source = open_documents(documents, columns, next_number(index))
+        settings = open_settings(index)
+        settings.encoder = index.encoder if settings.manifest.model else None  # loaded once for many changes
+        counts = update_index(settings, IndexUpdate(source, replace=replace), warn_caller).counts
+        index.refresh()
+    return counts
+
+
+def remove_documents(index: "Index", ids: str | Iterable[str]) -> UpdateCounts:
+    listed = [ids] if isinstance(ids, str) else to_plain_list(ids)
+    if isinstance(listed, bytes | Mapping) or not isinstance(listed, Iterable):
+        raise BertJaxError(f"ids must be the id of a document or a list of ids, not {ids!r:.60}")
+    listed = list(listed)
+    for number, name in enumerate(listed):
+        if not isinstance(name, str):
+            raise BertJaxError(f"ids[{number}] must be the id of a document, a string, not {name!r:.60}")
+    names = list(dict.fromkeys(map(replace_surrogates, listed)))
+    with use_python_spelling():
+        counts = update_index(open_settings(index), IndexUpdate(remove=names), warn_caller).counts
+        index.refresh()
+    return counts
+
+
+def open_settings(index: "Index") -> IndexSettings:
+    return IndexSettings(index.path, IndexOptions(index.model))
+
+
+def next_number(index: "Index") -> int:
+    """Return the number of the next text without an id: one above all ids that are numbers."""
+    ids = (segment.ids[number] for segment in index.segments for number in segment.live_documents())
+    return max((int(name) + 1 for name in ids if name.isascii() and name.isdigit()), default=0)

@@ -14,14 +14,13 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.errors import suggest_name as nearest_name
 from bert_jax.core.hashes import FileFacts, collect_file_facts, find_damaged_files
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
-from bert_jax.data.growing_array import growing_array
+from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search import keywords, nearest
 from bert_jax.search.cache import RowCache
 from bert_jax.search.content_keys import KEY, KeyIndex
 from bert_jax.search.documents import Document
 from bert_jax.search.hnsw import write_hnsw
-from bert_jax.search.index import read_current
 from bert_jax.search.index_manifest import (
     BUILDING,
     INDEX_FILE,
@@ -34,8 +33,7 @@ from bert_jax.search.index_manifest import (
 )
 from bert_jax.search.language import AUTO, detect_language
 from bert_jax.search.passages import CutDocument, PassageCutter
-from bert_jax.search.recall import measure_recall
-from bert_jax.search.segment import KEYS, SearchTexts, Segment, open_segment, write_documents
+from bert_jax.search.segment import KEYS, SearchTexts, Segment, open_segment, read_current, write_documents
 from bert_jax.search.segment_files import REBUILD_REMEDY, SegmentFiles
 from bert_jax.search.stored_vectors import StoredRows, StoredVectors
 
@@ -237,7 +235,7 @@ class IndexWriter:
         self, facts: SegmentFacts, segment: Segment, numbers: Collection[int]
     ) -> RemovedDocuments:
         name = f"{facts.name}-{self.manifest.changes + 1:06}.npy"
-        with growing_array(self.directory / REMOVED / name, np.int64) as file:
+        with npy_writer(self.directory / REMOVED / name, np.int64) as file:
             file.append(np.array(sorted(numbers)))
         passages = int(np.isin(segment.documents, list(numbers)).sum())
         return RemovedDocuments(
@@ -259,21 +257,17 @@ class IndexWriter:
             self.manifest = replace(self.manifest, language=detect_language(texts))
         keywords.build_postings(stage, texts, self.manifest.language)
         if not self.manifest.exact and len(texts) >= nearest.MIN_PASSAGES:
-            self.write_candidates(
-                stage, nearest.open_vectors(SegmentFiles(stage), len(texts), self.manifest.dimensions)
-            )
+            vectors = nearest.open_vectors(SegmentFiles(stage), len(texts), self.manifest.dimensions)
+            if self.manifest.quantization:
+                nearest.write_bits(stage, vectors)
+            if self.manifest.approximate:
+                write_hnsw(stage, vectors)
         names = sorted(os.listdir(stage))
         name = f"{self.manifest.changes + 1:06}"
         (self.directory / SEGMENTS).mkdir(exist_ok=True)
         stage.rename(self.directory / SEGMENTS / name)
         files = collect_file_facts(self.directory / SEGMENTS / name, names)
         return SegmentFacts(name, documents, len(texts), files)
-
-    def write_candidates(self, stage: Path, vectors: np.ndarray) -> None:
-        if self.manifest.quantization:
-            nearest.write_bits(stage, vectors)
-        if self.manifest.approximate:
-            write_hnsw(stage, vectors)
 
     def write_vectors(
         self, stage: Path, texts: SearchTexts, model: IndexedModel, encode: Encode | None
@@ -284,7 +278,12 @@ class IndexWriter:
         key_index = KeyIndex([*tables, *(self.stored.keys if self.stored else [])])
         places = key_index.find(SegmentFiles(stage).array(KEYS, KEY, len(texts)))
         unknown = np.flatnonzero(places < 0)
-        self.refuse_damage(self.vector_files(key_index.tables(places[places >= 0])))
+        # Stored vectors come after those of the segments, and are checked when they are opened.
+        used = [n for n in key_index.tables(places[places >= 0]) if n < len(tables)]
+        copied = [self.manifest.segments[number] for number in used]
+        self.refuse_damage(
+            {f"{SEGMENTS}/{one.name}/{nearest.VECTORS}": one.files[nearest.VECTORS] for one in copied}
+        )
         if self.stored:
             self.counts.stored = int((places >= key_index.starts[len(tables)]).sum())
             if len(unknown) == len(places):
@@ -295,8 +294,13 @@ class IndexWriter:
         rows = None
         if encode and len(unknown):
             cache = RowCache(self.directory / BUILDING, CACHED, asdict(model))
-            rows = cache.get_or_compute(SelectedTexts(texts, unknown), self.count_encoded(encode))
-        with growing_array(stage / nearest.VECTORS, np.float32) as file:
+
+            def count_and_encode(some: list[str]) -> np.ndarray:
+                self.counts.encoded += len(some)
+                return encode(some)
+
+            rows = cache.get_or_compute(SelectedTexts(texts, unknown), count_and_encode)
+        with npy_writer(stage / nearest.VECTORS, np.float32) as file:
             for start in range(0, len(places), ROWS):
                 block_places = places[start : start + ROWS]
                 block = np.empty((len(block_places), model.dimensions), np.float32)
@@ -316,26 +320,12 @@ class IndexWriter:
         assert self.stored is not None
         return self.stored.rows(number - len(self.segments))
 
-    def vector_files(self, segments: Iterable[int]) -> dict[str, FileFacts]:
-        # Stored vectors come after those of the segments, and are checked when they are opened.
-        chosen = (self.manifest.segments[number] for number in segments if number < len(self.segments))
-        return {
-            f"{SEGMENTS}/{segment.name}/{nearest.VECTORS}": segment.files[nearest.VECTORS]
-            for segment in chosen
-        }
-
-    def count_encoded(self, encode: Encode) -> Encode:
-        def counting(texts: list[str]) -> np.ndarray:
-            self.counts.encoded += len(texts)
-            return encode(texts)
-
-        return counting
-
     def commit(self, segments: Sequence[SegmentFacts]) -> None:
-        self.manifest = self.manifest.with_segments(tuple(segments))
+        changes = self.manifest.changes + 1
+        self.manifest = replace(self.manifest, segments=tuple(segments), changes=changes)
         self.segments = [open_segment(self.directory, facts, self.manifest.dimensions) for facts in segments]
         if not self.manifest.exact:
-            self.manifest = replace(self.manifest, recall=measure_recall(self.segments))
+            self.manifest = replace(self.manifest, recall=nearest.measure_recall(self.segments))
         manifests.write_index_manifest(self.directory, self.manifest)
 
 

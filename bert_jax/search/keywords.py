@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bert_jax.data.growing_array import growing_array
-from bert_jax.search.segment_files import SegmentFiles, StringArray, growing_strings, is_ascending
+from bert_jax.data.npy_writer import npy_writer
+from bert_jax.search.segment_files import SegmentFiles, StringArray, is_ascending, text_writer
 from bert_jax.search.words import number_words, query_words, stem_words
 
 K1, B = 1.5, 0.75
@@ -38,7 +38,7 @@ def build_postings(folder: Path, texts: Sequence[str], language: str | None) -> 
     counts: list[np.ndarray] = []  # of each window: the number of postings of each word
     with (
         TemporaryDirectory(dir=folder, prefix=".") as scratch,
-        growing_array(folder / LENGTHS, TYPES[LENGTHS]) as lengths,
+        npy_writer(folder / LENGTHS, TYPES[LENGTHS]) as lengths,
     ):
         for start in range(0, len(texts), WINDOW):
             ids, words_of_window = number_words(texts[start : start + WINDOW], language)
@@ -67,13 +67,13 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
     for counts_of_window in counts:
         starts[1 + place[: len(counts_of_window)]] += counts_of_window
     starts = np.cumsum(starts)
-    with growing_strings(folder, WORDS) as vocabulary:
+    with text_writer(folder, WORDS) as vocabulary:
         vocabulary.append(order)
-    with growing_array(folder / STARTS, TYPES[STARTS]) as file:
+    with npy_writer(folder / STARTS, TYPES[STARTS]) as file:
         file.append(starts)
     with (
-        growing_array(folder / PASSAGES, TYPES[PASSAGES]) as new_passages,
-        growing_array(folder / FREQUENCIES, TYPES[FREQUENCIES]) as new_frequencies,
+        npy_writer(folder / PASSAGES, TYPES[PASSAGES]) as new_passages,
+        npy_writer(folder / FREQUENCIES, TYPES[FREQUENCIES]) as new_frequencies,
     ):
         passages = new_passages.map_zeros(int(starts[-1]))
         frequencies = new_frequencies.map_zeros(int(starts[-1]))

@@ -15,17 +15,19 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from bert_jax.data.corpus.chunks import cores
-from bert_jax.data.growing_array import growing_array
+from bert_jax.data.npy_writer import npy_writer
 from bert_jax.inference.exact_search import top_k
 from bert_jax.search.hnsw import find_hnsw_candidates
-from bert_jax.search.quantization import to_bits
+from bert_jax.search.index_manifest import Recall
 from bert_jax.search.segment_files import SegmentFiles
+from bert_jax.search.vector_files import to_bits
 
 VECTORS, BITS = "vectors.npy", "binary.npy"
 MIN_PASSAGES = 4096  # a segment with fewer passages is searched exactly, whatever the settings
 CANDIDATE_FACTOR = 32  # candidates from binary vectors per requested passage
 ROWS = 1 << 15  # the most rows scored at once
 HELD = 1 << 24  # the most scores in a block
+RECALL_AT, RECALL_QUERIES = 10, 200  # passages and queries by which recall is measured
 NOISE = 1e-5  # the error that a score in float32 may have
 
 Scores = Callable[[slice], np.ndarray]  # slice of rows -> their scores [Q, rows]
@@ -128,7 +130,7 @@ def open_bits(files: SegmentFiles, passages: int, dimensions: int) -> np.ndarray
 
 def write_bits(folder: Path, vectors: np.ndarray) -> None:
     """Write the binary vectors beside the full ones."""
-    with growing_array(folder / BITS, np.uint8) as file:
+    with npy_writer(folder / BITS, np.uint8) as file:
         for start in range(0, len(vectors), ROWS):
             file.append(to_bits(vectors[start : start + ROWS]))
 
@@ -149,3 +151,43 @@ def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
         return -differing
 
     return scores
+
+
+def measure_recall(segments: Sequence[VectorSegment]) -> Recall | None:
+    """Return the recall of approximate search, with a sample of passages as queries, or None if there are too few. A
+    query's own passage is not counted."""
+    rows = [
+        np.arange(len(segment.order)) if segment.live is None else np.flatnonzero(segment.live)
+        for segment in segments
+    ]
+    owners = np.arange(len(rows)).repeat([len(rows_of_segment) for rows_of_segment in rows])
+    if len(owners) <= RECALL_AT:
+        return None
+    chosen = np.random.default_rng(0).choice(len(owners), min(RECALL_QUERIES, len(owners)), replace=False)
+    places = list(zip(owners[chosen].tolist(), np.concatenate(rows)[chosen].tolist(), strict=True))
+    queries = np.stack([segments[segment].vectors[passage] for segment, passage in places])
+    exact, approximate = (best_scores(segments, queries, places, exact=way) for way in (True, False))
+    shares = [
+        (np.array(there) >= least).sum() / RECALL_AT
+        for there, least in zip(approximate, (scores_of_query[-1] for scores_of_query in exact), strict=True)
+    ]
+    return Recall(RECALL_AT, len(places), round(float(np.mean(shares)), 4))
+
+
+def best_scores(
+    segments: Sequence[VectorSegment], queries: np.ndarray, places: Sequence[tuple[int, int]], exact: bool
+) -> list[list[float]]:
+    """Return the highest scores of each query, without the score of its own passage, in descending order."""
+    per_segment = [find_nearest(segment, queries, RECALL_AT + 1, exact) for segment in segments]
+    return [
+        sorted(
+            (
+                score
+                for number, results in enumerate(per_segment)
+                for passage, score in zip(*(part.tolist() for part in results[query]), strict=True)
+                if (number, passage) != place
+            ),
+            reverse=True,
+        )[:RECALL_AT]
+        for query, place in enumerate(places)
+    ]

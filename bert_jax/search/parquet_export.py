@@ -1,7 +1,7 @@
 """Export the passages of an index, with their vectors, to a Parquet file that search engines and databases load."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -10,13 +10,12 @@ from uuid import NAMESPACE_URL, uuid5
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.output import atomic_file
 from bert_jax.core.progress import track
 from bert_jax.search.index import Index
 from bert_jax.search.segment import Segment
+from bert_jax.search.vector_files import vector_writer
 
 ROWS = 4096  # in a row group
 TEXT_FIELDS = [("id", pa.string()), ("document", pa.string()), ("title", pa.string()), ("text", pa.string())]
@@ -35,17 +34,15 @@ def export_parquet(index: Index, path: Path) -> None:
         raise BertJaxError(f"{path} is in the index; name a file elsewhere")
     if not index.manifest.passages:
         raise BertJaxError(f"{index.path} has no documents, so there is nothing to export; add some")
-    model = index.manifest.model
-    vectors = [("embedding", pa.list_(pa.float32(), model.dimensions))] if model else []
-    schema = pa.schema([*FIELDS, *vectors])
+    has_vectors = index.manifest.model is not None
     rows = track(iterate_passages(index), "passages", total=index.manifest.passages)
-    with atomic_file(path) as new, pq.ParquetWriter(new, schema) as writer:
+    with vector_writer(path, "float32") as append:
         while group := list(islice(rows, ROWS)):
-            *cells, embeddings = zip(*group, strict=True)
-            columns = [pa.array(values, kind) for values, (_, kind) in zip(cells, FIELDS, strict=True)]
-            if model:
-                columns.append(to_arrow_vectors(embeddings, cells[1]))
-            writer.write_table(pa.table(columns, schema))
+            *cells, vectors = zip(*group, strict=True)
+            columns = {
+                name: pa.array(values, kind) for values, (name, kind) in zip(cells, FIELDS, strict=True)
+            }
+            append(stack_finite(vectors, cells[1]) if has_vectors else None, **columns)
 
 
 def iterate_passages(index: Index) -> Iterator[tuple[Any, ...]]:
@@ -67,7 +64,7 @@ def sort_rows(segment: Segment) -> Iterator[tuple[str, Segment, int]]:
             yield segment.document_place(row)[0], segment, row
 
 
-def to_arrow_vectors(vectors: tuple[np.ndarray, ...], documents: tuple[str, ...]) -> pa.Array:
+def stack_finite(vectors: Sequence[np.ndarray], documents: Sequence[str]) -> np.ndarray:
     stacked = np.stack(vectors)
     finite = np.isfinite(stacked).all(1)
     if not finite.all():
@@ -75,4 +72,4 @@ def to_arrow_vectors(vectors: tuple[np.ndarray, ...], documents: tuple[str, ...]
             f'a vector of document "{documents[int(finite.argmin())]}" is not finite; check the weights of the model, '
             "and build the index again"
         )
-    return pa.FixedSizeListArray.from_arrays(stacked.ravel(), stacked.shape[1])
+    return stacked

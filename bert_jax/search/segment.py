@@ -6,20 +6,27 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.grouping import group_by_size
-from bert_jax.core.hashes import FileFacts
-from bert_jax.data.growing_array import growing_array
+from bert_jax.core.hashes import FileFacts, describe_mismatch, find_damaged_files
+from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search import keywords, nearest, segment_files
 from bert_jax.search.content_keys import KEY, content_keys
 from bert_jax.search.hnsw import HNSW_FILE, open_hnsw
-from bert_jax.search.index_manifest import INDEX_FILE, REMOVED, SEGMENTS, SegmentFacts
+from bert_jax.search.index_manifest import (
+    INDEX_FILE,
+    REMOVED,
+    SEGMENTS,
+    IndexManifest,
+    SegmentFacts,
+    read_index_manifest,
+)
 from bert_jax.search.passages import CutDocument
 from bert_jax.search.segment_files import (
     REBUILD_REMEDY,
     DamagedFileError,
     SegmentFiles,
-    growing_strings,
     is_ascending,
     string_files,
+    text_writer,
 )
 
 WINDOW = 4096  # passages written at once
@@ -132,17 +139,37 @@ def open_segment(directory: Path, facts: SegmentFacts, dimensions: int) -> Segme
     return Segment(directory / SEGMENTS / facts.name, facts, dimensions, removed)
 
 
+def read_current(path: Path, verify: bool = False) -> tuple[IndexManifest, list[Segment]]:
+    """Return index.json and its segments, with their files mapped. If another process changes the index and removes
+    files meanwhile, start again with the new index.json."""
+    manifest = read_index_manifest(path)
+    files = dict(manifest.files())
+    checked = {name: facts for name, facts in files.items() if verify or is_always_hashed(name, facts)}
+    try:
+        damage = next(find_damaged_files(path, checked), None) or next(
+            filter(None, (describe_mismatch(path, name, facts["bytes"]) for name, facts in files.items())),
+            None,
+        )
+        if damage is None:
+            return manifest, [open_segment(path, facts, manifest.dimensions) for facts in manifest.segments]
+    except FileNotFoundError as error:
+        damage = f"it lacks its file {error.filename}"
+    if read_index_manifest(path).changes != manifest.changes:
+        return read_current(path, verify)
+    raise DamagedFileError(f"{path}: {damage}; {REBUILD_REMEDY}")
+
+
 def write_documents(folder: Path, cuts: Iterable[CutDocument]) -> int:
     """Write all files except the vectors and the postings. Return the number of documents."""
     first = 0
     with (
-        growing_strings(folder, IDS) as ids,
-        growing_strings(folder, TITLES) as titles,
-        growing_strings(folder, TEXTS) as texts,
-        growing_array(folder / HASHES, KEY) as hashes,
-        growing_array(folder / KEYS, KEY) as keys,
-        growing_array(folder / DOCUMENTS, np.int32) as documents,
-        growing_array(folder / SPANS, np.int64) as spans,
+        text_writer(folder, IDS) as ids,
+        text_writer(folder, TITLES) as titles,
+        text_writer(folder, TEXTS) as texts,
+        npy_writer(folder / HASHES, KEY) as hashes,
+        npy_writer(folder / KEYS, KEY) as keys,
+        npy_writer(folder / DOCUMENTS, np.int32) as documents,
+        npy_writer(folder / SPANS, np.int64) as spans,
     ):
         for window in group_by_size(cuts, WINDOW, lambda cut: len(cut.texts)):
             ids.append([cut.id for cut in window])
@@ -166,5 +193,5 @@ def write_order(folder: Path) -> None:
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     order = np.empty(len(documents), np.int32)
     order[np.argsort(rank[documents], kind="stable")] = np.arange(len(documents))
-    with growing_array(folder / ORDER, np.int32) as file:
+    with npy_writer(folder / ORDER, np.int32) as file:
         file.append(order)

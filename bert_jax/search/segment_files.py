@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.growing_array import GrowingArray, growing_array
+from bert_jax.data.npy_writer import NpyWriter, npy_writer
 
 REBUILD_REMEDY = "copy the index again, or build it again"
 SMALL = 1 << 22  # bytes of a file that is held in memory, and whose hash is always checked
@@ -133,8 +133,8 @@ class StringArray(Sequence[str]):
         return place if place < len(self) and self[place] == text else None
 
 
-class GrowingStrings:
-    def __init__(self, content: GrowingArray, starts: GrowingArray):
+class TextWriter:
+    def __init__(self, content: NpyWriter, starts: NpyWriter):
         self.content, self.starts, self.end = content, starts, 0
         starts.append(np.zeros(1, np.int64))
 
@@ -147,10 +147,10 @@ class GrowingStrings:
 
 
 @contextmanager
-def growing_strings(folder: Path, name: str) -> Iterator[GrowingStrings]:
+def text_writer(folder: Path, name: str) -> Iterator[TextWriter]:
     content, starts = string_files(name)
     with (
-        growing_array(folder / content, np.uint8) as bytes_,
-        growing_array(folder / starts, np.int64) as starts_,
+        npy_writer(folder / content, np.uint8) as bytes_,
+        npy_writer(folder / starts, np.int64) as starts_,
     ):
-        yield GrowingStrings(bytes_, starts_)
+        yield TextWriter(bytes_, starts_)

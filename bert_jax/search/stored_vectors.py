@@ -15,11 +15,11 @@ from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.text_vectors import prompt_text
 from bert_jax.search.content_keys import KEY
 from bert_jax.search.index_manifest import IndexedModel
+from bert_jax.search.vector_files import read_vectors
 
 KEYS = "_keys"  # the folder of the keys of texts, a file for each shard
 AGAIN = "write it again with `bert-jax embed --ray`"
 OPENED = 2  # Parquet shards that are held in memory: passages come in the order of the shards
-BATCH = 4096  # rows of a Parquet shard that are decoded at once
 
 
 class StoredVectors:
@@ -30,6 +30,7 @@ class StoredVectors:
             raise BertJaxError(f"{without_options(folder)} is in a bucket; copy the folder to this machine")
         self.folder, self.normalizes = Path(folder), not embedder.normalize
         self.check_settings(model, embedder)
+        self.open_vectors = lru_cache(maxsize=OPENED)(read_vectors)
         self.shards = [read_shard_manifest(path) for path in self.list_manifests()]
         self.keys = [self.read_keys(shard) for shard in self.shards]
 
@@ -75,7 +76,7 @@ class StoredVectors:
 
     def rows(self, number: int) -> "StoredRows":
         name, _ = self.shards[number].files
-        return StoredRows(read_vectors(self.folder / name), self.normalizes)
+        return StoredRows(self.open_vectors(self.folder / name), self.normalizes)
 
 
 class StoredRows:
@@ -89,28 +90,3 @@ class StoredRows:
         if self.normalizes:
             rows /= np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
         return rows
-
-
-@lru_cache(maxsize=OPENED)
-def read_vectors(path: Path) -> np.ndarray:
-    return READERS[path.suffix](path)
-
-
-def map_array(path: Path) -> np.ndarray:
-    return np.load(path, mmap_mode="r")
-
-
-def read_parquet(path: Path) -> np.ndarray:
-    from pyarrow import parquet
-
-    # Otherwise pyarrow reads a shard whole, several times the memory of its vectors.
-    with parquet.ParquetFile(path, pre_buffer=False) as file:
-        size = file.schema_arrow.field("embedding").type.list_size
-        vectors, first = np.empty((file.metadata.num_rows, size), np.float32), 0
-        for batch in file.iter_batches(BATCH, columns=["embedding"]):
-            vectors[first : first + len(batch)] = batch.column(0).flatten().to_numpy().reshape(-1, size)
-            first += len(batch)
-    return vectors
-
-
-READERS = {".npy": map_array, ".parquet": read_parquet}

@@ -22,8 +22,8 @@ from bert_jax.core.files import read_json, write_json
 from bert_jax.core.hashes import json_digest
 from bert_jax.core.output import locked_directory, refuse_unlisted
 from bert_jax.core.paths import require_path
-from bert_jax.data.growing_array import growing_array
-from bert_jax.search.quantization import TYPES, Quantizer, from_bits, from_bytes
+from bert_jax.data.npy_writer import npy_writer
+from bert_jax.search.vector_files import TYPES, Quantizer, from_bits, from_bytes
 from bert_jax.text.truncation import TruncationCounter
 
 VECTORS_FILE = "vectors.json"
@@ -188,7 +188,7 @@ class ShardWriter:
     def write_shard(self, number: int, part: HashedTexts, compute: Compute) -> Shard:
         counts = TruncationCounter(self.settings.max_length)
         quantizer = Quantizer(self.settings.quantization, self.settings.shard, self.ranges)
-        with growing_array(shard_path(self.directory, number), TYPES[quantizer.kind]) as array:
+        with npy_writer(shard_path(self.directory, number), TYPES[quantizer.kind]) as array:
             for rows in quantizer(compute(part, counts)):
                 array.append(rows)
             self.check_texts(number, part)

@@ -17,7 +17,7 @@ import numpy as np
 
 from bert_jax.bench.timing import Machine, describe_load, timed
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.growing_array import growing_array
+from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import IndexedModel, IndexManifest
@@ -71,7 +71,7 @@ def write_vectors(folder: Path, size: Size) -> None:
         queries.append(group[GROUP:])
     scratch.flush()
     chosen = np.random.default_rng(3).permutation(np.concatenate(queries))[: size.queries]
-    with growing_array(folder / "queries.npy", np.float32) as file:
+    with npy_writer(folder / "queries.npy", np.float32) as file:
         file.append(chosen)
 
 

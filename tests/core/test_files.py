@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
-from bert_jax.data.growing_array import growing_array
+from bert_jax.data.npy_writer import npy_writer
 
 
 class Files(TypedDict):
@@ -53,13 +53,13 @@ def test_json_is_read_back_and_what_is_wrong_with_it_is_one_line(tmp_path):
 def test_an_array_grows_by_pieces_and_is_there_when_it_is_whole(tmp_path, shape):
     rows = np.arange(7 * int(np.prod(shape)), dtype=np.uint16).reshape(7, *shape)
     path = tmp_path / "a.npy"
-    with growing_array(path, np.uint16) as array:
+    with npy_writer(path, np.uint16) as array:
         array.append(rows[:5])
         array.append(rows[5:])
         assert array.rows == 7 and not path.exists()
     found = np.load(path, mmap_mode="r")
     assert found.dtype == np.uint16 and np.array_equal(found, rows)
-    with pytest.raises(KeyError), growing_array(tmp_path / "b.npy", np.uint16) as array:
+    with pytest.raises(KeyError), npy_writer(tmp_path / "b.npy", np.uint16) as array:
         array.append(rows)
         raise KeyError
     assert [p.name for p in tmp_path.iterdir()] == ["a.npy"]

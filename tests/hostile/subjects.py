@@ -23,6 +23,7 @@ import zstandard
 from pyarrow import parquet
 from safetensors.numpy import load_file
 
+from bert_jax.command.info import describe_index, document_ids
 from bert_jax.core import hashes
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.data.corpus.full_sentences import Rows
@@ -36,7 +37,6 @@ from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import calibration, out_of_scope, training_origin
 from bert_jax.predictions.selective import CoverageLevel, LabelLevels
 from bert_jax.search.index import Index
-from bert_jax.search.index_info import describe_index, document_ids
 from bert_jax.text import tables
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
@@ -272,7 +272,7 @@ def index_of(folder: Path) -> list[str]:
     opened = Index.open(folder)
     opened.encoder = QueryEncoder
     opened.search(["w1 w2 w3", "w9 w20"], 20)
-    describe_index(str(folder))
+    describe_index(opened, str(folder), as_json=False)
     return list(document_ids(opened))
 
 

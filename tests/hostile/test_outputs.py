@@ -26,7 +26,7 @@ from bert_jax.core.output import (
     open_output,
     temporary_sibling,
 )
-from bert_jax.data.growing_array import growing_array
+from bert_jax.data.npy_writer import npy_writer
 from bert_jax.hub import model_directory as hub
 from tests.hostile.outcomes import LINE, LONGEST, outcome
 
@@ -69,7 +69,7 @@ def test_a_device_stays_a_device(predict, tmp_path, capsys):
     link.symlink_to("null")
     assert main([*map(str, predict), "--output", str(link)]) == 0
     write_atomically(link, "content")
-    with growing_array(link, "float32") as array:
+    with npy_writer(link, "float32") as array:
         array.append(np.ones((3, 2), np.float32))
     assert link.is_symlink() and null.is_char_device() and names(tmp_path) == ["link", "null"]
 
@@ -91,7 +91,7 @@ def test_a_pipe_gets_what_a_file_would_hold(tmp_path):
             file.write("a\n")
 
     def array(path):
-        with growing_array(path, "float32") as array:
+        with npy_writer(path, "float32") as array:
             array.append(vectors)
 
     assert received(lines) == b"a\n"

@@ -19,7 +19,6 @@ from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
 from bert_jax.search.index_writer import open_writer
 from bert_jax.search.passages import PassageCutter, WordCounter
-from bert_jax.search.recall import measure_recall
 from bert_jax.search.segment import search_text
 from bert_jax.search.segment_files import SegmentFiles
 from tests.support.indexes import (
@@ -131,7 +130,7 @@ def test_candidates_are_scored_exactly_and_their_recall_is_measured(name, kind, 
         theirs.hnsw.efSearch = hnsw.BREADTH
         np.testing.assert_array_equal(ours, theirs.search(queries, 5)[1])
     monkeypatch.setattr(nearest, "find_candidates", lambda *some: nearest.find_exact_candidates(*some[:2], 1))
-    assert measure_recall(index.segments).recall < 0.1  # who finds itself alone finds little
+    assert nearest.measure_recall(index.segments).recall < 0.1  # who finds itself alone finds little
     monkeypatch.undo()
     before = asked(index)
     change_index(path, compact=True, settings=replace(INDEX_SETTINGS, **{name: None}))

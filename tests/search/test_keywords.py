@@ -5,11 +5,12 @@ import pytest
 
 from bert_jax.search import keywords, words
 from bert_jax.search.keywords import KeywordSearch
+from bert_jax.search.segment_files import SegmentFiles
 
 
 def scores(folder, texts: list[str], language: str | None, query: str) -> list[float]:
     keywords.build_postings(folder, texts, language)
-    search = KeywordSearch([(keywords.open_postings(folder, len(texts)), None)], language)
+    search = KeywordSearch([(keywords.open_postings(SegmentFiles(folder), len(texts)), None)], language)
     (found,) = search.score_passages(search.weight_query(query))
     return found.tolist()
 
@@ -42,7 +43,7 @@ def test_stems_are_counted_as_words_are(tmp_path, monkeypatch):
     by_stems = scores(tmp_path / "stems", texts, "english", "The cats and the dog")
     plain = ["cat and cat", "The cat ran.", "dog", "A dog, two dog."]
     assert by_stems == scores(tmp_path / "words", plain, None, "cat dog") and all(by_stems)
-    search = KeywordSearch([(keywords.open_postings(tmp_path / "stems", 4), None)], "english")
+    search = KeywordSearch([(keywords.open_postings(SegmentFiles(tmp_path / "stems"), 4), None)], "english")
     added = search.weight_query("Cats and a cat, dogs").word_scores(0, 0)
     assert [*added] == ["cats"]  # the first of the query's words with this stem
     assert added["cats"] == pytest.approx(2 * search.weight_query("cat").word_scores(0, 0)["cat"])

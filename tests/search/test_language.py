@@ -6,8 +6,7 @@ import keyword
 
 import pytest
 
-from bert_jax.search.function_words import SIMILAR, STEMMED
-from bert_jax.search.language import LANGUAGES, detect_language
+from bert_jax.search.language import LANGUAGES, SIMILAR, STEMMED, detect_language
 from bert_jax.search.words import stem_words
 from tests.support.human_rights import ARTICLES, UNSTEMMED_ARTICLES
 

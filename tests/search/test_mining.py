@@ -25,8 +25,14 @@ from bert_jax.predictions.calibration import log_odds
 from bert_jax.search import cached_vectors, mining
 from bert_jax.search.cache import RowCache
 from bert_jax.search.cached_vectors import CachedEncoder
-from bert_jax.search.mined_table import MinedTable, MiningSettings, write_rows
-from bert_jax.search.mining import MiningCounts, MiningLimits, mine_hard_negatives
+from bert_jax.search.mining import (
+    MinedTable,
+    MiningCounts,
+    MiningLimits,
+    MiningSettings,
+    mine_hard_negatives,
+    write_rows,
+)
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.state import init_random_params
 from bert_jax.training.task import Task

@@ -73,10 +73,8 @@ def test_each_shard_is_read_once(model, tmp_path, monkeypatch):
         rows = [{"id": f"{part}-{n}", "text": f"{'the ' * part}{text}"} for n, text in enumerate(SMALL_TEXTS)]
         write_jsonl(tmp_path / f"docs/{part}.jsonl", rows)
     write_vectors(model, tmp_path / "docs", tmp_path / "vectors", format="parquet")
-    read, usual = [], stored_vectors.read_parquet
-    monkeypatch.setitem(
-        stored_vectors.READERS, ".parquet", lambda path: read.append(path.name) or usual(path)
-    )
+    read, usual = [], stored_vectors.read_vectors
+    monkeypatch.setattr(stored_vectors, "read_vectors", lambda path: read.append(path.name) or usual(path))
     monkeypatch.setattr(index_writer, "ROWS", 3)
     index(tmp_path / "docs", model, tmp_path / "index", "--vectors", str(tmp_path / "vectors"))
     assert read == [f"{part}.parquet" for part in range(4)]

@@ -13,7 +13,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.corpus.corpus_directory import ARRAYS, SPLITS
-from bert_jax.data.growing_array import growing_array
+from bert_jax.data.npy_writer import npy_writer
 
 SLICE = 1 << 22  # hashes compared at a time
 SAMPLE = 1 << 25  # the most lines compared; if there are more, a sample of the hashes stands for all
@@ -61,9 +61,9 @@ def write_split(chunks: list[Path], chosen: np.ndarray, directory: Path, dtype: 
     """Write the arrays of the chosen documents; return their counts."""
     first, begin_token, begin_sentence = 0, 0, 0
     with (
-        growing_array(directory / "tokens.npy", dtype) as tokens,
-        growing_array(directory / "sentences.npy", np.uint64) as sentence_starts,
-        growing_array(directory / "documents.npy", np.uint64) as document_starts,
+        npy_writer(directory / "tokens.npy", dtype) as tokens,
+        npy_writer(directory / "sentences.npy", np.uint64) as sentence_starts,
+        npy_writer(directory / "documents.npy", np.uint64) as document_starts,
     ):
         for path in track(chunks, "chunks", "joining"):
             with np.load(path) as chunk:

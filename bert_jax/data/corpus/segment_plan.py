@@ -17,7 +17,7 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import file_hash, read_json, write_atomically
 from bert_jax.data.corpus.corpus_directory import CorpusSplit
-from bert_jax.data.growing_array import growing_array
+from bert_jax.data.npy_writer import npy_writer
 from bert_jax.data.randomness import random_key
 
 VERSION = 1  # increase it if the same arguments would give other rows
@@ -50,7 +50,7 @@ def load_or_build(corpus_split: CorpusSplit, kind, seed: int, length: int, numbe
     facts = kept_facts(path, facts_path)
     if facts is None:
         counts: Counter[str] = Counter()
-        with growing_array(path, row_type(kind.spans), shared=True) as rows:
+        with npy_writer(path, row_type(kind.spans), shared=True) as rows:
             for table, of_block in kind.blocks(corpus_split, length, key):
                 rows.append(table)
                 counts.update(of_block)

@@ -1,13 +1,22 @@
-"""Store vectors in fewer bytes, as `quantize_embeddings` of sentence-transformers does: one byte per number, in equal
-steps between the minimum and the maximum of its dimension, or one bit for its sign."""
+"""Vectors on disk: NumPy and Parquet files, which are written as the vectors come and read as one array.
 
-from collections.abc import Iterator, Sequence
+Vectors take fewer bytes as in `quantize_embeddings` of sentence-transformers: one byte per number, in equal steps
+between the minimum and the maximum of its dimension, or one bit for its sign.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.output import atomic_file
+from bert_jax.data.npy_writer import npy_writer
 
+EMBEDDING = "embedding"  # the column of vectors of a Parquet file
+BATCH = 4096  # rows of a Parquet file that are decoded at once
 TYPES = {None: "float32", "int8": "int8", "binary": "uint8"}  # dtypes of the stored numbers
 STEPS = 255  # between the minimum and the maximum of a range
 
@@ -76,3 +85,49 @@ def to_bits(vectors: np.ndarray) -> np.ndarray:
 def from_bits(rows: np.ndarray, dimensions: int) -> np.ndarray:
     """Return 1 or -1 for each dimension."""
     return np.unpackbits(rows, axis=-1, count=dimensions).astype(np.float32) * 2 - 1
+
+
+@contextmanager
+def vector_writer(path: Path, dtype: str, shared: bool = False) -> Iterator[Callable[..., None]]:
+    """Yield a function that appends vectors [N, D] to a new file. A Parquet file also has other columns of the same
+    rows, and may have no vectors (None). For `shared` see `atomic_file`."""
+    if path.suffix.lower() != ".parquet":
+        with npy_writer(path, dtype, shared) as file:
+            yield lambda vectors, **columns: file.append(vectors)
+        return
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    writer = None
+
+    def append(vectors: np.ndarray | None, **columns: pa.Array | np.ndarray | Sequence) -> None:
+        nonlocal writer
+        if vectors is not None:
+            numbers = vectors.astype(dtype, copy=False).ravel()
+            columns[EMBEDDING] = pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1])
+        table = pa.table(columns)
+        writer = writer or parquet.ParquetWriter(new, table.schema)
+        writer.write_table(table)
+
+    with atomic_file(path, shared) as new:
+        try:
+            yield append
+        finally:
+            if writer:
+                writer.close()
+
+
+def read_vectors(path: Path) -> np.ndarray:
+    """Return the vectors [N, D] of a file. Those of a NumPy file are mapped: read from disk only when used."""
+    if path.suffix.lower() != ".parquet":
+        return np.load(path, mmap_mode="r")
+    from pyarrow import parquet
+
+    # Otherwise pyarrow reads a file whole, several times the memory of its vectors.
+    with parquet.ParquetFile(path, pre_buffer=False) as file:
+        size = file.schema_arrow.field(EMBEDDING).type.list_size
+        vectors, first = np.empty((file.metadata.num_rows, size), np.float32), 0
+        for batch in file.iter_batches(BATCH, columns=[EMBEDDING]):
+            vectors[first : first + len(batch)] = batch.column(0).flatten().to_numpy().reshape(-1, size)
+            first += len(batch)
+    return vectors

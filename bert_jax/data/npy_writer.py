@@ -14,21 +14,21 @@ HEADER = 256  # bytes; the size does not depend on the number of rows, so the he
 
 
 @contextmanager
-def growing_array(path: Path, dtype, shared: bool = False) -> "Iterator[GrowingArray]":
+def npy_writer(path: Path, dtype, shared: bool = False) -> "Iterator[NpyWriter]":
     """Open a .npy file that grows. It appears under its name when it is complete. For `shared` see `atomic_file`.
 
-    with growing_array(path, np.uint16) as tokens:
+    with npy_writer(path, np.uint16) as tokens:
         tokens.append(ids)
     """
     with atomic_file(path, shared) as partial, open(partial, "wb") as file:
-        array = GrowingArray(file, np.dtype(dtype))
+        array = NpyWriter(file, np.dtype(dtype))
         array.write_header()
         yield array
         file.seek(0)
         array.write_header()
 
 
-class GrowingArray:
+class NpyWriter:
     """An array [N] written in pieces [n], or an array [N, D] written in pieces [n, D]."""
 
     def __init__(self, file: BinaryIO, dtype: np.dtype):
