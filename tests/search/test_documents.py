@@ -5,7 +5,7 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.search.documents import DocumentSource
-from bert_jax.text import article, document_formats
+from bert_jax.text import document_formats
 from tests.support.document_files import read_documents
 
 
@@ -70,7 +70,7 @@ def test_documents_of_every_kind(tmp_path):
     ],
 )
 def test_a_document_has_a_longest_length(name, content, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(article, "LONGEST_DOCUMENT", 100)
+    monkeypatch.setattr(document_formats, "LONGEST_DOCUMENT", 100)
     monkeypatch.setattr(document_formats, "LONGEST_FILE", 400)
     (tmp_path / name).write_text(content)
     with pytest.raises(BertJaxError, match=message):
