@@ -282,7 +282,7 @@ class IndexWriter:
         used = [n for n in key_index.tables(places[places >= 0]) if n < len(tables)]
         copied = [self.manifest.segments[number] for number in used]
         self.refuse_damage(
-            {f"{SEGMENTS}/{one.name}/{nearest.VECTORS}": one.files[nearest.VECTORS] for one in copied}
+            {f"{SEGMENTS}/{facts.name}/{nearest.VECTORS}": facts.files[nearest.VECTORS] for facts in copied}
         )
         if self.stored:
             self.counts.stored = int((places >= key_index.starts[len(tables)]).sum())
