@@ -187,6 +187,7 @@ def test_a_block_of_the_tests_is_exported_with_one_more_file(monkeypatch):
         np.testing.assert_allclose(row[: len(expected[number])], expected[number], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_names_of_a_graph_are_those_of_the_modules():
     layout = Layout(CONFIG, heads=("classify",), labels=LABELS)
     model = model_graph.make_model(layout, random_params(layout))

@@ -15,6 +15,7 @@ def test_every_class_is_tried():
     assert of_use == {*CLASSES.values()} and len(of_use) == 7
 
 
+@pytest.mark.slow
 def test_one_directory_in_the_classes_that_open_it(models):
     """What every class computes of a model is what its own class computes, and vectors need no more than an encoder."""
     for name, of_use in CLASSES.items():
@@ -27,6 +28,7 @@ def test_one_directory_in_the_classes_that_open_it(models):
         assert other.predict(pair) == pytest.approx(models[name].predict(pair), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_an_embedder_with_another_pooling_is_saved_with_it(models, tmp_path):
     for name, pooling in (("mlm", "cls"), ("embed", "cls"), ("classify", "mean")):
         opened = bert_jax.Embedder.load(models["paths"][name], pooling=pooling)
@@ -46,7 +48,7 @@ def test_texts_at_the_edge_have_results(models):
     odd = ["", " ", "\0", "\ud800", "é" * 40, "w1\n\tw2"]
     for method in (embed.encode, embed.encode_query, embed.encode_document):
         assert method([]).shape == (0, 32) and method([], truncate_dim=3).shape == (0, 3)
-        assert method("w1").shape == (32,) and method(("w1", "w2")).shape == (32,)
+        assert method("w1").shape == (32,) and method(("w1", "w2")).shape == (2, 32)
         assert np.isfinite(method(odd, show_progress_bar=False)).all()
         np.testing.assert_allclose(np.stack(list(method(iter(odd), batch_size=2))), method(odd), atol=1e-5)
     assert [*embed.encode(iter([]))] == [] == classify.predict([]) == classify.classify([])
@@ -67,6 +69,7 @@ def test_texts_at_the_edge_have_results(models):
     assert [one["text"] for one in ranked] == [["w2", "w3 w4"][one["corpus_id"]] for one in ranked]
 
 
+@pytest.mark.slow
 def test_vectors_of_every_shape_are_compared(models):
     embed, texts = models["embed"], ["w1 w2", "w3", "w4 w5 w6"]
     vectors = embed.encode(texts)

@@ -78,6 +78,7 @@ def test_outputs_after_import_equal_the_reference(directory, values, tmp_path):
             np.testing.assert_allclose(ours["nsp"], expected.seq_relationship_logits, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_said(directory, tmp_path):
     for path in directory.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

@@ -311,6 +311,7 @@ def test_an_answer_may_be_missing(model):
     assert model.answer("the ?", "").text == "" and model.answer("the ?", "", allow_no_answer=True) is None
 
 
+@pytest.mark.slow
 def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
     """The other windows say that the answer is not in them; that must not outweigh the one that has it."""
     model = model("answer")

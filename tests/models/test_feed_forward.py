@@ -15,6 +15,7 @@ CONFIG = EncoderConfig(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gated", [False, True])
 def test_parts_give_the_result_and_the_gradients_of_the_whole(monkeypatch, gated):
     module = FeedForward(CONFIG.replace(gated=gated))

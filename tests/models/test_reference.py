@@ -129,6 +129,7 @@ def test_head_equals_transformers_both_ways(class_name, config, tmp_path):
     compare(opened.eval()(**transformers_inputs(batch)))
 
 
+@pytest.mark.slow
 def test_losses_equal_torch():
     random = np.random.RandomState(0)
     logits = random.standard_normal((6, 5)).astype(np.float32)

@@ -109,6 +109,7 @@ def test_probabilities_are_those_of_the_predicted_tags():
     np.testing.assert_allclose(kind.confidence(raw, calibration), p[0, 1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_directory_keeps_the_rule(tmp_path):
     labels = ("O", "I-X", "B-X", "B-Y", "I-Y")  # it predicts the second everywhere
     write_model(tmp_path, heads=("tag",), labels=labels)

@@ -215,6 +215,7 @@ def test_a_run_is_resumed_bit_for_bit_and_leaves_the_student(teacher, objective,
     assert published["num_hidden_layers"] == 2
 
 
+@pytest.mark.slow
 def test_a_student_begins_as_layers_of_its_teacher(teacher):
     task, data, config = opened(teacher)
     assert config.init == config.teacher and task.layout.config.num_hidden_layers == 2
@@ -245,6 +246,7 @@ def test_scores_of_attention_have_a_weight(teacher):
     assert losses(**{"loss.scores": 0, "model.num_attention_heads": 2}).keys() == without.keys()
 
 
+@pytest.mark.slow
 def test_a_teacher_without_what_is_learnt_is_refused(teacher, tmp_path):
     directory, corpus = teacher
     load(directory, head="tag", labels=["a", "b"]).save(tmp_path / "tagger")

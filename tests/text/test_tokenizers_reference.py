@@ -191,6 +191,7 @@ def test_tokenizer_json_of_a_pretrained_fast_tokenizer(tmp_path):
     agree(open_tokenizer(tmp_path / "saved"), transformers_on(tmp_path / "saved"))
 
 
+@pytest.mark.slow
 def test_added_tokens_survive_both_ways(tmp_path):
     fast = transformers.BertTokenizer.from_pretrained(write_wordpiece(tmp_path / "files"))
     fast.add_tokens(["[E1]", "newword"])

@@ -369,6 +369,7 @@ def test_rounded_gradients_beside_fsdp_and_tensor_are_refused(monkeypatch):
         make_step(task, config, mesh)
 
 
+@pytest.mark.slow
 def test_one_device_computes_the_same_program_if_the_optimizer_is_to_be_split():
     texts = []
     for asked in (False, True):

@@ -37,6 +37,7 @@ def differences(dtype) -> dict:
     return found
 
 
+@pytest.mark.slow
 def test_every_device_gets_its_part_of_the_sum():
     found = run_on_eight_devices(__name__)
     assert set(found["float32"]) == set(SHAPES)

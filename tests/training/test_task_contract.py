@@ -41,6 +41,7 @@ def two_passes(kind=TwoPasses, **changes):
     return kind(**vars(task)), config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("microbatches", [1, 2])
 def test_a_loss_may_exist_only_with_dropout(microbatches, tmp_path):
     task, config = two_passes(steps=4, gradient_accumulation_steps=microbatches)
@@ -90,6 +91,7 @@ def test_a_wrong_contract_is_one_line(fault):
     )
 
 
+@pytest.mark.slow
 def test_outputs_of_a_whole_batch_have_rows():
     assert re.fullmatch(
         rf"the task Averaging: `outputs` {ROWS} \(\); see training/task.py", error_of(Averaging)

@@ -104,6 +104,7 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "changes", "named"),
     ROWS,
