@@ -56,10 +56,10 @@ CALLS = (
         mlm.fill_mask(WRONG)
         mlm.pseudo_log_likelihood(WRONG)
         mlm.tokenizer.encode(WRONG)  # 21
-        plain.encode(WRONG)
-        embed.encode(WRONG)
-        embed.encode_query(WRONG)
-        embed.encode_document(WRONG)
+        plain.encode(WRONG)  # 21
+        embed.encode(WRONG)  # 21
+        embed.encode_query(WRONG)  # 21
+        embed.encode_document(WRONG)  # 21
         embed.similarity(WRONG, 'w1')  # 21
         embed.similarity(['w1'], WRONG)  # 21
         classify.predict(WRONG)
@@ -108,7 +108,7 @@ CALLS = (
         build(overlap=WRONG)  # 1 5
         Index.open(indexed()).search('w1', top_k=WRONG)
         Index.open(indexed()).search('w1', rerank_top=WRONG)
-        bert_jax.evaluate(masked, small / 'labelled.jsonl', dimensions=WRONG)  # 1
+        bert_jax.evaluate(masked, small / 'labelled.jsonl', dimensions=WRONG)
         evaluate_index(rerank_top=WRONG)  # 1
         prepare(processes=WRONG)  # 1
         prepare(validation_ratio=WRONG)  # 5
@@ -188,7 +188,7 @@ CALLS = (
         evaluate(text=WRONG)
         evaluate(text_pair=WRONG)
         evaluate(label=WRONG)
-        evaluate(label_separator=WRONG)  # 1
+        evaluate(label_separator=WRONG)
         evaluate(split=WRONG)
         evaluate(long_texts=WRONG)
         evaluate_index(split=WRONG)
