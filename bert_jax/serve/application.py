@@ -8,13 +8,11 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
 import orjson
 
 from bert_jax.core.errors import suggest_name
@@ -22,19 +20,20 @@ from bert_jax.serve.call import Call
 from bert_jax.serve.compute_queue import BatchRows, ComputeQueue
 from bert_jax.serve.dialects import openai, own
 from bert_jax.serve.metrics import ERRORS, PARTS, Metrics
-from bert_jax.serve.open_api import describe_server
-from bert_jax.serve.refusal import Refusal, refusal_of, unavailable
 from bert_jax.serve.requests import (
     Disconnected,
     Receive,
+    Refusal,
     Response,
     Send,
     decode_json,
     json_response,
     read_body,
     read_headers,
-)
-from bert_jax.serve.route import Route, read_dialects
+    refusal_of,
+    unavailable,
+)  # fmt: skip
+from bert_jax.serve.route import Route, describe_server, read_dialects
 from bert_jax.serve.served_model import ServedModel
 from bert_jax.serve.settings import ServeSettings
 
@@ -53,26 +52,14 @@ PAGE_HEADERS = {
 OPEN_PATHS = ("/health", "/ping", "/metrics", "/docs", "/openapi.json")  # without a key, as is the page
 
 
-@dataclass(frozen=True)
-class Target:
-    """A route with what it needs to be called."""
-
-    route: Route
-    dialect: Any
-    decoder: msgspec.json.Decoder | None
-
-
 class Application:
     def __init__(
         self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: Metrics | None = None
     ):
         self.models, self.settings, self.metrics = models, settings, metrics or Metrics()
         self.queue = ComputeQueue(settings.batch_tokens, settings.queued_tokens, self.observe_batch)
-        self.targets = {
-            key: Target(route, dialect, msgspec.json.Decoder(route.body) if route.body else None)
-            for key, (dialect, route) in read_dialects().items()
-        }
-        self.paths = {path for _, path in self.targets}
+        self.routes = read_dialects()
+        self.paths = {path for _, path in self.routes}
         self.open_api = json_response(describe_server())
         self.page = {
             str(file.relative_to(PAGE)): Response(
@@ -111,10 +98,10 @@ class Application:
                 dialect_error = openai.error_body
             response = self.static_response(method, path, name, headers)
             if response is None:
-                target = self.find_target("GET" if method == "HEAD" else method, path)
-                dialect_error = target.dialect.error_body
+                dialect, route = self.find_route("GET" if method == "HEAD" else method, path)
+                dialect_error = dialect.error_body
                 self.check_key(headers)
-                call, response = await self.call_route(target, name, headers, receive, began)
+                call, response = await self.call_route(route, name, headers, receive, began)
         except Disconnected:
             return
         except Exception as error:
@@ -170,11 +157,11 @@ class Application:
             return self.page.get(path.removeprefix("/page/"))
         return None
 
-    def find_target(self, method: str, path: str) -> Target:
-        if target := self.targets.get((method, path)):
-            return target
+    def find_route(self, method: str, path: str) -> tuple[Any, Route]:
+        if found := self.routes.get((method, path)):
+            return found
         if path in self.paths:
-            allowed = ", ".join(sorted({of for of, known in self.targets if known == path}))
+            allowed = ", ".join(sorted({of for of, known in self.routes if known == path}))
             raise Refusal(405, f"{path} is answered to {allowed}", "Validation", {"allow": allowed})
         raise Refusal(404, f"no route {path:.100}; {suggest_name(path, sorted(self.paths), 'routes')}")
 
@@ -189,18 +176,18 @@ class Application:
             )  # fmt: skip
 
     async def call_route(
-        self, target: Target, name: str | None, headers: dict[str, str], receive: Receive, began: float
+        self, route: Route, name: str | None, headers: dict[str, str], receive: Receive, began: float
     ) -> tuple[Call, Response]:
         body = None
-        if target.decoder:
+        if route.decoder:
             read = await read_body(receive, headers, self.settings.body_bytes, self.settings.timeout)
-            body = decode_json(read, target.decoder)
-        model = self.choose_model(target.route, name, getattr(body, "model", None))
+            body = decode_json(read, route.decoder)
+        model = self.choose_model(route, name, getattr(body, "model", None))
         call = Call(model, self.queue, self.settings.timeout, self.models)
-        if target.decoder is None:
-            return call, json_response(await target.route.answer(call, None))
+        if route.decoder is None:
+            return call, json_response(await route.answer(call, None))
         try:
-            result = await unless_disconnected(target.route.answer(call, body), receive)
+            result = await unless_disconnected(route.answer(call, body), receive)
         finally:
             method = "batch" if sum(len(work.texts) for work in call.works) > 1 else "single"
             self.metrics.count("te_request_count", method)

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bert_jax.serve.compute_queue import ComputeQueue, describe_truncation
-from bert_jax.serve.refusal import Refusal
-from bert_jax.serve.work import Function, Work
+from bert_jax.serve.compute_queue import ComputeQueue, Function, Work, describe_truncation
+from bert_jax.serve.requests import Refusal
 
 MOST_NUMBERS = 25_000_000  # of vectors in an answer: as JSON, 300 MB
 CHARACTERS_READ = 64  # of a text that is truncated, for each token that the model reads

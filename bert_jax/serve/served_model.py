@@ -1,16 +1,11 @@
-"""A model that the server answers for; each kind is a file of models/."""
+"""A model that the server answers for; the kinds stand in models/."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from bert_jax.core.errors import BertJaxError
-from bert_jax.core.registry import Registry
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.pipeline import TextPipeline
-
-SERVED_MODELS = Registry("bert_jax.serve.models", "kind of served model", "ServedModel")
 
 
 class ServedModel(ABC):
@@ -45,16 +40,3 @@ class ServedModel(ABC):
     def max_length(self) -> int:
         """The most tokens of a text that it reads at once."""
         return self.model.config.max_position_embeddings
-
-
-def serve_model(name: str, model: Any) -> ServedModel:
-    """Return a model or an index as it is served under a name."""
-    kind = re.sub(
-        r"(?<=[a-z])(?=[A-Z])", "_", type(model).__name__
-    ).lower()  # QuestionAnswerer: question_answerer
-    if kind not in SERVED_MODELS.names():
-        raise BertJaxError(
-            f"{name} is a plain encoder, which answers nothing; save it as an embedder first: "
-            'bert_jax.Embedder.load(DIR, pooling="mean").save(NEW)'
-        )
-    return SERVED_MODELS[kind](name, model)

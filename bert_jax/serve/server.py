@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -15,19 +17,35 @@ from typing import Any
 import uvicorn
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.progress import track
 from bert_jax.core.terminal import pluralize
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.load import load
+from bert_jax.inference.pipeline import TextPipeline
+from bert_jax.inference.warm_up import Program, compute_once
 from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import INDEX_FILE
 from bert_jax.serve.application import Application
 from bert_jax.serve.connection import Connection
 from bert_jax.serve.metrics import Metrics
-from bert_jax.serve.served_model import ServedModel, serve_model
+from bert_jax.serve.models.embedder import ServedEmbedder
+from bert_jax.serve.models.index import ServedIndex
+from bert_jax.serve.models.masked_lm import ServedMaskedLM
+from bert_jax.serve.models.predictor import (
+    ServedClassifier,
+    ServedQuestionAnswerer,
+    ServedReranker,
+    ServedTagger,
+)  # fmt: skip
+from bert_jax.serve.served_model import ServedModel
 from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, STOPPING, ServerOptions
-from bert_jax.serve.warm_up import compile_pipelines, serving_shapes
 
+# The name of a model's class -> what it is served as.
+SERVED: dict[str, type[ServedModel]] = {
+    "Embedder": ServedEmbedder, "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
+    "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
+}  # fmt: skip
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 LOOK_AFTER = 0.5  # seconds before the server looks again for connections that are stuck
 MOST_FILES = 65_536
@@ -71,13 +89,23 @@ def open_models(named: Mapping[str, Path], **computed: Any) -> dict[str, ServedM
     return {name: serve_model(name, opened[name]) for name in named}
 
 
+def serve_model(name: str, model: Any) -> ServedModel:
+    """Return a model or an index as it is served under a name."""
+    if served := SERVED.get(type(model).__name__):
+        return served(name, model)
+    raise BertJaxError(
+        f"{name} is a plain encoder, which answers nothing; save it as an embedder first: "
+        'bert_jax.Embedder.load(DIR, pooling="mean").save(NEW)'
+    )
+
+
 def open_encoder(index: Index) -> None:
     """Open the model of an index, or say how another directory of it is given."""
     try:
         index.encoder  # noqa: B018 - it is opened when it is first asked for
     except BertJaxError as error:
-        beside = f"then serve it beside the index: bert-jax serve {index.path} OUT"
-        raise BertJaxError(f"{error}; {beside}") from error
+        # `serve` has no --model, which this error may name.
+        raise BertJaxError(f"{error}; here, name it beside the index: serve {index.path} OUT") from error
 
 
 def serve_models(
@@ -102,6 +130,43 @@ def serve_models(
     run_server(Application(models, limits, metrics), listener, announce)
 
 
+def serving_shapes(shapes: BatchShapes) -> BatchShapes:
+    """Return every other length, because all programs are compiled before the first request; once they are, the number
+    of batches matters little.
+
+    >>> serving_shapes(BatchShapes(1024, (8, 12, 16, 20, 24)))
+    BatchShapes(tokens=1024, lengths=(8, 16, 24), overhead=64)
+    """
+    return replace(
+        shapes, lengths=shapes.lengths[::-1][::2][::-1], overhead=shapes.overhead or shapes.tokens // 16
+    )
+
+
+def compile_pipelines(model: ServedModel) -> None:
+    """Compile each program that requests can need."""
+    pipelines = model.pipelines()
+    programs = [(pipeline.model, program) for pipeline in pipelines for program in list_programs(pipeline)]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        done = threads.map(lambda needed: compute_once(*needed), programs)
+        for _ in track(programs, "programs", f"compiling {model.name} (--no-warm-up: at the first requests)"):
+            next(done)
+
+
+def list_programs(pipeline: TextPipeline) -> list[Program]:
+    """Return the programs of all shapes of batches; of an engine that compiles nothing, one."""
+    longest, shapes = pipeline.truncated.max_length, pipeline.model.engine.shapes
+    if not shapes.lengths:
+        return [Program(pipeline.computation, min(longest, 16), 1, pipeline.beside_shapes[0])]
+    most = pipeline.model.config.max_position_embeddings
+    lengths = sorted({shapes.padded_length(length, most) for length in range(1, longest + 1)})
+    return [
+        Program(pipeline.computation, length, rows, beside)
+        for length in lengths
+        for rows in shapes.row_counts(length)
+        for beside in pipeline.beside_shapes
+    ]
+
+
 class Server(uvicorn.Server):
     """A server that returns when it is told to stop; uvicorn's own raises the signal again.
 
@@ -113,10 +178,9 @@ class Server(uvicorn.Server):
         self.announce = announce
         self.unanswered = 0  # connections that are cut when it stops
 
-    def capture_signals(self) -> AbstractContextManager:
-        return (
-            nullcontext()
-        )  # `run_server` does so, before there is an event loop that a signal could interrupt
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # `run_server` does so, before there is an event loop that a signal could interrupt
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.should_exit, self.force_exit = True, self.should_exit

@@ -4,7 +4,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# By the last of them the command tells that one of the others came during an import.
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 
 BATCHES_AT_ONCE = (
     4  # of an engine, which are computed in one call, so that rows of even lengths share a batch

@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.inference.batching import BatchShapes, split_rows
 from bert_jax.inference.engines.jax import CPU_SHAPES
-from bert_jax.serve.warm_up import serving_shapes
+from bert_jax.serve.server import serving_shapes
 
 
 def cost(batches: list[tuple[int, int]], lengths: list[int], shapes: BatchShapes) -> int:

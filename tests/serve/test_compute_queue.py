@@ -8,9 +8,8 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.pipeline import ModelInputs, TextPipeline
-from bert_jax.serve.compute_queue import ComputeQueue
-from bert_jax.serve.refusal import Refusal
-from bert_jax.serve.work import Work
+from bert_jax.serve.compute_queue import ComputeQueue, Work
+from bert_jax.serve.requests import Refusal
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import TruncationCounter
 

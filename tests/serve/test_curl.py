@@ -10,7 +10,7 @@ import pytest
 
 import bert_jax
 from bert_jax.serve.application import Application
-from bert_jax.serve.refusal import Refusal
+from bert_jax.serve.requests import Refusal
 from bert_jax.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")

@@ -7,16 +7,16 @@ import pytest
 import bert_jax
 from bert_jax.core import progress
 from bert_jax.core.errors import BertJaxError
-from bert_jax.serve import warm_up
+from bert_jax.serve import server
 from bert_jax.serve.server import named_directories, open_models
 from tests.support.served_models import DOCUMENTS
 
 
 def test_the_line_of_compiling_says_how_to_start_without(monkeypatch, capsys):
     monkeypatch.setattr(progress, "LINE_AFTER", 0.0)
-    monkeypatch.setattr(warm_up, "list_programs", lambda _: ["one", "two", "three"])
-    monkeypatch.setattr(warm_up, "compute_once", lambda *_: None)
-    warm_up.compile_pipelines(SimpleNamespace(name="minilm", pipelines=lambda: [SimpleNamespace(model=None)]))
+    monkeypatch.setattr(server, "list_programs", lambda _: ["one", "two", "three"])
+    monkeypatch.setattr(server, "compute_once", lambda *_: None)
+    server.compile_pipelines(SimpleNamespace(name="minilm", pipelines=lambda: [SimpleNamespace(model=None)]))
     line = capsys.readouterr().err.splitlines()[0]
     assert line.startswith("compiling minilm (--no-warm-up: at the first requests): 1 of 3 programs")
 
@@ -44,5 +44,5 @@ def test_an_index_is_searched_with_the_exported_model_that_is_served_beside_it(e
     ]
     with pytest.raises(BertJaxError) as refused:
         open_models(named_directories(both[:1]), **computed)
-    remedy = f"--quantize auto --output OUT` writes it; then serve it beside the index: bert-jax serve {both[0]} OUT"
-    assert remedy in str(refused.value)
+    assert "--quantize auto --output OUT` writes it" in str(refused.value)
+    assert str(refused.value).endswith(f"here, name it beside the index: serve {both[0]} OUT")

@@ -1,6 +1,7 @@
 """Embedding and reranking as in Cohere's API, versions 1 and 2."""
 
 import uuid
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS
 from bert_jax.serve.call import Call
 from bert_jax.serve.dialects.openai import encode_base64
-from bert_jax.serve.refusal import Refusal, unprocessable
+from bert_jax.serve.requests import Refusal, unprocessable
 from bert_jax.serve.route import Route
 
 PROMPTS = {"search_query": QUERY_PROMPTS, "search_document": DOCUMENT_PROMPTS}
@@ -138,23 +139,16 @@ def document_text(document: str | dict[str, Any], fields: list[str] | None) -> s
     return " ".join(map(str, texts))
 
 
-def answer_in_version(function, version: str):
-    async def answer(call: Call, body: Any) -> dict[str, Any]:
-        return await function(call, body, version)
-
-    return answer
-
-
 TEXTS = {"texts": ["the first text", "the second text"], "input_type": "search_document"}
 QUERY = {"query": "where do cats land?", "documents": ["Fish swim.", "Cats land on their feet."]}
 ROUTES = [
     *(
-        Route(f"/v{version}/embed", "A vector for each text.", answer_in_version(embed, version), ("embedder",),
+        Route(f"/v{version}/embed", "A vector for each text.", partial(embed, version=version), ("embedder",),
               EmbedRequest, Embedded, TEXTS)
         for version in "12"
     ),
     Route(
-        "/v2/rerank", "Documents by their relevance to a query, best first.", answer_in_version(rerank, "2"),
+        "/v2/rerank", "Documents by their relevance to a query, best first.", partial(rerank, version="2"),
         ("reranker",), RerankRequest, Reranked, QUERY,
     ),
 ]  # fmt: skip

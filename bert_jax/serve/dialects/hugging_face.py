@@ -7,8 +7,8 @@ import msgspec
 
 from bert_jax.serve.call import Call
 from bert_jax.serve.dialects import tei
-from bert_jax.serve.predictor import RequestOptions
-from bert_jax.serve.refusal import unprocessable
+from bert_jax.serve.models.predictor import RequestOptions
+from bert_jax.serve.requests import unprocessable
 from bert_jax.serve.route import TEXT_MODELS, Route, tei_error_body
 
 error_body = tei_error_body
@@ -106,20 +106,12 @@ async def fill(call: Call, request: dict) -> Any:
     parameters = body.parameters or FillParameters()
     if parameters.targets:
         raise unprocessable("targets are not served; leave them out")
-    ((first, *others),) = await call.model.fill(call, [body.inputs], parameters.top_k or 5)
-    masks = [
-        [
-            {
-                "score": filled.score,
-                "token": filled.token_id,
-                "token_str": filled.token,
-                "sequence": filled.text,
-            }
-            for filled in fillings
-        ]
-        for fillings in (first, *others)
-    ]
-    return masks[0] if not others else masks
+    (masks,) = await call.model.fill(call, [body.inputs], parameters.top_k or 5)
+    shown = [
+        [{"score": one.score, "token": one.token_id, "token_str": one.token, "sequence": one.text} for one in fillings]
+        for fillings in masks
+    ]  # fmt: skip
+    return shown[0] if len(shown) == 1 else shown
 
 
 BY_KIND: dict[str, Callable[[Call, dict], Awaitable[Any]]] = {

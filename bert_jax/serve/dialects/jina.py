@@ -7,7 +7,7 @@ import msgspec
 from bert_jax.serve.call import Call
 from bert_jax.serve.dialects import cohere
 from bert_jax.serve.dialects.cohere import RerankRequest, Result
-from bert_jax.serve.refusal import Refusal
+from bert_jax.serve.requests import Refusal
 from bert_jax.serve.route import Route
 
 

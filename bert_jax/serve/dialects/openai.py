@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.serve.call import Call
 from bert_jax.serve.dialects.tei import Inputs, listed_inputs
-from bert_jax.serve.refusal import Refusal
+from bert_jax.serve.requests import Refusal
 from bert_jax.serve.route import Route
 
 STARTED = int(time.time())

@@ -8,8 +8,8 @@ import msgspec
 from bert_jax.search.index import RERANK_TOP, Hit
 from bert_jax.serve.call import Call
 from bert_jax.serve.models.masked_lm import USUAL_FILLINGS
-from bert_jax.serve.predictor import RequestOptions, hashable_precision
-from bert_jax.serve.refusal import Refusal, unprocessable
+from bert_jax.serve.models.predictor import RequestOptions, hashable_precision
+from bert_jax.serve.requests import Refusal, unprocessable
 from bert_jax.serve.route import Route, tei_error_body
 
 error_body = tei_error_body

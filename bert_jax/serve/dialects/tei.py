@@ -10,10 +10,10 @@ import numpy as np
 from bert_jax import __version__
 from bert_jax.inference.text_vectors import prompt_text
 from bert_jax.serve.call import Call
-from bert_jax.serve.predictor import RequestOptions
-from bert_jax.serve.refusal import unprocessable
+from bert_jax.serve.compute_queue import estimate_tokens
+from bert_jax.serve.models.predictor import RequestOptions
+from bert_jax.serve.requests import unprocessable
 from bert_jax.serve.route import ANY, TEXT_MODELS, Route, tei_error_body
-from bert_jax.serve.work import estimate_tokens
 
 error_body = tei_error_body
 Ids = list[Annotated[int, msgspec.Meta(ge=0)]]

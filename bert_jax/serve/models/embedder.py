@@ -10,8 +10,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.layer_states import StatesPipeline
 from bert_jax.inference.pipeline import ModelInputs
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading, find_prompt_name
-from bert_jax.serve import served_model
 from bert_jax.serve.call import Call
+from bert_jax.serve.served_model import ServedModel
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import TruncationCounter
 
@@ -37,7 +37,7 @@ class TokenIdsPipeline(EmbeddingPipeline):
         return ModelInputs(texts, rows, rows, [[row] for row in rows])
 
 
-class ServedModel(served_model.ServedModel):
+class ServedEmbedder(ServedModel):
     kind: ClassVar = "embedder"
 
     def __init__(self, name: str, model: Any):

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.text_vectors import EmbeddingPipeline
 from bert_jax.search.index import RERANK_TOP, Hit, Index
-from bert_jax.serve import served_model
 from bert_jax.serve.call import Call
+from bert_jax.serve.served_model import ServedModel
 from bert_jax.text.truncation import TruncationCounter
 
 
@@ -29,7 +29,7 @@ class Search:
         )
 
 
-class ServedModel(served_model.ServedModel):
+class ServedIndex(ServedModel):
     kind: ClassVar = "index"
 
     def pipelines(self) -> list:

@@ -5,15 +5,15 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from bert_jax.inference.masks import FillingPipeline
-from bert_jax.serve import served_model
 from bert_jax.serve.call import Call
-from bert_jax.serve.refusal import unprocessable
+from bert_jax.serve.requests import unprocessable
+from bert_jax.serve.served_model import ServedModel
 
 MOST_FILLINGS = 100  # of a mask; each number of them is a program of its own
 USUAL_FILLINGS = 5
 
 
-class ServedModel(served_model.ServedModel):
+class ServedMaskedLM(ServedModel):
     kind: ClassVar = "masked-lm"
 
     def __init__(self, name: str, model: Any):

@@ -1,16 +1,18 @@
-"""The base of served models that predict: each kind of prediction says what its records hold."""
+"""Served models that predict: each kind of prediction says what its records hold."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from bert_jax.inference.pipeline import ModelInputs
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.selective import Precision, highest_precision
-from bert_jax.serve import served_model
 from bert_jax.serve.call import Call
+from bert_jax.serve.served_model import ServedModel
 from bert_jax.text.truncation import TruncationCounter
 
 
@@ -53,7 +55,7 @@ class PredictionPipeline(OutcomePipeline):
         return outcomes if self.options.raw else map(self.predictor.make_prediction, outcomes)
 
 
-class ServedPredictor(served_model.ServedModel):
+class ServedPredictor(ServedModel):
     reads_whole = False  # whether long texts are read whole without being asked to
 
     def __init__(self, name: str, model: Any):
@@ -83,3 +85,39 @@ class ServedPredictor(served_model.ServedModel):
         truncates = not self.reads_whole and options.long_texts == "truncate"
         most = self.max_length if truncates else None
         return await call.compute(function, texts, truncate=truncate, most_tokens=most)
+
+
+class ServedClassifier(ServedPredictor):
+    kind: ClassVar = "classifier"  # of one class, several labels, or a number
+
+
+class ServedTagger(ServedPredictor):
+    kind: ClassVar = "tagger"
+    reads_whole = True
+
+
+class ServedQuestionAnswerer(ServedPredictor):
+    kind: ClassVar = "question-answerer"
+    reads_whole = True
+
+
+class ServedReranker(ServedPredictor):
+    kind: ClassVar = "reranker"
+
+    def pipelines(self) -> list:
+        return [self.pipeline(RequestOptions(raw=True))]
+
+    async def rank(
+        self, call: Call, query: str, documents: Sequence[str], *, raw_scores: bool = False, truncate: bool = True
+    ) -> list[tuple[int, float]]:  # fmt: skip
+        """Return the index and the score of each document, best first."""
+        outcomes = await self.predict(
+            call, [(query, document) for document in documents], RequestOptions(raw=True), truncate
+        )
+        logits = [float(np.ravel(outcome.raw)[0]) for outcome in outcomes]
+        kind, calibration = self.model.kind, self.model.calibration
+        scores = logits
+        if not raw_scores:
+            scores = [float(kind.result_and_confidence(o.raw, calibration)[0]) for o in outcomes]
+        # Sort by logits, because probabilities near 1 are equal in floating point.
+        return [(n, scores[n]) for n in sorted(range(len(logits)), key=lambda n: (-logits[n], n))]
