@@ -97,7 +97,7 @@ def load_encoder(index: Path, facts: IndexedModel, model: IndexModel | None, **c
     try:
         encoder = IndexEncoder(facts.path if model is None else model, **computed)
     except NoOnnxFile as error:
-        raise BertJaxError(f"{error}, and --model OUT gives it to the index {index}") from None
+        raise BertJaxError(f"{error}; name OUT with --model, or after the index for `serve`") from None
     if replace(encoder.facts, path=facts.path) != facts:
         raise BertJaxError(
             f"{encoder.directory} is not the model that {index} was built with; name that model or what "

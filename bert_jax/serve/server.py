@@ -84,7 +84,7 @@ def open_models(named: Mapping[str, Path], **computed: Any) -> dict[str, ServedM
         index = Index.open(named[name], **computed)
         if index.manifest.model:
             index.model = embedders.get(index.manifest.model.fingerprint)
-            open_encoder(index)
+            index.encoder  # noqa: B018 - it is opened when it is first asked for, and refused here
         opened[name] = index
     return {name: serve_model(name, opened[name]) for name in named}
 
@@ -97,15 +97,6 @@ def serve_model(name: str, model: Any) -> ServedModel:
         f"{name} is a plain encoder, which answers nothing; save it as an embedder first: "
         'bert_jax.Embedder.load(DIR, pooling="mean").save(NEW)'
     )
-
-
-def open_encoder(index: Index) -> None:
-    """Open the model of an index, or say how another directory of it is given."""
-    try:
-        index.encoder  # noqa: B018 - it is opened when it is first asked for
-    except BertJaxError as error:
-        # `serve` has no --model, which this error may name.
-        raise BertJaxError(f"{error}; here, name it beside the index: serve {index.path} OUT") from error
 
 
 def serve_models(
