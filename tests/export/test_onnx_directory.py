@@ -88,7 +88,7 @@ def test_an_embedder_gives_its_vectors(directory, tmp_path, capsys):
     assert "2_Dense/model.safetensors" in files
     assert main(["check", str(tmp_path / "onnx")]) == 0
     assert f"{len(files) - 1} files of a model; their hashes match" in capsys.readouterr().out
-    assert export(path, tmp_path / "onnx") == 0  # it may replace what it wrote
+    assert export(path, tmp_path / "onnx") == 1 and "onnx is not empty" in refusal(capsys)
 
 
 @pytest.mark.slow
@@ -221,7 +221,7 @@ def test_the_command_measures_what_int8_changes(directory, tmp_path, capsys):
         f"accuracy on {data}: {scores[0]:.4f}, int8 {scores[1]:.4f} (95% interval of the change"
     )
     for words in (["--format", "onnx"], []):
-        assert main(["export", str(path), *words, "--output", str(output), "--data", data]) == 1
+        assert main(["export", str(path), *words, "--output", str(tmp_path / "new"), "--data", data]) == 1
         assert "--data measures what --quantize changes" in refusal(capsys)
 
 
@@ -233,15 +233,15 @@ def test_an_int8_file_is_close_and_for_this_processor(directory, tmp_path, capsy
         ({"avx2"}, "model_quint8_avx2"),
     ):
         monkeypatch.setattr(onnx_files, "processor_flags", lambda flags=flags: flags)
-        assert export(path, tmp_path / "onnx", "--quantize", "auto") == 0
+        assert export(path, tmp_path / file, "--quantize", "auto") == 0
         assert (
             capsys.readouterr()
             .out.splitlines()[1]
-            .startswith(f"{tmp_path}/onnx/onnx/{file}.onnx: int8; it changes")
+            .startswith(f"{tmp_path}/{file}/onnx/{file}.onnx: int8; it changes")
         )
-        names = {entry.name for entry in (tmp_path / "onnx/onnx").iterdir()}
+        names = {entry.name for entry in (tmp_path / file / "onnx").iterdir()}
         assert names == {"model.onnx", f"{file}.onnx", "source.json"}
-        model = onnx.load(tmp_path / f"onnx/onnx/{file}.onnx")
+        model = onnx.load(tmp_path / file / f"onnx/{file}.onnx")
         kinds = Counter(node.op_type for node in model.graph.node)
         # Four products of attention and two of the feed-forward in each layer, and the projection of vectors;
         # scores and mixtures stay float32.
