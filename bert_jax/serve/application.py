@@ -158,8 +158,8 @@ class Application:
         return None
 
     def find_route(self, method: str, path: str) -> tuple[Any, Route]:
-        if found := self.routes.get((method, path)):
-            return found
+        if (method, path) in self.routes:
+            return self.routes[method, path]
         if path in self.paths:
             allowed = ", ".join(sorted({of for of, known in self.routes if known == path}))
             raise Refusal(405, f"{path} is answered to {allowed}", "Validation", {"allow": allowed})

@@ -108,7 +108,10 @@ async def fill(call: Call, request: dict) -> Any:
         raise unprocessable("targets are not served; leave them out")
     (masks,) = await call.model.fill(call, [body.inputs], parameters.top_k or 5)
     shown = [
-        [{"score": one.score, "token": one.token_id, "token_str": one.token, "sequence": one.text} for one in fillings]
+        [
+            {"score": filled.score, "token": filled.token_id, "token_str": filled.token, "sequence": filled.text}
+            for filled in fillings
+        ]
         for fillings in masks
     ]  # fmt: skip
     return shown[0] if len(shown) == 1 else shown
