@@ -10,14 +10,14 @@ NO_DATA = (
 
 
 @verb(
-    "write a checkpoint's model, an ONNX file or a StableHLO program",
+    "write a checkpoint's model, or a model as an ONNX file",
     "bert-jax export DIR --format onnx --output model-onnx",
     flag("directory", help="directory of a run; for other formats than hf, a model directory"),
     OUTPUT,
     flag(
-        "--format", choices=("hf", "onnx", "stablehlo"), default="hf",
+        "--format", choices=("hf", "onnx"), default="hf",
         help="hf: the model of a checkpoint, as transformers opens it; onnx: a model without JAX, for ONNX Runtime, "
-        "sentence-transformers, FastEmbed, TEI; stablehlo: a model for JAX without this package (default hf)",
+        "sentence-transformers, FastEmbed, TEI (default hf)",
     ),
     flag(
         "--quantize", choices=("auto", "avx512_vnni", "avx2"), metavar="FOR",
@@ -32,25 +32,28 @@ NO_DATA = (
 )  # fmt: skip
 def export(args):
     refuse_output(args.output, args.directory)
-    FORMATS[args.format](args)
-
-
-def export_hf(args) -> None:
-    refuse_quantize(args)
+    if args.data and not args.quantize:
+        raise BertJaxError(NO_DATA)
+    if args.format == "onnx":
+        write_onnx(args)
+        return
+    if args.quantize:
+        raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
     step = export_checkpoint(args.directory, args.output, args.step)
     print(f"the model of step {step:,} is in {args.output}")
 
 
-def export_onnx(args) -> None:
-    refuse_step(args)
+def write_onnx(args) -> None:
+    if args.step is not None:
+        raise BertJaxError(
+            "--step chooses a checkpoint of a run; export it first, then the model to --format onnx"
+        )
     from bert_jax.inference.onnx_session import require_packages
 
     require_packages("--format onnx", "onnx", "onnxruntime")
     from bert_jax.export.onnx_directory import export_onnx
     from bert_jax.predictions import calibration
 
-    if args.data and not args.quantize:
-        raise BertJaxError(NO_DATA)
     exact, *quantized = export_onnx(args.directory, args.output, args.quantize)
     print(
         f"{exact.path}: {', '.join(exact.outputs)}; the largest difference from {args.directory} is "
@@ -66,32 +69,6 @@ def export_onnx(args) -> None:
         print(compare_int8(args.directory, args.output, args.data))
 
 
-def export_stablehlo(args) -> None:
-    refuse_step(args)
-    refuse_quantize(args)
-    from bert_jax.export.stablehlo_directory import export_stablehlo
-
-    program = export_stablehlo(args.directory, args.output)
-    print(
-        f"{program.path}: {', '.join(program.outputs)}; the largest difference from {args.directory} is "
-        f"{program.difference.largest:.1e}"
-    )
-
-
-def refuse_quantize(args) -> None:
-    if args.data and not args.quantize:
-        raise BertJaxError(NO_DATA)
-    if args.quantize:
-        raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
-
-
-def refuse_step(args) -> None:
-    if args.step is not None:
-        raise BertJaxError(
-            f"--step chooses a checkpoint of a run; export it first, then the model to --format {args.format}"
-        )
-
-
 def compare_int8(source: str, exported: str, data: str) -> str:
     """Describe the main score of a model and of its int8 file on labelled data."""
     from bert_jax.inference.engine import open_directory
@@ -105,9 +82,6 @@ def compare_int8(source: str, exported: str, data: str) -> str:
         f"{metric} on {data}: {before.scores[metric]:.4f}, int8 {after.scores[metric]:.4f} (95% interval of the change "
         f"{change.low:+.4f} to {change.high:+.4f})"
     )
-
-
-FORMATS = {"hf": export_hf, "onnx": export_onnx, "stablehlo": export_stablehlo}
 
 
 def export_checkpoint(path: str, directory: str, step: int | None = None) -> int:

@@ -1,1 +1,1 @@
-"""Models as files of other programs: ONNX graphs, written layer by layer, and StableHLO programs, traced by JAX."""
+"""Models as files of other programs: ONNX graphs, written layer by layer."""

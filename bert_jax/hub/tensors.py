@@ -20,19 +20,6 @@ FILES = (
     "pytorch_model.bin.index.json",
 )
 
-# What a directory may hold instead, which other programs run.
-# What else may hold a model: its name, and how a command and a call compute with it.
-EXPORTED: dict[str, tuple[str, tuple[str, str]]] = {
-    "onnx/*.onnx": (
-        "an ONNX file",
-        (
-            ", or compute with the file: --engine onnxruntime",
-            ', or compute with the file: engine="onnxruntime"',
-        ),
-    ),
-    "stablehlo/*.jax_export": ("a StableHLO program", ("", "")),
-}
-
 
 class ShardIndex(TypedDict):
     weight_map: dict[str, str]
@@ -55,12 +42,12 @@ class Tensors(Mapping[str, np.ndarray]):
         if not parts:
             if checkpoint := tensorflow_checkpoint.checkpoint_in(directory):
                 return cls(*tensorflow_checkpoint.variables(checkpoint))
-            for pattern, (exported, advice) in EXPORTED.items():
-                if any(directory.glob(pattern)):
-                    raise BertJaxError(
-                        f"{directory} holds only {exported}, from which weights are not read; name the directory that "
-                        f"it was exported from{spell_setting(*advice)}"
-                    )
+            if any(directory.glob("onnx/*.onnx")):
+                compute = spell_setting("--engine onnxruntime", 'engine="onnxruntime"')
+                raise BertJaxError(
+                    f"{directory} holds only an ONNX file, from which weights are not read; name the directory that it "
+                    f"was exported from, or compute with the file: {compute}"
+                )
             files = ", ".join(FILES)
             raise BertJaxError(f"{directory} holds no weights: none of {files}, *.ckpt.index is there")
         whole = cls({}, {})

@@ -90,7 +90,6 @@ RIGHT = {
         "export", "--format", "onnx", "--quantize", "auto", "--data", "{root}/labelled.jsonl", "--output", "{out}/made",
         "{root}/classifier",
     ],
-    "export stablehlo": ["export", "--format", "stablehlo", "--output", "{out}/made", "{root}/masked"],
     "info": ["info", "{root}/masked"],
     "import": ["import", "{root}/masked", "{out}/made"],
     "fill-mask": ["fill-mask", "--model", "{root}/masked", "w1 [MASK] w2"],

@@ -88,8 +88,6 @@ CASES = {
         "export", small / "run", "--output", folder / "model"], "model", again=False),
     "export --format onnx": Case(lambda small, folder: [
         "export", small / "masked", "--format", "onnx", "--output", folder / "model"], "model", again=False),
-    "export --format stablehlo": Case(lambda small, folder: [
-        "export", small / "masked", "--format", "stablehlo", "--output", folder / "model"], "model", again=False),
     "import": Case(lambda small, folder: ["import", small / "masked", folder / "model"], "model", again=False),
     "predict": Case(lambda small, folder: [
         "predict", "--model", small / "classifier", "--input", small / "many.txt", "--output", folder / "out.jsonl"],
