@@ -174,16 +174,8 @@ def long_running(large: Path, folder: Path) -> dict[str, list]:
             flag.replace("--config.steps=12", "--config.steps=1000000")
             for flag in verbs.training(large, folder)
         ],
-        "prepare": [
-            "prepare",
-            *on_many,
-            "--tokenizer",
-            large / "vocabulary",
-            "--output",
-            out,
-            "--processes",
-            2,
-        ],
+        "prepare": ["prepare", "--input", large / "large.jsonl", "--tokenizer", large / "vocabulary", "--output", out,
+                    "--processes", 2],
         "vocab": ["vocab", *on_many, "--size", 2000, "--output", out],
         "embed": ["embed", *masked, *on_many, "--output", folder / "out.npy"],
         "predict": ["predict", *classifier, *on_many, "--output", folder / "out.jsonl"],
@@ -201,7 +193,7 @@ def long_running(large: Path, folder: Path) -> dict[str, list]:
         "evaluate": ["evaluate", *classifier, "--data", large / "large.jsonl"],
         "bench": ["bench", "embed", *masked, *on_many, "--texts", 1_000_000],
         "export": ["export", large / "masked", "--format", "onnx", "--output", out],
-    }
+    }  # fmt: skip
 
 
 def members(group: int) -> list[str]:
