@@ -112,7 +112,9 @@ def test_a_folder_that_may_not_be_read_is_refused(reader, given, tmp_path):
     Path("in/closed").chmod(0o700)
 
 
-@pytest.mark.parametrize("reader", sorted(READERS.keys() - {"shards"}))  # they are not opened when they are listed
+@pytest.mark.parametrize(
+    "reader", sorted(READERS.keys() - {"shards"})
+)  # they are not opened when they are listed
 def test_a_file_that_may_not_be_read_is_refused(reader, tmp_path):
     tmp_path.chmod(0o755)
     make("closed", Path("in"))
