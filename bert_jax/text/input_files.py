@@ -95,7 +95,7 @@ def match_files(pattern: str) -> Iterator[str]:
         for folder in glob.iglob(str(part.parent), recursive=True) if glob.has_magic(part.name) else ():
             try:
                 os.scandir(folder).close()
-            except NotADirectoryError:
+            except NotADirectoryError:  # a file, in which a pattern matches nothing
                 pass
             except OSError as error:
                 refuse_folder(error)

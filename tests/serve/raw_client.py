@@ -129,3 +129,11 @@ def ask(port: int, content: bytes) -> Answer:
     """Send a request on a connection of its own."""
     with RawConnection(port) as connection:
         return connection.ask(content)
+
+
+def is_refused(port: int) -> bool:
+    try:
+        RawConnection(port).socket.close()
+    except (ConnectionRefusedError, ConnectionResetError):
+        return True
+    return False

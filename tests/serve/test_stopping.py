@@ -15,7 +15,7 @@ import pytest
 
 from tests.serve.hostile_heads import EMBED, GOOD
 from tests.serve.processes import start_server
-from tests.serve.raw_client import Answer, Closed, RawConnection, ask, head, post
+from tests.serve.raw_client import Answer, Closed, RawConnection, ask, head, is_refused, post
 from tests.support.served_models import arguments
 
 pytestmark = pytest.mark.slow
@@ -43,14 +43,6 @@ def wait_for_queue(server, requests: int) -> None:
             return
         assert time.monotonic() < end
         time.sleep(0.01)
-
-
-def is_refused(port: int) -> bool:
-    try:
-        RawConnection(port).socket.close()
-    except (ConnectionRefusedError, ConnectionResetError):
-        return True
-    return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

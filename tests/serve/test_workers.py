@@ -11,7 +11,7 @@ import pytest
 from tests.hostile.outcomes import outcome
 from tests.serve.hostile_heads import GOOD
 from tests.serve.processes import RunningServer, start_server
-from tests.serve.raw_client import RawConnection, ask, head
+from tests.serve.raw_client import RawConnection, ask, head, is_refused
 from tests.support.served_models import arguments
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -45,14 +45,6 @@ def until(condition, seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-def is_refused(port: int) -> bool:
-    try:
-        RawConnection(port).socket.close()
-    except (ConnectionRefusedError, ConnectionResetError):
-        return True
-    return False
 
 
 @pytest.mark.parametrize("count", ["1", "2"])
