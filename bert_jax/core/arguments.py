@@ -54,8 +54,11 @@ def spell_as_arguments(text: str) -> str:
     'data.train is missing; give a file, data.train=train.csv'
     >>> spell_as_arguments("a--b.csv row 3 is empty; --skip-bad skips it; see `info --ids`")
     'a--b.csv row 3 is empty; skip_bad skips it; see `info --ids`'
+    >>> spell_as_arguments("memory:texts holds no example; out of memory: 2 GB")
+    'texts holds no example; out of memory: 2 GB'
     """
-    text = text.replace("memory:", "").replace("--config.", "")  # "memory:": before the names of given tables
+    text = re.sub(r"\bmemory:(?=\w)", "", text)  # before the names of tables that the call was given
+    text = text.replace("--config.", "")
     return re.sub(
         r"`[^`]*`|(?<![\w/.-])--([a-z][a-z-]*)",
         lambda match: match[1].replace("-", "_") if match[1] else match[0],
