@@ -131,9 +131,8 @@ class Dispatcher:
             reason = str(error).strip().splitlines()[-1]
             raise BertJaxError(f"a worker cannot start ({reason:.200}); install bert-jax on every machine")
         reason = describe_death(error)
-        if (
-            shard is None
-        ):  # Ray also fails calls of a worker that it starts again: how long is bounded by `check_wait`
+        if shard is None:
+            # Ray also fails calls of a worker that it starts again: how long is bounded by `check_wait`.
             self.last_death = f"; one died while it opened {self.work.required_path}, {reason}"
             time.sleep(POLL_SECONDS)
         else:
@@ -195,8 +194,5 @@ def describe_death(error: Exception) -> str:
     text = " ".join(str(error).split())
     if "low on memory" in text:
         return "because the machine ran low on memory"
-    return (
-        match[0]
-        if (match := re.search(r"because its [\w ]+", text))
-        else "for a reason that Ray does not know"
-    )
+    known = re.search(r"because its [\w ]+", text)
+    return known[0] if known else "for a reason that Ray does not know"

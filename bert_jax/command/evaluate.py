@@ -89,29 +89,29 @@ def evaluate(args):
 
 
 def measure_models(args, command: str) -> None:
-    from bert_jax.inference.engine import open_directory
-    from bert_jax.report.embedders.bm25 import BM25
     from bert_jax.report.model_evaluation import EvaluationSettings, evaluate_models
-    from bert_jax.search.index import Index
-    from bert_jax.search.index_manifest import is_index
 
     given = {name: getattr(args, name) or "" for name in TEXT_FLAGS}
     settings = EvaluationSettings(
         skip_bad=args.skip_bad, dimensions=args.dimensions, command=command, **given
     )
-    computed = engine_of(args)
-    models = [
-        name
-        if name == BM25.name
-        else Index.open(name, **computed)
-        if is_index(name)
-        else open_directory(name, **computed)
-        for name in args.compare or [args.model]
-    ]
+    models = [open_measured(name, engine_of(args)) for name in args.compare or [args.model]]
     results, table = evaluate_models(models, settings, args.json)
     if table:
         print_line(table)
     print(results)
+
+
+def open_measured(name: str, computed: dict):
+    """Return the model or the index of a directory, or the name of BM25, which has none."""
+    from bert_jax.inference.engine import open_directory
+    from bert_jax.report.embedders.bm25 import BM25
+    from bert_jax.search.index import Index
+    from bert_jax.search.index_manifest import is_index
+
+    if name == BM25.name:
+        return name
+    return Index.open(name, **computed) if is_index(name) else open_directory(name, **computed)
 
 
 def measure_index(args, command: str) -> None:
