@@ -94,32 +94,37 @@ class IndexComparison:
 
 
 def describe_index_evaluation(
-    index: Index, trial: IndexEvalConfig, as_json: bool, report: str | PathLike[str] | None, command: str
+    index: Index,
+    eval_config: IndexEvalConfig,
+    as_json: bool,
+    report: str | PathLike[str] | None,
+    command: str,
 ) -> str:
     with atomic_directory(Path(report)) if report else nullcontext() as folder:
-        compared = measure_index(index, trial)
+        compared = measure_index(index, eval_config)
         if folder:
             write_index_report(folder, compared, command)
     if as_json:
-        return to_json(comparison_to_json(index, trial, compared))
+        return to_json(comparison_to_json(index, eval_config, compared))
     return "\n".join(format_comparison(compared))
 
 
-def measure_index(index: Index, trial: IndexEvalConfig) -> IndexComparison:
-    judged = read_beir(trial.data, trial.split)
+def measure_index(index: Index, eval_config: IndexEvalConfig) -> IndexComparison:
+    judged = read_beir(eval_config.data, eval_config.split)
     indexed = {segment.ids[number] for segment in index.segments for number in segment.live_documents()}
-    remedy = f"build one from {trial.data}: bert-jax index {trial.data} --output INDEX"
+    remedy = f"build one from {eval_config.data}: bert-jax index {eval_config.data} --output INDEX"
     notes = judged.note_missing(indexed, f"the index {index.path}", remedy)
-    if trial.reranker is not None:  # refuse it before the other searches are timed
-        index.load_reranker(trial.reranker)
+    if eval_config.reranker is not None:  # refuse it before the other searches are timed
+        index.load_reranker(eval_config.reranker)
     by_method = {
-        name: time_searches(index, judged, name, settings) for name, settings in trial.search_methods(index)
+        name: time_searches(index, judged, name, settings)
+        for name, settings in eval_config.search_methods(index)
     }
     methods = [
         make_search_method(name, judged, lists, seconds) for name, (lists, seconds) in by_method.items()
     ]
     held = f"{len(index):,} documents ({index.manifest.passages:,} passages)"
-    what = f"{len(judged.queries):,} queries of {trial.data}, in {held}"
+    what = f"{len(judged.queries):,} queries of {eval_config.data}, in {held}"
     return IndexComparison(what, notes, methods)
 
 
@@ -181,14 +186,18 @@ def format_comparison(compared: IndexComparison) -> list[str]:
     return lines
 
 
-def comparison_to_json(index: Index, trial: IndexEvalConfig, compared: IndexComparison) -> dict[str, Any]:
+def comparison_to_json(
+    index: Index, eval_config: IndexEvalConfig, compared: IndexComparison
+) -> dict[str, Any]:
     return {
         "index": str(index.path),
-        "data": str(trial.data),
-        "split": trial.split,
+        "data": str(eval_config.data),
+        "split": eval_config.split,
         "model": "model" if isinstance(index.model, Encoder) else str(index.model or ""),
-        "reranker": "reranker" if isinstance(trial.reranker, Encoder) else str(trial.reranker or ""),
-        "rerank_top": trial.rerank_top or RERANK_TOP,
+        "reranker": "reranker"
+        if isinstance(eval_config.reranker, Encoder)
+        else str(eval_config.reranker or ""),
+        "rerank_top": eval_config.rerank_top or RERANK_TOP,
         "what": compared.what,
         "notes": compared.notes,
         "ways": {

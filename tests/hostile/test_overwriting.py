@@ -20,7 +20,7 @@ from tests.hostile.outcomes import LONGEST
 ONLY_READ = {
     "bench", "check", "config", "fill-mask", "info", "inspect", "preflight", "score", "search", "serve",
 }  # fmt: skip
-# The flags that name one file, which is replaced as by any program; a bench's picture is drawn over the last one.
+# The flags that name one file, which is replaced as by any program.
 FILES = {"predict --output", "pairs --output", "mine --output", "rerank --output", "index --export"}
 QUICK = {"steps": 0, "embedding_init": "random"}
 

@@ -15,10 +15,12 @@ from bert_jax.report.embedders.search_results import NOT_IN_FOLDER, SearchResult
 class RetrievalData:
     units = "queries"
 
-    def __init__(self, trial: EmbedderEvalConfig):
-        judged = read_beir(trial.data, trial.split)
+    def __init__(self, eval_config: EmbedderEvalConfig):
+        judged = read_beir(eval_config.data, eval_config.split)
         self.relevant, self.documents, self.queries = judged.relevant, judged.documents, judged.queries
-        self.what = f"{len(self.queries):,} queries and {len(self.documents):,} documents of {trial.data}"
+        self.what = (
+            f"{len(self.queries):,} queries and {len(self.documents):,} documents of {eval_config.data}"
+        )
         self.notes = self.make_notes()
         self.notes += judged.note_missing(self.documents, CORPUS, "give both files the same ids")
 
