@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bert_jax.export import relative_terms
-from bert_jax.export.alibi import alibi_bias
 from bert_jax.export.convolution import Convolved
-from bert_jax.export.distances import distances_apart
 from bert_jax.export.graph import Scope, Value
 from bert_jax.export.relative_terms import Distances
-from bert_jax.export.rotary import RotaryTable, rotary_tables
+from bert_jax.export.rotary import RotaryTable, rotary_tables, row_positions
+from bert_jax.models.relative_terms import head_slopes
 
 LOWEST = float(np.finfo(np.float32).min)  # added to the scores of what is not seen
 
@@ -59,3 +58,17 @@ def nearby_bias(scope: Scope, visible: Value, length: Value, window: int) -> Val
     distance = distances_apart(scope, length)
     near = scope.add("LessOrEqual", distance, scope.number(window))
     return scope.add("Min", visible, scope.add("Where", near, scope.number(0), scope.number(LOWEST)))
+
+
+def alibi_bias(scope: Scope, length: Value) -> Value:
+    """Return what ALiBi adds to the scores of each head, which fall linearly with the distance, [1, H, L, L]."""
+    slopes = np.asarray(-head_slopes(scope.config.num_attention_heads), np.float32)
+    falling = scope.weight("slopes", slopes[None, :, None, None])
+    return scope.add("Mul", falling, distances_apart(scope, length))
+
+
+def distances_apart(scope: Scope, length: Value) -> Value:
+    """Return how many positions lie between each query and key, in float32 [L, L]."""
+    positions = row_positions(scope, length)
+    rows, columns = (scope.add("Unsqueeze", positions, scope.integers(axis)) for axis in (1, 0))
+    return scope.add("Abs", scope.add("Sub", rows, columns))

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from bert_jax.export.activations import ACTIVATIONS
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import norm
+from bert_jax.export.layers import ACTIVATIONS, norm
 
 
 @dataclass(frozen=True)

@@ -24,19 +24,18 @@ class Encoded:
     decoded: Value | None = None  # the states of the enhanced mask decoder
 
 
-def find_builder(builders: Registry, kind: str, name: str) -> Callable:
-    """Return the function that writes a block or a head."""
-    if name not in builders and name not in builders.names():
+def find_builder(block: str) -> Callable:
+    if block not in BLOCK_BUILDERS and block not in BLOCK_BUILDERS.names():
         raise BertJaxError(
-            f"the {kind} {name} has no ONNX form; add {builders.package.replace('.', '/')}/{name}.py with a function "
-            f'"{builders.attribute}"'
+            f"the block {block} has no ONNX form; add bert_jax/export/blocks/{block}.py with a function "
+            f'"{BLOCK_BUILDERS.attribute}"'
         )
-    return builders[name]
+    return BLOCK_BUILDERS[block]
 
 
 def encode(scope: Scope, inputs: Mapping[str, Value], decodes: bool = False) -> Encoded:
     c, types = scope.config, layer_types(scope.config)
-    build = find_builder(BLOCK_BUILDERS, "block", c.block)
+    build = find_builder(c.block)
     hidden = embed(scope / "embeddings", inputs)
     context = make_context(scope, inputs["attention_mask"])
     if c.convolution.width:

@@ -5,21 +5,16 @@ from collections.abc import Mapping
 import onnx
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.registry import Registry
-from bert_jax.export.activations import ACTIVATIONS
-from bert_jax.export.encoder import encode, find_builder
-from bert_jax.export.exported_head import exported_head
+from bert_jax.export.encoder import encode
 from bert_jax.export.graph import BATCH, LENGTH, Graph, Output, Scope
-from bert_jax.export.layers import dense
+from bert_jax.export.heads import HEAD_BUILDERS, exported_head
+from bert_jax.export.layers import ACTIVATIONS, dense
 from bert_jax.export.pooling import normalize
 from bert_jax.export.states import States, shape_of_states
 from bert_jax.hub.exported_names import EMBEDDING, HIDDEN_STATES, input_names
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
 from bert_jax.models.heads import HEADS
-
-# Name of a head -> the function that writes it: (scope, states, axes) -> outputs.
-HEAD_BUILDERS = Registry("bert_jax.export.heads", "ONNX export of the head", "build")
 
 
 def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = False) -> onnx.ModelProto:
@@ -40,7 +35,7 @@ def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = Fal
         if layout.embedder:
             outputs[EMBEDDING] = embedding(states, layout, layout.embedder)
     else:
-        build = find_builder(HEAD_BUILDERS, "head", head)
+        build = HEAD_BUILDERS[head]
         outputs = build(scope / head, states.read_by(head, HEADS[head]), shape_of_states(HEADS[head]))
         outputs |= hidden if detects_out_of_scope else {}
     return scope.graph.to_model(list(inputs), outputs)

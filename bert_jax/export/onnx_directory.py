@@ -15,15 +15,15 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.surrogates import holds_surrogates
-from bert_jax.export.companion_files import save_beside
 from bert_jax.export.model_graph import make_model
 from bert_jax.export.quantization import quantize_file
 from bert_jax.export.verification import Difference, measure_difference, require_equal_outputs
-from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.hub.model_directory import ModelDirectory, save_model
 from bert_jax.hub.onnx_files import ONNX_FILE, SOURCE_FILE, choose_quantization
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.onnx_session import OnnxSession
+from bert_jax.predictions import calibration, out_of_scope, training_origin
 from bert_jax.search.cached_vectors import model_fingerprint
 
 EXTERNAL_DATA = "model.onnx_data"  # the weights of a model that is too large for one file
@@ -87,3 +87,11 @@ def save_onnx(path: Path, model: onnx.ModelProto) -> None:
     if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > MOST_BYTES:
         convert_model_to_external_data(model, location=EXTERNAL_DATA, size_threshold=LEAST_EXTERNAL)
     onnx.save_model(model, path)
+
+
+def save_beside(directory: Path, model: Encoder) -> None:
+    """Write what a model directory holds beside the weights of its encoder."""
+    save_model(directory, model.layout, model.params, model.tokenizer, encoder_weights=False)
+    calibration.save_calibration(directory, model.calibration)
+    training_origin.save_origin(directory, model.origin)
+    out_of_scope.save_detector(directory, model.scope)

@@ -6,10 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from bert_jax.export.activations import ACTIVATIONS
 from bert_jax.export.encoder import Encoded
 from bert_jax.export.graph import BATCH, LENGTH, Scope, Value
-from bert_jax.export.layers import dense, norm
+from bert_jax.export.layers import ACTIVATIONS, dense, norm
 from bert_jax.export.pooling import pool
 from bert_jax.models.bert import SMALL
 from bert_jax.models.heads import Head, has_transform

@@ -1,7 +1,7 @@
 """What the heads are: what each reads, and how Hugging Face calls it. Their modules are in bert.py.
 
-To add a head, add it here, its module to `HEAD_MODULES`, and its published names to the `heads` of the families that
-have it.
+To add a head, add it here, its module to `HEAD_MODULES`, its ONNX form to `HEAD_BUILDERS`, and its published names to
+the `heads` of the families that have it.
 """
 
 from dataclasses import dataclass

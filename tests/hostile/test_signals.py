@@ -18,6 +18,7 @@ import pytest
 
 from tests.hostile import verbs
 from tests.hostile.kept import kept_and_shown
+from tests.hostile.material import model as write_model
 from tests.hostile.outcomes import started
 from tests.hostile.verbs import CASES
 
@@ -157,10 +158,13 @@ def test_a_run_whose_terminal_ends_saves_its_step(small, tmp_path, ignored):
 def large(small):
     """What the verbs read, with so many texts that none of them ends by itself."""
     verbs.material(small)
+    write_model(small / "ranker", small / "vocabulary", ("classify",), ("LABEL_0",))
     lines = (small / "many.txt").read_text()
     (small / "large.txt").write_text("".join(f"{n} {lines}" for n in range(200)))
     rows = [json.loads(line) for line in (small / "labelled.jsonl").read_text().splitlines()]
     (small / "large.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 20_000))
+    candidates = json.dumps({"query": lines.splitlines()[0], "documents": lines.splitlines()}) + "\n"
+    (small / "candidates.jsonl").write_text(candidates * 500)
     return small
 
 
@@ -180,16 +184,11 @@ def long_running(large: Path, folder: Path) -> dict[str, list]:
         "embed": ["embed", *masked, *on_many, "--output", folder / "out.npy"],
         "predict": ["predict", *classifier, *on_many, "--output", folder / "out.jsonl"],
         "index": ["index", large / "large.txt", *masked, "--output", out],
-        "mine": [
-            "mine",
-            *masked,
-            "--data",
-            large / "pairs.jsonl",
-            "--margin",
-            0,
-            "--output",
-            folder / "out.jsonl",
-        ],
+        "pairs": ["pairs", large / "large.txt", "--output", folder / "out.jsonl"],
+        "mine": ["mine", *masked, "--data", large / "pairs.jsonl", "--margin", 0, "--output", folder / "out.jsonl"],
+        "rerank": ["rerank", "--model", large / "ranker", "--input", large / "candidates.jsonl", "--output",
+                   folder / "out.jsonl"],
+        "score": ["score", *masked],
         "evaluate": ["evaluate", *classifier, "--data", large / "large.jsonl"],
         "bench": ["bench", "embed", *masked, *on_many, "--texts", 1_000_000],
         "export": ["export", large / "masked", "--format", "onnx", "--output", out],
@@ -218,15 +217,13 @@ def test_every_signal_ends_every_verb_that_runs_for_long(verb, number, large, tm
     """At once, with its exit code, without a traceback and with all of its processes."""
     draw = random.Random(f"{verb} {number}")
     for target in (draw.uniform(0.8, 2), draw.uniform(2, 4)):  # while it imports, and while it computes
-        with open(tmp_path / "said", "w") as output:
+        with open(tmp_path / "said", "w") as output, open(large / "large.txt") as lines:
             arguments = long_running(large, tmp_path)[verb]
-            process = started(arguments, stdout=output, stderr=output, start_new_session=True)
+            process = started(arguments, stdin=lines, stdout=output, stderr=output, start_new_session=True)
         try:
             while (spent := processor_seconds(process.pid)) is not None and spent < target:
-                if (
-                    "serving" in (tmp_path / "said").read_text()
-                ):  # then it waits for requests, and computes nothing
-                    break
+                if "serving" in (tmp_path / "said").read_text():
+                    break  # it waits for requests, and computes nothing
                 time.sleep(0.02)
             # Of a terminal all processes get Ctrl-C and its end, of `kill` the one that is named.
             (os.killpg if number in (signal.SIGINT, signal.SIGHUP) else os.kill)(process.pid, number)

@@ -1,5 +1,0 @@
-"""A classifier of the pooler's states."""
-
-from bert_jax.export.linear_head import build
-
-__all__ = ["build"]

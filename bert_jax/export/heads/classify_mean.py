@@ -1,5 +1,0 @@
-"""A classifier of the direction of a text's mean state."""
-
-from bert_jax.export.linear_head import build
-
-__all__ = ["build"]

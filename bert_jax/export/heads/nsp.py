@@ -1,5 +1,0 @@
-"""Next-sentence prediction."""
-
-from bert_jax.export.linear_head import build
-
-__all__ = ["build"]
