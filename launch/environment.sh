@@ -10,6 +10,7 @@ set -euo pipefail
 # shellcheck source=launch/usage.sh
 source "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PIP_NO_COMPILE=1 # Python compiles what it imports; to compile all that is installed takes minutes
 # shellcheck source=launch/python.sh
 source launch/python.sh
 extra=${1:-}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard, open_folder
+from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
-from bert_jax.search.cached_vectors import model_fingerprint
 
 if TYPE_CHECKING:
     from bert_jax.cluster.worker import ClusterOptions

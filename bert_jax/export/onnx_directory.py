@@ -18,13 +18,12 @@ from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.export.model_graph import make_model
 from bert_jax.export.quantization import quantize_file
 from bert_jax.export.verification import Difference, measure_difference, require_equal_outputs
-from bert_jax.hub.model_directory import ModelDirectory, save_model
+from bert_jax.hub.model_directory import ModelDirectory, model_fingerprint, save_model
 from bert_jax.hub.onnx_files import ONNX_FILE, SOURCE_FILE, choose_quantization
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.onnx_session import OnnxSession
 from bert_jax.predictions import calibration, out_of_scope, training_origin
-from bert_jax.search.cached_vectors import model_fingerprint
 
 EXTERNAL_DATA = "model.onnx_data"  # the weights of a model that is too large for one file
 MOST_BYTES = 2**31 - 2**20  # of the weights in one file: protobuf's limit, less room for the rest

@@ -33,11 +33,13 @@ from bert_jax.hub.directory_heads import (
 )
 from bert_jax.hub.families import find_family
 from bert_jax.hub.layout import MODELING_FILE, Layout
+from bert_jax.hub.onnx_files import read_source_fingerprint
 from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.tensors import Tensors
 from bert_jax.hub.weights import check_weights, read_weight
 from bert_jax.models.heads import HEADS
+from bert_jax.text.input_files import HIDDEN
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 
@@ -245,6 +247,18 @@ def resolve_directory(directory) -> Path:
             f'no directory "{directory}" here, and no model from the Hugging Face hub ({type(error).__name__}: '
             f"{first_line(error)}); run {by_hand} where there is a network"
         ) from error
+
+
+def model_fingerprint(directory) -> str:
+    """Return a hash of the files of a model directory, except hidden ones, which belong to git and other programs.
+
+    An exported model has that of the model that it was exported from, so that it searches the same indexes.
+    """
+    source = directory.path if isinstance(directory, ModelDirectory) else resolve_directory(directory)
+    if exported := read_source_fingerprint(source):
+        return exported
+    names = sorted(name for name in hashes.list_file_names(source) if not HIDDEN.search(name))
+    return hashes.json_digest(hashes.collect_file_facts(source, names))
 
 
 def download(snapshot: Callable, name: str) -> Path:

@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.hashes import collect_file_facts, json_digest, list_file_names
-from bert_jax.hub import model_directory as hub
-from bert_jax.hub.onnx_files import read_source_fingerprint
+from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.load import load
 from bert_jax.inference.reranker import check_cross_encoder
@@ -22,7 +20,6 @@ from bert_jax.inference.text_vectors import (
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.search.cache import CachedRows, RowCache
-from bert_jax.text.input_files import HIDDEN
 from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 
 
@@ -43,21 +40,6 @@ class CachedEncoder:
         if notice := truncated.notice():
             warn_caller(notice)
         return vectors
-
-
-def model_fingerprint(directory) -> str:
-    """Return a hash of the files of a model directory, except hidden ones, which belong to git and other programs.
-
-    An exported model has that of the model that it was exported from, so that it searches the same indexes.
-    """
-    source = directory.path if isinstance(directory, hub.ModelDirectory) else hub.resolve_directory(directory)
-    if exported := read_source_fingerprint(source):
-        return exported
-    return json_digest(
-        collect_file_facts(
-            source, sorted(name for name in list_file_names(source) if not HIDDEN.search(name))
-        )
-    )
 
 
 class CrossEncoder:

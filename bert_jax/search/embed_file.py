@@ -18,12 +18,12 @@ from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.data.examples.unlabelled_texts import read_unlabelled, split_columns
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.streaming import split_into_windows
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
 from bert_jax.search import vector_shards
-from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.vector_files import TYPES, Quantizer
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
-from bert_jax.hub.model_directory import resolve_directory
+from bert_jax.hub.model_directory import model_fingerprint, resolve_directory
 from bert_jax.hub.onnx_files import NoOnnxFile
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
@@ -23,7 +23,6 @@ from bert_jax.inference.text_vectors import (
     find_prompt_name,
     prompt_text,
 )
-from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.index_manifest import IndexedModel
 from bert_jax.search.passages import TokenizerCounter
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner

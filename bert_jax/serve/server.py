@@ -19,11 +19,11 @@ import uvicorn
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
 from bert_jax.core.terminal import pluralize
+from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.load import load
 from bert_jax.inference.pipeline import TextPipeline
 from bert_jax.inference.warm_up import Program, compute_once
-from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import INDEX_FILE
 from bert_jax.serve.application import Application

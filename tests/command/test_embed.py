@@ -17,8 +17,8 @@ import pytest
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.search import vector_shards
-from bert_jax.search.cached_vectors import model_fingerprint
 from bert_jax.search.vector_files import Quantizer
 from tests.support.small_models import SMALL_VOCABULARY, write_model
 

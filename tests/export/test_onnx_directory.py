@@ -11,7 +11,7 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.export import activations, encoder, model_graph, onnx_directory
+from bert_jax.export import encoder, layers, model_graph, onnx_directory
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub import onnx_files
 from bert_jax.hub.families import FAMILIES
@@ -133,7 +133,7 @@ def test_the_command_checks_every_kind_of_output(head, directory, tmp_path, caps
 )
 def test_a_file_with_other_outputs_is_refused(head, broken, directory, tmp_path, capsys, monkeypatch):
     labels = LABELS if head in ("classify", "compare_mean") else ()
-    monkeypatch.setitem(activations.ACTIVATIONS, broken, activations.ACTIVATIONS["relu"])
+    monkeypatch.setitem(layers.ACTIVATIONS, broken, layers.ACTIVATIONS["relu"])
     assert export(directory((head,), labels), tmp_path / "onnx") == 1
     said = capsys.readouterr().err
     assert "onnx is not written: outputs of ONNX Runtime differ by up to" in said and said.count("\n") == 1
