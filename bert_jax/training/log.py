@@ -227,12 +227,12 @@ def free_columns(bar: tqdm) -> int:
 
 
 def drop_to_fit(text: str, room: int) -> str:
-    """Drop comma-separated parts from the end until the text fits into `room` columns.
+    """Drop comma-separated parts from the end until the text fits into `room` columns, which a narrow terminal lacks.
 
-    >>> drop_to_fit("loss 2.346, accuracy 0.5, 17,432 tokens/s", 25)
-    'loss 2.346, accuracy 0.5'
+    >>> drop_to_fit("loss 2.346, accuracy 0.5, 17,432 tokens/s", 25), drop_to_fit("loss 2.346", -3)
+    ('loss 2.346, accuracy 0.5', '')
     """
-    while len(text) > room:
+    while text and len(text) > room:
         text = text.rpartition(", ")[0]
     return text
 
