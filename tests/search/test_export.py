@@ -32,25 +32,16 @@ NUL = Document("nul", "", "before\0after")
 NAMES = ("document", "title", "text", "start", "end")
 
 
-UNESCAPED = {
-    "\\": "\\",
-    "t": "\t",
-    "n": "\n",
-    "r": "\r",
-    "v": "\v",
-    "f": "\f",
-    "b": "\b",
-}  # of COPY's text format
+# Of COPY's text format.
+UNESCAPED = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r", "v": "\v", "f": "\f", "b": "\b"}
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory) -> Path:
     """Of three segments, with documents that were removed and replaced."""
     path = tmp_path_factory.mktemp("export") / "index"
-    for step in range(3):
-        change_index(
-            path, [random_document(f"d{n}", random.Random(n + step)) for n in range(5 * step, 5 * step + 8)]
-        )
+    for step in range(0, 15, 5):
+        change_index(path, [random_document(f"d{n}", random.Random(n + step)) for n in range(step, step + 8)])
     change_index(path, [ODD], remove=["d2", "d9"])
     return path
 

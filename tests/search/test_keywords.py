@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.search import keywords, words
+from bert_jax.search import keywords
 from bert_jax.search.keywords import KeywordSearch
 from bert_jax.search.segment_files import SegmentFiles
 
@@ -47,13 +47,3 @@ def test_stems_are_counted_as_words_are(tmp_path, monkeypatch):
     added = search.weight_query("Cats and a cat, dogs").word_scores(0, 0)
     assert [*added] == ["cats"]  # the first of the query's words with this stem
     assert added["cats"] == pytest.approx(2 * search.weight_query("cat").word_scores(0, 0)["cat"])
-
-
-def test_a_word_is_stemmed_once_for_all_its_occurrences(tmp_path, monkeypatch):
-    stemmed = []
-    stem_words = words.stem_words
-    monkeypatch.setattr(
-        keywords, "stem_words", lambda some, language: stemmed.extend(some) or stem_words(some, language)
-    )
-    keywords.build_postings(tmp_path, ["cats cats dogs", "dogs"] * 50, "english")
-    assert sorted(stemmed) == ["cats", "dogs"]

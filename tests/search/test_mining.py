@@ -1,9 +1,7 @@
 """Hard negatives are the nearest texts that are no positives, found once and the same after a kill."""
 
 import json
-import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -16,9 +14,7 @@ from bert_jax.core.files import write_json
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.data.examples.groups import read_groups
 from bert_jax.hub import model_directory as hub
-from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching, exact_search
-from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS, EmbeddingPipeline
 from bert_jax.predictions.calibration import log_odds
@@ -70,16 +66,15 @@ class GivenScores:
         return np.array([drawn("\n".join(pair))[0] for pair in pairs], np.float32)
 
 
-@pytest.mark.parametrize("reranker", [None, GivenScores()])
 @pytest.mark.parametrize(
-    "limits",
+    ("limits", "reranker"),
     [
-        MiningLimits(2, margin=0.0),
-        MiningLimits(6, margin=0.0),
-        MiningLimits(1, range_min=3, margin=0.0),
-        MiningLimits(2, margin=0.5),
-        MiningLimits(1, margin=0.0, range_max=2),
-        MiningLimits(2, margin=0.0, min_score=-0.4, max_score=0.3),
+        (MiningLimits(6, margin=0.0), None),
+        (MiningLimits(1, range_min=3, margin=0.0), None),
+        (MiningLimits(2, margin=0.5), None),
+        (MiningLimits(2, margin=0.0, min_score=-0.4, max_score=0.3), None),
+        (MiningLimits(1, margin=0.0, range_max=2), GivenScores()),
+        (MiningLimits(2, margin=0.5), GivenScores()),
     ],
 )
 def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypatch):
@@ -92,15 +87,12 @@ def test_negatives_are_those_of_brute_force(limits, reranker, tmp_path, monkeypa
     corpus, counts = [*random_texts(10, (3, 9), 7), *(row["question"] for row in rows)], MiningCounts()
     mined = list(mine_hard_negatives(groups, corpus, Given(), limits, counts, reranker))
     candidates = list(dict.fromkeys([*(row["answer"] for row in rows), *corpus]))
-    products = (
-        Given().encode([row["question"] for row in rows], QUERY_PROMPTS)
-        @ Given().encode(candidates, DOCUMENT_PROMPTS).T
-    )
+    questions = Given().encode([row["question"] for row in rows], QUERY_PROMPTS)
+    products = questions @ Given().encode(candidates, DOCUMENT_PROMPTS).T
     expected = []
     for row, cosines in zip(rows, products, strict=True):
-        right = {other["answer"] for other in rows if other["question"] == row["question"]} | {
-            row["question"]
-        }
+        right = {other["answer"] for other in rows if other["question"] == row["question"]}
+        right.add(row["question"])
         order = [n for n in np.argsort(-cosines, kind="stable") if candidates[n] not in right]
         scores = reranker.score([(row["question"], text) for text in candidates]) if reranker else cosines
         of_positive = scores[candidates.index(row["answer"])]
@@ -121,29 +113,22 @@ def test_texts_of_the_same_label_are_no_negatives(encoder_path, tmp_path):
     groups = read_groups(write_jsonl(tmp_path / "labelled.jsonl", rows), GroupColumns())
     label_of = {row["text"]: row["label"] for row in rows}
     limits = MiningLimits(1, margin=0.0, range_max=16)
-    mined = list(
-        mine_hard_negatives(
-            groups, [], CachedEncoder(encoder_path, tmp_path / "kept"), limits, MiningCounts()
-        )
-    )
+    encoder = CachedEncoder(encoder_path, tmp_path / "kept")
+    mined = list(mine_hard_negatives(groups, [], encoder, limits, MiningCounts()))
     assert mined and all(label_of[row["anchor"]] != label_of[row["negative_1"]] for row in mined)
 
 
 @pytest.fixture(scope="module")
-def classifiers(tmp_path_factory):
-    """Directories of cross-encoders with initial values: with one logit as sentence-transformers saves it, and two."""
-    directories = [tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")]
-    layout = hub.Layout(ENCODER_CONFIG, heads=("classify",), labels=("a", "b"))
+def cross_encoder(tmp_path_factory):
+    """The directory of one with initial values, as sentence-transformers saves it."""
+    directory = tmp_path_factory.mktemp("cross")
+    layout = hub.Layout(ENCODER_CONFIG, heads=("classify",), labels=("LABEL_0",))
     params = jax.device_get(jax.jit(lambda: init_random_params(Task(layout), RunConfig()))())
-    hub.save_model(directories[1], layout, params, TOKENIZER)
-    params["classify"] = jax.tree.map(lambda values: values[..., :1], params["classify"])
-    hub.save_model(directories[0], replace(layout, labels=("LABEL_0",)), params, TOKENIZER)
-    write_json(
-        directories[0] / "modules.json",
-        [{"type": "sentence_transformers.base.modules.Transformer", "path": ""}],
-    )
-    write_json(directories[0] / "sentence_bert_config.json", {"transformer_task": "sequence-classification"})
-    return directories
+    hub.save_model(directory, layout, params, TOKENIZER)
+    modules = [{"type": "sentence_transformers.base.modules.Transformer", "path": ""}]
+    write_json(directory / "modules.json", modules)
+    write_json(directory / "sentence_bert_config.json", {"transformer_task": "sequence-classification"})
+    return directory
 
 
 @pytest.fixture
@@ -165,31 +150,11 @@ def counted(monkeypatch):
     return texts_read
 
 
-def test_texts_are_embedded_behind_the_prompt_of_their_part(encoder_path, tmp_path):
-    prompted = shutil.copytree(encoder_path, tmp_path / "model")
-    embedder = sentence_transformers.EmbedderSettings(prompts={"query": "w1 ", "passage": "w2 "})
-    sentence_transformers.write_embedder(prompted, embedder, 32)
-    kept, ours = CachedEncoder(prompted, tmp_path / "kept"), Embedder.load(prompted)
-    for prompts, name in ((QUERY_PROMPTS, "query"), (DOCUMENT_PROMPTS, "passage")):
-        assert np.array_equal(
-            kept.encode(["w3 w4"], prompts)[:], ours.encode(["w3 w4"], name, normalize_embeddings=True)
-        )
-
-
 @pytest.mark.slow
 def test_each_text_is_embedded_once_wherever_it_stands(encoder_path, tmp_path, counted, capsys):
     rows = random_pairs(30)
-    command = [
-        "mine",
-        "--model",
-        str(encoder_path),
-        "--negatives",
-        "2",
-        "--margin",
-        "0.1",
-        "--cache",
-        str(tmp_path),
-    ]
+    command = ["mine", "--model", str(encoder_path), "--negatives", "2", "--margin", "0.1"]
+    command += ["--cache", str(tmp_path)]
     data = write_jsonl(tmp_path / "pairs.jsonl", rows)
     assert main([*command, "--data", data, "--output", str(tmp_path / "a.jsonl")]) == 0
     mined, said = rows_of(tmp_path / "a.jsonl"), capsys.readouterr().err
@@ -211,10 +176,9 @@ def test_each_text_is_embedded_once_wherever_it_stands(encoder_path, tmp_path, c
     assert main([*command, "--data", data, "--output", str(tmp_path / "c.jsonl")]) == 0
     assert 0 < len(counted) <= 16
     assert (tmp_path / "c.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
-    for damaged in (b"damaged", parts[0].read_bytes()[:-1]):
-        parts[0].write_bytes(damaged)
-        assert main([*command, "--data", data, "--output", str(tmp_path / "d.jsonl")]) == 1
-        assert "damaged" in capsys.readouterr().err
+    parts[0].write_bytes(parts[0].read_bytes()[:-1])
+    assert main([*command, "--data", data, "--output", str(tmp_path / "d.jsonl")]) == 1
+    assert "damaged" in capsys.readouterr().err
 
 
 def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
@@ -233,25 +197,16 @@ def test_several_commands_fill_one_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_rerankers_scores_decide_and_are_learnt_from(encoder_path, classifiers, tmp_path, capsys):
+def test_a_rerankers_scores_decide_and_are_learnt_from(encoder_path, cross_encoder, tmp_path):
     data, output = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(30)), tmp_path / "mined.jsonl"
-    command = [
-        "mine",
-        "--model",
-        str(encoder_path),
-        "--data",
-        data,
-        "--output",
-        str(output),
-        "--negatives",
-        "1",
-    ]
-    assert main([*command, "--rescore", str(classifiers[0]), "--scores"]) == 0
+    command = ["mine", "--model", str(encoder_path), "--data", data, "--output", str(output)]
+    command += ["--negatives", "1"]
+    assert main([*command, "--rescore", str(cross_encoder), "--scores"]) == 0
     rescored = rows_of(output)
     groups = read_groups(str(output), GroupColumns())
     assert {(len(group.texts), len(group.scores)) for group in groups} == {(3, 2)}
     asked = [(group.texts[0], text) for group in groups for text in group.texts[1:]]
-    scores = log_odds(Reranker.load(classifiers[0]).predict(asked))  # of the probabilities that it gives
+    scores = log_odds(Reranker.load(cross_encoder).predict(asked))  # of the probabilities that it gives
     np.testing.assert_allclose(scores, [score for group in groups for score in group.scores], atol=1e-5)
     assert all(group.scores[1] < group.scores[0] for group in groups)
     assert main(command) == 0
@@ -291,11 +246,11 @@ for kill in ["", "vectors- 2", "scores- 2", ".cut.jsonl. 1", ""]:
 
 
 @pytest.mark.long
-def test_a_killed_command_ends_as_if_it_had_not_been(encoder_path, classifiers, tmp_path):
+def test_a_killed_command_ends_as_if_it_had_not_been(encoder_path, cross_encoder, tmp_path):
     data, whole = write_jsonl(tmp_path / "pairs.jsonl", random_pairs(60)), tmp_path / "whole.jsonl"
     run_process(
         [sys.executable, "-c", KILLED, str(whole), "mine", "--model", str(encoder_path), "--data", data, "--negatives",
-         "1", "--rescore", str(classifiers[0]), "--scores"]
+         "1", "--rescore", str(cross_encoder), "--scores"]
     )  # fmt: skip
     assert len(rows_of(whole)) > 30
     assert (tmp_path / "cut.jsonl").read_bytes() == whole.read_bytes()
@@ -311,38 +266,12 @@ def test_a_text_that_the_model_reads_as_the_positive_is_no_negative(encoder_path
         "corpus": write_jsonl(tmp_path / "corpus.jsonl", [{"note": "a", "answer": text} for text in again]),
         "margin": 0, "negatives": 9,
     }  # fmt: skip
-    assert (
-        main(["mine", *(str(word) for name, value in arguments.items() for word in (f"--{name}", value))])
-        == 0
-    )
+    flags = [str(word) for name, value in arguments.items() for word in (f"--{name}", value)]
+    assert main(["mine", *flags]) == 0
     groups = read_groups(str(tmp_path / "mined.jsonl"), GroupColumns())
     assert groups and {len(group.texts) for group in groups} == {11}
     owners = [(again.get(text), group.texts[0]) for group in groups for text in group.texts[2:]]
     assert any(owner for owner, _ in owners) and all(owner != anchor for owner, anchor in owners)
-
-
-@pytest.mark.slow
-def test_documents_of_queries_are_mined_wherever_their_columns_stand(encoder_path, tmp_path, capsys):
-    rows = [{"document": row["answer"], "query": row["question"]} for row in random_pairs(12)]
-    corpus = [{"title": f"w1 w{n}", "document": text} for n, text in enumerate(random_texts(9, (3, 9), 5))]
-    data, more = write_jsonl(tmp_path / "pairs.jsonl", rows), write_jsonl(tmp_path / "more.jsonl", corpus)
-    command = [
-        "mine",
-        "--model",
-        encoder_path,
-        "--data",
-        data,
-        "--corpus",
-        more,
-        "--output",
-        tmp_path / "mined.jsonl",
-    ]
-    assert main([*map(str, command), "--margin", "0", "--negatives", "2", "--min-score", "-1"]) == 0
-    assert f'{data}: anchor "query", positive "document"\n' in capsys.readouterr().err
-    mined = rows_of(tmp_path / "mined.jsonl")
-    assert mined and all({"document": row["positive"], "query": row["anchor"]} in rows for row in mined)
-    texts = {row["document"] for row in [*rows, *corpus]}
-    assert all({row["negative_1"], row["negative_2"]} <= texts for row in mined)
 
 
 def test_a_file_without_a_group_is_not_written(encoder_path, tmp_path):

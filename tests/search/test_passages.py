@@ -63,6 +63,6 @@ def test_a_text_is_cut_where_its_lower_case_has_its_tokens():
 @pytest.mark.slow
 def test_a_document_of_any_size_is_cut_in_linear_time():
     cutter = PassageCutter(WordCounter(), 200, 25)
-    for text in ("The cat sat on the mat. " * 40_000, "cat " * 250_000, "x" * 1_000_000):
+    for text in ("The cat sat on the mat. " * 8_000, "cat " * 50_000, "x" * 200_000):
         (cut,) = cutter([Document("a", "", text)])
-        assert 100 < len(cut.spans) < 10_000
+        assert 50 < len(cut.spans) < 2_000

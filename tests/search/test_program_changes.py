@@ -2,7 +2,6 @@
 
 import copy
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -66,17 +65,11 @@ def test_loaded_models_serve_an_index_that_can_be_opened_without_them(tmp_path, 
     again = bert_jax.Index.open(tmp_path / "index", embedder)
     hits = bert_jax.Index.open(tmp_path / "index").search("a cat", reranker=tmp_path / "judge")
     assert hits == again.search("a cat", reranker=judge.with_params(judge.params))
-    changed = (
-        embedder.with_params(embedder.params),
-        bert_jax.Embedder.load(tmp_path / "model", pooling="cls"),
-    )
-    for other in changed:
-        for call in (
-            lambda other=other: bert_jax.Index.build(TEXTS, tmp_path / "new", model=other),
-            lambda other=other: bert_jax.Index.open(tmp_path / "index", other),
-        ):
-            with pytest.raises(BertJaxError, match="model is not in a directory .* save it"):
-                call()
+    changed = embedder.with_params(embedder.params)
+    with pytest.raises(BertJaxError, match="model is not in a directory .* save it"):
+        bert_jax.Index.build(TEXTS, tmp_path / "new", model=changed)
+    with pytest.raises(BertJaxError, match="model is not in a directory .* save it"):
+        bert_jax.Index.open(tmp_path / "index", changed)
     with pytest.raises(BertJaxError, match="judge is not the model that"):
         bert_jax.Index.open(tmp_path / "index", judge).search("a cat")
     with pytest.raises(BertJaxError, match="reranker is not a cross-encoder"):
@@ -113,17 +106,6 @@ def test_changes_are_counted_and_seen_at_once_and_by_others(tmp_path):
     other.refresh()
     assert ids(other) == ["1", "2", "3"]
     assert index.remove([]).removed == 0
-
-
-def test_documents_of_a_program_are_not_taken_for_files_that_are_gone(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    bert_jax.Index.build(TEXTS, "index")
-    Path("docs").mkdir()
-    Path("docs/a.txt").write_text("A cat.")
-    assert main(["index", "docs", "--output", "index"]) == 0
-    assert main(["index", "docs", "--output", "index", "--remove-missing"]) == 1
-    assert "would also remove the documents of memory:documents" in capsys.readouterr().err
-    assert len(bert_jax.Index.open("index")) == 4
 
 
 def test_lone_surrogates_are_replaced_with_a_warning(tmp_path):

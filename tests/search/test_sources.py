@@ -46,10 +46,9 @@ def test_a_second_source_with_the_same_ids_is_refused_as_both_in_one_command_are
     assert index("--compact", "--replace") == 1 and "give DOCS" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("names", [["one", "one/a.txt", "./two/../one/*.txt"], ["one/a.txt", "one"]])
-def test_the_same_files_by_other_names_are_an_update(names):
-    assert index("two/c.txt", names[0]) == 0
-    for name in names:
+def test_the_same_files_by_other_names_are_an_update():
+    assert index("two/c.txt", "one/a.txt") == 0
+    for name in ("one", "./two/../one/*.txt", "one/a.txt"):
         Path("one/a.txt").write_text(f"A cat, read as {name}.")
         assert index(name) == 0 and f"A cat, read as {name}." in texts()
 
