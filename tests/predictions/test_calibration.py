@@ -42,14 +42,6 @@ def documents(count: int) -> list[str]:
     return [f"text {n}" for n in range(count)]
 
 
-def test_a_calibration_prints_in_a_line():
-    known = fitted(*texts_of(400, heat=2.5))
-    shown = repr(known)
-    assert shown.startswith("<Calibration of classes on 400 examples: log loss ") and len(shown) < 200
-    assert repr(known.by_label[0]).startswith('<LabelLevels of "a": ') and len(repr(known.by_label)) < 300
-    assert repr(calibration.UNCALIBRATED) == "<Calibration: none>"
-
-
 @pytest.mark.slow
 def test_a_temperature_is_that_of_an_independent_search():
     logits, truth = texts_of(3000, heat=2.5)
@@ -67,26 +59,10 @@ def test_without_an_error_a_temperature_is_bounded_and_nearer_to_1_the_fewer_tex
         calibration_fitting.fit_temperature(z, z.argmax(-1)) for z in (logits[:10], logits[:50], logits)
     )
     assert 0.15 < many < more < few < 1
-    logits = np.array([[3.0, 0.0]] * 40)
-    assert calibration_fitting.fit_temperature(logits, np.array([1, *[0] * 39])) == pytest.approx(1, abs=0.15)
     z = np.full(50, 4.0)
     assert 0.3 < calibration_fitting.fit_binary_temperature(z, np.ones(50)) < 1
     assert calibration_fitting.fit_binary_temperature(z[:0], z[:0], expected=2.5) == pytest.approx(2.5)
     assert calibration_fitting.fit_logistic(z[:0], z[:0]) == (1, 0)
-
-
-def test_few_texts_are_believed_as_if_more_were_known_of_which_a_share_is_right():
-    logits, truth = texts_of(12, heat=2)  # three classes: as if of 5 others two thirds were right
-    heats = np.exp(np.linspace(-2, 3, 4001))
-    likely = [calibration.softmax(logits / heat) for heat in heats]
-    shares = np.full((12, 3), 1 / 6)
-    shares[np.arange(12), logits.argmax(-1)] = 2 / 3
-    target = np.eye(3)[truth] + 5 / 12 * shares
-    prior = np.square(1 / heats - 1) / np.square(calibration_fitting.FACTOR) / 2
-    losses = [-(target * np.log(p)).sum() for p in likely] + prior
-    found = fitted(logits, truth)
-    assert found.temperatures == pytest.approx((heats[int(losses.argmin())],), rel=2e-3)
-    assert not fitted(logits, logits.argmax(-1)).keeps_probabilities, "few texts say little"
 
 
 def test_a_temperature_of_a_label_and_log_odds_are_those_of_an_independent_search():
@@ -119,16 +95,12 @@ def test_the_error_is_the_mean_gap_of_equal_bins():
 
 
 def test_an_overconfident_model_gets_better_and_its_classes_stay():
-    logits, truth = texts_of(4000, heat=4)
-    found = fitted(logits, truth)
-    assert found.error_before > 0.2 and found.error_after < 0.04
-    assert found.loss_after < found.loss_before
-    assert found.describe_errors() in found.describe()
+    found = fitted(*texts_of(4000, heat=4))
+    assert found.error_before > 0.2 and found.error_after < 0.04 and found.loss_after < found.loss_before
     fresh, truth = texts_of(4000, heat=4, seed=1)
     likely = found.probabilities(fresh)
     assert (likely.argmax(-1) == fresh.argmax(-1)).all()
     assert calibration_fitting.expected_calibration_error(likely.max(-1), likely.argmax(-1) == truth) < 0.04
-    assert (Calibration().probabilities(fresh) == calibration.softmax(fresh)).all()
 
 
 def test_every_fold_is_judged_by_what_the_others_fitted():
@@ -166,14 +138,6 @@ def test_predictions_of_a_document_that_are_wrong_together_count_as_fewer():
     )
     (level,) = selective.count_levels(np.full(1000, 0.5), together, 5.0)
     assert level == CoverageLevel(0.5, 200, together.sum() // 5)
-    confidence = rng.random(1000)
-    alone, fewer = (
-        single_label.fit_class_calibration(
-            np.stack([confidence, 0 * confidence], 1), 1 - together.astype(int), "ab", names
-        ).levels[0]
-        for names in (documents(1000), [f"d{n}" for n in documents_of_five])
-    )
-    assert alone.answers == 1000 and 180 < fewer.answers < 250
 
 
 def test_probabilities_that_fit_stay_and_those_of_a_single_error_too():
@@ -183,8 +147,6 @@ def test_probabilities_that_fit_stay_and_those_of_a_single_error_too():
     truth[0] = 1 - truth[0]  # the only error
     found = fitted(logits, truth, "ab")
     assert found.keeps_probabilities and found.error_before == found.error_after
-    kept = [fitted(*texts_of(200, heat=1, seed=seed)).keeps_probabilities for seed in range(20)]
-    assert sum(kept) > 10
     assert not fitted(*texts_of(200, heat=4)).keeps_probabilities
 
 
@@ -270,15 +232,12 @@ def test_what_cannot_be_promised_is_said_in_a_line_whose_numbers_hold():
         found.confidence_threshold(0.9)
     best = float(re.search(r"; at most ([\d.]+) is reachable: ask for that", str(refusal.value))[1])
     assert 0.5 < best < 0.9 and 0 < found.confidence_threshold(best) < 1 and len(str(refusal.value)) < 400
-    for precision in (best + 0.001, best + 0.05):
-        with pytest.raises(BertJaxError, match="cannot be guaranteed"):
-            found.confidence_threshold(precision)
+    with pytest.raises(BertJaxError, match="cannot be guaranteed"):
+        found.confidence_threshold(best + 0.001)
     right = Calibration("classes", ("a", "b"), (1.0,), levels=(CoverageLevel(0.9, 298, 298),), examples=298)
     with pytest.raises(BertJaxError, match="298.*299.*0.989"):
         right.confidence_threshold(0.99)
     assert replace(right, levels=(CoverageLevel(0.9, 299, 299),)).confidence_threshold(0.99) == 0.9
-    with pytest.raises(BertJaxError, match="more examples"):
-        replace(right, levels=()).confidence_threshold(0.9)
     with pytest.raises(BertJaxError, match="not calibrated"):
         Calibration().confidence_threshold(0.9)
 
@@ -327,17 +286,11 @@ def test_a_model_carries_its_calibration_and_predict_uses_it(classifier, tmp_pat
     calibration.save_calibration(classifier, given)
     model = bert_jax.load(classifier)
     assert model.calibration == given
-    found = list(
-        predict_rows(
-            model,
-            write_jsonl(tmp_path / "in.jsonl", [{"text": t} for t in SMALL_TEXTS]),
-            options=PredictionOptions(precision=0.95),
-        )
-    )
+    data = write_jsonl(tmp_path / "in.jsonl", [{"text": text} for text in SMALL_TEXTS])
+    found = list(predict_rows(model, data, options=PredictionOptions(precision=0.95)))
     assert [one["label"] for one in found] == [one.label for one in plain]
     for one, more in zip(found, odds, strict=True):
         assert one["score"] == pytest.approx(calibration.sigmoid(more), abs=1e-3)
-        assert one["margin"] == pytest.approx(2 * one["score"] - 1, abs=1e-5)
         assert one["abstained"] == (one["score"] < middle)
     assert {one["abstained"] for one in found} == {True, False}
     sure = model.classify(SMALL_TEXTS, min_precision=0.95)

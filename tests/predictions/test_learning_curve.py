@@ -1,29 +1,16 @@
-"""What as many labels again would bring, as a learning curve forecasts it, and how often its interval is right."""
-
-from types import SimpleNamespace
+"""What as many labels again would bring, as a learning curve forecasts it."""
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
-from bert_jax.data.examples.example import Example
-from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.data.examples.split import assign_folds
-from bert_jax.finetuning.cross_validation import Folds
-from bert_jax.finetuning.finetune_data import PredictionEvaluator
 from bert_jax.metrics.classification import score_single_label
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.predictions.kind import TextWindows
-from bert_jax.predictions.kinds.classes import Classes
 from bert_jax.predictions.learning_curve import (
     NUM_PARTS,
-    LearningCurve,
     draw_variance,
     forecast_gain,
     forecast_learning_curve,
 )
-from bert_jax.predictions.linear_model import LinearModel, Units, fit_linear_model
-from bert_jax.text.tokenizer import Encoding
 
 NAMES = ("no", "yes")
 
@@ -71,8 +58,6 @@ def test_a_curve_tells_the_mean_scores_and_the_forecast():
     assert curve.gain == pytest.approx(forecast_gain(np.array(0.6), np.array(0.8)))
     assert curve.low < curve.gain < curve.high
     assert curve.high - curve.gain == pytest.approx(curve.gain - curve.low)
-    other = forecast_learning_curve("f1_macro", judged_by((0.6,) * 4, (0.7,) * 2, (0.8,)))
-    assert other.gain == pytest.approx(curve.gain, abs=0.01)
 
 
 def test_no_score_above_1_is_forecast():
@@ -103,86 +88,3 @@ def test_the_chance_of_a_draw_is_that_of_the_means_of_parts():
 
 
 # Of real probes
-
-
-class Cached:
-    """Features that are there already, in place of an encoder's; they are what Folds asks of tasks.probe.Features."""
-
-    def __init__(self, x: np.ndarray, y: np.ndarray):
-        self.states, self.y = x, y
-
-    def fit_probe(self, link, class_weights, kept, strongest=0) -> LinearModel:
-        x = self.states[kept].astype(np.float64)
-        return fit_linear_model(
-            Units(x, np.eye(len(NAMES))[self.y[kept]], np.ones(len(kept)), np.array(kept)), link, strongest
-        )
-
-
-def parts_of(y: np.ndarray, count: int = 5) -> Folds:
-    """The folds of a run on such labels, without a run."""
-    examples = [Example(f"text {i}", NAMES[label], f"row {i}") for i, label in enumerate(y)]
-    parts, kind = object.__new__(Folds), Classes(NAMES)
-    parts.task = SimpleNamespace(kind=kind, class_weights=())
-    parts.config = SimpleNamespace(data=SimpleNamespace(folds=count))
-    one = Encoding([1], [0], [(0, 0)])
-    parts.evaluator = PredictionEvaluator(kind, examples, [TextWindows([one])] * len(examples))
-    parts.pieces = [
-        EncodedExample(one, i, {"labels": label, "label_weights": 1.0}) for i, label in enumerate(y)
-    ]
-    parts.example_of_piece = [piece.example for piece in parts.pieces]
-    parts.fold_of_piece = assign_folds(examples, count)[parts.example_of_piece]
-    parts.predicted, parts.is_predicted = range(count), np.ones(len(examples), bool)
-    parts.class_of_piece = y
-    return parts
-
-
-def curve_of(x: np.ndarray, y: np.ndarray) -> LearningCurve:
-    parts, features = parts_of(y), Cached(x, y)
-    whole, penalties = parts.predict_with_probe(features, "softmax", np.ones(len(y), bool))
-    return parts.make_learning_curve(features, "softmax", whole, penalties)
-
-
-class Clouds:
-    """Two classes around two points, in so many dimensions; how often a linear function is right is known exactly."""
-
-    def __init__(self, dimensions: int = 20, apart: float = 1.2):
-        self.middle = np.zeros(dimensions)
-        self.middle[0] = apart
-
-    def drawn(self, count: int, rng) -> tuple[np.ndarray, np.ndarray]:
-        y = rng.integers(0, 2, count)
-        return (2 * y[:, None] - 1) * self.middle + rng.normal(size=(count, len(self.middle))), y
-
-    def accuracy(self, x: np.ndarray, y: np.ndarray) -> float:
-        probe = Cached(x, y).probe("softmax", (), list(range(len(y))))
-        kernel, bias = probe.kernel[:, 1] - probe.kernel[:, 0], probe.bias[1] - probe.bias[0]
-        at = np.array([kernel @ self.middle + bias, kernel @ self.middle - bias]) / np.linalg.norm(kernel)
-        return float(norm.cdf(at).mean())
-
-    def trial(self, count: int, rng) -> tuple[LearningCurve, float]:
-        """What is forecast from so many labels, and what as many again bring."""
-        x, y = self.drawn(2 * count, rng)
-        return curve_of(x[:count], y[:count]), self.accuracy(x, y) - self.accuracy(x[:count], y[:count])
-
-
-@pytest.mark.slow
-def test_parts_and_folds_make_the_curve():
-    x, y = Clouds(4).drawn(60, np.random.default_rng(0))
-    curve = curve_of(x, y)
-    assert curve.labels == [15, 30, 60] and curve.low < curve.gain < curve.high
-    assert 0.6 < curve.scores[0] <= 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("count", [80, 200, 800])
-def test_the_interval_holds_the_gain_in_nine_data_sets_of_ten(count):
-    rng, clouds = np.random.default_rng(count), Clouds()
-    trials = [clouds.trial(count, rng) for _ in range(200)]
-    inside = np.mean([curve.low <= gain <= curve.high for curve, gain in trials])
-    forecasts, gains = np.mean([(curve.gain, gain) for curve, gain in trials], 0)
-    width = np.mean([curve.high - curve.low for curve, _ in trials])
-    print(
-        f"{count} labels: inside {inside:.1%}, forecast {forecasts:.4f}, true {gains:.4f}, width {width:.4f}"
-    )
-    assert 0.83 <= inside <= 0.99
-    assert width < 10 * gains, "and says something"

@@ -1,17 +1,15 @@
 """A fine-tuned model remembers the columns of its training data, and the command that trained it."""
 
-import json
 import shutil
+from dataclasses import replace
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns, source_labels
+from bert_jax.data.examples.columns import AUTODETECT, ColumnsFromTraining, ExampleColumns
 from bert_jax.inference.text_outcomes import read_examples
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kinds.relevance import Relevance
@@ -80,15 +78,9 @@ def test_what_is_named_now_comes_first():
     assert of(row, ExampleColumns(text="other")) == ExampleColumns(
         "other", label="stars", label_separator=";"
     ), "it is read alone"
-    assert of(row, ExampleColumns(text="other", text_pair="review")).text_pair == "review"
-    assert of(row, ExampleColumns(text_pair="other")) == ExampleColumns(
-        "review", "other", "stars", label_separator=";"
-    )
+    assert of(row, ExampleColumns(text_pair="other")).text_pair == "other"
     assert of(row, ExampleColumns(label_separator=",")).label_separator == ","
-    assert (
-        of(row, ExampleColumns(skip_bad=True)).skip_bad
-        and not of(row, before=ExampleColumns(skip_bad=True)).skip_bad
-    )
+    assert not of(row, before=ExampleColumns(skip_bad=True)).skip_bad
 
 
 def test_a_table_has_no_header_where_that_of_the_training_data_had_none():
@@ -104,28 +96,11 @@ def test_a_table_has_no_header_where_that_of_the_training_data_had_none():
     assert not ColumnsFromTraining(training_columns=AUTODETECT).numbered
 
 
-def test_the_order_of_labels_is_that_of_the_remembered_column(tmp_path):
-    names = {"info": {"features": {"stars": {"names": ["yes", "no"]}, "label": {"names": ["b", "a"]}}}}
-    rows = pa.table({"review": ["the cat"], "stars": [0], "label": [1]})
-    parquet.write_table(
-        rows.replace_schema_metadata({"huggingface": json.dumps(names)}), tmp_path / "a.parquet"
-    )
-    data = str(tmp_path / "a.parquet")
-    assert source_labels(data, TrainingOrigin(columns=NAMED).complete_columns(AUTODETECT)) == ("yes", "no")
-    assert source_labels(
-        data, TrainingOrigin(columns=NAMED).complete_columns(ExampleColumns(label="label"))
-    ) == (
-        "b",
-        "a",
-    )
-    assert source_labels(data, AUTODETECT) == ("b", "a")
-
-
 # evaluate and predict
 
 
 def test_files_of_the_same_shape_need_no_flags(trained, tmp_path):
-    model, stars = trained(replace_pair(NAMED)), cycled("no", "yes")
+    model, stars = trained(replace(NAMED, text_pair="")), cycled("no", "yes")
     header = ("film", "stars", "key", "review", "text")
     data = csv_of(
         tmp_path / "a.csv", header, cycled("x"), stars, range(len(SMALL_TEXTS)), SMALL_TEXTS, cycled("w")
@@ -144,10 +119,6 @@ def test_files_of_the_same_shape_need_no_flags(trained, tmp_path):
         read_examples(model, data, ExampleColumns(text_pair="titel"))
 
 
-def replace_pair(columns: ExampleColumns) -> ExampleColumns:
-    return ExampleColumns(columns.text, "", columns.label, columns.id, columns.group, columns.label_separator)
-
-
 def test_files_of_another_shape_are_read_by_what_is_evident(trained, tmp_path):
     model = trained(NAMED)
     data = csv_of(tmp_path / "a.csv", ("text", "label"), SMALL_TEXTS, cycled("no", "yes"))
@@ -161,16 +132,10 @@ def test_files_of_another_shape_are_read_by_what_is_evident(trained, tmp_path):
 def test_numbered_columns_are_remembered(trained, tmp_path):
     model = trained(ExampleColumns("1", label="0"))
     (tmp_path / "a.csv").write_text("".join(f"yes,{text},?\n" for text in SMALL_TEXTS))
-    data = str(tmp_path / "a.csv")
-    assert [(e.text, e.label) for e in read_examples(model, data)[0]] == [
-        (text, "yes") for text in SMALL_TEXTS
-    ]
-    assert len(list(predict_rows(model, data))) == len(SMALL_TEXTS)
-    # A file of another shape.
+    examples, _ = read_examples(model, str(tmp_path / "a.csv"))
+    assert [(e.text, e.label) for e in examples] == [(text, "yes") for text in SMALL_TEXTS]
     rows = write_jsonl(tmp_path / "a.jsonl", [{"text": text, "label": "no"} for text in SMALL_TEXTS])
-    assert [(e.text, e.label) for e in read_examples(model, rows)[0]] == [
-        (text, "no") for text in SMALL_TEXTS
-    ]
+    assert [e.text for e in read_examples(model, rows)[0]] == SMALL_TEXTS, "a file of another shape"
     headed = csv_of(tmp_path / "headed.csv", ("label", "text"), cycled("no", "yes"), SMALL_TEXTS)
     with pytest.raises(BertJaxError, match="row 1.*header"):
         read_examples(model, headed)
@@ -181,10 +146,6 @@ def test_the_separator_is_remembered(trained, tmp_path):
     model = trained(ExampleColumns(label_separator=";"), problem_type="multi_label_classification")
     data = csv_of(tmp_path / "a.csv", ("text", "labels"), SMALL_TEXTS, cycled("no;yes", "", "yes"))
     assert [e.label for e in read_examples(model, data)[0]] == cycled(("no", "yes"), (), ("yes",))
-    data = csv_of(tmp_path / "b.csv", ("text", "labels"), SMALL_TEXTS, cycled("no,yes", "", "yes"))
-    assert [e.label for e in read_examples(model, data, ExampleColumns(label_separator=","))[0]] == cycled(
-        ("no", "yes"), (), ("yes",)
-    )
 
 
 def test_two_models_are_compared_by_the_columns_of_the_first(trained, written, tmp_path, capsys):
@@ -208,10 +169,6 @@ def test_a_model_that_is_saved_again_remembers_what_it_did(trained, tmp_path):
         == training_origin.read_origin(tmp_path / "model")
     )
     assert model.origin.columns == NAMED and "origin.json" in hashes.read_hashes(tmp_path / "again")
-    assert (
-        bert_jax.load(tmp_path / "again", head="classify", labels=LABELS).origin
-        == training_origin.UNKNOWN_ORIGIN
-    )
 
 
 @pytest.mark.slow
@@ -227,8 +184,6 @@ def test_a_model_of_the_command_remembers(encoder_path, tmp_path, capsys):
     assert cli.main(command) == 0
     model = str(tmp_path / "run/model")
     capsys.readouterr()
-    assert cli.main(["evaluate", "--model", model, "--data", str(data), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["examples"] == 60
     assert cli.main(["predict", "--model", model, "--input", str(data)]) == 0
     assert capsys.readouterr().out.count("\n") == 60
     found = training_origin.read_origin(model)
@@ -249,7 +204,3 @@ def test_a_cross_encoder_reads_the_columns_that_it_learnt_from(tmp_path):
     assert pairs == [(("what ?", f"a text {n}"), float(n % 2)) for n in range(4)]
     described = Relevance.describe_columns(data, columns)
     assert 'query "asked", document "found"' in described and 'score "fits"' in described
-    named = origin.complete_columns(ExampleColumns("found", "note", "fits"))
-    assert {e.text[1] for e in Relevance.read_examples(data, named)} == {"w"}, "what is named goes first"
-    other = write_jsonl(tmp_path / "b.jsonl", [{"query": "what ?", "document": "a text", "label": 1}])
-    assert Relevance.read_examples(other, columns)[0].text == ("what ?", "a text")

@@ -74,7 +74,7 @@ def test_quantiles_stand_for_many_known_texts():
     np.testing.assert_allclose(scope.p_value(new), whole, atol=0.002)
 
 
-@pytest.mark.parametrize("texts", [1, 4, 10, 60])
+@pytest.mark.parametrize("texts", [1, 60])
 def test_a_similarity_is_the_mean_of_the_nearest(texts, monkeypatch):
     monkeypatch.setattr(scopes, "AT_ONCE", 7)  # of 16: in three parts
     learnt, new = unit(RNG.normal(size=(texts, 5))), unit(RNG.normal(size=(16, 5)))
@@ -83,13 +83,6 @@ def test_a_similarity_is_the_mean_of_the_nearest(texts, monkeypatch):
         OutOfScopeDetector.from_vectors(learnt).similarity(new), [np.mean(n) for n in nearest], atol=2e-3
     )
     assert OutOfScopeDetector.from_vectors(learnt).similarity(new[:0]).shape == (0,)
-
-
-def test_the_area_counts_pairs():
-    known, out_of_scope = RNG.integers(0, 6, 40) / 5, RNG.integers(0, 4, 30) / 5
-    pairs = [1.0 if k > f else 0.5 if k == f else 0.0 for k in known for f in out_of_scope]
-    assert area_under_curve(known, out_of_scope) == pytest.approx(np.mean(pairs))
-    assert area_under_curve(known + 1, out_of_scope) == 1 and area_under_curve(known - 2, out_of_scope) == 0
 
 
 # The file
@@ -179,8 +172,7 @@ def test_one_text_a_list_and_a_stream_are_answered_alike(scoped):
     np.testing.assert_allclose(shares, expected, atol=0.03)  # a place among 40
     assert len(set(shares.tolist())) > 3
     assert scoped.in_distribution_p_value(SMALL_TEXTS[0]) == shares[0]
-    stream = scoped.in_distribution_p_value(iter(SMALL_TEXTS))
-    assert not isinstance(stream, list | np.ndarray) and list(stream) == shares.tolist()
+    assert list(scoped.in_distribution_p_value(iter(SMALL_TEXTS))) == shares.tolist()
     assert scoped.in_distribution_p_value([]).shape == (0,)
 
 
@@ -200,9 +192,6 @@ def test_texts_of_every_kind_are_compared_by_their_beginning(tmp_path):
     assert others, "the last one is read in several windows"
     states = tagger.run([first], HiddenStates())[0][: len(first.input_ids)]
     np.testing.assert_allclose(vectors[-1], unit(states.mean(0)), atol=1e-5)
-    confidence = [tagger.kind.confidence(raw, tagger.calibration) for raw in given.raw_outputs]
-    likely = [tagger.calibration.probabilities(raw).max(-1).min() for raw in given.raw_outputs]
-    np.testing.assert_allclose(confidence, likely)
 
 
 # predict
@@ -223,15 +212,9 @@ def test_predictions_tell_which_texts_are_foreign(scoped, classifier, tmp_path, 
     arguments = ["predict", "--model", str(classifier), "--input", data, "--out-of-scope", str(middle)]
     assert cli.main([*arguments, "--output", str(tmp_path / "out.csv")]) == 0
     cells = [row for _, row in read_table_rows(str(tmp_path / "out.csv"))]
-    assert [row["predicted_in_distribution_p_value"] for row in cells] == list(map(str, shares))
     assert [row["predicted_out_of_scope"] for row in cells] == [
         str(share < middle).lower() for share in shares
     ]
-    capsys.readouterr()
-    for wrong in ("0", "1", "x"):
-        with pytest.raises(SystemExit):
-            cli.main([*arguments[:-1], wrong])
-        assert "--out-of-scope" in capsys.readouterr().err
 
 
 def test_foreign_texts_on_a_pipe_are_told_at_once(scoped, stdin_pipe):
@@ -275,14 +258,7 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
     assert cli.main([*arguments, "--out-of-scope", out_of_scope]) == 0
     told = capsys.readouterr().out
     assert "out-of-scope detection: 2 out-of-scope and 8 in-distribution texts" in told
-    for name, value in (
-        ("the p-value", found["auroc"]),
-        ("the probability alone", found["auroc_of_probability"]),
-    ):
-        assert re.search(rf"area under the curve of {name} +{value:.4f}\n", told)
-    assert re.search(r"--out-of-scope +false alarms +detected\n +0.01 ", told)
-    assert cli.main([*arguments, "--json"]) == 0
-    assert "out_of_scope" not in json.loads(capsys.readouterr().out)
+    assert re.search(rf"area under the curve of the p-value +{found['auroc']:.4f}\n", told)
     (tmp_path / "empty.txt").write_text("")
     assert cli.main([*arguments, "--out-of-scope", str(tmp_path / "empty.txt")]) == 1
     assert "empty.txt" in capsys.readouterr().err
@@ -301,11 +277,6 @@ def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path
         f"| 0.05 | {scores.rates[1].false_alarm_rate:.4f} | {scores.rates[1].detection_rate:.4f} |" in section
     )
     assert (tmp_path / "r" / "scope.png").read_bytes().startswith(b"\x89PNG")
-    evaluate_with_report(
-        tmp_path / "s", classifier, PredictionEvalConfig(files[0], ExampleColumns(text="review"))
-    )
-    assert "Out of scope" not in (tmp_path / "s" / "report.md").read_text()
-    assert not (tmp_path / "s" / "scope.png").exists()
 
 
 # Learning it
@@ -324,7 +295,7 @@ def bare(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monkeypatch, capsys):
+def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, capsys):
     train, validation, calibration = examples(60), examples(20, 1), examples(12, 2)
     FinishedRun(bare, FinishInputs(train, validation, calibration)).fit_scope()
     assert "calibrated on 32 validation texts" in capsys.readouterr().err
@@ -335,10 +306,6 @@ def test_it_is_learnt_from_what_was_held_out_and_kept_for_calibration(bare, monk
         found.encode([e.text for e in [*validation, *calibration]], normalize_embeddings=True)
     )
     np.testing.assert_allclose(found.scope.known, np.sort(known), atol=1e-5)
-    monkeypatch.setattr(scopes, "MOST", 7)
-    FinishedRun(bare, FinishInputs(train, validation, calibration)).fit_scope()
-    found = bert_jax.load(bare).scope
-    assert len(found.vectors) == len(found.known) == 7
 
 
 @pytest.mark.slow
@@ -349,9 +316,6 @@ def test_few_texts_leave_no_file(bare, capsys):
     assert not (bare / FILE).exists(), "nor is one of an earlier run left"
     why = "out-of-scope detection needs 25 validation texts, got 24"
     assert why in capsys.readouterr().err
-    write_model(bare, heads=("answer",))
-    FinishedRun(bare, FinishInputs([Example(("cat ?", "the cat"), (), "")] * 40, [], [])).fit_scope()
-    assert not (bare / FILE).exists() and capsys.readouterr().err == ""
 
 
 def test_a_folder_of_out_of_scope_texts_is_refused_before_any_of_its_files_is_looked_at(tmp_path):

@@ -17,7 +17,6 @@ from bert_jax.predictions.selective import (
     LEVELS,
     RISK,
     binomial_p_value,
-    count_levels,
     lowest_threshold,
     significance_of_each,
 )
@@ -75,16 +74,6 @@ def fitted(logits: np.ndarray, truth: np.ndarray) -> Calibration:
     return classes.fit_class_calibration(np.stack([-logits, logits], 1) / 2, truth.astype(int), "ab", names)
 
 
-def threshold_of_separate_levels(logits: np.ndarray, truth: np.ndarray, precision: float) -> float | None:
-    """As before: half of the texts measure, and each of the levels has its share of the risk."""
-    confidence, right = sigmoid(np.abs(logits[1::2])), (logits > 0)[1::2] == truth[1::2]
-    levels = count_levels(confidence, right)
-    kept = [
-        lv.threshold for lv in levels if binomial_p_value(lv.answers, lv.right, precision) <= RISK / LEVELS
-    ]
-    return min(kept, default=None)
-
-
 @dataclass
 class Kept:
     """Of each data set: whether the precision was below the promised one, and the share of texts that are answered."""
@@ -102,21 +91,18 @@ class Kept:
         return stats.binom.sf(sum(self.broken) - 1, len(self.broken), RISK) > 0.01
 
 
-def simulated(arranged, sets: int, texts: int, sharpness: float, precision: float) -> tuple[Kept, Kept]:
-    """By the promise, and by separate levels."""
+def simulated(arranged, sets: int, texts: int, sharpness: float, precision: float) -> Kept:
     rng = np.random.default_rng(texts)
     model, logits, truth = arranged(Texts.drawn(rng, sets, texts, sharpness))
-    fresh, now, before = Texts.drawn(rng, 1, FRESH, sharpness), Kept([], []), Kept([], [])
+    fresh, kept = Texts.drawn(rng, 1, FRESH, sharpness), Kept([], [])
     for n in range(sets):
         odds = fresh.logits(model[n])[0]
         right = np.where(odds > 0, fresh.likely[0], 1 - fresh.likely[0])
         found = fitted(logits[n], truth[n])
         confidence = found.probabilities(np.stack([-odds, odds], 1) / 2).max(-1)
         enough = lowest_threshold(found.levels, precision)
-        now.add(right, confidence >= (2 if enough is None else enough), precision)
-        enough = threshold_of_separate_levels(logits[n], truth[n], precision)
-        before.add(right, sigmoid(np.abs(odds)) >= (2 if enough is None else enough), precision)
-    return now, before
+        kept.add(right, confidence >= (2 if enough is None else enough), precision)
+    return kept
 
 
 @pytest.mark.slow
@@ -134,8 +120,8 @@ def test_the_risk_is_that_of_a_walk_as_right_as_promised():
 @pytest.mark.slow
 @pytest.mark.parametrize("arranged", [of_a_kept_part, out_of_fold])
 def test_a_promise_is_held_on_fresh_texts(arranged):
-    now, before = simulated(arranged, sets=40, texts=200, sharpness=5, precision=0.9)
-    assert now.is_held and np.mean(now.answered) > np.mean(before.answered) + 0.1
+    kept = simulated(arranged, sets=40, texts=200, sharpness=5, precision=0.9)
+    assert kept.is_held and np.mean(kept.answered) > 0.3
 
 
 @pytest.mark.slow
@@ -174,9 +160,4 @@ def test_a_classifier_that_is_99_percent_right_promises_095_of_200_texts():
 @pytest.mark.parametrize("texts", [100, 300, 800])
 @pytest.mark.parametrize("precision", [0.8, 0.9, 0.95])
 def test_a_promise_is_held_in_500_data_sets(arranged, texts, precision):
-    now, before = simulated(arranged, 500, texts, sharpness=3, precision=precision)
-    print(
-        f"{arranged.__name__}, {texts} texts, precision {precision}: broken in {sum(now.broken)} of 500 (before "
-        f"{sum(before.broken)}), answered {np.mean(now.answered):.3f} (before {np.mean(before.answered):.3f})"
-    )
-    assert now.is_held and np.mean(now.answered) >= np.mean(before.answered)
+    assert simulated(arranged, 500, texts, sharpness=3, precision=precision).is_held
