@@ -74,12 +74,3 @@ def whole_word_groups(row: list[int], special: set[int], continues: set[int]) ->
         else:
             groups.append([i])
     return groups
-
-
-def choose_groups(groups: list[list[int]], order: list[int], wanted: int) -> list[int]:
-    """Positions of the groups taken in `order`, passing over those that would be too many."""
-    out: list[int] = []
-    for g in order:
-        if len(out) + len(groups[g]) <= wanted:
-            out += groups[g]
-    return sorted(out)

@@ -55,7 +55,6 @@ def writer(name: str, content: str, pack=lambda raw: raw):
 PLAIN = "\n\n".join(TEXTS) + "\n"
 ROWS = "".join(json.dumps({"text": text, "id": i}) + "\n" for i, text in enumerate(TEXTS))
 INPUTS = {
-    "blank lines": (writer("x.txt", PLAIN), "blank"),
     "blank lines, gz": (writer("x.txt.gz", PLAIN, gzip.compress), "blank"),
     "one sentence a line": (writer("x.txt", PLAIN), "sentences"),
     "windows": (writer("x.txt", "\ufeff" + PLAIN.replace("\n", "\r\n")), "blank"),
@@ -70,17 +69,17 @@ def arrays(directory, part="train"):
     return {name: np.load(directory / part / f"{name}.npy") for name in ("tokens", "sentences", "documents")}
 
 
+def prepare(source: TextSource, vocabulary, output, validation_ratio: float = 0) -> dict:
+    return prepare_corpus(source, vocabulary, output, validation_ratio=validation_ratio, processes=1)[
+        "counts"
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", INPUTS)
 def test_every_kind_of_input_gives_the_same_corpus(kind, vocabulary, tmp_path):
     write, layout = INPUTS[kind]
-    prepare_corpus(
-        TextSource([write(tmp_path)], layout),
-        vocabulary,
-        tmp_path / "corpus",
-        validation_ratio=0,
-        processes=1,
-    )
+    prepare(TextSource([write(tmp_path)], layout), vocabulary, tmp_path / "corpus")
     found = arrays(tmp_path / "corpus")
     sentences = [token_ids(sentence) for document in DOCUMENTS for sentence in document]
     assert found["tokens"].dtype == np.uint16
@@ -93,9 +92,7 @@ def test_many_inputs_at_once_and_hard_wrapped_paragraphs(vocabulary, tmp_path):
     (tmp_path / "a.txt").write_text("w1 w2\nw3. W4 w5\n\nw6 w7\n")
     (tmp_path / "b.txt").write_text("w8 w9\nw10\n")
     inputs = [str(tmp_path / "[ab].txt"), str(tmp_path / "a.txt")]
-    prepare_corpus(
-        TextSource(inputs, "file"), vocabulary, tmp_path / "corpus", validation_ratio=0, processes=1
-    )
+    prepare(TextSource(inputs, "file"), vocabulary, tmp_path / "corpus")
     tokenizer, found = Corpus(tmp_path / "corpus").tokenizer, arrays(tmp_path / "corpus")
     sentences = np.split(found["tokens"], found["sentences"][1:-1].astype(int))
     texts = ("w1 w2 w3.", "W4 w5", "w6 w7", "w8 w9", "w10")
@@ -109,66 +106,12 @@ def test_sentences_with_wide_spaces():
     assert "".join(split_sentences(text, "blank", "en")).replace(" ", "") == "".join(text.split())
 
 
-@pytest.mark.slow
-def test_tensorflow_datasets(vocabulary, tmp_path, monkeypatch):
-    import tensorflow_datasets as tfds
-
-    from bert_jax.text.host_tensorflow import tf  # noqa: F401
-
-    class MadeUp(tfds.core.GeneratorBasedBuilder):
-        __module__ = (
-            "made_up"  # a module of a package would need importlib_resources, which tfds does not install
-        )
-        VERSION = tfds.core.Version("1.0.0")
-        BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="plain")]
-        pkg_dir_path = tmp_path
-
-        def _info(self):
-            return self.dataset_info_from_configs(
-                features=tfds.features.FeaturesDict({"text": tfds.features.Text()})
-            )
-
-        def _split_generators(self, _):
-            return {"train": self._generate_examples()}
-
-        def _generate_examples(self):
-            yield from ((i, {"text": text}) for i, text in enumerate(TEXTS))
-
-    MadeUp(data_dir=tmp_path / "tfds", config="plain").download_and_prepare()
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
-    made = prepare_corpus(
-        TextSource(["tfds:made_up/plain:train"]),
-        vocabulary,
-        tmp_path / "corpus",
-        validation_ratio=0,
-        processes=1,
-    )
-    assert made["counts"]["train"]["documents"] == len(DOCUMENTS)
-    wanted = sorted(token_ids(sentence) for document in DOCUMENTS for sentence in document)
-    found = arrays(tmp_path / "corpus")
-    assert (
-        sorted(s.tolist() for s in np.split(found["tokens"], found["sentences"][1:-1].astype(int))) == wanted
-    )
-    for name, complaint in (
-        ("tfds:made_up/plain", "names no split"),
-        ("tfds:made_up/plain:trian", 'did you mean "train"'),
-        ("tfds:no_such_set:train", "cannot be read"),
-    ):
-        with pytest.raises(BertJaxError, match=complaint):
-            list(TextSource([name]).documents())
-    with pytest.raises(BertJaxError, match='"body"'):
-        list(TextSource(["tfds:made_up/plain:train"], column="body").documents())
-
-
 def test_duplicates_are_dropped_and_lines_counted(vocabulary, tmp_path, monkeypatch):
     monkeypatch.setattr(join_chunks, "SLICE", 7)  # many slices and chunks, as of a large corpus
     monkeypatch.setattr(chunks, "CHUNK", 2000)
     texts = [*TEXTS, TEXTS[3], f"  {TEXTS[5]}\n", TEXTS[3], TEXTS[7] + "\nw1"]
     (tmp_path / "x.txt").write_text("\n\n".join(texts))
-    counts = prepare_corpus(
-        TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus", validation_ratio=0, processes=1
-    )["counts"]
+    counts = prepare(TextSource([tmp_path / "x.txt"]), vocabulary, tmp_path / "corpus")
     assert counts["duplicate_documents"] == 3 and counts["train"]["documents"] == len(TEXTS) + 1
     lines = [line.strip() for text in texts for line in text.strip().split("\n")]
     assert (counts["lines"], counts["repeated_lines"]) == (len(lines), len(lines) - len(set(lines)))
@@ -179,14 +122,8 @@ def test_documents_are_held_out_whole_and_by_their_text(vocabulary, tmp_path):
     held = []
     for name, texts in (("a", TEXTS), ("b", TEXTS[::-1])):
         (tmp_path / f"{name}.txt").write_text("\n\n".join(texts))
-        made = prepare_corpus(
-            TextSource([tmp_path / f"{name}.txt"]),
-            vocabulary,
-            tmp_path / name,
-            validation_ratio=0.1,
-            processes=1,
-        )
-        assert [made["counts"][part]["documents"] for part in ("train", "validation")] == [36, 4]
+        counts = prepare(TextSource([tmp_path / f"{name}.txt"]), vocabulary, tmp_path / name, 0.1)
+        assert [counts[part]["documents"] for part in ("train", "validation")] == [36, 4]
         found = arrays(tmp_path / name, "validation")
         bounds = found["sentences"][found["documents"][1:-1].astype(int)].astype(int)
         held.append({tuple(document) for document in np.split(found["tokens"], bounds)})
@@ -199,37 +136,15 @@ def run(*arguments) -> int:
 
 
 BAD = {
-    "empty file": ("x.txt", b"", [], "x.txt is empty|every input is empty"),
+    "empty file": ("x.txt", b"", [], "every input is empty"),
     "empty file, strict": ("x.txt", b" \n\n", ["--strict"], "x.txt is empty; remove it"),
-    "binary": (
-        "x.txt",
-        b"\x89PNG\0\1\2",
-        [],
-        "x.txt line 1 has NUL bytes: binary or UTF-16, not UTF-8 text; convert it\n",
-    ),
-    "archive": (
-        "x.tar.gz",
-        gzip.compress(b"x.txt\0"),
-        [],
-        "not UTF-8 text; unpack the archive, and name its files",
-    ),
-    "broken UTF-8, strict": (
-        "x.txt",
-        b"fine\nbr\xffken\n",
-        ["--strict"],
-        "(its byte 3); convert it, or have broken",
-    ),
+    "binary": ("x.txt", b"\x89PNG\0\1\2", [], "x.txt line 1 has NUL bytes: binary or UTF-16"),
+    "archive": ("x.tar.gz", gzip.compress(b"x.txt\0"), [], "unpack the archive, and name its files"),
+    "broken UTF-8, strict": ("x.txt", b"fine\nbr\xffken\n", ["--strict"], "(its byte 3)"),
     "a long line": ("x.txt", b"a " * (50 << 20), [], f"line 1 is longer than {LONGEST_LINE >> 20} MB"),
     "no zstd": ("x.txt.zst", b"no zstd", [], "x.txt.zst cannot be read"),
-    "not JSON": (
-        "x.jsonl",
-        b'{"text": "a"}\n{"text":\n',
-        [],
-        "row 2 is not JSON (Expecting value at character 9); write one object",
-    ),
     "missing column": ("x.jsonl", b'{"txet": "a"}\n', [], 'no column "text"; did you mean "txet"'),
     "column of numbers": ("x.jsonl", b'{"text": 3}\n', [], "holds a number, not text"),
-    "not parquet": ("x.parquet", b"PAR1 not", [], "cannot be read as parquet"),
     "duplicates only": ("x.txt", b"w1 w2\n\n" * 50, [], "all 50 documents are the same text"),
     "too few to hold out": ("x.txt", b"w1 w2\n\nw3\n", [], "2 documents are too few for a validation set"),
     "nothing there": ("y.txt", b"", ["--input", "nowhere.txt"], "no file at nowhere.txt"),
@@ -245,25 +160,19 @@ def test_bad_input_is_one_clear_line(kind, vocabulary, tmp_path, capsys):
     arguments = ["--input", tmp_path / name, "--tokenizer", vocabulary, "--output", tmp_path / "out", *flags]
     assert run(*arguments) == 1
     said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1
-    assert any(part in said.err for part in complaint.split("|")), said.err
+    assert said.out == "" and said.err.count("\n") == 1 and complaint in said.err
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_column_of_parquet_and_existing_output(vocabulary, tmp_path, capsys):
-    flags = ["--input", write_parquet(tmp_path), "--tokenizer", vocabulary, "--output", tmp_path / "out"]
-    assert [*TextSource([str(write_parquet(tmp_path))], column="TEXT").documents()] == [*TEXTS]
-    assert run(*flags, "--column", "txt") == 1
-    (tmp_path / "a.txt").write_text("w1 w2\n")
-    with pytest.raises(
-        BertJaxError, match=r'a.txt has no column "body": files of text have none, only .jsonl'
-    ):
-        TextSource([str(tmp_path / "a.txt")], column="body")
-    assert TextSource([str(tmp_path / "a.txt"), str(write_parquet(tmp_path))], column="body").files
-    assert 'did you mean "text"' in capsys.readouterr().err
-    assert run(*flags) == 0
-    assert run(*flags) == 1
-    assert "exists" in capsys.readouterr().err
+def test_a_column_is_that_of_the_tables_alone(tmp_path):
+    table, text = str(write_parquet(tmp_path)), str(tmp_path / "a.txt")
+    assert [*TextSource([table], column="TEXT").documents()] == [*TEXTS]
+    with pytest.raises(BertJaxError, match='did you mean "text"'):
+        [*TextSource([table], column="txt").documents()]
+    Path(text).write_text("w1 w2\n")
+    with pytest.raises(BertJaxError, match=r'a.txt has no column "body": files of text have none'):
+        TextSource([text], column="body")
+    assert TextSource([text, table], column="body").files
 
 
 def test_odd_input_is_counted_and_said(vocabulary, tmp_path, capsys):

@@ -1,7 +1,5 @@
 """A prepare that is killed, or finds the disk full, goes on to the same bytes."""
 
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cases import long_except
+from tests.support.indexes import file_contents
 from tests.support.made_up_language import join_documents, random_documents, save_tokenizer
 
 CHILD = """
@@ -31,7 +29,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def child(tmp_path_factory):
-    """Starts a prepare of 60 chunks in a process of its own; what an undisturbed one makes, and its seconds."""
+    """Starts a prepare of 60 chunks in a process of its own; what an undisturbed one makes."""
     root = tmp_path_factory.mktemp("child")
     vocabulary = save_tokenizer(root / "vocabulary")
     (root / "text.txt").write_text(join_documents(random_documents(3000, seed=4, sentences=6)))
@@ -41,49 +39,40 @@ def child(tmp_path_factory):
         arguments = [sys.executable, root / "child.py", root / "text.txt", vocabulary, output, *limit]
         return subprocess.Popen(list(map(str, arguments)), stderr=subprocess.PIPE)
 
-    begun = time.monotonic()
     assert start(root / "whole").wait(100) == 0
-    return start, contents(root / "whole"), time.monotonic() - begun
+    return start, file_contents(root / "whole")
 
 
-def contents(directory: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()
-    }
+def chunks(output: Path) -> int:
+    return len(list(output.with_suffix(".partial").glob("chunks/*.npz")))
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("times", long_except([3, 10], [3]))
-def test_killed_at_random_points_it_goes_on_to_the_same_bytes(child, tmp_path, times):
-    start, whole, seconds = child
-    rng, kills, kept = random.Random(0), 0, 0
-    while kills < times:
-        process = start(tmp_path / "out")
-        time.sleep(rng.uniform(0.4, 1) * seconds)
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
-        process.stderr.close()
-        if (tmp_path / "out").exists():  # finished before the signal: again from the start
-            assert contents(tmp_path / "out") == whole
-            (tmp_path / "out").rename(tmp_path / f"finished{kills}")
-        kept += len(list((tmp_path / "out.partial").glob("chunks/*.npz"))) > 0
-        kills += 1
-    assert kept, "no kill came after the first chunk"
-    process = start(tmp_path / "out")
+@pytest.mark.parametrize("places", [(5, 40), pytest.param(range(3, 60, 4), marks=pytest.mark.long)])
+def test_killed_after_some_chunks_it_goes_on_to_the_same_bytes(child, tmp_path, places):
+    (start, whole), out = child, tmp_path / "out"
+    for place in places:
+        process = start(out)
+        while chunks(out) < place:
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.kill()
+        process.communicate()
+        assert not out.exists() and chunks(out) >= place
+    process = start(out)
     assert process.wait(100) == 0 and process.stderr.read() == b""
-    assert contents(tmp_path / "out") == whole
-    assert not (tmp_path / "out.partial").exists()
+    assert file_contents(out) == whole and not (tmp_path / "out.partial").exists()
 
 
 @pytest.mark.slow
 def test_a_full_disk_is_said_and_nothing_is_lost(child, tmp_path):
     """A limit on the size of files fails a write as a full disk does."""
-    start, whole, _ = child
+    start, whole = child
     process = start(tmp_path / "out", 200_000)  # enough for chunks, too little for the corpus
     assert process.wait(100) == 1
     said = process.stderr.read().decode()
     assert said.count("\n") == 1 and "File too large" in said and "the same command resumes" in said
     assert not (tmp_path / "out").exists()
-    assert len(list((tmp_path / "out.partial").glob("chunks/*.npz"))) > 20
+    assert chunks(tmp_path / "out") > 20
     assert start(tmp_path / "out").wait(100) == 0
-    assert contents(tmp_path / "out") == whole
+    assert file_contents(tmp_path / "out") == whole

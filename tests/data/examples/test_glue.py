@@ -1,16 +1,14 @@
 """GLUE's files and those of TensorFlow Datasets."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples import glue
 from bert_jax.data.examples.columns import ExampleColumns, source_labels
 from bert_jax.data.examples.example import label_names
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.tagged_words import read_tags
+from bert_jax.text.text_source import TextSource
 from tests.support.labelled_files import read_texts, texts_and_labels, write_source
 
 
@@ -39,11 +37,6 @@ def test_glue_files(tmp_path):
         read_texts("tfds:glue/mprc:train")
 
 
-def test_glue_is_nine_tasks():
-    assert len(glue.GLUE_TASKS) == 9
-    assert Counter(len(task.labels) for task in glue.GLUE_TASKS.values()) == {2: 7, 3: 1, 0: 1}
-
-
 @pytest.mark.slow
 def test_tensorflow_datasets(tmp_path, monkeypatch):
     import tensorflow_datasets as tfds
@@ -57,9 +50,8 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     answers = [{"text": ["sleeps"], "answer_start": [4]}, {"text": [], "answer_start": []}]
 
     class MadeUpLabels(tfds.core.GeneratorBasedBuilder):
-        __module__ = (
-            "made_up"  # a module of a package would need importlib_resources, which tfds does not install
-        )
+        # A module of a package would need importlib_resources, which tfds does not install.
+        __module__ = "made_up"
         VERSION = tfds.core.Version("1.0.0")
         pkg_dir_path = tmp_path
 
@@ -102,3 +94,12 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     ]
     asked = read_questions(spec, ExampleColumns(text_pair="text"))
     assert sorted(e.label for e in asked) == [(), ((4, "sleeps"),)]
+    assert sorted(TextSource([spec]).documents()) == ["Yes", "Zoë sleeps"]
+    for name, column, complaint in (
+        ("tfds:made_up_labels", "text", "names no split"),
+        ("tfds:made_up_labels:trian", "text", 'did you mean "train"'),
+        ("tfds:no_such_set:train", "text", "cannot be read"),
+        (spec, "body", '"body"'),
+    ):
+        with pytest.raises(BertJaxError, match=complaint):
+            list(TextSource([name], column=column).documents())

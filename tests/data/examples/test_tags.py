@@ -46,19 +46,11 @@ def test_tags_in_tables(tmp_path):
         ("a.conll", "EU\nrejects\n", "row 1.*EU"),
         ("a.conll", "\n\n", "holds no example"),
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', "row 1.*2 words"),
-        (
-            "a.jsonl",
-            '{"tokens": ["a", ""], "tags": ["O", "O"]}',
-            "row 1.*''.*2",
-        ),
+        ("a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}', "row 1.*''.*2"),
         ("a.jsonl", '{"tokens": [], "tags": []}', "row 1.*word"),
         ("a.csv", "tokens,tags\n\"['a', 'b']\",O O\n", "row 2.*list as text, \\['a', 'b'\\].*jsonl"),
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", 1]}', "row 1.*mixed"),
-        (
-            "a.jsonl",
-            '{"tokens": ["a"], "pos": ["O"]}',
-            "row 1.*columns: tokens, pos",
-        ),
+        ("a.jsonl", '{"tokens": ["a"], "pos": ["O"]}', "row 1.*columns: tokens, pos"),
     ],
 )
 def test_wrong_tags_are_told_in_one_line(tmp_path, name, content, complaint):

@@ -1,7 +1,6 @@
 """Labelled texts: read as they stand, refused where something is wrong."""
 
 import json
-from contextlib import nullcontext
 
 import pyarrow
 import pytest
@@ -12,7 +11,7 @@ from bert_jax.data.examples.columns import ExampleColumns, source_labels
 from bert_jax.data.examples.example import Example, label_names
 from bert_jax.data.examples.questions import read_questions
 from bert_jax.data.examples.tagged_words import read_tags
-from tests.support.labelled_files import PASSAGE, read_texts, texts_and_labels, write_source
+from tests.support.labelled_files import read_texts, texts_and_labels, write_source
 
 
 def test_columns_by_name_by_number_and_evident(tmp_path):
@@ -40,8 +39,6 @@ def test_labels_of_every_kind(tmp_path):
     assert label_names(several) == ("3", "10")
     csv = write_source(tmp_path, "a.csv", 'text,label\na,"joy, fear"\nb,\n')
     assert [e.label for e in read_texts(csv, kind="labels")] == [("joy", "fear"), ()]
-    csv = write_source(tmp_path, "a.csv", "text,label\na,joy|fear\n")
-    assert read_texts(csv, ExampleColumns(label_separator="|"), "labels")[0].label == ("joy", "fear")
     csv = write_source(tmp_path, "a.csv", "text,score\na,4.25\nb,-3\n")
     assert [e.label for e in read_texts(csv, kind="number")] == [4.25, -3.0]
 
@@ -64,13 +61,7 @@ def test_case_and_outer_spaces_of_a_column_do_not_matter(tmp_path):
     expected = [Example("good", "yes", f"{csv} row 2", "7")]
     assert read_texts(csv, ExampleColumns(id="id")) == expected
     assert read_texts(csv, ExampleColumns(text="TEXT", label="Label", id="Id")) == expected
-    words = write_source(tmp_path, "b.csv", "Tokens,NER\nAnn sleeps,I-PER O\n")
-    assert texts_and_labels(read_tags(words)) == [(("Ann", "sleeps"), ("I-PER", "O"))]
-    asked = write_source(
-        tmp_path, "c.csv", f'Id,Question,CONTEXT,Answer,Answer_Start,Title\n5,Who?,"{PASSAGE}",Ann,14,T\n'
-    )
-    assert read_questions(asked) == [Example(("Who?", PASSAGE), ((14, "Ann"),), f"{asked} row 2", "5", "T")]
-    # Of two that differ by it alone, the one that is write_source so is meant.
+    # Of two that differ by it alone, the one that is written so is meant.
     both = write_source(tmp_path, "d.csv", "text,Text,label\na,b,1\n")
     assert [read_texts(both, ExampleColumns(text=name))[0].text for name in ("text", "Text")] == ["a", "b"]
     with pytest.raises(BertJaxError, match='row 2.*"TEXT".*"text".*"Text"'):
@@ -86,25 +77,13 @@ def test_names_of_classes_are_known_in_whatever_case_their_column_is(tmp_path):
     assert source_labels(spec) == source_labels(spec, ExampleColumns(label="LABEL")) == ("zzz", "awake")
 
 
-def test_a_second_text_is_read_by_its_usual_names(tmp_path):
-    for first, second in (
-        ("sentence1", "sentence2"),
-        ("Text", "pair"),
-        ("text", "text2"),
-        ("sentence", "hypothesis"),
-    ):
-        csv = write_source(tmp_path, "a.csv", f"label,{first},{second}\nyes,a,b\n")
-        known = first == "sentence1"
-        with (
-            nullcontext()
-            if known
-            else pytest.warns(match=f'"{first}" and "{second}" are read as a pair of texts')
-        ):
-            assert texts_and_labels(read_texts(csv)) == [(("a", "b"), "yes")]
-        with pytest.warns(
-            match=f'column "{second}" is ignored; if it holds a second text, name it with --text-pair'
-        ):
-            assert texts_and_labels(read_texts(csv, ExampleColumns(text=first))) == [("a", "yes")]
+@pytest.mark.parametrize(("first", "second"), [("Text", "pair"), ("sentence", "hypothesis")])
+def test_a_second_text_is_read_by_its_usual_names(first, second, tmp_path):
+    csv = write_source(tmp_path, "a.csv", f"label,{first},{second}\nyes,a,b\n")
+    with pytest.warns(match=f'"{first}" and "{second}" are read as a pair of texts'):
+        assert texts_and_labels(read_texts(csv)) == [(("a", "b"), "yes")]
+    with pytest.warns(match=f'column "{second}" is ignored; if it holds a second text'):
+        assert texts_and_labels(read_texts(csv, ExampleColumns(text=first))) == [("a", "yes")]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +124,6 @@ ROW = '{"text": "a", "label": 1}\n'
         ("a.csv", "text,stars\na,1\n", {}, "classes", "columns: text, stars"),
         ("a.csv", "text,label\na,1\n", {"text": "0", "label": "1"}, "classes", "row 1.*header"),
         ("a.jsonl", ROW + '{"text": 5, "label": 1}', {}, "classes", 'row 2.*"text"'),
-        ("a.jsonl", ROW + '{"text": null, "label": 1}', {}, "classes", 'row 2.*"text"'),
         ("a.tsv", "sentence1\tsentence2\tlabel\na\t\t1\n", {}, "classes", 'row 2.*"sentence2"'),
         ("a.csv", "text,label\na,\n", {}, "classes", 'row 2.*"label"'),
         ("a.jsonl", ROW + '{"text": "b", "label": "1"}', {}, "classes", "row 2.*mixed.*row 1"),
@@ -164,6 +142,3 @@ def test_wrong_texts_are_told_in_one_line(tmp_path, name, content, columns, kind
     with pytest.raises(BertJaxError, match=complaint) as raised:
         read_texts(spec, ExampleColumns(**columns), kind)
     assert "\n" not in str(raised.value)
-
-
-# GLUE

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,14 +73,8 @@ def test_another_job_or_another_command_is_refused(inputs, tmp_path):
         written(folder, list_shards(str(inputs))[0])
     for job, message in (
         (Job("embed", "vectors", {}), "was written by `predict`, not by `embed`; name a new folder"),
-        (
-            Job("predict", "predictions", {**JOB.settings, "model": "b2"}),
-            "holds predictions of another model; name",
-        ),
-        (
-            Job("predict", "predictions", {**JOB.settings, "format": "csv"}),
-            "format was jsonl and is csv; name a new",
-        ),
+        (replace(JOB, settings=JOB.settings | {"model": "b2"}), "holds predictions of another model"),
+        (replace(JOB, settings=JOB.settings | {"format": "csv"}), "format was jsonl and is csv"),
     ):
         with pytest.raises(BertJaxError, match=message), ShardFolder(tmp_path / "out", job).opened():
             pass
