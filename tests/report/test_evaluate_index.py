@@ -62,10 +62,8 @@ def test_each_leg_is_scored_by_the_documents_it_finds(folder, capsys):
 
 def test_a_loaded_reranker_is_measured_as_its_directory(folder, monkeypatch):
     write_model(folder / "judge", heads=("classify",), labels=("LABEL_0",))
-    lengths = set()
 
     def rank_by_length(model, query, documents, **_):
-        lengths.add(len(documents))
         order = sorted(range(len(documents)), key=lambda n: len(documents[n]))
         return [(n, 1 / (1 + len(documents[n]))) for n in order]
 
@@ -81,10 +79,7 @@ def test_a_loaded_reranker_is_measured_as_its_directory(folder, monkeypatch):
             f"report='{folder}/report', rerank_top=7)"
         )
         assert measured[-1]["rerank_top"] == 7 and [*measured[-1]["ways"]][-1] == "reranked"
-    assert lengths == {7} and [of_one["reranker"] for of_one in measured] == [
-        str(folder / "judge"),
-        "reranker",
-    ]
+    assert [of_one["reranker"] for of_one in measured] == [str(folder / "judge"), "reranker"]
     first, second = (of_one["ways"]["reranked"]["metrics"] for of_one in measured)
     assert first == second != measured[0]["ways"]["fusion"]["metrics"]
 
