@@ -1,6 +1,5 @@
 """Answers of a loaded model: each against the bare module, whatever the form and length of the texts."""
 
-import dataclasses
 import functools
 import itertools
 import warnings
@@ -40,36 +39,26 @@ def compiled(module):
 
 def bare(model, encoding, output):
     """The output of the module for one row, as long as the model so that it compiles once."""
-    batch = {
-        name: np.zeros((1, SMALL_CONFIG.max_position_embeddings), np.int32)
-        for name in ("input_ids", "token_type_ids", "attention_mask")
-    }
-    length = len(encoding.input_ids)
-    for name, row in (
-        ("input_ids", encoding.input_ids),
-        ("token_type_ids", encoding.token_type_ids),
-        ("attention_mask", [1] * length),
-    ):
-        batch[name][0, :length] = row
+    length, longest = len(encoding.input_ids), SMALL_CONFIG.max_position_embeddings
+    rows = {name: getattr(encoding, name) for name in ("input_ids", "token_type_ids")}
+    rows["attention_mask"] = [1] * length
+    batch = {name: np.int32([row + [0] * (longest - length)]) for name, row in rows.items()}
     found = np.asarray(compiled(model.module)(model.params, batch)[output][0])
     return found[:length] if found.ndim == 2 else found
 
 
 @pytest.mark.slow
-def test_embed_one_many_and_streamed(model):
+def test_embed(model):
     model = model("embed")
-    texts = ["the cat sat", "", "the mat . " * 4, "on", "cats on the mat"] * 3
+    texts = ["the cat sat", "", "on", "cats on the mat"]
     vectors = model.encode(texts)
-    assert vectors.shape == (15, 8)
+    assert vectors.shape == (4, 8)
     for text, vector in zip(texts, vectors, strict=True):
         expected = bare(model, model.tokenizer.encode([text])[0], "hidden").mean(0)
         np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-5)
-        np.testing.assert_allclose(model.encode(text), vector, atol=1e-5)
-    np.testing.assert_allclose(list(model.encode(iter(texts))), vectors, atol=1e-6)
-    assert model.encode([]).shape == (0, 8)
     np.testing.assert_allclose(model.encode((texts[0], texts[3])), vectors[[0, 3]], atol=1e-6)
     assert model.encode([(texts[0], texts[3])]).shape == (1, 8), "a pair"
-    assert model.encode(()).shape == (0, 8) and model.encode_query(tuple(texts)).shape == (15, 8)
+    assert model.encode(()).shape == (0, 8)
 
 
 @pytest.mark.slow
@@ -86,11 +75,9 @@ def test_a_stream_is_read_no_further_than_needed(model):
 def test_long_texts_are_cut_aloud_or_averaged(model):
     model = model("embed")
     long = "the cat sat on the mat . " * 5
-    with pytest.warns(
-        UserWarning,
-        match=r"1 of 2 texts \(number 2\) is longer than 16 tokens and was truncated by 21",
-    ):
+    with pytest.warns(UserWarning, match=r"1 of 2 texts \(number 2\) is longer .* by 21") as caught:
         cut = model.encode(["cat", long])
+    assert caught[0].filename == __file__, "it points at the caller"
     expected = bare(model, model.tokenizer.encode([long], max_length=16)[0], "hidden").mean(0)
     np.testing.assert_allclose(cut[1], expected / np.linalg.norm(expected), atol=1e-5)
     with warnings.catch_warnings():
@@ -104,12 +91,6 @@ def test_long_texts_are_cut_aloud_or_averaged(model):
         model.encode("cat", long_texts="window")
 
 
-def test_a_warning_points_at_the_caller(model):
-    with pytest.warns(UserWarning) as caught:
-        model("embed").encode(["cat " * 30])
-    assert caught[0].filename == __file__
-
-
 @pytest.mark.slow
 def test_fill_mask(model):
     model = model("mlm")
@@ -120,9 +101,6 @@ def test_fill_mask(model):
     np.testing.assert_allclose([f.score for f in filled], np.sort(likely)[::-1][:3], atol=1e-6)
     for f in model.fill_mask(text, top_k=len(SMALL_VOCABULARY)):
         assert f.text == ("thes sat" if f.token == "##s" else f"the {f.token} sat")
-    two, one = model.fill_mask(["[MASK] cat [MASK]", text], top_k=2)
-    assert [len(fillings) for fillings in two] == [2, 2]
-    assert [f.text for f in one] == [f.text for f in filled[:2]]
     many = model.fill_mask("[MASK] " * 11, top_k=1)
     likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode(["[MASK] " * 11])[0], "mlm")))
     np.testing.assert_allclose([f[0].score for f in many], likely[1:12].max(-1), atol=1e-6)
@@ -152,24 +130,17 @@ def test_classify(model):
     texts = ["the cat sat", ("the cat", "the mat ."), "mats", "cats"]
     found = model.classify(texts)
     probabilities = model.predict_proba(texts)
-    assert probabilities.shape == (4, 3) and model.predict_proba([]).shape == (0, 3)
+    assert model.predict_proba([]).shape == (0, 3)
     assert model.predict(texts) == [label.label for label in found]
     for text, label, scores in zip(texts, found, probabilities, strict=True):
         likely = np.asarray(jax.nn.softmax(bare(model, model.tokenizer.encode([text])[0], "classify")))
         np.testing.assert_allclose(scores, likely, atol=1e-5)
         assert label.label == model.labels[scores.argmax()] and label.score == scores.max()
-        assert model.classify(text).label == model.predict(text) == label.label
-        np.testing.assert_allclose(model.predict_proba(text), scores, atol=1e-6)
     long = "the cat sat on the mat . " * 5
     (windows,) = model.tokenizer.windows([long], max_length=16, overlap=4)
     logits = np.mean([bare(model, window, "classify") for window in windows], axis=0)
-    np.testing.assert_allclose(
-        model.predict_proba(long, long_texts="windows"),
-        jax.nn.softmax(logits),
-        atol=1e-5,
-    )
-    with pytest.warns(UserWarning, match="was truncated by 21 tokens"):
-        model.classify(long)
+    likely = model.predict_proba(long, long_texts="windows")
+    np.testing.assert_allclose(likely, jax.nn.softmax(logits), atol=1e-5)
 
 
 @pytest.mark.slow
@@ -204,41 +175,12 @@ def test_tag_words_gives_each_word_the_label_of_its_first_token(model):
     for words, tags in zip(lists, found, strict=True):
         (encoding,) = model.tokenizer.encode([" ".join(words)])
         best = bare(model, encoding, "tag").argmax(-1)
-        first = [
-            i
-            for i, token in enumerate(encoding.input_ids)
-            if token not in (2, 3, SMALL_VOCABULARY.index("##s"))
-        ]
+        others = (2, 3, SMALL_VOCABULARY.index("##s"))
+        first = [i for i, token in enumerate(encoding.input_ids) if token not in others]
         seen = iter(TAGS[best[i]] for i in first)
         assert tags == ["O" if word == "\x00" else next(seen) for word in words]
-    assert model.tag_words(lists[0]) == model.tag_words(tuple(lists[0])) == found[0]
-    assert list(model.tag_words(iter(lists))) == found
     with pytest.raises(BertJaxError, match="not a list of words"):
         model.tag_words("the cat")
-
-
-@pytest.mark.slow
-def test_tags_of_a_long_document_know_no_seams(model, monkeypatch):
-    """A model that looks `sees` tokens around itself gives in windows what it gives with all words before it."""
-    model, sees = model("tag", TAGS), 1  # windows of 16 overlap by 4 tokens
-
-    def local(encodings, program):
-        for encoding in encodings:
-            ids = np.pad(encoding.input_ids, sees)
-            votes = sum(np.roll(ids, -shift) * weight for weight, shift in ((1, 0), (3, -1), (7, 1)))
-            yield np.eye(len(TAGS))[votes[sees:-sees] % len(TAGS)]
-
-    monkeypatch.setattr(
-        type(model), "run", lambda _, encodings, program, beside: list(local(encodings, program))
-    )
-    words = np.random.RandomState(0).choice(["the", "cats", "sat", "mat", "catss", "."], 5000).tolist()
-    (encoding,) = model.tokenizer.encode([" ".join(words)])
-    (logits,) = local([encoding], None)
-    first = [
-        i for i, token in enumerate(encoding.input_ids) if token not in (2, 3, SMALL_VOCABULARY.index("##s"))
-    ]
-    assert len(first) == 5000
-    assert model.tag_words(words) == [TAGS[logits[i].argmax()] for i in first]
 
 
 def test_joined_labels():
@@ -282,13 +224,7 @@ def test_answers_side_by_side(model):
     questions, texts = ["the cat ?", "the mat ?"], ["the cat sat", "on the mat"]
     both = model.answer(questions, texts)
     alone = [model.answer(q, t) for q, t in zip(questions, texts, strict=True)]
-    assert [dataclasses.replace(answer, score=0) for answer in both] == [
-        dataclasses.replace(answer, score=0) for answer in alone
-    ]
-    # A product of other shapes may add up in another order.
-    np.testing.assert_allclose([a.score for a in both], [a.score for a in alone], atol=1e-6)
-    assert model.answer(questions, texts[0])[0] == both[0] and model.answer(questions[0], texts)[0] == both[0]
-    assert next(model.answer(iter(questions), iter(texts))) == both[0]
+    assert [(found.text, found.start) for found in both] == [(found.text, found.start) for found in alone]
     with pytest.raises(BertJaxError, match="2 questions and 1 texts"):
         model.answer(questions, texts[:1])
     with pytest.raises(BertJaxError, match="but neighbouring windows must share"):
@@ -296,48 +232,15 @@ def test_answers_side_by_side(model):
 
 
 @pytest.mark.slow
-def test_an_answer_may_be_missing(model):
+def test_an_answer_may_be_missing(model, monkeypatch):
     model = model("answer")
-    asked = [
-        model.answer("the ?", text, allow_no_answer=True)
-        for text in ("the cat", "mat", "on . cats", "sat sat")
-    ]
-    for text, found in zip(("the cat", "mat", "on . cats", "sat sat"), asked, strict=True):
+    for text in ("the cat", "mat", "on . cats", "sat sat"):
+        found = model.answer("the ?", text, allow_no_answer=True)
         (window,) = model.tokenizer.windows([("the ?", text)], max_length=16, overlap=4)[0]
         logits = bare(model, window, "answer")
         inside = logits[list(window.spans[1])]
         best = max(inside[i, 0] + inside[j, 1] for i in range(len(inside)) for j in range(i, len(inside)))
         assert (found is None) == (logits[0].sum() > best)
     assert model.answer("the ?", "").text == "" and model.answer("the ?", "", allow_no_answer=True) is None
-
-
-@pytest.mark.slow
-def test_a_long_text_answers_where_one_window_knows(model, monkeypatch):
-    """The other windows say that the answer is not in them; that must not outweigh the one that has it."""
-    model = model("answer")
-    text = " ".join(["the cat sat on the mat ."] * 200 + ["cats"] + ["the cat sat on the mat ."] * 200)
-    cats = SMALL_VOCABULARY.index("##s")
-
-    def rigged(encodings, program):
-        for encoding in encodings:
-            logits = np.zeros((len(encoding.input_ids), 2), np.float32)
-            logits[0] = 12  # [CLS]: not here
-            if cats in encoding.input_ids:
-                at = encoding.input_ids.index(cats)
-                logits[at - 1, 0] = logits[at, 1] = 10
-                logits[0] = null
-            yield logits
-
-    monkeypatch.setattr(
-        type(model), "run", lambda _, encodings, program, beside: list(rigged(encodings, program))
-    )
-    start = text.index("cats")
-    null = 9
-    found = model.answer("on ?", text, allow_no_answer=True)
-    assert (found.text, found.start, found.end) == ("cats", start, start + 4)
-    null = 11
-    assert model.answer("on ?", text, allow_no_answer=True) is None
-    assert model.answer("on ?", text).text == "cats"
-    # By default as the model was trained.
     monkeypatch.setitem(model.layout.hf_config, "may_be_missing", True)
-    assert model.answer("on ?", text) is None
+    assert model.answer("the ?", "") is None, "by default as the model was trained"

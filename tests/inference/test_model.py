@@ -13,7 +13,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.batching import BatchShapes, make_batches
 from bert_jax.inference.engines.jax import ACCELERATOR_SHAPES, CPU_SHAPES
 from bert_jax.text.tokenizer import Encoding
-from tests.support.small_models import SMALL_CONFIG, SMALL_VOCABULARY, write_model
+from tests.support.small_models import write_model
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +106,6 @@ def like(texts, change):
 
 
 @pytest.mark.slow
-def test_for_those_who_write_jax(model):
-    batch = {name: np.ones((2, 4), np.int32) for name in ("input_ids", "token_type_ids", "attention_mask")}
-    out = model.module.apply({"params": model.params}, batch)
-    assert out["mlm"].shape == (2, 4, len(SMALL_VOCABULARY)) and out["nsp"].shape == (2, 2)
-    assert model.config == SMALL_CONFIG and model.tokenizer.size == len(SMALL_VOCABULARY)
-
-
-@pytest.mark.slow
 def test_bfloat16_rounds_what_is_computed_and_not_what_is_saved(tmp_path, model):
     model.save(tmp_path / "model")
     rounded = bert_jax.load(tmp_path / "model", dtype="bfloat16")
@@ -145,15 +137,6 @@ def test_batches_hold_every_text_once_in_few_shapes_with_little_padding(allowed,
     assert all(rows in allowed.row_counts(length) for rows, length in shapes)
     # A shape for each rung of lengths, and one for the last batch, which is not full.
     assert len(shapes) <= rungs + 1
-
-
-def test_import_and_help_load_neither_tensorflow_nor_torch_nor_jax():
-    program = (
-        "import sys, bert_jax; from bert_jax.command import main; main.main(['--help']); main.make_parser('info');"
-        "sys.exit(', '.join({'tensorflow', 'torch', 'jax', 'flax', 'numpy'} & set(sys.modules)) or 0)"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.slow

@@ -1,21 +1,16 @@
-"""Pseudo-log-likelihood beside torch, masks that are filled together, and minimal pairs of a language made up here."""
+"""Pseudo-log-likelihood beside torch, and masks that are filled together."""
 
 import json
-import random
 
 import numpy as np
 import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.inference import pseudo_likelihood as scoring
 from bert_jax.inference.load import load
-from bert_jax.text.text_source import TextSource
-from bert_jax.text.wordpiece import WordPiece
-from tests.support.made_up_language import ENTRIES, IDS, SPECIAL, save_tokenizer, token_ids
+from tests.support.made_up_language import ENTRIES, IDS, save_tokenizer, token_ids
 from tests.support.optional_modules import torch
-from tests.support.project import ROOT
 from tests.support.transformers_models import save_transformers_model
 
 SIZES = {
@@ -95,54 +90,3 @@ def test_masks_are_filled_together_the_most_confident_first(models, capsys):
     assert together[0].token == results[2] and len(together[1].token.split()) == 1
     assert main(["fill-mask", "--model", str(models[1]), "--steps", "2", "--json", text]) == 0
     assert json.loads(capsys.readouterr().out)["token"] == results[2]
-
-
-NOUNS = [(f"n{i}", f"n{i}s") for i in range(10)]
-VERBS = [(f"v{i}s", f"v{i}") for i in range(6)]
-PLACES = [f"p{i}" for i in range(20)]
-
-
-def sentence(rng) -> tuple[str, str, str]:
-    """One that is right; one whose verb does not agree with its noun; and one of other word order."""
-    number, other = rng.choice([(0, 1), (1, 0)])
-    noun, verb = rng.choice(NOUNS)[number], rng.choice(VERBS)
-    near, place = rng.choice(NOUNS)[rng.randrange(2)], rng.choice(PLACES)
-    start = f"the {noun} by the {near}"
-    return (
-        f"{start} {verb[number]} in {place} .",
-        f"{start} {verb[other]} in {place} .",
-        f"{start} in {place} {verb[number]} .",
-    )
-
-
-@pytest.mark.long
-def test_minimal_pairs_of_a_model_trained_on_made_up_text(tmp_path):
-    rng = random.Random(0)
-    documents = [[sentence(rng)[0] for _ in range(8)] for _ in range(2_000)]
-    (tmp_path / "text.txt").write_text("\n\n".join("\n".join(lines) for lines in documents) + "\n")
-    words = {word for document in documents for line in document for word in line.split()}
-    vocabulary = tmp_path / "vocabulary"
-    WordPiece.from_vocabulary([*SPECIAL, *sorted(words)]).save(vocabulary)
-    source = TextSource([tmp_path / "text.txt"], "sentences")
-    prepare_corpus(source, vocabulary, tmp_path / "corpus", validation_ratio=0.02, processes=1)
-    values = {
-        "data.corpora": tmp_path / "corpus", "data.sentence_objective": "none", "data.lengths": 32,
-        "data.length_ratios": 1, "data.batch_size": 32, "data.dupe_factor": 1, "data.mlm_probability": 0.2,
-        "steps": 1500, "model.num_hidden_layers": 2, "model.hidden_size": 64, "model.num_attention_heads": 4,
-        "model.intermediate_size": 128,
-        "model.max_position_embeddings": 64, "model.hidden_dropout_prob": 0,
-        "model.attention_probs_dropout_prob": 0, "optimizer.learning_rate": 3e-3,
-        "optimizer.warmup_steps": 50, "log.every": 100, "log.evaluate_every": 500, "checkpoints.every": 500,
-    }  # fmt: skip
-    settings = [f"--config.{name}={value}" for name, value in values.items()]
-    spec = f"{ROOT}/configs/pretrain.py:tiny"
-    assert main(["train", "--config", spec, "--workdir", str(tmp_path / "run"), *settings]) == 0
-    model, held = load(tmp_path / "run/model"), random.Random(1)
-    right, disagreeing, unordered = zip(*(sentence(held) for _ in range(200)), strict=True)
-    scores = [
-        np.array([s.score for s in model.pseudo_log_likelihood(list(texts))])
-        for texts in (right, disagreeing, unordered)
-    ]
-    agreement, order = (float((scores[0] > wrong).mean()) for wrong in scores[1:])
-    print(f"minimal pairs: agreement {agreement:.3f}, word order {order:.3f}")
-    assert order > 0.95 and agreement > 0.9

@@ -15,7 +15,6 @@ from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.kinds.answers import Answer
-from bert_jax.predictions.text_spans import TokenLogits
 from bert_jax.text.csv_lines import csv_lines
 from bert_jax.text.tables import read_table_rows
 from tests.support.prediction_rows import predict_rows
@@ -46,8 +45,6 @@ def test_texts_that_are_alike_are_not_neighbours_at_the_top():
     order = rank_by_usefulness(vectors, doubts)
     assert sorted(group[order[:6]]) == list(range(6)), "one of each before a second of any"
     assert set(group[order[:4]]) == {0, 1, 2, 3}, "and those first that stand for many"
-    by_doubt = np.argsort(-doubts, kind="stable")
-    assert len(set(group[by_doubt[:6]])) == 2, "which the order of doubt alone does not do"
 
 
 def test_a_copy_of_a_text_comes_after_all_that_differ():
@@ -67,8 +64,6 @@ def test_every_text_has_one_place_and_always_the_same(monkeypatch):
     monkeypatch.setattr(rank_for_labelling, "CHOSEN", 20)
     few = rank_by_usefulness(vectors, doubts)
     assert np.array_equal(few[:20], order[:20]) and (np.diff(doubts[few[20:]]) <= 0).all()
-    monkeypatch.setattr(rank_for_labelling, "STOOD_FOR", 50)
-    assert sorted(rank_by_usefulness(vectors, doubts)) == list(range(300))
 
 
 def test_the_choice_is_that_of_computing_every_gain_anew(monkeypatch):
@@ -97,12 +92,8 @@ def test_every_kind_but_numbers_tells_how_unsure_it_is():
     for kind in ("classes", "labels"):
         assert doubt(kind, sure) < 0.01 < 0.4 < doubt(kind, unsure)
     words = np.stack([sure, unsure, sure, sure])
-    assert doubt("tags", words) == pytest.approx(doubt("classes", unsure) / 4, abs=1e-4), (
-        "the mean of its words"
-    )
-    assert doubt("tags", TokenLogits("a b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], words)) == doubt(
-        "tags", words
-    )
+    mean = doubt("classes", unsure) / 4
+    assert doubt("tags", words) == pytest.approx(mean, abs=1e-4), "the mean of its words"
     assert doubt("tags", words[:0]) == 0
     answer = Answer("the cat", 0, 7, 0.9)
     assert doubt("answers", (answer, -np.inf)) == pytest.approx(0.1)
@@ -134,7 +125,6 @@ def test_every_row_comes_once_with_its_prediction(small_classifier, tmp_path):
     vectors = small_classifier.encode(SMALL_TEXTS, normalize_embeddings=True)
     doubts = np.array([1 - plain[f"t{i}"]["score"] for i in range(len(SMALL_TEXTS))])
     assert [one["id"] for one in found] == [f"t{i}" for i in rank_by_usefulness(vectors, doubts)]
-    assert rank_of(small_classifier, data) == found
 
 
 @pytest.mark.slow
@@ -147,26 +137,12 @@ def test_a_table_keeps_the_columns_of_the_input(headed_model, tmp_path, capsys):
     assert capsys.readouterr().err.startswith("8 predictions in ")
     found = [row for _, row in read_table_rows(str(tmp_path / "out.csv"))]
     assert [row["rank"] for row in found] == [str(n) for n in range(1, 9)]
-    assert [*found[0]] == [
-        "key",
-        "text",
-        "label",
-        "predicted_label",
-        "predicted_score",
-        "predicted_margin",
-        "rank",
-    ]
-    assert sorted((row["key"], row["text"]) for row in found) == sorted(
-        (row["key"], row["text"]) for row in rows
-    )
+    predicted = ["predicted_label", "predicted_score", "predicted_margin"]
+    assert [*found[0]] == ["key", "text", "label", *predicted, "rank"]
+    assert sorted((row["key"], row["text"]) for row in found) == [(row["key"], row["text"]) for row in rows]
     assert cli.main(command) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["text"] for line in lines] == [row["text"] for row in found]
-    assert (
-        cli.main([*command[:4], str(tmp_path / "out.csv"), *command[5:], "--output", str(tmp_path / "b.csv")])
-        == 1
-    )
-    assert '"predicted_label"' in capsys.readouterr().err
     (tmp_path / "in.csv").write_text("\n".join(csv_lines(row | {"rank": 3} for row in rows)) + "\n")
     assert cli.main([*command, "--output", str(tmp_path / "c.csv")]) == 1
     assert "in.csv" in (told := capsys.readouterr().err) and '"rank"' in told
@@ -189,9 +165,8 @@ def test_standard_input_pairs_and_rows_that_are_skipped(small_classifier, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "labels", "config"),
-    [("tag", ("O", "B-X", "I-X"), {}), ("classify", ("a", "b"), {"problem_type": "multi_label_classification"}),
-     ("answer", (), {})],
-)  # fmt: skip
+    [("tag", ("O", "B-X", "I-X"), {}), ("answer", (), {})],
+)
 def test_models_of_other_kinds(headed_model, tmp_path, head, labels, config):
     model = bert_jax.load(headed_model(head, labels, **config))
     asked = [{"question": "the ?", "context": text, "text": text} for text in SMALL_TEXTS if text != "cats"]
