@@ -251,7 +251,7 @@ def report_damage(path: Path) -> Iterator[None]:
     """Turn an error in reading a file into a message that says how to go on."""
     try:
         yield
-    except (BadZipFile, EOFError, OSError, ValueError) as error:
+    except (BadZipFile, EOFError, OSError, TypeError, ValueError) as error:  # a TypeError for an array alone
         raise BertJaxError(
             f"{path} is damaged; delete {path.parent}, and run the same command again"
         ) from error

@@ -1,12 +1,12 @@
 """Small data: every example is predicted by a model that did not learn from it."""
 
+import io
 import json
 import re
 import shutil
 import signal
 from dataclasses import replace
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning import choose_method
-from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
+from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, read_logits
 from bert_jax.finetuning.training_gain import Gain
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
@@ -25,7 +25,7 @@ from bert_jax.tasks import load_config
 from bert_jax.training.opened_run import OpenedRun, open_run
 from bert_jax.training.stop_signal import RunStopped
 from tests.support.finetuning_runs import finetune
-from tests.support.tables import write_csv
+from tests.support.tables import write_csv, write_jsonl
 from tests.support.texts import marked_texts, random_texts
 
 SHORT = (
@@ -41,20 +41,9 @@ SHORT = (
 def opened(encoder_path, tmp_path_factory):
     """A run on 40 examples."""
     path = write_csv(tmp_path_factory.mktemp("folds") / "train.csv", marked_texts(40, 0))
-    overrides = [
-        f"init={encoder_path}",
-        f"data.train={path}",
-        "steps=6",
-        "report=False",
-        "data.folds=3",
-        *SHORT,
-    ]
-    module, config = load_config("configs/classify.py", overrides)
+    overrides = [f"init={encoder_path}", f"data.train={path}", "steps=6", "report=False", "data.folds=3"]
+    module, config = load_config("configs/classify.py", [*overrides, *SHORT])
     return open_run(module.open, config)
-
-
-def changed(run: OpenedRun, **optimizer) -> OpenedRun:
-    return run.reopen(replace(run.given, optimizer=replace(run.given.optimizer, **optimizer)))
 
 
 def test_documents_stay_whole_and_labels_are_spread():
@@ -68,8 +57,7 @@ def test_documents_stay_whole_and_labels_are_spread():
     with pytest.raises(BertJaxError, match="data.folds=41"):
         assign_folds(examples, 41)
     same = [Example("abc"[n % 3], "x", f"row {n}") for n in range(24)]
-    found = r"3 different texts in 24 examples \(identical texts stay together\) are too few for data.folds=5"
-    with pytest.raises(BertJaxError, match=found):
+    with pytest.raises(BertJaxError, match="3 different texts in 24 examples .* data.folds=5"):
         assign_folds(same, 5)
 
 
@@ -93,24 +81,6 @@ def test_logits_are_shifted_to_the_shares_of_all_examples(opened):
     np.testing.assert_allclose(parts.prior_shift(learnt), [few, many], rtol=1e-6)
     parts.task = replace(opened.task, class_weights=(1.0, 1.0))
     assert not parts.prior_shift(learnt).any(), "weights make classes alike already"
-
-
-@pytest.mark.slow
-def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(opened):
-    """A fold that has more of a class leaves less of it to learn from, and would be called the other class."""
-    parts = Folds(opened)
-    shares = log_class_shares(parts.class_of_piece, 2)
-
-    def probe(_link, _weights, kept: list[int], _strongest):
-        known = log_class_shares(parts.class_of_piece[kept], 2)
-        assert np.abs(known - shares).max() > 0.01
-        fitted = Mock(return_value=known)
-        fitted.penalties = 1
-        return fitted
-
-    features = SimpleNamespace(states=range(40), fit_probe=probe)
-    outcomes, _ = parts.predict_with_probe(features, "softmax", np.ones(40, bool))
-    np.testing.assert_allclose(outcomes.raw_outputs, np.tile(shares, (40, 1)), rtol=1e-5)
 
 
 def nearest(parts: Folds, vectors: np.ndarray, fold: int) -> np.ndarray:
@@ -138,11 +108,9 @@ def fitted(opened, tmp_path_factory):
         predict(self, directory, fold, path)
 
     def without_the_fold(run, path):
-        left_out = {
-            parts.evaluator.examples[i].text
-            for i in np.flatnonzero(parts.fold_of_piece == run.config.data.fold_index)
-        }
-        assert not left_out & {example.text for example in run.task.finish_inputs.train}
+        inside = parts.fold_of_example == run.config.data.fold_index
+        trained = {example.text for example in run.task.finish_inputs.train}
+        assert not trained & set(np.array(texts_of(parts))[inside])
         return train(run, path)
 
     workdir = tmp_path_factory.mktemp("fitted")
@@ -158,7 +126,6 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
     of_logits = [1 / (1 + np.exp(bad - good)) for bad, good in fitted.outcomes.raw_outputs]
     np.testing.assert_allclose(of_logits, fitted.likely, atol=1e-5)
     np.testing.assert_allclose(fitted.outcomes.similarities, fitted.near, atol=2e-3)
-    assert np.std(fitted.near) > 0.005
     parts = fitted.parts
     for fold in range(3):
         shift = parts.prior_shift(parts.fold_of_piece != fold)
@@ -179,7 +146,6 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
         train(run, path)
 
     monkeypatch.setattr(OpenedRun, "train", until_the_second)
-
     # The first fold's run has ended before.
     shutil.copytree(fitted.workdir / "folds/finetune/0", tmp_path / "folds/finetune/0")
     with pytest.raises(RunStopped):
@@ -191,8 +157,11 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
     )
     for workdir in (fitted.workdir, tmp_path):
         assert not list(workdir.glob("folds/*/*/model")), "what is not needed any more is removed"
+    other = opened.reopen(
+        replace(opened.given, optimizer=replace(opened.given.optimizer, learning_rate=1e-4))
+    )
     with pytest.raises(BertJaxError, match="started with other settings: optimizer.learning_rate"):
-        Folds(changed(opened, learning_rate=1e-4)).predict_with_runs("finetune", tmp_path)
+        Folds(other).predict_with_runs("finetune", tmp_path)
 
 
 @pytest.mark.slow
@@ -229,56 +198,41 @@ def test_what_a_run_without_a_fold_left_is_checked(fitted, tmp_path, name):
     shutil.copytree(fitted.workdir / "folds", tmp_path / "folds")
     saved = tmp_path / "folds/finetune/1" / name
     whole = saved.read_bytes()
-
-    def by_runs():
-        return fitted.parts.predict_with_runs("finetune", tmp_path)
-
-    for damaged in (whole[:-10], b"", np.save):
-        if callable(damaged):
-            np.save(saved, np.zeros(3, np.float32))
-        else:
-            saved.write_bytes(damaged)
+    other = io.BytesIO()
+    np.save(other, np.zeros(3, np.float32))
+    for damaged in (whole[:-10], other.getvalue()):
+        saved.write_bytes(damaged)
         with pytest.raises(BertJaxError, match=f"{name} is damaged; delete .*folds/finetune/1, and run"):
-            by_runs()
+            fitted.parts.predict_with_runs("finetune", tmp_path)
 
 
 @pytest.mark.slow
 def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_path, tmp_path, capsys):
     path = write_csv(tmp_path / "train.csv", marked_texts(60, 0))
     (tmp_path / "out_of_scope.txt").write_text("the the the\n")
-    overrides = [f"init={encoder_path}", f"data.train={path}", "steps=12", "data.folds=3", *SHORT]
-    given = (
-        "configs/classify.py",
-        [*overrides, f"data.out_of_scope={tmp_path / 'out_of_scope.txt'}"],
-        str(tmp_path / "run"),
-    )
+    overrides = [f"init={encoder_path}", f"data.train={path}", "steps=6", "data.folds=3", *SHORT]
+    overrides += [f"data.out_of_scope={tmp_path / 'out_of_scope.txt'}"]
+    given = "configs/classify.py", overrides, str(tmp_path / "run")
     run.start_training(*given)
     lines = capsys.readouterr().err
-    of_folds = [line.partition(" in ")[0] for line in lines.splitlines() if line.startswith("fold ")]
-    assert of_folds == [f"fold {n} of 3, contrastive: trained" for n in (1, 2, 3)], "a line each"
     assert lines.count("the model is in ") == 1, "those of folds are removed"
-    assert "calibrated on 60 validation texts" in lines
     scope = load(tmp_path / "run/model").scope
     assert len(scope.vectors) == len(scope.known) == 60
-    assert "60 examples to train on, 3 folds" in lines
-    assert "training 3 fold models with contrastive training" in lines
     assert "60 of 60 examples out of fold, a linear probe on the frozen encoder: accuracy" in lines
     assert re.search(r"fold 1 of 3, contrastive: trained in .*; 2 more take about ", lines)
-    assert re.search(
-        r"out of fold, a linear probe .* ± .*; contrastive .* ± .* s\. The final model is ", lines
-    )
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that was not trained on it" in page and "60 examples" in page
+    assert "A probe of the frozen encoder: " in page and "(learning_curve.png)" in page
     assert "Out-of-scope texts: 1. In-distribution texts: 60, those that are scored above." in page
     run.start_training(*given)
-    assert "step 12 train" not in capsys.readouterr().err
+    assert "step 6 train" not in capsys.readouterr().err
     with pytest.raises(BertJaxError, match="method.*finetune"):
         run.start_training(given[0], [*given[1], "method=finetune"], given[2])
     assert "without one fold" not in capsys.readouterr().err, "it is refused before its folds"
-    run.start_training(given[0], [*given[1], "steps=13"], given[2])
+    run.start_training(given[0], [*given[1], "steps=7"], given[2])
     lines = capsys.readouterr().err
-    assert "steps raised from 12 to 13" in lines and "step 13 train" in lines
+    assert "steps raised from 6 to 7" in lines and "step 7 train" in lines
     assert lines.count(" contrastive: trained in ") == 3 and "out of fold, a linear probe" not in lines
 
 
@@ -310,17 +264,8 @@ def test_folds_decide_as_far_as_they_can_be_trusted(opened, tmp_path, monkeypatc
         return found.method, found.outcomes.score_sums.scores["accuracy"]
 
     assert chosen(Gain(-0.01, 0.01), 5, 0, 0) == ("linear_probe", 1 - 5 / 40) and not ended
-    printed = capsys.readouterr().err
-    assert (
-        "not tried: contrastive training and a linear probe, whose expected gain over the probe is -0.010"
-        in printed
-    )
-    assert "The final model is trained on all examples by a linear probe" in printed
+    assert "not tried: contrastive training and a linear probe" in capsys.readouterr().err
     assert chosen(Gain(0.03, 0.03), 4, 5, 0) == ("contrastive", 1 - 5 / 40), "one more of 40 is chance"
-    assert re.search(
-        r"accuracy 0\.875 ± 0\.05\d on 40 examples, over the probe -0\.025 ± 0\.\d+ \(shrunk by what other data sets "
-        r"showed: \+0\.0\d+ ± ", capsys.readouterr().err,
-    )  # fmt: skip
     assert chosen(Gain(0.03, 0.1), 4, 30, 0) == ("linear_probe", 1 - 4 / 40)
     assert ended == [False, True]
     monkeypatch.setattr(choose_method, "CONTRASTIVE_BELOW", 20)
@@ -344,15 +289,11 @@ def rows_of(kind: str) -> list[dict]:
     rows = []
     for n, text in enumerate(random_texts(120, (1, 3))):
         has = [name for name, there in (("w2", n % 2), ("w3", n % 3 == 0)) if there]
-        label = {
-            "labels": has,
-            "number": 1e3 * len(has),
-            "tags": ["B-X"] * len(has) + ["O"] * len(text.split()),
-        }[kind]
         words = [*has, *text.split()]
-        rows.append(
-            {"tokens": words, "tags": label} if kind == "tags" else {"text": " ".join(words), "label": label}
-        )
+        if kind == "tags":
+            rows.append({"tokens": words, "tags": ["B-X"] * len(has) + ["O"] * len(text.split())})
+        else:
+            rows.append({"text": " ".join(words), "label": has if kind == "labels" else 1e3 * len(has)})
     return rows
 
 
@@ -364,19 +305,12 @@ def rows_of(kind: str) -> list[dict]:
 def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
     tmp_path, encoder_path, kind, metric, most
 ):
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows_of(kind)))
+    path = write_jsonl(tmp_path / "train.jsonl", rows_of(kind))
+    given = {"data.train": path, "data.validation": path, "data.overlap": 8}
+    given |= {"method": "linear_probe", "head_init": "linear_probe"}
+    if kind != "tags":
+        given["problem_type"] = {"labels": "multi_label", "number": "regression"}[kind]
     task = "tag" if kind == "tags" else "classify"
-    given = {
-        "data.train": path,
-        "data.validation": path,
-        "method": "linear_probe",
-        "head_init": "linear_probe",
-        "data.overlap": 8,
-    }
-    given |= (
-        {} if kind == "tags" else {"problem_type": {"labels": "multi_label", "number": "regression"}[kind]}
-    )
     (measured,) = finetune(task, encoder_path, tmp_path / "run", **given)
     assert measured[metric] > most
     before, after = load(encoder_path).params["encoder"], load(tmp_path / "run/model").params["encoder"]
