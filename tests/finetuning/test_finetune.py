@@ -16,13 +16,12 @@ from bert_jax.data.examples.example import Example
 from bert_jax.finetuning.example_splits import MIN_CALIBRATION_EXAMPLES, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.finetuning.finetune_data import balanced_class_weights
-from bert_jax.finetuning.finetune_task import ContrastiveTask
 from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.classify import Config
 from bert_jax.text.truncation import EncodingOptions
 from tests.support.finetuning_runs import finetune
-from tests.support.pieces import answer_pieces, classify_pieces, task_and_pieces
+from tests.support.pieces import classify_pieces, task_and_pieces
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
 
@@ -31,7 +30,7 @@ from tests.support.texts import marked_texts, random_texts
 
 @pytest.mark.parametrize(
     ("documents", "each", "share"),
-    [(40, 1, None), (49, 1, None), (50, 1, 0.5), (98, 1, 0.26), (3, 60, 0.5), (10, 40, 0.15), (2, 90, None)],
+    [(49, 1, None), (50, 1, 0.5), (98, 1, 0.26), (3, 60, 0.5), (10, 40, 0.15), (2, 90, None)],
 )
 def test_the_share_that_is_advised_keeps_enough_for_calibration(tmp_path, capsys, documents, each, share):
     rows = [
@@ -93,13 +92,13 @@ def test_the_learning_rate_follows_the_width_and_the_examples(config, width, exa
 @pytest.mark.ci
 def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_path):
     given = {
-        "data.train": write_csv(tmp_path / "t.csv", marked_texts(48, 0)), "epochs": 4, "model.hidden_dropout_prob": 0.1,
+        "data.train": write_csv(tmp_path / "t.csv", marked_texts(24, 0)), "epochs": 4, "model.hidden_dropout_prob": 0.1,
         "checkpoints.every": 3, "checkpoints.keep": 20,
     }  # fmt: skip
     whole = finetune("classify", encoder_path, tmp_path / "whole", **given)
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     for checkpoint in (tmp_path / "cut" / "checkpoints").iterdir():
-        if int(checkpoint.name) > 9:
+        if int(checkpoint.name) > 6:
             shutil.rmtree(checkpoint)
     shutil.rmtree(tmp_path / "cut" / "model")
     again = finetune("classify", encoder_path, tmp_path / "cut", **given)
@@ -109,18 +108,6 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_pat
     assert again == whole
     weights = [tmp_path / run / "model" / "model.safetensors" for run in ("whole", "cut")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
-
-
-@pytest.mark.slow
-def test_a_head_begins_as_a_probe_where_one_can_learn_its_kind():
-    classes, answers = (
-        dataclasses.replace(make(name)[0], probes_head=True)
-        for make, name in ((classify_pieces, "classes"), (answer_pieces, "answers"))
-    )
-    assert classes.starts_from_probe and not answers.starts_from_probe
-    assert not ContrastiveTask(classes.layout, classes.kind, probes_head=True).starts_from_probe, (
-        "it ends as one"
-    )
 
 
 @pytest.mark.slow
@@ -143,16 +130,11 @@ def test_class_weights_and_windows_weigh_as_they_should():
 
 def test_inspect_shows_what_is_learnt(tmp_path, encoder_path):
     def shown(task, path, step=0):
-        given = [
-            f"init={encoder_path}",
-            f"data.train={path}",
-            f"data.validation={path}",
-            "data.batch_size=8",
-            "data.overlap=8",
-            "data.max_length=48",
-            "epochs=3",
-        ]
-        return show_examples(f"configs/{task}.py", given, step, 8)
+        values = {
+            "init": encoder_path, "data.train": path, "data.validation": path, "data.batch_size": 8, "data.overlap": 8,
+            "data.max_length": 48, "epochs": 3,
+        }  # fmt: skip
+        return show_examples(f"configs/{task}.py", [f"{key}={x}" for key, x in values.items()], step, 8)
 
     rows = [("w1 w2", "bad"), ("w3", "good"), ("w4 w5y7", "bad"), ("w6 w7", "good")]
     assert "bad: [CLS] w4 w5y7 [SEP]" in shown("classify", write_csv(tmp_path / "t.csv", rows * 2))
