@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import wait
@@ -62,7 +63,8 @@ def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, proc
     # Spawned, not forked: this process may have threads, and a fork would copy their locks while they are held. The
     # workers start when the first chunk has to be made.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, context, start_worker, (recipe,))
+    with ignoring_the_terminal():
+        pool = ProcessPoolExecutor(processes, context, start_worker, (recipe,))
     try:
         for number, documents in enumerate(group_by_size(read_with_progress(source), CHUNK, len)):
             path = chunk_path(directory, number, documents, recipe)
@@ -94,11 +96,17 @@ def make_chunks_alone(
 
 
 def submit(pool: ProcessPoolExecutor, documents: list[str], path: Path) -> Future:
-    """Submit a chunk. A worker that is started for it ignores Ctrl-C and SIGHUP, which a terminal sends to all of its
-    processes: workers end with this process."""
+    with ignoring_the_terminal():
+        return pool.submit(make_chunk_in_worker, documents, path)
+
+
+@contextmanager
+def ignoring_the_terminal() -> Iterator[None]:
+    """Processes that are started inside ignore Ctrl-C and SIGHUP, which a terminal sends to all of its processes: the
+    workers, and the one in which Python counts their semaphores. They end with this process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
     try:
-        return pool.submit(make_chunk_in_worker, documents, path)
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
