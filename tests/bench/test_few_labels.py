@@ -1,20 +1,10 @@
 """`labels`: draws from published data sets, and how learners stand to each other."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
-from bert_jax.core.errors import BertJaxError
 from tests.bench import few_labels, learners
-from tests.bench.few_labels import Cell, compare_default, draw_examples, measure_labels, results_table
-
-
-def test_a_draw_has_so_many_of_each_class():
-    known = [((f"text {n}",), "often" if n % 5 else "rare") for n in range(200)]
-    rows = [draw_examples(known, Cell("sst2", 8, draw), np.random.default_rng(draw)) for draw in (0, 0, 1)]
-    assert Counter(label for _, label in rows[0]) == {"often": 8, "rare": 8}
-    assert rows[0] == rows[1] != rows[2]
+from tests.bench.few_labels import compare_default, results_table
 
 
 def test_the_default_stands_to_the_best_other_by_paired_differences():
@@ -46,31 +36,3 @@ def test_the_default_stands_to_the_best_other_by_paired_differences():
         "in 0 of 1 comparisons, at most two in 1; its calibration error is the lowest or within 0.02 in 0."
         in behind
     )
-
-
-def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
-    folder = tmp_path / "data/glue-sst2"
-    folder.mkdir(parents=True)
-    rows = ["sentence\tlabel", *(f"text number {n}\t{n % 2}" for n in range(60))]
-    for name in ("train", "dev"):
-        (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-    tasks = []
-
-    def guess(task, init):
-        tasks.append(task)
-        return task.outcomes([np.array([0.4, 0.6])] * len(task.test))
-
-    monkeypatch.setitem(learners.LEARNERS, "regression", learners.Learner(guess))
-    of_one_size = few_labels.DataSet("classify", few_labels.sst2, (8,))
-    monkeypatch.setitem(few_labels.SETS, "sst2", of_one_size)
-    given = (str(tmp_path / "data"), "model", str(tmp_path / "out"), ["sst2"], ["regression"])
-    assert "| sst2 | 8 | 1 | 0.500 (0.100) |" in measure_labels(*given, 1)
-    assert "| sst2 | 8 | 2 | 0.500 (0.100) |" in measure_labels(*given, 2)
-    assert [task.directory.name for task in tasks] == ["sst2-8-0", "sst2-8-1"]
-    assert [len(task.train) for task in tasks] == [16, 16]
-    assert "| sst2 | 8 | 1 | 0.500 (0.100) |" in measure_labels(given[0], "another model", *given[2:], 1)
-    assert len(tasks) == 3 and "| sst2 | 8 | 2 |" in measure_labels(*given, 1), (
-        "results of the one model and of the other"
-    )
-    with pytest.raises(BertJaxError, match='no learner "regresion"; did you mean "regression"'):
-        measure_labels(*given[:4], ["regresion"], 1)

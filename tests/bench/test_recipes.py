@@ -2,38 +2,17 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.metrics.classification import score_single_label
 from bert_jax.training.workdir import Workdir
 from tests.bench import gain, recipes
-from tests.bench.__main__ import main
 from tests.bench.gain import SettingScores
 from tests.bench.recipe import Recipe
-from tests.support.made_up_language import random_documents
-from tests.support.pretraining_runs import RUN_CONFIG, make_corpus
 from tests.support.project import ROOT
 
 PRETRAIN, CLASSIFY = f"{ROOT}/configs/pretrain.py:tiny", f"{ROOT}/configs/classify.py"
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-def flags(corpus, workdir, *more):
-    settings = RUN_CONFIG | {
-        "data.corpora": corpus, "model.attention_probs_dropout_prob": 0, "log.evaluate_every": 20,
-        "checkpoints.every": 40,
-    }  # fmt: skip
-    del settings["steps"]
-    return [
-        "recipes", "--config", f"{PRETRAIN} data.sentence_objective=none", *more,
-        "--minutes", "0.1", "--workdir", str(workdir), *(f"--config.{k}={v}" for k, v in settings.items()),
-    ]  # fmt: skip
 
 
 def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
@@ -57,42 +36,6 @@ def test_the_minutes_say_how_many_steps(tmp_path, monkeypatch):
     ):
         with pytest.raises(BertJaxError, match=message):
             recipes.Plan(tmp_path / recipes.PLAN, minutes).steps(1, other, tmp_path / "1", "")
-
-
-@pytest.mark.long
-def test_labels_show_what_a_recipe_is_worth(corpus, tmp_path, monkeypatch, capsys):
-    """Each arm at its better rate: here the one that learns."""
-    monkeypatch.setattr(recipes, "count_steps", lambda *_: 40)
-    words = random_documents(40, seed=6)
-    rows = [{"text": " ".join(words[n][0]), "label": "ab"[n % 2]} for n in range(40)]
-    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    tuning = (
-        f"{CLASSIFY} data.train={tmp_path}/labels.jsonl data.validation={tmp_path}/labels.jsonl num_seeds=2 epochs=8 "
-        "data.calibration_ratio=0 head_init=pretrained sweep=optimizer.learning_rate=[1e-9,1e-2]"
-    )
-    asked = flags(corpus, tmp_path / "out", "--labels", tuning)
-    assert main(asked) == 0
-    arms = tmp_path / "out/1/labels/1"
-    of_labels = json.loads((arms / gain.FACTS).read_text())["gain"]
-    assert of_labels["score"] == "accuracy" and of_labels["standard_error"] > 0
-    for arm in gain.CONDITIONS:
-        assert of_labels[f"{arm}_setting"] == "optimizer.learning_rate=0.01"
-        of_runs = [
-            json.loads(path.read_text().splitlines()[-1])["accuracy"]
-            for path in sorted((arms / arm / "optimizer.learning_rate=0.01").glob("seed=*/metrics.jsonl"))
-        ]
-        assert of_labels[arm] == pytest.approx(np.mean(of_runs)) and len(of_runs) == 2
-    begun = {
-        arm: Workdir(arms / arm / "optimizer.learning_rate=0.01/seed=0").read_run()["config"]["init"]
-        for arm in gain.CONDITIONS
-    }
-    assert begun == {"untrained": f"{tmp_path}/out/1/untrained/model", "trained": f"{tmp_path}/out/1/model"}
-
-    monkeypatch.setattr(Recipe, "train", lambda *_: None)  # what is known is not trained again
-    assert main(asked) == 0
-    assert "labels 1, accuracy: " in capsys.readouterr().out
-    assert main([*asked, "--labels", tuning.replace("epochs=8", "epochs=9")]) == 1
-    assert "give the same --labels in the same order" in capsys.readouterr().err
 
 
 def scores(*rights: str) -> SettingScores:

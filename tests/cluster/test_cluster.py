@@ -64,15 +64,8 @@ def material(tmp_path_factory) -> Path:
 
 
 def arguments(material: Path, model: str, given: str, output: Path) -> list[str]:
-    return [
-        VERBS[model],
-        "--model",
-        str(material / model),
-        "--input",
-        str(material / given),
-        "--output",
-        str(output),
-    ]
+    files = ["--model", material / model, "--input", material / given, "--output", output]
+    return [VERBS[model], *map(str, files)]
 
 
 def alone(material: Path, model: str, shards: int = SHARDS) -> Path:
@@ -142,6 +135,7 @@ def test_predictions_while_a_worker_is_killed_and_a_node_removed(
     assert f"4,800 predictions in {output} (12 shards, complete already)" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_full_disk_of_a_node_costs_the_shard_that_it_had(cluster: RayCluster, material, tmp_path, capsys):
     output = tmp_path / "out"
     command = [*arguments(material, "classifier", "in", output), "--ray", cluster.address, "--workers", "2"]
@@ -161,6 +155,7 @@ def test_a_full_disk_of_a_node_costs_the_shard_that_it_had(cluster: RayCluster, 
     check_same(output, alone(material, "classifier"))
 
 
+@pytest.mark.long
 def test_a_bad_row_in_a_bucket_costs_its_shard_alone(cluster: RayCluster, material, tmp_path, capsys):
     """Vectors in a bucket, of three files in it, of which one cannot be read at first."""
     with object_store() as store:
@@ -192,6 +187,7 @@ def test_a_bad_row_in_a_bucket_costs_its_shard_alone(cluster: RayCluster, materi
             np.testing.assert_allclose(vectors, np.load(expected / f"{n:02}.npy"), atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_corpus_has_the_bytes_of_one_process(cluster: RayCluster, material, tmp_path):
     command = ["prepare", "--input", str(material / "documents"), "--tokenizer", str(material / "vocabulary")]
     command += ["--layout", "sentences", "--validation-ratio", "0.1", "--output"]

@@ -113,22 +113,6 @@ def test_files_of_one_document_or_of_articles_are_not_cut(texts, tmp_path):
     assert work.can_cut("rows.jsonl") and not work.can_cut("gs://bucket/rows.jsonl")
 
 
-def test_without_text_nothing_is_prepared(texts, tmp_path):
-    (tmp_path / "nothing.txt").touch()
-    for given in ("nothing.txt", "texts/empty.txt"):
-        with pytest.raises(BertJaxError, match=f"no text in {given}; every input is empty"):
-            prepare("together", given, maker=partial(prepare_parts.make_parts, HERE))
-
-
-def test_a_binary_file_that_is_named_is_an_error_as_in_one_process(texts):
-    given = ("texts/0.txt", "texts/picture.txt")
-    with pytest.raises(BertJaxError) as alone:
-        prepare("alone", *given)
-    with pytest.raises(BertJaxError) as together:
-        prepare("together", *given, maker=partial(prepare_parts.make_parts, HERE))
-    assert str(together.value) == str(alone.value).replace("texts/", f"{texts}/")
-
-
 def test_parts_of_other_files_are_refused(texts, monkeypatch):
     def fail(*_):
         raise BertJaxError("killed")

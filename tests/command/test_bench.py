@@ -117,7 +117,9 @@ def test_a_model_that_is_no_classifier(tmp_path, capsys):
     assert 'bench predict needs the head "classify"' in capsys.readouterr().err
 
 
-STEP = ["--config", f"{ROOT}/configs/pretrain.py:tiny", "--config.data.batch_size=2"]
+STEP = [
+    "--config", f"{ROOT}/configs/pretrain.py:tiny", "--config.model.num_hidden_layers=1", "--config.data.batch_size=2"
+]  # fmt: skip
 
 
 @pytest.mark.ci
@@ -155,7 +157,7 @@ def test_made_up_rows_are_full_and_count_whole(examples):
         assert (batch["label_weights"] == 1).all()
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_a_step_of_made_up_rows_of_labels_learns(tmp_path):
     """A labelled run has the shapes of its own rows: of packed texts, with their tags."""
     write_model(tmp_path / "model", heads=("mlm",))

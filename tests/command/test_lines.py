@@ -1,10 +1,6 @@
 """The verbs that read lines: embed, fill-mask, import."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -13,27 +9,12 @@ import bert_jax
 from bert_jax.command.main import main
 from tests.support.small_models import write_model
 
-COMMAND = [sys.executable, "-m", "bert_jax"]
-
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
     write_model(path, heads=("mlm",))
     return path
-
-
-@pytest.mark.slow
-def test_embed_writes_a_row_for_each_line(directory, tmp_path):
-    texts = ["the cat sat", "", "cats on the mat ."] * 400
-    (tmp_path / "lines.txt").write_text("\n".join(texts) + "\n")
-    flags = ["--input", str(tmp_path / "lines.txt"), "--output", str(tmp_path / "out.npy")]
-    assert main(["embed", "--model", str(directory), *flags]) == 0
-    written = np.load(tmp_path / "out.npy", mmap_mode="r")
-    assert written.dtype == np.float32 and written.shape == (1200, 8)
-    np.testing.assert_allclose(
-        written, bert_jax.Embedder.load(directory, pooling="mean").encode(texts), atol=1e-6
-    )
 
 
 @pytest.mark.slow
@@ -68,24 +49,3 @@ def test_import_writes_a_new_directory(directory, tmp_path, capsys):
     )
     assert main(words) == 1
     assert "is not empty" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_quietly_and_leaves_no_half_file(directory, tmp_path):
-    process = subprocess.Popen(
-        [*COMMAND, "embed", "--model", directory, "--output", tmp_path / "out.npy"], stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    for _ in range(20_000):  # more than a window
-        process.stdin.write("the cat sat\n")
-    process.stdin.flush()
-    deadline = time.monotonic() + 60
-    while not any(path.stat().st_size for path in tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert any(path.stat().st_size for path in tmp_path.iterdir()), "nothing was written yet"
-    process.send_signal(signal.SIGINT)
-    process.wait(timeout=30)
-    assert process.returncode == 130
-    assert "Traceback" not in process.stderr.read()
-    assert not list(tmp_path.iterdir())
-    process.stdin.close()

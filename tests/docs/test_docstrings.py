@@ -58,6 +58,8 @@ SHOWN_WITH_FILES = {
     "bert_jax.search.index",
     "bert_jax.search.vector_shards",
 }  # fmt: skip
+# The front page and that of the package train by these functions.
+RUN_BY_PAGES = {"bert_jax.runs.finetune", "bert_jax.runs.training_task"}
 
 
 class LastLines(doctest.OutputChecker):
@@ -93,7 +95,13 @@ def written(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SHOWN_WITH_FILES))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * (name in RUN_BY_PAGES))
+        for name in sorted(SHOWN_WITH_FILES)
+    ],
+)
 def test_examples_with_files_of(name, written, tmp_path, monkeypatch):
     shown = doctest.DocTestFinder().find(
         importlib.import_module(name), extraglobs={"bert_jax": bert_jax, "Path": Path}

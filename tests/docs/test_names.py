@@ -22,6 +22,7 @@ MEMBER = re.compile(r"(?<![\w./`-])([a-z_]+\.[A-Z]\w*[a-z]\w*)")
 FILE = re.compile(r"(?<![\w./*{<-])[\w/]+\.(?:py|sh)\b")
 
 
+@cache
 def split_text(path: Path) -> tuple[list[str], list[str]]:
     """Return the comments and docstrings of a module, and everything else that it says."""
     source = path.read_text(encoding="utf-8")

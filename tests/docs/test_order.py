@@ -1,12 +1,14 @@
 """The package reads top to bottom: a file imports only what stands above it."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from tests.support.package_order import ORDER
 from tests.support.project import PACKAGE
 
 
+@cache
 def imports(file: Path) -> set[str]:
     """Modules of the package that a file imports, wherever in it the import stands."""
     found = set()

@@ -65,6 +65,7 @@ def test_the_source_distribution_holds_what_the_wheel_is_built_of(built):
     assert inside >= files("bert_jax") | files("configs") | {"LICENSE", "README.md", "pyproject.toml"}
 
 
+@pytest.mark.long
 def test_the_installed_command_shows_its_verbs_where_nothing_else_is(environment, tmp_path):
     shown = ran(environment / "bin/bert-jax", cwd=tmp_path)
     assert "  train " in shown

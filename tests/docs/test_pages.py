@@ -99,12 +99,15 @@ LITTLE = {
     "runs/half": ["data.batch_size=8", "data.lengths=32"],
     "runs/taught": ["data.batch_size=8", "data.lengths=32"],
     "runs/reviews": ["data.calibration_ratio=0.5", "report=True"],
+    "runs/sweep": ["num_seeds=1", "method=finetune"],
 }  # fmt: skip
 # No later command opens the models of these runs: they are not trained here, but by the tests of their tasks.
 NOT_OPENED = {
     f"runs/{name}"
-    for name in ("half", "taught", "continued", "base-gpu", "topics", "stars", "faster", "sharper")
+    for name in ("half", "taught", "continued", "base-gpu", "alibi", "topics", "stars", "faster", "sharper")
 }
+# Nor are these: the model of a run of the same kind takes the place of theirs.
+SAME_KIND = {"runs/alike": "runs/search", "runs/docs": "runs/search"}
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +195,7 @@ def commands(block: str) -> list[list[str]]:
 def smaller(words: list[str]) -> list[str]:
     """The command with what makes it small said last, where it counts."""
     little = (LITTLE.get(word.split(":")[0], []) for word in words)
-    dry = ["--dry-run"] if NOT_OPENED & {*words} else []
+    dry = ["--dry-run"] if (NOT_OPENED | SAME_KIND.keys()) & {*words} else []
     return [*words, *dry, *(f"--config.{setting}" for settings in little for setting in settings)]
 
 
@@ -213,6 +216,8 @@ def run(words: list[str], capfd) -> None:
         make_parser().parse_args(words[3:])  # the tests in tests/bench run some of them
     elif program == "bert-jax":
         assert cli.main(smaller(arguments)) == 0, f"{shlex.join(words)}: {capfd.readouterr().err}"
+        for workdir in SAME_KIND.keys() & {*words}:
+            shutil.copytree(f"{SAME_KIND[workdir]}/model", f"{workdir}/model")
     elif program == "pip":
         extras = re.search(r"\.(?:\[([\w,]+)\])?$", words[-1])[1]
         assert {*filter(None, (extras or "").split(","))} <= set(PROJECT["optional-dependencies"])
