@@ -1,16 +1,19 @@
 """What a type checker knows of the results of each class: for one text, a list and a stream."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
 
+import bert_jax
 from bert_jax import (
     Answer,
     Classifier,
     Embedder,
     Encoder,
+    Hit,
     Label,
     MaskedLM,
     PseudoLogLikelihood,
@@ -26,6 +29,16 @@ ONE, PAIR, LISTED = "a text", ("a query", "a document"), ["a text"]
 
 def stream() -> Iterator[str]:
     yield ONE
+
+
+def of_functions(directory: Path) -> None:
+    model = bert_jax.finetune(directory, LISTED, ["a label"], method="linear_probe").model
+    assert isinstance(model, Classifier)
+    float(bert_jax.evaluate(model, directory)["metrics"]["accuracy"])
+    index = bert_jax.Index.build(LISTED, directory, model=directory)
+    index.add([{"id": "new", "text": ONE}])
+    index.remove(["0"])
+    assert_type(index.search(ONE, top_k=3), list[Hit])
 
 
 def of_encoders(encoder: Encoder, embedder: Embedder) -> None:
