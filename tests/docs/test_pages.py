@@ -92,6 +92,7 @@ LITTLE = {
                             "data.dupe_factor=1",
                             "optimizer.warmup_steps=2", "log.max_eval_batches=2"],
     "configs/classify.py": [*FEW, "data.max_length=32"],
+    "classify": [*FEW, "data.max_length=32"],
     "configs/tag.py": [*FEW, "data.max_length=32", "data.overlap=8", "data.calibration_ratio=0"],
     "configs/answer.py": [*FEW, "data.max_length=48", "data.overlap=8", "data.calibration_ratio=0"],
     "configs/embed.py": ["steps=2", "data.batch_size=8", "data.max_length=16"],
