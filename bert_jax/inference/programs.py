@@ -1,9 +1,12 @@
 """Compiled programs: functions of (params, batch), one for each config, computation and shape."""
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, singledispatch
+from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +25,9 @@ from bert_jax.inference.computations import (
     MaskFillings,
     PooledStates,
 )
+from bert_jax.inference.kept_programs import load_program, program_file, save_program
 from bert_jax.models.bert import Bert
+from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.encoder import Encoder, stack_layers, unroll_layers
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
@@ -85,13 +90,32 @@ PROGRAMS: dict[tuple, Future[Program]] = {}  # all that were compiled; models of
 def compile_program(
     computation: Computation, config: EncoderConfig, params: Shapes, batch: Shapes
 ) -> Future[Program]:
-    """Return the program, which is perhaps still being compiled."""
+    """Return the program, which is perhaps still being compiled. It is kept for later processes."""
     key = computation, config, params, batch
     if key not in PROGRAMS or PROGRAMS[key].cancelled():
+        file = program_file(key, BLOCKS[config.block])
+        if kept := file and load_program(file):
+            PROGRAMS[key] = Future()
+            PROGRAMS[key].set_result(kept)
+            return PROGRAMS[key]
         # It is traced here, because JAX's settings may be those of this thread.
-        lowered = jax.jit(program_of(computation, config)).lower(params.tree, batch.tree)
-        PROGRAMS[key] = compiler_threads().submit(lowered.compile)
+        run = program_of(computation, config)
+        if file:
+            # By a name that JAX's cache does not know: what comes from there cannot be written to a file.
+            run.__name__ = f"program_{token_hex(8)}"
+        lowered = jax.jit(run).lower(params.tree, batch.tree)
+        PROGRAMS[key] = compiler_threads().submit(compile_and_keep, lowered, file)
     return PROGRAMS[key]
+
+
+def compile_and_keep(lowered: jax.stages.Lowered, file: Path | None) -> Program:
+    start = time.perf_counter()
+    program = lowered.compile()
+    is_slow = time.perf_counter() - start >= jax.config.jax_persistent_cache_min_compile_time_secs
+    if file and is_slow:
+        # Whoever waits for the program does not wait for this.
+        compiler_threads().submit(save_program, file, program)
+    return program
 
 
 @cache

@@ -118,4 +118,4 @@ def test_a_second_process_compiles_nothing(tmp_path):
         _, asked, _, reused = ran.stdout.splitlines()[-1].split()
         counts.append((int(asked), int(reused)))
     (asked, _), again = counts
-    assert asked > 5 and again == (asked, asked), counts
+    assert asked > again[0] > 5 and again[0] == again[1], counts  # those of inference were loaded

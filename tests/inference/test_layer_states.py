@@ -78,6 +78,7 @@ def test_programs_that_nobody_waits_for_are_compiled_later(error, tmp_path, monk
     write_model(tmp_path, heads=("classify",), labels=("good", "bad"))
     model = bert_jax.load(tmp_path)
     monkeypatch.setattr(programs, "PROGRAMS", compiled := {})
+    monkeypatch.setattr(programs, "load_program", lambda file: None)
     begun = threading.Event()
     with ThreadPoolExecutor(1) as busy:
         monkeypatch.setattr(programs, "compiler_threads", lambda: busy)

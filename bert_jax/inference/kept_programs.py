@@ -1,0 +1,144 @@
+"""Compiled programs as files: a later process loads them, and neither traces nor compiles.
+
+They stand beside those of JAX's own cache, which are found only after a program is traced, and are trusted as they are:
+a program is code, so a folder in which others may write is not read.
+"""
+
+import hashlib
+import os
+import pickle
+import stat
+import sys
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+from jax.experimental.serialize_executable import deserialize_and_load, serialize
+
+import bert_jax
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.files import write_atomically
+from bert_jax.hub.onnx_files import processor_flags
+
+SUFFIX = ".program"
+HASH = hashlib.sha256
+LIBRARIES = "jax", "jaxlib", "flax", "numpy"
+VARIABLES = "XLA_", "LIBTPU_", "TPU_", "NPROC"  # what their names begin with
+OF_CACHES = (
+    "compilation_cache",
+    "persistent_cache",
+)  # parts of the names of settings by which no program differs
+SOURCES = "models/**/*.py", "inference/programs.py"  # what is computed
+
+
+def kept_folder() -> Path | None:
+    """Return the folder of kept programs; None if JAX has no cache on this machine's disk, and where the processes of a
+    run must find the same, or a program is for another device than the first."""
+    settings = jax.config
+    folder, is_on = settings.jax_compilation_cache_dir, settings.jax_enable_compilation_cache
+    if not folder or not is_on or "://" in folder or jax.process_count() > 1 or settings.jax_default_device:
+        return None
+    return Path(folder) / "executables"
+
+
+def program_file(program: object, block: type) -> Path | None:
+    """Return where a program is kept, which is named by all that it depends on; None if it is not kept, as where its
+    block is a user's, whose code may change."""
+    folder, code = kept_folder(), getattr(sys.modules[block.__module__], "__file__", None)
+    if folder is None or code is None or not Path(code).is_relative_to(package_root()):
+        return None
+    facts = repr((program, jax_settings(), variables(), machine(), hash_sources()))
+    return folder / f"{HASH(facts.encode()).hexdigest()}{SUFFIX}"
+
+
+def jax_settings() -> list[tuple[str, object]]:
+    """Return JAX's settings in this thread."""
+    values = sorted(jax.config.values.items())
+    settings = [(name, getattr(jax.config, name, value)) for name, value in values]
+    return [(name, value) for name, value in settings if not any(part in name for part in OF_CACHES)]
+
+
+def variables() -> list[tuple[str, str]]:
+    return sorted((name, value) for name, value in os.environ.items() if name.startswith(VARIABLES))
+
+
+@cache
+def machine() -> tuple:
+    device = jax.local_devices()[0]
+    client = device.client
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    flags = sorted(processor_flags()) if client.platform == "cpu" else []
+    versions = [version(library) for library in LIBRARIES]
+    return client.platform, client.platform_version, device.device_kind, device.id, cores, flags, versions
+
+
+def package_root() -> Path:
+    return Path(bert_jax.__file__).parent
+
+
+@cache
+def hash_sources() -> str:
+    """Return a hash of the code that programs are made by."""
+    digest = HASH()
+    for name in SOURCES:
+        for file in sorted(package_root().glob(name)):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def load_program(file: Path) -> jax.stages.Compiled | None:
+    """Return the program of a file; None if there is none that is whole."""
+    try:
+        if not is_private(file.parent):
+            return None
+        content = file.read_bytes()
+    except OSError:
+        return None
+    with suppress(OSError):  # a disk that is read only
+        os.utime(file)  # the programs that were not used for longest are removed first
+    size = HASH().digest_size
+    digest, payload = content[:size], content[size:]
+    if hash_of(file, payload) != digest:
+        return None
+    return deserialize_and_load(*pickle.loads(payload), execution_devices=jax.local_devices()[:1])
+
+
+def save_program(file: Path, program: jax.stages.Compiled) -> None:
+    """Keep a program, and remove others if there are too many. One that finds no room is compiled again next time.
+
+    On a CPU the file of a program that came from JAX's own cache lacks functions, which is noticed when it runs: this
+    takes only what was compiled here."""
+    payload = pickle.dumps(serialize(program))
+    with suppress(OSError, BertJaxError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_private(file.parent):
+            write_atomically(file, hash_of(file, payload) + payload)
+            remove_oldest(file.parent, jax.config.jax_compilation_cache_max_size)
+
+
+def hash_of(file: Path, payload: bytes) -> bytes:
+    return HASH(file.name.encode() + payload).digest()
+
+
+def remove_oldest(folder: Path, most_bytes: int) -> None:
+    """Remove the programs that were not used for longest, until the others have at most so many bytes; -1: no limit."""
+    files = [
+        (status.st_mtime, status.st_size, file)
+        for file in folder.glob(f"*{SUFFIX}")
+        if (status := file.stat())
+    ]
+    left = sum(size for _, size, _ in files)
+    for _, size, file in sorted(files) if most_bytes >= 0 else ():
+        if left <= most_bytes:
+            return
+        file.unlink(missing_ok=True)
+        left -= size
+
+
+def is_private(folder: Path) -> bool:
+    """Return whether nobody but this user may write to a folder."""
+    status = folder.stat()
+    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return is_own and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
