@@ -26,10 +26,8 @@ SUFFIX = ".program"
 HASH = hashlib.sha256
 LIBRARIES = "jax", "jaxlib", "flax", "numpy"
 VARIABLES = "XLA_", "LIBTPU_", "TPU_", "NPROC"  # what their names begin with
-OF_CACHES = (
-    "compilation_cache",
-    "persistent_cache",
-)  # parts of the names of settings by which no program differs
+# Parts of the names of settings by which no program differs.
+OF_CACHES = "compilation_cache", "persistent_cache"
 SOURCES = "models/**/*.py", "inference/programs.py"  # what is computed
 
 
