@@ -14,7 +14,7 @@ from tests.support.made_up_language import ENTRIES
 from tests.support.small_models import write_model
 
 SIZES = {
-    "vocab_size": len(ENTRIES), "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 3,
+    "vocab_size": len(ENTRIES), "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3,
     "intermediate_size": 64, "max_position_embeddings": 64, "attn_implementation": "eager",
 }  # fmt: skip
 IDS = {"pad_token_id": 0, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
@@ -50,8 +50,8 @@ def test_states_and_attention_of_each_layer_are_those_of_transformers(family, tm
             np.testing.assert_allclose(ours, torch.cat(theirs).detach(), atol=1e-5)
     if family == "Bert":
         chosen = model.hidden_states(TEXTS[0], layers=[-1, 1])
-        np.testing.assert_allclose(chosen, states[0][[3, 1]], atol=1e-5)
-        np.testing.assert_allclose(model.attentions(TEXTS[0], layers=-1), weights[0][2], atol=1e-5)
+        np.testing.assert_allclose(chosen, states[0][[2, 1]], atol=1e-5)
+        np.testing.assert_allclose(model.attentions(TEXTS[0], layers=-1), weights[0][1], atol=1e-5)
 
 
 @pytest.mark.slow
