@@ -31,10 +31,8 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_corpus_is_that_of_the_command(folder, capsys):
     flags = ["--validation-ratio", "0.5", "--processes", "1", "--layout", "blank"]
-    assert (
-        main(["prepare", "--input", "0.txt", "1.txt", "--tokenizer", "model", "--output", "command", *flags])
-        == 0
-    )
+    given = ["--input", "0.txt", "1.txt", "--tokenizer", "model", "--output", "command"]
+    assert main(["prepare", *given, *flags]) == 0
     summary = capsys.readouterr().err
     counts = bert_jax.prepare(
         [folder / "0.txt", "1.txt"], Path("model"), Path("python"), validation_ratio=0.5, processes=1
@@ -74,7 +72,7 @@ def test_negatives_are_those_of_the_command(folder, flags, options):
     assert main(["mine", *given, *flags]) == 0
     expected = [json.loads(line) for line in Path("command.jsonl").read_text().splitlines()]
     assert expected
-    for pairs in (PAIRS, "pairs.jsonl", [{"positive": b, "anchor": a} for a, b in PAIRS]):
+    for pairs in ("pairs.jsonl", [{"positive": b, "anchor": a} for a, b in PAIRS]):
         assert bert_jax.mine_hard_negatives("model", pairs, negatives=1, **options) == expected
     assert not Path("memory:pairs.cache").exists()
     loaded = {name: bert_jax.load(value) if name == "rescore" else value for name, value in options.items()}

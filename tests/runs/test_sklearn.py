@@ -10,7 +10,7 @@ pytest.importorskip("sklearn", reason="scikit-learn is an extra")
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from bert_jax.core.errors import BertJaxError
@@ -29,14 +29,12 @@ def labelled():
 
 
 @pytest.mark.ci
-def test_a_classifier_is_cloned_validated_searched_and_pickled(encoder_path, labelled, capfd):
+def test_a_classifier_is_cloned_searched_and_pickled(encoder_path, labelled, capfd):
     texts, y = labelled
     estimator = BertClassifier(str(encoder_path), **PROBE)
     assert clone(estimator).get_params() == estimator.get_params()
     with pytest.raises(NotFittedError):
         estimator.predict(texts)
-    scores = cross_val_score(estimator, texts, y, cv=2)
-    assert scores.shape == (2,) and np.all((scores >= 0) & (scores <= 1))
     search = GridSearchCV(estimator, {"max_length": [16, 32]}, cv=2).fit(texts, y)
     best = search.best_estimator_
     assert best.classes_.tolist() == [3, 7] and set(search.predict(texts)) <= {3, 7}
@@ -71,8 +69,6 @@ def test_vectors_in_a_pipeline(encoder_path, labelled):
     vectors = pipeline[0].transform(texts)
     np.testing.assert_array_equal(vectors, Embedder.load(encoder_path, pooling="mean").encode(texts))
     assert len(pipeline[0].get_feature_names_out()) == vectors.shape[1]
-    short = TextEmbedder(str(encoder_path), pooling="mean", truncate_dim=4).fit().transform(texts)
-    assert short.shape == (80, 4)
 
 
 def test_an_estimator_without_a_model_is_refused(labelled):

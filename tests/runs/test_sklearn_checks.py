@@ -18,23 +18,6 @@ import bert_jax.sklearn
 from bert_jax.sklearn import BertClassifier, BertRegressor, TextEmbedder
 from tests.support.made_up_language import ENTRIES
 
-WITHOUT_A_MODEL = [
-    "check_estimator_cloneable",
-    "check_estimator_tags_renamed",
-    "check_valid_tag_types",
-    "check_estimator_repr",
-    "check_no_attributes_set_in_init",
-    "check_estimators_unfitted",
-    "check_transformers_unfitted",
-    "check_do_not_raise_errors_in_init_or_set_params",
-    "check_mixin_order",
-    "check_parameters_default_constructible",
-    "check_get_params_invariance",
-    "check_set_params",
-    "check_requires_y_none",
-    "check_supervised_y_no_nan",
-    "check_classifiers_regression_target",
-]
 WITH_A_MODEL = [
     "check_classifiers_one_label",
     "check_fit_score_takes_y",
@@ -143,9 +126,12 @@ def make(request, monkeypatch):
     return lambda model: request.param(model, **ESTIMATORS[request.param])
 
 
-def run_checks(estimator, names: list[str]) -> None:
+def run_checks(estimator, trains: bool) -> None:
     for _, check in estimator_checks_generator(estimator):
-        if check_name(check) in names:
+        if (
+            check_name(check) not in chain(*DO_NOT_APPLY.values())
+            and (check_name(check) in WITH_A_MODEL) == trains
+        ):
             check(estimator)
 
 
@@ -155,18 +141,17 @@ def test_scikit_learn_leaves_out_checks_of_numbers_by_itself(estimator_class):
         assert len(check_estimator(estimator_class("path/to/bert"))) == 1
 
 
-def test_every_check_is_run_or_does_not_apply():
+def test_every_check_that_is_named_is_there():
     checks = [check for made in ESTIMATORS for _, check in estimator_checks_generator(made("path/to/bert"))]
-    listed = [*WITHOUT_A_MODEL, *WITH_A_MODEL, *chain(*DO_NOT_APPLY.values())]
-    assert sorted(set(map(check_name, checks))) == sorted(listed)
+    assert {*WITH_A_MODEL, *chain(*DO_NOT_APPLY.values())} < set(map(check_name, checks))
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_checks_that_need_no_model(make):
-    run_checks(make("path/to/bert"), WITHOUT_A_MODEL)
+    run_checks(make("path/to/bert"), trains=False)
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_checks_that_train_or_read(make, encoder_path):
-    run_checks(make(str(encoder_path)), WITH_A_MODEL)
+    run_checks(make(str(encoder_path)), trains=True)
