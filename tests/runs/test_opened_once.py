@@ -7,8 +7,7 @@ import pytest
 from bert_jax.command.main import main
 from bert_jax.core import config as configs
 from bert_jax.hub import model_directory, sentence_transformers
-from tests.support.embedding_tasks import random_pairs
-from tests.support.tables import write_csv, write_jsonl
+from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
 
 SHORT = ("steps=4", "data.max_length=16", "data.batch_size=8", "data.batching=padded")
@@ -60,28 +59,3 @@ def test_a_run_with_folds_of_two_methods(encoder_path, tmp_path, counts):
         counts.clear()
         assert main([*verb, f"--model={model}"]) == 0
         assert_read_once(counts, model)
-
-
-@pytest.mark.slow
-def test_the_runs_of_a_sweep(encoder_path, tmp_path, counts):
-    data = write_csv(tmp_path / "train.csv", marked_texts(60, 0))
-    train("classify", encoder_path, data, tmp_path / "run", "method=finetune", "num_seeds=2", "report=False")
-    assert_read_once(counts, encoder_path)
-
-
-@pytest.mark.slow
-def test_an_embedder_whose_teacher_is_also_its_start(encoder_path, tmp_path, counts):
-    data = write_jsonl(tmp_path / "train.jsonl", random_pairs(60))
-    (texts := tmp_path / "texts.txt").write_text("the cat sat\n")
-    loss = ("loss.name=teacher_vectors", f"loss.teacher={encoder_path}")
-    train("embed", encoder_path, data, tmp_path / "run", *loss)
-    assert counts["parse_config", "bert_jax.finetuning.embed_config"] == 1
-    assert_read_once(counts, encoder_path)
-    for verb in (
-        ["evaluate", f"--data={data}"],
-        ["mine", f"--data={data}", f"--output={tmp_path / 'mined.jsonl'}"],
-        ["index", str(texts), f"--output={tmp_path / 'index'}"],
-    ):
-        counts.clear()
-        assert main([*verb, f"--model={encoder_path}"]) == 0
-        assert_read_once(counts, encoder_path)
