@@ -1,7 +1,5 @@
 """A task with a constant teacher: an argument of the step, in neither optimizer nor checkpoint, and not compiled in."""
 
-import json
-import sys
 from dataclasses import dataclass, field
 
 import jax
@@ -11,12 +9,11 @@ import pytest
 from bert_jax.hub.layout import Layout
 from bert_jax.losses.loss import squared_error
 from bert_jax.training.loop import train
-from bert_jax.training.sharding import make_mesh, place_batches
+from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state, make_constants
-from bert_jax.training.step import StepCache, make_evaluation, make_step
+from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task
 from tests.support.pretraining_runs import checkpoint_arrays, logged_metrics
-from tests.support.processes import run_on_eight_devices
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 STEPS = 3
@@ -42,29 +39,14 @@ class Distilling(Task):
         return {"distance_loss": squared_error(outputs["student"], outputs["teacher"], weight)}
 
 
-def distilling(seed: int, **changes):
+def distilling(seed: int):
     task, config = tiny_pretraining(
-        STEPS, checkpoint_every=STEPS, learning_rate=1e-2, warmup_steps=1, log_every=1, **changes
+        STEPS, checkpoint_every=STEPS, learning_rate=1e-2, warmup_steps=1, log_every=1
     )
     student = Layout(task.layout.config, pooler=False)
     teacher = Layout(student.config.replace(num_hidden_layers=2), pooler=False)
     params = jax.device_get(jax.jit(teacher.init)(jax.random.key(seed)))
     return Distilling(student, teacher, params), config
-
-
-def losses_on(devices: int, **changes):
-    task, config = distilling(seed=5, **changes)
-    mesh = make_mesh(config.mesh, jax.devices()[:devices])
-    step, evaluation = make_step(task, config, mesh), make_evaluation(task, config, mesh)
-    state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
-    losses = []
-    for batch in place_batches(Batches().batches(0, STEPS, 0, 1), mesh, 32):
-        state, measured = step(state, batch, constants)
-        losses.append(float(measured["losses"]["distance_loss"].mean))
-    measured, _ = evaluation(state.params, batch, constants)
-    kernel = constants.task["teacher"]["encoder"]["layers"]["feed_forward"]["in"]["kernel"]
-    share = kernel.addressable_shards[0].data.size / kernel.size
-    return {"losses": [*losses, float(measured["losses"]["distance_loss"].mean)], "share": share}
 
 
 @pytest.mark.ci
@@ -93,21 +75,3 @@ def test_two_teachers_share_a_compiled_step():
         losses.append(float(measured["losses"]["distance_loss"].mean))
     assert len(cache.kept) == 1 and step._cache_size() == 1
     assert abs(losses[0] - losses[1]) > 1e-3, "and each is followed"
-
-
-@pytest.mark.long
-def test_the_teacher_is_split_over_the_mesh_as_its_parameters_would_be():
-    results = run_on_eight_devices(__name__)
-    assert [results[mesh]["share"] for mesh in ("one", "fsdp 8", "2 x 2 x 2")] == [1, 1 / 8, 1 / 4]
-    for mesh in ("fsdp 8", "2 x 2 x 2"):
-        np.testing.assert_allclose(results[mesh]["losses"], results["one"]["losses"], rtol=1e-5)
-
-
-if __name__ == "__main__":
-    meshes = {
-        "one": (1, {}),
-        "fsdp 8": (8, {"data": 1, "fsdp": 8}),
-        "2 x 2 x 2": (8, {"fsdp": 2, "tensor": 2}),
-    }
-    results = {name: losses_on(devices, **changes) for name, (devices, changes) in meshes.items()}
-    json.dump(results, sys.stdout)
