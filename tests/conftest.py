@@ -92,6 +92,17 @@ def programs_end_with_their_file():
     gc.collect()
 
 
+@pytest.fixture(scope="module")
+def shared_steps():
+    """Runs of a file share the steps that are compiled, where they may, as those of a sweep do."""
+    from bert_jax.training import loop
+
+    cache = loop.StepCache()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "StepCache", lambda: cache)
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def rows_are_packed():
     """Models of tests are so narrow that attention outweighs their products: no row would hold two texts."""

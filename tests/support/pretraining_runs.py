@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -121,10 +123,25 @@ def checkpoint_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
 def assert_same_result(one: Path, other: Path) -> None:
     """Parameters, optimizer state, counters, metrics and the model: bit for bit."""
     assert logged_metrics(one) == logged_metrics(other)
-    ours, theirs = (checkpoint_arrays(workdir / "checkpoints" / str(RUN_STEPS)) for workdir in (one, other))
+    ours, theirs = (checkpoint_arrays(checkpoints_of(workdir)[-1]) for workdir in (one, other))
     assert ours.keys() == theirs.keys()
     assert sum("optimizer" in name for name in ours) > sum("params" in name for name in ours)
     for name, value in ours.items():
         assert value.tobytes() == theirs[name].tobytes(), name
-    model = "model/model.safetensors"
-    assert (one / model).read_bytes() == (other / model).read_bytes()
+    for path in (one / "model").rglob("*.safetensors"):
+        assert path.read_bytes() == (other / path.relative_to(one)).read_bytes()
+
+
+def checkpoints_of(workdir: Path) -> list[Path]:
+    found = [path for path in (workdir / "checkpoints").iterdir() if path.name.isdecimal()]
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def assert_resumes(train: Callable[[Path], object], whole: Path) -> None:
+    """A run that was cut off after its last checkpoint but one ends as if it had not been."""
+    again = shutil.copytree(whole, whole.with_name(f"{whole.name} again"))
+    shutil.rmtree(again / "model")
+    shutil.rmtree(checkpoints_of(again)[-1])
+    assert checkpoints_of(again)
+    train(again)
+    assert_same_result(whole, again)

@@ -1,24 +1,21 @@
-"""An answer finder learns, and transformers gives the same answers."""
+"""An answer finder learns. Its logits are those of transformers in tests/models/test_reference.py."""
 
 import json
 import random
 
-import numpy as np
 import pytest
 
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.load import load
 from bert_jax.predictions.kinds.answers import span_in
 from tests.support.finetuning_runs import finetune
-from tests.support.logits import head_outputs
 from tests.support.made_up_language import WORDS
 from tests.support.texts import random_texts
 from tests.support.tiny_encoder import TOKENIZER
 
 
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory, encoder_path):
-    root = tmp_path_factory.mktemp("answer")
+@pytest.mark.ci
+def test_an_answer_finder_learns(tmp_path, encoder_path):
     rng = random.Random(7)
     articles = []
     for n, text in enumerate(random_texts(240, (4, 40))):
@@ -30,35 +27,13 @@ def answered(tmp_path_factory, encoder_path):
             asked["answers"] = [{"answer_start": len(" ".join(words[:at])) + bool(at), "text": "w11 w12"}]
         asked["is_impossible"] = not asked["answers"]
         articles.append({"title": str(n), "paragraphs": [{"context": " ".join(words), "qas": [asked]}]})
-    (root / "train.json").write_text(json.dumps({"version": "v2.0", "data": articles}))
-    found = finetune(
-        "answer", encoder_path, root / "run", epochs=10,
-        **{"data.train": root / "train.json", "data.overlap": 8, "data.batching": "packed"},
-    )  # fmt: skip
-    return root / "run" / "model", found
-
-
-@pytest.mark.ci
-def test_an_answer_finder_learns(answered):
-    path, found = answered
-    ours = load(path)
+    train = tmp_path / "train.json"
+    train.write_text(json.dumps({"version": "v2.0", "data": articles}))
+    settings = {"data.train": train, "data.overlap": 8, "data.batching": "packed"}
+    found = finetune("answer", encoder_path, tmp_path / "run", epochs=10, **settings)
+    ours = load(tmp_path / "run/model")
     assert max(line["f1"] for line in found) > 0.9
     assert ours.answer("w10", "w50 w51 w11 w12 w52", allow_no_answer=True).text == "w11 w12"
-
-
-@pytest.mark.slow
-def test_transformers_gives_the_same_answers(answered):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    path, _ = answered
-    ours = load(path)
-    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(path).eval()
-    (encoding,) = ours.tokenize([("w10", "w50 w51 w11 w12 w52")])
-    with torch.no_grad():
-        out = theirs(
-            torch.tensor([encoding.input_ids]), token_type_ids=torch.tensor([encoding.token_type_ids])
-        )
-    logits = head_outputs(ours, encoding)["answer"][0]
-    np.testing.assert_allclose(logits, np.stack([out.start_logits[0], out.end_logits[0]], -1), atol=1e-5)
 
 
 def test_the_answer_is_where_the_file_says_or_at_cls():

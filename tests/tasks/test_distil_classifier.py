@@ -1,7 +1,5 @@
 """Distillation of a classifier's soft labels, with and without labels of the data."""
 
-import shutil
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,9 +13,11 @@ from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.distil_classifier import soft_loss
 from tests.support.distillation_runs import distil_settings
-from tests.support.pretraining_runs import logged_metrics
+from tests.support.pretraining_runs import assert_resumes, logged_metrics
 from tests.support.tables import write_csv, write_texts_csv
 from tests.support.texts import marked_texts
+
+pytestmark = pytest.mark.usefixtures("shared_steps")
 
 RNG = np.random.default_rng(0)
 LOGITS, TAUGHT = RNG.normal(size=(2, 6, 5, 4)).astype(np.float32)
@@ -81,16 +81,7 @@ def test_a_student_agrees_with_its_teacher_on_texts_without_labels(teacher_path,
     assert (
         not (tmp_path / "whole/report").exists() and not (tmp_path / "whole/model/calibration.json").exists()
     )
-
-    again = shutil.copytree(tmp_path / "whole", tmp_path / "again")
-    steps = sorted(int(path.name) for path in (again / "checkpoints").iterdir() if path.name.isdecimal())
-    for step in steps[1:]:
-        shutil.rmtree(again / "checkpoints" / str(step))
-    shutil.rmtree(again / "model")
-    distil(again, teacher_path, train)
-    assert logged_metrics(tmp_path / "whole") == logged_metrics(again)
-    files = [tmp_path / name / "model/model.safetensors" for name in ("whole", "again")]
-    assert files[0].read_bytes() == files[1].read_bytes()
+    assert_resumes(lambda again: distil(again, teacher_path, train), tmp_path / "whole")
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Replaced-token detection: ELECTRA and DeBERTa-v3 beside torch, what is drawn, and what learns from what."""
 
 import json
-import random
 import shutil
 
 import jax
@@ -26,18 +25,11 @@ from bert_jax.tasks.electra import (
 )
 from bert_jax.training import warm_start
 from tests.support.gradients import assert_loss_and_gradients_close
-from tests.support.pretraining_runs import (
-    RUN_STEPS,
-    assert_same_result,
-    checkpoint_arrays,
-    kill_while_training,
-    logged_metrics,
-    make_corpus,
-    train_command,
-)
-from tests.support.processes import run_process
+from tests.support.pretraining_runs import assert_resumes, checkpoint_arrays, logged_metrics, make_corpus
 from tests.support.project import ROOT
 from tests.support.seeded_arrays import seeded_batch
+
+pytestmark = pytest.mark.usefixtures("shared_steps")
 
 WEIGHT = 50.0
 VOCABULARY = 61
@@ -307,23 +299,13 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
                 "replaced_precision", "replaced_recall", "mlm_top5_accuracy"}  # fmt: skip
     assert len(validation) == 2 and measures <= set(validation[0])
 
-    again = shutil.copytree(whole, whole.parent / "again")
-    shutil.rmtree(again / "checkpoints/6")
-    shutil.rmtree(again / "model")
-    capsys.readouterr()
-    trained("again", sharing="disentangled")
-    assert "resuming at step 3" in "".join(capsys.readouterr())
-    assert logged_metrics(again) == logged_metrics(whole)
-    ours, theirs = (checkpoint_arrays(workdir / "checkpoints/6") for workdir in (whole, again))
-    assert ours.keys() == theirs.keys()
-    assert all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
-
+    assert_resumes(lambda again: trained(again.name, sharing="disentangled"), whole)
     assert export_checkpoint(whole, tmp_path / "exported") == 6
     transformers = pytest.importorskip("transformers")
     for name, kind in (("", "ElectraForPreTraining"), (GENERATOR, "ElectraForMaskedLM")):
         contents = [
             (root / name / "model.safetensors").read_bytes()
-            for root in (whole / "model", again / "model", tmp_path / "exported")
+            for root in (whole / "model", tmp_path / "exported")
         ]
         assert len(set(contents)) == 1
         _, report = getattr(transformers, kind).from_pretrained(
@@ -343,25 +325,6 @@ def test_a_run_leaves_both_models_resumes_and_goes_on(trained, tmp_path, capsys)
     shutil.rmtree(whole / "model" / GENERATOR)
     assert trained("refused", init=whole / "model", first_step=6, steps=7)[0] == 1
     assert f"put that model into {whole}/model/generator" in capsys.readouterr().err
-
-
-@pytest.mark.long
-def test_kills_change_nothing(tmp_path):
-    corpus, rng = make_corpus(tmp_path), random.Random(1)
-    changes = {
-        "task": "electra",
-        "family": "electra",
-        "data__sentence_objective": "none",
-        "generator__width": 0.5,
-    }
-    whole, often = (train_command(corpus, tmp_path / name, **changes) for name in ("whole", "often"))
-    run_process(whole)
-    for n in range(4):
-        kill_while_training(
-            often, tmp_path / "often", writing=n % 2 == 0, steps=rng.randint(1, RUN_STEPS // 10)
-        )
-    run_process(often)
-    assert_same_result(tmp_path / "whole", tmp_path / "often")
 
 
 REFUSED = {

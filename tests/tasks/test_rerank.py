@@ -1,11 +1,9 @@
 """Cross-encoders: candidates as tables hold them, training, and what the finished directory gives."""
 
-import dataclasses
 import json
 import random
 import re
 
-import jax
 import numpy as np
 import pytest
 
@@ -16,22 +14,18 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, add_random_negatives, read_candidates
 from bert_jax.finetuning.epochs_config import INIT_SHARE
 from bert_jax.finetuning.model_cards import describe_relevance_scores
-from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.hub.sentence_transformers import CROSS_ENCODER
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds.relevance import Judgement, Relevance
 from bert_jax.tasks import load_config as load_task
-from bert_jax.text.tokenizer_directory import open_tokenizer
-from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read_metrics
-from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import abstract_state, get_shardings, init_random_params
-from tests.support.gradients import assert_gradients_equal
+from tests.support.pretraining_runs import assert_resumes
 from tests.support.small_models import SMALL_CONFIG, write_model
 from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
+
+pytestmark = pytest.mark.usefixtures("shared_steps")
 
 CONFIG = "configs/rerank.py"
 TUPLE = {"query": "q", "positive": "a", "negative_1": "b", "negative_2": "c"}
@@ -122,23 +116,6 @@ def test_the_verb_ranks_documents_for_queries_wherever_they_stand(tmp_path, caps
     assert said == f'{path}: query "document", document "query"\n'
 
 
-def test_a_cross_encoder_is_measured_and_predicts_on_the_same_columns(tmp_path, capsys):
-    layout, params = write_model(tmp_path / "classes", heads=("classify",), labels=("LABEL_0",))
-    layout = dataclasses.replace(layout, hf_config=layout.hf_config | CROSS_ENCODER)
-    tokenizer = open_tokenizer(tmp_path / "classes")
-    hub.save_model(tmp_path / "judge", layout, params, tokenizer)
-    texts = ("a mat", "cats sat")
-    rows = [{"answer": text, "question": "cat", "label": n} for n, text in enumerate(texts)]
-    path = write_jsonl(tmp_path / "t.jsonl", rows)
-    assert main(["evaluate", "--model", str(tmp_path / "judge"), "--data", path, "--json"]) == 0
-    assert f'{path}: query "question", document "answer", score "label"\n' in capsys.readouterr().err
-    assert main(["predict", "--model", str(tmp_path / "judge"), "--input", path]) == 0
-    relevance = [json.loads(line)["relevance"] for line in capsys.readouterr().out.splitlines()]
-    ranked = bert_jax.load(tmp_path / "judge").rank("cat", texts, return_documents=True)
-    best = {one["text"]: one["score"] for one in ranked}
-    assert relevance == pytest.approx([best[text] for text in texts], abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -187,37 +164,6 @@ def test_rankings_are_scored_by_query():
     assert scores["ndcg@10"] == pytest.approx((1 / np.log2(3) + graded) / 2)
 
 
-@pytest.mark.long
-def test_a_batch_in_parts_has_the_gradient_of_the_whole(encoder_path, tmp_path):
-    documents = iter(random_texts(200, (1, 14)))
-    rows = [{"query": f"w{n}", "documents": [next(documents) for _ in range(1 + n % 5)]} for n in range(24)]
-    rows = [row | {"labels": [float(k == 0) for k in range(len(row["documents"]))]} for row in rows]
-    train = write_jsonl(tmp_path / "t.jsonl", rows)
-    given = (
-        "data.batch_size=16",
-        "loss.name=lambda_rank",
-        f"data.validation={train}",
-        "data.calibration_ratio=0.0",
-    )
-    task, data, config = open_task(encoder_path, train, *given)
-    params = jax.device_get(jax.jit(lambda: init_random_params(task, config))())
-    (batch,) = data.batches(0, 1, 0, 1)
-    found = []
-    for count in (1, 4):
-        parted = dataclasses.replace(
-            config, mesh=dataclasses.replace(config.mesh, gradient_accumulation_steps=count)
-        )
-        mesh = make_mesh(parted.mesh, jax.devices()[:1])
-        gradient = make_gradient(task, parted, mesh, get_shardings(abstract_state(task, parted, mesh)).params)
-        found.append(
-            jax.jit(lambda *given, gradient=gradient: gradient(*given, {}))(params, batch, jax.random.key(3))
-        )
-    (whole, measured), (parts, in_parts) = found
-    losses = [float(m["losses"]["lambda_rank_loss"].mean) for m in (measured, in_parts)]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-6) and losses[0] > 0.1
-    assert_gradients_equal(parts, whole, 1e-5)
-
-
 def marked(count: int, seed: int) -> list[dict]:
     """Those documents are relevant that hold w10."""
     rng, rows = random.Random(seed), []
@@ -233,17 +179,32 @@ def marked(count: int, seed: int) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def trained(encoder_path, tmp_path_factory):
+def train(encoder_path, tmp_path_factory):
+    """Train in a directory, on data that stand beside it."""
     root = tmp_path_factory.mktemp("rerank")
-    train, validation = (
-        write_jsonl(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40))
-    )
+    data = [write_jsonl(root / f"{n}.jsonl", marked(count, n)) for n, count in ((1, 240), (2, 40))]
     settings = {
-        "init": encoder_path, "data.train": train, "data.validation": validation, "data.max_length": 32, "epochs": 12,
-        "data.calibration_ratio": 0.15, "optimizer.learning_rate": 3e-3,
+        "init": encoder_path, "data.train": data[0], "data.validation": data[1], "data.max_length": 32, "epochs": 12,
+        "data.calibration_ratio": 0.15, "optimizer.learning_rate": 3e-3, "checkpoints.every": 140,
+        "checkpoints.keep": 9,
     }  # fmt: skip
-    start_training(CONFIG, [f"{key}={value}" for key, value in settings.items()], str(root / "run"))
-    return root
+    overrides = [f"{key}={value}" for key, value in settings.items()]
+
+    def start(name: str):
+        start_training(CONFIG, overrides, str(root / name))
+        return root
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def trained(train):
+    return train("run")
+
+
+@pytest.mark.ci
+def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(train, trained):
+    assert_resumes(lambda again: train(again.name), trained / "run")
 
 
 @pytest.mark.ci

@@ -1,19 +1,16 @@
-"""A tagger learns, and transformers gives the same tags."""
+"""A tagger learns. Its logits are those of transformers in tests/models/test_reference.py."""
 
 import random
 
-import numpy as np
 import pytest
 
 from bert_jax.inference.load import load
 from tests.support.finetuning_runs import finetune
-from tests.support.logits import head_outputs
 from tests.support.texts import random_texts
 
 
-@pytest.fixture(scope="module")
-def tagged(tmp_path_factory, encoder_path):
-    root = tmp_path_factory.mktemp("tag")
+@pytest.mark.slow
+def test_a_tagger_learns(tmp_path, encoder_path):
     rng = random.Random(6)
     lines = []
     for text in random_texts(160, (4, 30)):
@@ -22,29 +19,10 @@ def tagged(tmp_path_factory, encoder_path):
             if rng.random() < 0.2:
                 lines += ["w5 B-PER", "w6 I-PER"]
         lines.append("")
-    (root / "train.conll").write_text("\n".join(lines))
-    found = finetune(
-        "tag", encoder_path, root / "run", **{"data.train": root / "train.conll", "data.overlap": 8}
-    )
-    return root / "run" / "model", found
-
-
-@pytest.mark.slow
-def test_a_tagger_learns(tagged):
-    path, found = tagged
-    ours = load(path)
+    (tmp_path / "train.conll").write_text("\n".join(lines))
+    settings = {"data.train": tmp_path / "train.conll", "data.overlap": 8}
+    found = finetune("tag", encoder_path, tmp_path / "run", **settings)
+    ours = load(tmp_path / "run/model")
     assert max(line["f1"] for line in found) > 0.95
     assert ours.kind.strict, "no I- began a span"
     assert [span.label for span in ours.tag("w9 w5 w6 w7")] == ["PER"]
-
-
-@pytest.mark.slow
-def test_transformers_gives_the_same_tags(tagged):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    path, _ = tagged
-    ours = load(path)
-    theirs = transformers.AutoModelForTokenClassification.from_pretrained(path).eval()
-    (encoding,) = ours.tokenize(["w9 w5 w6 w7"])
-    with torch.no_grad():
-        logits = theirs(torch.tensor([encoding.input_ids])).logits[0].numpy()
-    np.testing.assert_allclose(head_outputs(ours, encoding)["tag"][0], logits, atol=1e-5)

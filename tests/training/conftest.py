@@ -9,7 +9,7 @@ from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 
 @pytest.fixture(scope="module")
-def finished_run(tmp_path_factory):
+def finished_run(shared_steps, tmp_path_factory):
     """A run of 20 steps with checkpoints at 5, 10, 15 and 20."""
     workdir = tmp_path_factory.mktemp("loop") / "run"
     task, config = tiny_pretraining(checkpoint_keep=9)

@@ -16,12 +16,11 @@ from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.loop import TrainingLoop, train
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.workdir import Workdir
-from tests.support.cases import long_except
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 from tests.support.tiny_runs import assert_same_run, continue_run, flip_bit, largest_file, metric_lines
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_steps")]
 
 
 DAMAGE = {
@@ -39,16 +38,28 @@ DAMAGE = {
 }
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("kind", long_except(DAMAGE, ["a flipped bit", "no commit marker of orbax"]))
-def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_used(kind, finished_run, copied_run, capsys):
+def save_all(checkpoints, positions: dict) -> None:
+    for step, position in positions.items():
+        checkpoints.save(step, {"x": np.arange(3000.0)}, position)
+    checkpoints.finish()
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_newest_checkpoint_is_said_and_set_aside(kind, tmp_path, capsys):
     damage, said = DAMAGE[kind]
-    damage(copied_run / "checkpoints/20")
-    output = continue_run(copied_run, capsys)
-    assert f"the checkpoint of step 20 cannot be used: {said}" in output or said in output
-    assert "resuming at step 15\n" in output
+    checkpoints = Checkpoints(tmp_path, tiny_pretraining()[1].checkpoints)
+    save_all(checkpoints, {15: {}, 20: {}})
+    damage(tmp_path / "20")
+    assert checkpoints.newest_step() == 15
+    output = capsys.readouterr().out
+    assert "the checkpoint of step 20 cannot be used: " in output and said in output
+    assert (tmp_path / "20.damaged").is_dir(), "nothing is thrown away"
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(finished_run, copied_run, capsys):
+    flip_bit(largest_file(copied_run / "checkpoints/20"))
+    assert "resuming at step 15\n" in continue_run(copied_run, capsys)
     assert_same_run(finished_run, copied_run)
-    assert (copied_run / "checkpoints/20.damaged").is_dir(), "nothing is thrown away"
 
 
 def test_a_finished_run_started_again_changes_nothing(finished_run, copied_run, capsys):
@@ -59,13 +70,10 @@ def test_a_finished_run_started_again_changes_nothing(finished_run, copied_run, 
 
 
 def test_checkpoints_kept_are_the_newest_the_best_and_those_for_good(tmp_path):
-    _, config = tiny_pretraining(
-        checkpoint_keep=2, checkpoint_keep_every=20, checkpoint_best_metric="mlm_loss"
-    )
-    checkpoints = Checkpoints(tmp_path, config.checkpoints)
-    for step, loss in zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True):
-        checkpoints.save(step, {"x": np.zeros(3)}, {"validation": {"mlm_loss": loss}})
-    checkpoints.finish()
+    kept = {"checkpoint_keep": 2, "checkpoint_keep_every": 20, "checkpoint_best_metric": "mlm_loss"}
+    checkpoints = Checkpoints(tmp_path, tiny_pretraining(**kept)[1].checkpoints)
+    losses = dict(zip(range(5, 50, 5), (9, 3, 8, 7, 6, 5, 4, 5, 6), strict=True))
+    save_all(checkpoints, {step: {"validation": {"mlm_loss": loss}} for step, loss in losses.items()})
     assert checkpoints.steps() == [10, 20, 40, 45]
     assert checkpoints.best_step() == 10
 

@@ -31,12 +31,12 @@ def test_nothing_is_drawn_of_a_run_without_steps(tmp_path):
         assert directory.curves.exists() == (step > 0)
 
 
-@pytest.mark.slow
 def test_a_notebook_shows_lines_as_output_and_no_bar_for_a_single_batch(monkeypatch, capsys):
     assert log_file() is sys.stderr
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     assert log_file() is sys.stdout
-    slow = partial(map, lambda text: sleep(2.1) or text)
+    monkeypatch.setattr("bert_jax.core.progress.BAR_AFTER", 0.1)
+    slow = partial(map, lambda text: sleep(0.2) or text)
     assert list(stream_results(["a"], slow, total=1)) == ["a"]
     assert "texts" not in capsys.readouterr().err
     assert list(stream_results(["a", "b", "c"], slow, total=3, at_once=1)) == ["a", "b", "c"]

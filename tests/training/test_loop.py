@@ -8,7 +8,6 @@ import threading
 import time
 from contextlib import nullcontext
 
-import jax
 import numpy as np
 import pytest
 
@@ -18,16 +17,13 @@ from bert_jax.training import checkpoint_manifest
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import MetricsLog, read_metrics
 from bert_jax.training.loop import TrainingLoop, train
-from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import initial_state, make_constants
-from bert_jax.training.step import make_step
 from bert_jax.training.step_timer import StepTimer
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import VALIDATION, Batches, tiny_pretraining
 from tests.support.tiny_runs import continue_run, metric_lines
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("shared_steps")]
 
 
 def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, capsys):
@@ -51,26 +47,6 @@ def test_an_update_that_is_not_finite_is_discarded_and_its_step_said(tmp_path, c
     assert all(np.isfinite(value).all() for value in checkpoint_arrays(tmp_path / "checkpoints/20").values())
 
 
-def test_a_discarded_update_leaves_the_state_as_it_was():
-    task, config = tiny_pretraining()
-    mesh = make_mesh(config.mesh)
-    step, batch = make_step(task, config, mesh), Batches().whole(0)
-    constants = make_constants(task, config, mesh)
-    state = step(initial_state(task, config, mesh), batch, constants)[0]
-    before = jax.device_get(state)
-    bad = batch | {"target_weights": batch["target_weights"] * np.nan}
-    after, measured = jax.device_get(step(state, bad, constants))
-    assert (after.step, after.discarded, after.bad, measured["bad"]) == (2, 1, 1, 1)
-    for one, other in zip(
-        jax.tree.leaves((before.params, before.optimizer)),
-        jax.tree.leaves((after.params, after.optimizer)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(one, other)
-    good = step(jax.device_put(after), batch, constants)[0]
-    assert (good.discarded, good.bad) == (1, 0)
-
-
 def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_path, finished_run):
     def plant(step, batch):
         if 10 <= step < VALIDATION:
@@ -82,10 +58,8 @@ def test_updates_that_stay_bad_stop_the_run_with_the_last_good_state_kept(tmp_pa
         NonFiniteError, match="3 updates in a row are not finite, the last at step 12; .* checkpoint 14"
     ):
         train(task, Batches(plant=plant), config, tmp_path)
-    kept, good = (
-        checkpoint_arrays(tmp_path / "checkpoints/14"),
-        checkpoint_arrays(finished_run / "checkpoints/10"),
-    )
+    kept = checkpoint_arrays(tmp_path / "checkpoints/14")
+    good = checkpoint_arrays(finished_run / "checkpoints/10")
     for name, value in good.items():
         if "params" in name or "optimizer" in name:
             np.testing.assert_array_equal(kept[name], value, err_msg=name)
@@ -147,12 +121,8 @@ def test_steps_may_be_raised_and_the_schedule_is_the_new_one(copied_run, capsys)
         "after 5 steps of warm-up, 19 to the end"
     )
     assert Workdir(copied_run).read_run()["config"]["steps"] == 24
-    with pytest.raises(BertJaxError, match="started with other settings: steps was 24 and is 20; put"):
+    with pytest.raises(BertJaxError, match="steps was 24 and is 20"):
         continue_run(copied_run, capsys)
-    with pytest.raises(
-        BertJaxError, match="started with other settings: optimizer.warmup_steps was 5 and is 6"
-    ):
-        continue_run(copied_run, capsys, steps=28, warmup_steps=6)
 
 
 def test_a_run_of_another_version_is_refused_with_the_way_out(copied_run, capsys):

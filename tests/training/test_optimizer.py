@@ -68,15 +68,9 @@ def test_schedules():
 def test_a_share_of_the_steps_warms_up():
     np.testing.assert_allclose(rates(50, warmup_steps=0.1), rates(50, warmup_steps=5))
     np.testing.assert_allclose(rates(20, warmup_steps=0.01), rates(20, warmup_steps=0))
-    assert [OptimizerConfig(warmup_steps=steps).num_warmup_steps(20) for steps in (0, 0.5, 1, 20)] == [
-        0,
-        10,
-        1,
-        20,
-    ]
-    with pytest.raises(
-        BertJaxError, match="warmup_steps is 1.5; give a whole number of steps, or a number below 1"
-    ):
+    steps = [OptimizerConfig(warmup_steps=steps).num_warmup_steps(20) for steps in (0, 0.5, 1, 20)]
+    assert steps == [0, 10, 1, 20]
+    with pytest.raises(BertJaxError, match="warmup_steps is 1.5"):
         OptimizerConfig(warmup_steps=1.5)
 
 
@@ -130,10 +124,10 @@ def test_the_rate_equals_that_of_transformers():
         optimizer.step()
         theirs.step()
         # Theirs gives the first step nothing; ours is that of one step later until the warm-up ends.
-        expected = theirs.get_last_lr()[0] if step < 10 else ours[step]
-        assert ours[step] == pytest.approx(expected, rel=1e-6), step
-        if step >= 10:
-            assert ours[step + 1] == pytest.approx(theirs.get_last_lr()[0], abs=1e-6)
+        if step < 10:
+            assert ours[step] == pytest.approx(theirs.get_last_lr()[0], rel=1e-6), step
+        else:
+            assert ours[step + 1] == pytest.approx(theirs.get_last_lr()[0], abs=1e-6), step
 
 
 def test_biases_and_norms_do_not_decay_and_embeddings_do():
@@ -147,23 +141,15 @@ def test_biases_and_norms_do_not_decay_and_embeddings_do():
 @pytest.mark.slow
 def test_lamb_treats_every_layer_and_query_key_and_value_as_a_tensor():
     random = np.random.RandomState(0)
-    kernel = jnp.asarray(
-        random.standard_normal((2, 6, 3, 2, 4)) * np.arange(1, 4)[:, None, None], jnp.float32
-    )
-    update = jnp.asarray(random.standard_normal(kernel.shape), jnp.float32)
-    other = jnp.asarray(random.standard_normal((5, 6)), jnp.float32)
-    params = {
-        "encoder": {
-            "layers": {"attention": {"qkv": {"kernel": kernel, "bias": kernel[:, 0]}}},
-            "embeddings": {"words": other},
-        }
-    }
-    updates = {
-        "encoder": {
-            "layers": {"attention": {"qkv": {"kernel": update, "bias": update[:, 0]}}},
-            "embeddings": {"words": other * 2},
-        }
-    }
+    kernel, update = np.float32(random.standard_normal((2, 2, 6, 3, 2, 4)))
+    kernel = kernel * np.arange(1, 4, dtype=np.float32)[:, None, None]
+    other = np.float32(random.standard_normal((5, 6)))
+
+    def tree(kernel, words):
+        layers = {"attention": {"qkv": {"kernel": kernel, "bias": kernel[:, 0]}}}
+        return jax.tree.map(jnp.asarray, {"encoder": {"layers": layers, "embeddings": {"words": words}}})
+
+    params, updates = tree(kernel, other), tree(update, other * 2)
     scaled, _ = scale_by_trust_ratio().update(updates, optax.EmptyState(), params)
     ours = scaled["encoder"]["layers"]["attention"]["qkv"]["kernel"]
     for layer in range(2):
@@ -221,7 +207,7 @@ def test_adam_is_that_of_optax_and_keeps_its_state_where_a_gradient_is_bad():
     jax.tree.map(np.testing.assert_array_equal, after, state)
 
 
-@pytest.mark.ci
+@pytest.mark.long
 def test_a_step_copies_no_moments_before_it_replaces_them():
     task, config = tiny_pretraining()
     mesh = make_mesh(config.mesh)
@@ -279,9 +265,7 @@ def test_a_parameter_of_a_task_needs_rules_of_its_own(head):
     layout = Layout(task.layout.config, heads=(head,), labels=("a", "b"))
     mesh = jax.sharding.AbstractMesh((1, 2, 1), AXES)
     abstract_state(Task(layout), config, mesh)
-    with pytest.raises(
-        BertJaxError, match="no rule matches the parameter projection/matrix; add one to `rules`"
-    ):
+    with pytest.raises(BertJaxError, match="projection/matrix"):
         abstract_state(Projected(layout), config, mesh)
     state = abstract_state(Known(layout), config, mesh)
     assert state.params["projection"]["matrix"].sharding.spec == P("fsdp", None)
@@ -302,20 +286,16 @@ def test_meshes_and_batches_that_do_not_divide_name_what_does():
         make_mesh(MeshConfig(fsdp=3), jax.devices()[:1])
     mesh = jax.sharding.AbstractMesh((4, 2, 1), AXES)
     with pytest.raises(
-        BertJaxError,
-        match=r"the 30 rows of a step cannot .* 8 groups of devices \(mesh.data x mesh.fsdp\) in 2 parts "
-        r"\(mesh.gradient_accumulation_steps\); set --config.data.batch_size=16 or 32",
+        BertJaxError, match="the 30 rows .* 8 groups of devices .* --config.data.batch_size=16 or 32"
     ):
         check_batch(30, mesh, 2)
     check_batch(32, mesh, 2)
     mesh = jax.sharding.AbstractMesh((1, 5, 4), AXES)
     vocabulary = {"mlm": {"bias": jax.ShapeDtypeStruct((30522,), "float32")}}
-    with pytest.raises(BertJaxError) as refused:
+    with pytest.raises(
+        BertJaxError, match="^mlm/bias .*=4.*divisor of 30522, or --config.model.vocab_multiple=128$"
+    ):
         parameter_shardings(vocabulary, mesh)
-    assert str(refused.value) == (
-        "mlm/bias [30522]: an axis of 30522 cannot be split into 4 equal parts (mesh.tensor=4); "
-        "set --config.mesh.tensor to a divisor of 30522, or --config.model.vocab_multiple=128"
-    )
     others = {
         "encoder/layers/feed_forward/in/bias": ((2, 66), "tensor"),
         "pooler/dense/kernel": ((32, 9), "fsdp"),
@@ -363,9 +343,7 @@ def test_rounded_gradients_beside_fsdp_and_tensor_are_refused(monkeypatch):
     monkeypatch.setattr(sharded_gradient, "can_map_over_data", lambda mesh: False)
     task, config = tiny_pretraining(gradient_reduce_dtype="bfloat16")
     mesh = jax.sharding.AbstractMesh((2, 2, 2), AXES)
-    with pytest.raises(
-        BertJaxError, match="not beside both; set --config.mesh.gradient_reduce_dtype=float32"
-    ):
+    with pytest.raises(BertJaxError, match="--config.mesh.gradient_reduce_dtype=float32"):
         make_step(task, config, mesh)
 
 
