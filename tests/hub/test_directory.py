@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -36,10 +37,12 @@ def edit_tensors(path, change):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
 @pytest.mark.parametrize(
-    ("heads", "labels"),
-    [((), ()), (("mlm",), ()), (("classify",), ("no", "yes")), (("tag",), ("O", "B", "I")), (("answer",), ())],
+    ("family", "heads", "labels"),
+    [
+        ("bert", (), ()), ("bert", ("tag",), ("O", "B", "I")), ("roberta", ("mlm",), ()),
+        ("roberta", ("classify",), ("no", "yes")), ("xlm-roberta", ("answer",), ()),
+    ],
 )  # fmt: skip
 def test_what_is_saved_opens_the_same(tmp_path, family, heads, labels):
     layout, params = write_model(tmp_path, heads=heads, labels=labels, family=family)
@@ -58,12 +61,6 @@ def test_a_padded_embedding_leaves_no_trace_in_the_files(tmp_path):
     again = Encoder.from_directory(hub.ModelDirectory.open(tmp_path / "padded", vocab_multiple=8))
     assert again.params["mlm"]["bias"].shape == (16,)
     assert "vocab_multiple" not in (tmp_path / "padded" / "config.json").read_text()
-
-
-def test_keys_we_do_not_know_survive_a_round_trip(directory):
-    edit_config(directory, license_of_the_house="free", id2label={"0": "a"})
-    load(directory).save(directory / "again")
-    assert json.loads((directory / "again" / "config.json").read_text())["license_of_the_house"] == "free"
 
 
 @pytest.mark.slow
@@ -87,10 +84,8 @@ def test_names_of_the_first_published_models(directory):
 
     def age(tensors):
         for name in list(tensors):
-            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-                "LayerNorm.bias", "LayerNorm.beta"
-            )
-            tensors["module." + old] = tensors.pop(name)
+            old = name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta")
+            tensors[f"module.{old}"] = tensors.pop(name)
 
     edit_tensors(directory, age)
     (directory / "config.json").rename(directory / "bert_config.json")
@@ -110,26 +105,10 @@ def test_half_precision_files_open_as_float32(directory):
         np.testing.assert_allclose(words, whole.params["encoder"]["embeddings"]["words"], rtol=0.01)
 
 
-def test_extra_tensors_that_mean_nothing_are_passed_over(directory):
-    def add(tensors):
-        tensors["bert.embeddings.position_ids"] = np.arange(16)[None]
-        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].copy()
-        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
-
-    edit_tensors(directory, add)
-    assert load(directory).layout.heads == ("mlm", "nsp")
-
-
 def test_untied_decoder(tmp_path):
     layout, params = write_model(tmp_path, SMALL_CONFIG.replace(tie_word_embeddings=False), heads=("mlm",))
     assert "cls.predictions.decoder.weight" in load_file(tmp_path / "model.safetensors")
     assert trees_equal(load(tmp_path).params, params)
-
-
-def test_heads_beyond_the_architecture_are_found(directory):
-    # The published bert-base-uncased says BertForMaskedLM and carries the pooler and the next-sentence head too.
-    edit_config(directory, architectures=["BertForMaskedLM"])
-    assert load(directory).layout.heads == ("mlm", "nsp")
 
 
 @pytest.mark.slow
@@ -151,16 +130,6 @@ def test_a_new_head_keeps_the_encoder_and_drops_the_others(directory):
     assert again.params["classify"]["dense"]["kernel"].shape == (8, 2)
 
 
-@pytest.mark.slow
-def test_a_new_head_on_roberta_brings_its_own_pooler(tmp_path):
-    write_model(tmp_path, family="roberta", heads=("mlm",))
-    model = load(tmp_path, head="classify", labels=["no", "yes"])
-    model.save(tmp_path / "new")
-    assert {"classifier.dense.weight", "classifier.out_proj.weight"} <= set(
-        load_file(tmp_path / "new/model.safetensors")
-    )
-
-
 def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
     def spoil(tensors):
         tensors["bert.encoder.layer.1.output.dense.bias"] = np.zeros(9, np.float32)
@@ -173,11 +142,10 @@ def test_missing_left_over_and_misshapen_tensors_are_listed(directory):
     assert "something.else" in message
     assert "bert.encoder.layer.1.output.dense.bias" in message
     assert "missing" in load_error(directory, head="classify", labels=["a", "b"]), (
-        "a new head excuses no encoder"
+        "no head excuses an encoder"
     )
 
 
-@pytest.mark.slow
 def test_half_a_pooler_is_not_passed_over(tmp_path):
     write_model(tmp_path, heads=("mlm",))
     edit_tensors(tmp_path, lambda tensors: tensors.pop("bert.pooler.dense.bias"))
@@ -245,8 +213,6 @@ def test_what_is_no_model_directory(tmp_path):
 
 def test_a_name_that_is_no_path_says_how_to_get_one(monkeypatch):
     assert "--local-dir" in load_error("some/model")
-    import sys
-
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert "huggingface_hub" in load_error("some/model")
 
@@ -299,20 +265,14 @@ def test_info(directory, capsys):
 
     assert main(["info", str(directory)]) == 0
     text = capsys.readouterr().out
-    assert (
-        "bert, 2 layers of 8 with 2 heads" in text
-        and "WordPiece, 12 entries, lower-cases" in text
-        and "odd" not in text
-    )
+    assert "bert, 2 layers of 8 with 2 heads" in text and "odd" not in text
+    assert "WordPiece, 12 entries, lower-cases" in text
     assert main(["info", str(directory), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["parameters"]["all"] == sum(
-        x.size for x in flatten_dict(load(directory).params, sep="/").values()
-    )
-    assert facts["heads"] == ["mlm", "nsp"]
-    assert (
-        facts["pooling"] == "pooler" and facts["sequence_length"] == facts["sizes"]["max_position_embeddings"]
-    )
+    parameters = flatten_dict(load(directory).params, sep="/").values()
+    assert facts["parameters"]["all"] == sum(x.size for x in parameters)
+    assert facts["heads"] == ["mlm", "nsp"] and facts["pooling"] == "pooler"
+    assert facts["sequence_length"] == facts["sizes"]["max_position_embeddings"]
     edit_tensors(directory, lambda tensors: tensors.pop("cls.predictions.bias"))
     assert main(["info", str(directory)]) == 0
     assert "odd         the weights in" in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from flax.traverse_util import flatten_dict
 
 import bert_jax
 from bert_jax.core.errors import BertJaxError
@@ -18,19 +17,6 @@ def values():
 @pytest.fixture(scope="module")
 def directory(values, tmp_path_factory):
     return write_google_checkpoint(tmp_path_factory.mktemp("google"), values)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*embedding rows have no token")
-def test_every_parameter_arrives(directory, values):
-    model = bert_jax.load(directory)
-    assert set(model.layout.heads) == {"mlm", "nsp"} and model.layout.pooler
-    ours = flatten_dict(model.params, sep="/")
-    assert sum(a.size for a in ours.values()) == sum(a.size for a in values.values())
-    query = np.asarray(ours["encoder/layers/attention/qkv/kernel"])[1, :, 0].reshape(24, 24)
-    np.testing.assert_array_equal(query, values["bert/encoder/layer_1/attention/self/query/kernel"])
-    np.testing.assert_array_equal(ours["nsp/dense/kernel"].T, values["cls/seq_relationship/output_weights"])
-    np.testing.assert_array_equal(ours["mlm/norm/scale"], values["cls/predictions/transform/LayerNorm/gamma"])
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from bert_jax.hub.layout import MODELING_FILE
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.load import load
 from bert_jax.models.heads import HEADS
+from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.optional_modules import torch, transformers
 from tests.support.seeded_arrays import seeded_tensors
@@ -75,19 +76,18 @@ CASES = [
     for name in sorted(FAMILIES.names())
     if FAMILIES[name].encoder_in_transformers
 ]
-LIKE_ROBERTA = ("camembert", "xlm_roberta")
 CASES += [
     ("bert", "classify_cls"),
     ("bert", "compare_mean"),
     ("nomic_bert", "answer"),
     ("eurobert", "answer"),
 ]
+# Both numbers of separators, both ways to pool, narrow embeddings, near layers and relative positions.
+ORDINARY = [("electra", "classify_mean"), ("modernbert", "classify_mean"), ("deberta_v2", "classify_mean"),
+            ("roberta", "compare_cls"), *CASES[-4:-1]]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [pytest.param(*case, marks=[pytest.mark.long] * (case[0] in LIKE_ROBERTA)) for case in CASES],
-)
+@pytest.mark.parametrize(("name", "head"), long_except(CASES, ORDINARY))
 def test_logits_are_the_same_in_transformers_and_in_what_it_saves(name, head, tmp_path):
     labels = ("a", "b", "c") if HEADS[head].labels else ()
     layout = family_layout(name, FAMILY_CONFIGS.get(name, LIKE_BERT) | {"vocab_size": 61}, (head,), labels)

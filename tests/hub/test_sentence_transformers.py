@@ -47,6 +47,19 @@ def test_real_weights_give_the_same_vectors_for_varied_texts(count, sentence_tra
     assert np.abs(vectors(opened, texts[:100]) - ours[:100]).max() <= 1e-5
 
 
+@pytest.mark.long
+def test_real_weights_give_the_hidden_states_of_transformers_for_varied_texts(theirs):
+    texts, longest = varied_texts(500), 0
+    module = theirs[0]
+    module.max_seq_length = 512
+    for text, states in zip(texts, bert_jax.load(MINILM).hidden_states(texts), strict=True):
+        expected = theirs.encode(text, output_value="token_embeddings").numpy()
+        assert states.shape == expected.shape, text
+        assert np.abs(states - expected).max() <= 1e-5, text
+        longest = max(longest, len(states))
+    assert longest > 250
+
+
 @pytest.mark.slow
 def test_the_new_layout_is_the_old_one_under_other_names(theirs, tmp_path):
     theirs.save(str(tmp_path))
@@ -65,7 +78,9 @@ POOLINGS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "normalize"),
-    long_except(product(POOLINGS, (True, False)), [("mean", False), *product(POOLINGS, [True])]),
+    long_except(
+        product(POOLINGS, (True, False)), [("mean", True), *product(["cls", "weightedmean"], [False])]
+    ),
 )
 def test_pooling_and_normalize_are_honoured_both_ways(mode, normalize, sentence_transformers, tmp_path):
     from sentence_transformers.models import Normalize, Pooling, Transformer
