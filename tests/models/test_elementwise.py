@@ -24,30 +24,23 @@ def inputs():
 
 
 @pytest.mark.slow
-def test_layer_norm_and_its_gradients_are_flax_s(inputs):
-    arguments, gradient = inputs
+def test_norms_and_their_gradients_are_flax_s(inputs):
+    (x, scale, bias), gradient = inputs
 
-    def theirs(x, scale, bias):
+    def layer_norm(x, scale, bias):
         module = nn.LayerNorm(epsilon=1e-12, use_fast_variance=False)
         return module.apply({"params": {"scale": scale, "bias": bias}}, x)
 
-    expected, backward = jax.vjp(theirs, *arguments)
-    result, own_backward = jax.vjp(lambda *a: normalize(*a, 1e-12, "float32"), *arguments)
-    assert difference([result], [expected]) < 1e-5
-    assert difference(own_backward(gradient), backward(gradient)) < 2e-5
-
-
-@pytest.mark.slow
-def test_rms_norm_and_its_gradients_are_flax_s(inputs):
-    (x, scale, _), gradient = inputs
-
-    def theirs(x, scale):
+    def rms_norm(x, scale):
         return nn.RMSNorm(epsilon=1e-5, use_fast_variance=False).apply({"params": {"scale": scale}}, x)
 
-    expected, backward = jax.vjp(theirs, x, scale)
-    result, own_backward = jax.vjp(lambda *a: scale_by_rms(*a, 1e-5, "float32"), x, scale)
-    assert difference([result], [expected]) < 1e-5
-    assert difference(own_backward(gradient), backward(gradient)) < 2e-5
+    for ours, theirs, arguments in (
+        (lambda *a: normalize(*a, 1e-12, "float32"), layer_norm, (x, scale, bias)),
+        (lambda *a: scale_by_rms(*a, 1e-5, "float32"), rms_norm, (x, scale)),
+    ):
+        (result, own_backward), (expected, backward) = (jax.vjp(run, *arguments) for run in (ours, theirs))
+        assert difference([result], [expected]) < 1e-5
+        assert difference(own_backward(gradient), backward(gradient)) < 2e-5
 
 
 @pytest.mark.slow

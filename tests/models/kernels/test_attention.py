@@ -1,7 +1,4 @@
 import functools
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import product
 
@@ -84,7 +81,7 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "rate"),
-    long_except(product(CASES, (0.0, 0.3)), [("packed and window", 0.0), *product(CASES, [0.3])]),
+    long_except(product(CASES, (0.0, 0.3)), [("packed and window", 0.0), ("packed and window", 0.3)]),
 )
 def test_short_is_the_definition_forward_and_gradient(case, rate):
     segment_ids, window = CASES[case]
@@ -116,19 +113,7 @@ def test_short_is_the_definition_forward_and_gradient(case, rate):
 
 
 @pytest.mark.slow
-def test_short_s_draws_are_fair_and_of_each_seed_its_own():
-    first, second = (
-        short_attention.hash_keep_mask(L, jnp.full((1, 1), seed, jnp.uint32), 0.1) for seed in (1, 2)
-    )
-    for drawn in (first, second, first.reshape(2, -1)[0], first[:, :8], first[:8]):
-        assert float(drawn.mean()) == pytest.approx(0.9, abs=0.012)
-    assert float((first & second).mean()) == pytest.approx(0.81, abs=0.01)
-    assert float((first[: L // 2] & first[L // 2 :]).mean()) == pytest.approx(0.81, abs=0.01)
-    assert float((first[:, 1:] & first[:, :-1]).mean()) == pytest.approx(0.81, abs=0.01)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", long_except(CASES, ["padding", "packed and window"]))
+@pytest.mark.parametrize("case", long_except(CASES, ["packed and window"]))
 def test_splash_equals_xla_forward_and_gradient(case):
     segment_ids, window = CASES[case]
     attention_mask = MASK if segment_ids is None else (segment_ids > 0).astype(jnp.int32)
@@ -161,22 +146,14 @@ def test_dead_rows_give_zeros_and_no_nan_in_the_gradient():
 
 
 @pytest.mark.slow
-def test_dropout_follows_the_rows_and_not_the_batch_they_are_in():
-    x, key, rows = jnp.ones((6, 40)), jax.random.key(0), jnp.arange(6)
+def test_dropout_follows_the_rows_keeps_the_expectation_and_zeroes_its_share():
+    x, key, rows = jnp.ones((100, 100)), jax.random.key(0), jnp.arange(100)
     whole = apply_dropout(x, 0.3, key, rows)
-    assert (apply_dropout(x[2:4], 0.3, key, rows[2:4]) == whole[2:4]).all()
+    assert (apply_dropout(x[2:4], 0.3, key, rows[2:4]) == whole[2:4]).all(), "whatever batch they are in"
     assert (whole[0] != whole[1]).any()
-    assert float(
-        (apply_dropout(jnp.ones((100, 100)), 0.3, key, jnp.arange(100)) == 0).mean()
-    ) == pytest.approx(0.3, abs=0.02)
-
-
-@pytest.mark.slow
-def test_dropout_keeps_the_expectation_and_zeroes_its_share():
-    x = jnp.ones((100, 100))
-    dropped = apply_dropout(x, 0.3, jax.random.key(0))
-    assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
-    assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
+    for dropped in (whole, apply_dropout(x, 0.3, key)):
+        assert float((dropped == 0).mean()) == pytest.approx(0.3, abs=0.02)
+        assert float(dropped.mean()) == pytest.approx(1, abs=0.03)
     first, second = (
         attend(QKV, Context(MASK), heads=H, dropout=0.5, dropout_key=jax.random.key(seed), kernel="xla")
         for seed in (0, 1)
@@ -225,48 +202,3 @@ def test_auto_takes_the_kernel_of_the_platform():
 def test_refusal_reaches_the_person_who_configured_it():
     with pytest.raises(BertJaxError, match='"splash"'):
         attend(QKV, Context(MASK), heads=H, kernel="splash")
-
-
-COMPILE_FOR_TPU = """
-import sys
-import jax, jax.numpy as jnp
-from jax.experimental import topologies
-from jax.sharding import AxisType, NamedSharding
-from bert_jax.models.kernels.attention import attend
-from bert_jax.models.context import Context
-from bert_jax.models.mesh import AXES, ROWS
-KERNEL, RATE = sys.argv[1], float(sys.argv[2])
-devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]
-mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
-def shape(dtype, *dims):
-    return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, ROWS))
-def loss(qkv, attention_mask, segment_ids):
-    dropout = {"dropout": RATE, "dropout_key": jax.random.key(0)} if RATE else {}
-    out = attend(qkv, Context(attention_mask, segment_ids), heads=12, kernel=KERNEL, **dropout)
-    return out.astype("float32").sum()
-arguments = [shape("bfloat16", 4, 512, 3, 768)] + [shape("int32", 4, 512)] * 2
-with jax.set_mesh(mesh):
-    text = jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile().as_text()
-print("MOSAIC", text.count("tpu_custom_call"))
-"""
-
-
-@pytest.mark.slow
-# The short kernel is in the step that tests/pod/test_tpu_step.py compiles.
-@pytest.mark.parametrize(
-    ("kernel", "rate"), long_except([("short", 0.1), ("splash", 0.0)], [("splash", 0.0)])
-)
-def test_kernels_compile_for_a_tpu(kernel, rate):
-    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
-    environment = os.environ | {
-        "TPU_SKIP_MDS_QUERY": "1",
-        "TPU_WORKER_HOSTNAMES": "localhost",
-        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-        "JAX_PLATFORMS": "cpu",
-    }
-    ran = subprocess.run(
-        [sys.executable, "-c", COMPILE_FOR_TPU, kernel, str(rate)],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert int(ran.stdout.split("MOSAIC")[1]) >= 2, "a forward and a backward kernel"

@@ -1,8 +1,5 @@
 """Layers with local attention, and rotary positions, against their definitions."""
 
-import os
-import subprocess
-import sys
 from functools import partial
 from itertools import product
 
@@ -13,13 +10,11 @@ import pytest
 
 from bert_jax.models import rotary
 from bert_jax.models.context import Context
-from bert_jax.models.encoder import Encoder, dummy_batch, stack_layers, unroll_layers
-from bert_jax.models.encoder_config import EncoderConfig, LocalAttentionConfig, RotaryConfig
+from bert_jax.models.encoder_config import EncoderConfig, RotaryConfig
 from bert_jax.models.kernels import attention, banded_attention
 from bert_jax.models.kernels.attention import attend, attend_locally_or_globally, choose_kernel
 from bert_jax.models.kernels.request import split_qkv
 from tests.support.cases import long_except
-from tests.support.gradients import assert_gradients_equal
 
 H, K, L = 2, 8, 300
 RANDOM = np.random.RandomState(0)
@@ -49,7 +44,7 @@ def gradient(run, context, qkv=QKV, target=TARGET):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "window"),
-    long_except(product(CONTEXTS, (5, 64, 150)), [("padding", 5), ("packed", 64), ("padding", 150)]),
+    long_except(product(CONTEXTS, (5, 64, 150)), [("packed", 5), ("padding", 150)]),
 )
 def test_bands_equal_all_scores_at_once(name, window):
     context = CONTEXTS[name]
@@ -63,7 +58,7 @@ def test_bands_equal_all_scores_at_once(name, window):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("window", "is_local"),  # by bands, and by masks
-    long_except(product((3, 40), (False, True)), [(3, True), (40, False)]),
+    long_except(product((3, 40), (False, True)), [(3, True)]),
 )
 def test_a_layer_type_known_at_run_time_equals_one_known_before(is_local, window, monkeypatch):
     monkeypatch.setattr(banded_attention, "MIN_BLOCK", 8)
@@ -146,79 +141,3 @@ def test_turns_and_their_gradients_are_the_same_on_every_processor(turn, monkeyp
     )
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
     np.testing.assert_allclose(backward(QKV + 1)[0], plain_backward(QKV + 1)[0], atol=1e-6)
-
-
-LOCAL_AND_GLOBAL = EncoderConfig(
-    vocab_size=50, hidden_size=16, num_hidden_layers=5, num_attention_heads=2, intermediate_size=24,
-    max_position_embeddings=64,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0, block="local_and_global", gated=True, bias=False, norm_bias=False,
-    rotary=RotaryConfig(160.0, 10.0), local_attention=LocalAttentionConfig(4, 3),
-)  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("remat", ["none", "full"])
-def test_scanned_layers_equal_unrolled_ones(remat, monkeypatch):
-    """The unrolled ones know their sort while tracing, and have no branches."""
-    monkeypatch.setattr(banded_attention, "MIN_BLOCK", 8)
-    c = LOCAL_AND_GLOBAL.replace(remat=remat)
-    batch = {"input_ids": RANDOM.randint(0, 50, (2, 70)), "token_type_ids": np.zeros((2, 70), int)}
-    batch["segment_ids"] = np.array([[1] * 30 + [2] * 40, [1] * 50 + [0] * 20])
-    batch["attention_mask"] = (batch["segment_ids"] > 0).astype(int)
-    target = RANDOM.standard_normal((2, 70, 16)) * batch["attention_mask"][..., None]
-    params = jax.jit(Encoder(c).init)(jax.random.key(0), dummy_batch())["params"]
-    params = jax.tree.map(lambda x: 5 * x + 0.1, params)
-
-    def loss(params, unrolled):
-        hidden = Encoder(c, unrolled).apply({"params": params}, batch)
-        return (hidden * target).sum(), hidden
-
-    grad = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
-    (_, scanned), gradients = grad(params, False)
-    (_, expected), of_unrolled = grad(unroll_layers(params), True)
-    np.testing.assert_allclose(
-        scanned[batch["attention_mask"] > 0], expected[batch["attention_mask"] > 0], atol=2e-5
-    )
-    assert_gradients_equal(gradients, stack_layers(of_unrolled))
-    assert (gradients["layers"]["attention_norm"]["scale"][0] == 0).all(), "nothing reads the first layer's"
-    every_layer_global = Encoder(c.replace(local_attention=LocalAttentionConfig()))
-    assert float(jnp.abs(every_layer_global.apply({"params": params}, batch) - scanned).max()) > 0.01
-
-
-COMPILE_FOR_TPU = """
-import jax, jax.numpy as jnp
-from jax.experimental import topologies
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from bert_jax.models.kernels.attention import attend_locally_or_globally
-from bert_jax.models.context import Context
-from bert_jax.models.mesh import AXES, ROWS
-devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]
-mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
-def shape(dtype, *dims):
-    spec = ROWS if dims else PartitionSpec()
-    return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, spec))
-def loss(qkv, attention_mask, segment_ids, is_local):
-    out = attend_locally_or_globally(qkv, Context(attention_mask, segment_ids), is_local > 0, 64, heads=12)
-    return out.astype("float32").sum()
-arguments = [shape("bfloat16", 1, 8192, 3, 768), *[shape("int32", 1, 8192)] * 2, shape("int32")]
-with jax.set_mesh(mesh):
-    compiled = jax.jit(jax.value_and_grad(loss)).lower(*arguments).compile()
-print("RESULT", compiled.as_text().count("tpu_custom_call"), compiled.memory_analysis().temp_size_in_bytes)
-"""
-
-
-@pytest.mark.long
-def test_layers_of_both_sorts_compile_for_a_tpu_without_all_scores():
-    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
-    here = {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
-    ran = subprocess.run(
-        [sys.executable, "-c", COMPILE_FOR_TPU],
-        env=os.environ | here | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    kernels, temporaries = map(int, ran.stdout.split("RESULT")[1].split())
-    assert kernels >= 4, "a forward and a backward kernel of each sort"
-    assert temporaries < 20 * 8192 * 768, (
-        "a few arrays of the states' size, where scores are 12 x 8192 x 8192"
-    )

@@ -1,8 +1,5 @@
 """Attention's relative terms, against their definition one query and key at a time."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import jax
@@ -199,55 +196,6 @@ def test_rows_of_distances_are_those_of_transformers(length):
     ours = row_of_distances(RelativeConfig(("bias",), 32, 128), length)
     theirs = mpnet.MPNetEncoder.relative_position_bucket(distances).numpy()
     np.testing.assert_array_equal(ours[distance_columns(length)], theirs)
-
-
-COMPILE_FOR_TPU = """
-import jax
-from jax.experimental import topologies
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from bert_jax.models.kernels.attention import attend
-from bert_jax.models.context import Context
-from bert_jax.models.mesh import AXES, ROWS
-from bert_jax.models.relative_terms import RelativeTerms
-from bert_jax.pod import hlo
-B, L, H, K = 8, 512, 12, 64
-devices = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices[:1]
-mesh = jax.make_mesh((1, 1, 1), AXES, devices=devices, axis_types=(AxisType.Auto,) * 3)
-def shape(dtype, *dims, spec=ROWS):
-    return jax.ShapeDtypeStruct(dims, dtype, sharding=NamedSharding(mesh, spec))
-def whole(dtype, *dims):
-    return shape(dtype, *dims, spec=PartitionSpec())
-def loss(qkv, terms, attention_mask, segment_ids, rows):
-    context = Context(attention_mask, segment_ids, relative=RelativeTerms(rows=rows, **terms) if terms else None)
-    out = attend(qkv, context, heads=H, kernel="short", dropout=0.1, dropout_key=jax.random.key(0))
-    return out.astype("float32").sum()
-table = whole("bfloat16", 2 * 256, H, K)
-for terms in ({}, {"bias": whole("float32", H, 2 * L - 1)}, {"keys": table, "queries": table}):
-    tokens = shape("int32", B, L)
-    arguments = shape("bfloat16", B, L, 3, H * K), terms, tokens, tokens, whole("int32", 2 * L - 1)
-    with jax.set_mesh(mesh):
-        text = jax.jit(jax.value_and_grad(loss, (0, 1))).lower(*arguments).compile().as_text()
-    print(text.count("tpu_custom_call"), hlo.parse_program(text).traffic)
-"""
-
-
-@pytest.mark.long
-def test_the_kernel_compiles_for_a_tpu_and_moves_little_more_than_without_terms():
-    pytest.importorskip("libtpu", reason="the TPU compiler is in the extra `preflight`")
-    environment = os.environ | {
-        "TPU_SKIP_MDS_QUERY": "1",
-        "TPU_WORKER_HOSTNAMES": "localhost",
-        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-        "JAX_PLATFORMS": "cpu",
-    }
-    ran = subprocess.run(
-        [sys.executable, "-c", COMPILE_FOR_TPU], env=environment, capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    compiled = [line.split() for line in ran.stdout.splitlines()[-3:]]
-    assert all(int(kernels) >= 2 for kernels, _ in compiled), "a forward and a backward kernel"
-    without, *others = [float(traffic) for _, traffic in compiled]
-    assert max(others) <= 2 * without, compiled
 
 
 def test_kernels_without_relative_terms_say_so():
