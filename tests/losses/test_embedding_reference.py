@@ -20,10 +20,10 @@ GROUPS, NEGATIVES = 8, 2
 CASES = [
     ("multiple_negatives", 2, 0, False, ()),
     ("multiple_negatives", 4, 0, False, ()),
-    ("multiple_negatives", 2, 0, True, ()),
+    ("multiple_negatives", 3, 0, True, ()),
     ("multiple_negatives", 4, 0, False, (32, 16, 8)),
     ("guided", 2, 0, False, ()),
-    ("guided", 3, 0, False, ()),
+    ("guided", 3, 0, False, (32, 8)),
     ("triplet", 3, 0, False, ()),
     ("cosent", 2, 1, False, ()),
     ("angle", 2, 1, False, ()),
