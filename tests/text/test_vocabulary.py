@@ -89,14 +89,9 @@ def model(text, tmp_path):
     """A model directory, and its tensors."""
     train_vocabulary(TextSource([text]), tmp_path / "model", size=400)
     config = EncoderConfig(
-        vocab_size=400,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=12,
-        max_position_embeddings=16,
-        tie_word_embeddings=False,
-    )
+        vocab_size=400, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
+        max_position_embeddings=16, tie_word_embeddings=False,
+    )  # fmt: skip
     layout = Layout(config, heads=("mlm", "nsp"))
     rng = np.random.default_rng(0)
     flat = {name: rng.normal(size=shape).astype(np.float32) for name, shape in layout.shapes().items()}

@@ -21,24 +21,10 @@ from tests.support.vocabularies import (
 # Parts that stand next to each other in texts, with and without spaces: white space and control characters of all
 # kinds, accents that combine, signs, characters that get spaces around them, and added tokens.
 PARTS = [
-    *(
-        "the",
-        "The",
-        "playing",
-        "café",
-        "cafe\u0301",
-        "un",
-        "x",
-        "[MASK]",
-        "[MASK]",
-        "[SEP]",
-        "<Odd>",
-        "odd",
-        "##s",
-    ),
+    *("the", "The", "playing", "café", "cafe\u0301", "un", "x", "[MASK]", "[MASK]", "[SEP]", "<Odd>", "odd", "##s"),
     *" \t\n\r\x0b\x1c\x85\xa0\u2003\u3000\u2028\x00\x07\xad\u200b\ufeff\ufffd\u0301\u0345\u0327.,'-[]#$Σσς中か한İßﬁ👍",
     *[" "] * 30,
-]
+]  # fmt: skip
 
 
 def random_texts(count: int, seed: int = 0) -> list[str]:

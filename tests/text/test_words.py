@@ -14,21 +14,8 @@ from tests.support.vocabularies import (
 )
 
 ODD = [
-    "a",
-    "\x00",
-    "\u0301",
-    "x y",
-    "👩‍👩‍👧",
-    "東京は",
-    "don",
-    "'t",
-    "[MASK]x",
-    "…",
-    "[CLS]",
-    "\u200b",
-    "Ā",
-    "ﷺ",
-]
+    "a", "\x00", "\u0301", "x y", "👩‍👩‍👧", "東京は", "don", "'t", "[MASK]x", "…", "[CLS]", "\u200b", "Ā", "ﷺ",
+]  # fmt: skip
 LISTS = [*(sentence.split() for sentence in SENTENCES), ODD, ["\x00"], []]
 
 
