@@ -1,4 +1,4 @@
-"""A thousand bad or odd commands, made from the verbs' own parsers, the configs' own keys, and odd files and models."""
+"""Thousands of bad or odd commands, of the verbs' own parsers, the configs' own keys, and odd files and models."""
 
 import argparse
 import dataclasses
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bert_jax.command import main as cli
 from bert_jax.tasks import TASKS
-from tests.hostile import oddities
+from tests.hostile import edge_values
 from tests.support.project import ROOT
 
 LONG = "9" * 5000
@@ -49,20 +49,28 @@ GENTLE = {
     "steps": 2, "data.batch_size": 4, "data.max_length": 32, "report": "false", "data.batching": "padded",
     "data.folds": 0,
 }  # fmt: skip
-LABELLED = {"classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked.jsonl"}
+TRAINED_ON = {
+    "classify": "labelled.jsonl", "tag": "words.conll", "answer": "asked.jsonl", "embed": "pairs.jsonl",
+    "rerank": "ranked.jsonl",
+}  # fmt: skip
+UNKNOWN_TO = {"embed": ("data.batching", "data.folds", "report"), "rerank": ("data.batching", "data.folds")}
+INDEX = "{out}/index"  # a copy of the material's, which has vectors
 
 
 @dataclass(frozen=True)
 class Case:
-    """It `may` end well, and then `shows` something. `{root}` is the folder of material, `{out}` a new one, with
-    `copies` of folders of the material."""
+    """It `may` end well, and then `shows` something. `{root}` is the folder of material, `{out}` a new one."""
 
     name: str
     arguments: tuple[str, ...]
     stdin: str = "/dev/null"
     may: bool = False
     shows: str = ""
-    copies: tuple[str, ...] = ()
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Folders of the material that are copied into the new one, because the command may change them."""
+        return ("index",) if any(word.startswith(INDEX) for word in self.arguments) else ()
 
 
 def train(task: str, verb: str = "train") -> list[str]:
@@ -70,7 +78,8 @@ def train(task: str, verb: str = "train") -> list[str]:
     if task == "pretrain":
         spec, settings = f"{spec}:tiny", TINY | {"data.corpora": "{root}/corpus"}
     else:
-        settings["data.train"] = "{root}/" + LABELLED[task]
+        settings = {key: value for key, value in settings.items() if key not in UNKNOWN_TO.get(task, ())}
+        settings["data.train"] = "{root}/" + TRAINED_ON[task]
     flags = [f"--config.{key}={value}" for key, value in settings.items()]
     return [verb, "--config", spec, *(["--workdir", "{out}/run"] if verb == "train" else []), *flags]
 
@@ -78,6 +87,9 @@ def train(task: str, verb: str = "train") -> list[str]:
 TEXT, VOCABULARY = ["--input", "{root}/text.txt"], ["--tokenizer", "{root}/vocabulary"]
 # No cluster is there, which is told when all else is right.
 NO_CLUSTER = ["--ray", "127.0.0.1:1"]
+MINE = [
+    "mine", "--model", "{root}/masked", "--data", "{root}/pairs.jsonl", "--margin", "0", "--output", "{out}/made.jsonl",
+]  # fmt: skip
 RIGHT = {
     "vocab": ["vocab", *TEXT, "--output", "{out}/made", "--size", "400"],
     "prepare": ["prepare", *TEXT, *VOCABULARY, "--output", "{out}/made", "--layout", "sentences",
@@ -128,12 +140,28 @@ RIGHT = {
     "bench train": ["bench", "train", *train("pretrain", "inspect")[1:]],
     "bench input": ["bench", *train("pretrain", "input")],
     "bench search": ["bench", "search", "{root}/index"],
+    "index": ["index", "{root}/labelled.jsonl", "--output", "{out}/made", "--model", "{root}/masked"],
+    "index again": ["index", "{root}/labelled.jsonl", "--output", INDEX],
+    "index dry": ["index", "{root}/labelled.jsonl", "--output", "{out}/made", "--dry-run"],
+    "search": ["search", INDEX, "w1 w2", "--json"],
+    "search reranked": ["search", INDEX, "--queries", "{root}/lines.txt", "--rerank", "{root}/ranker", "--json"],
+    "mine": MINE,
+    "mine rescored": [*MINE, "--rescore", "{root}/ranker", "--corpus", "{root}/lines.txt"],
+    "rerank": ["rerank", "--model", "{root}/ranker", "--input", "{root}/ranked.jsonl", "--output", "{out}/made.jsonl"],
+    "score": ["score", "--model", "{root}/masked", "--json", "w1 w2 w3"],
+    "check": ["check", INDEX],
+    "info index": ["info", INDEX],
+    "evaluate index": ["evaluate", "--index", INDEX, "--data", "{root}/judged", "--json"],
+    "evaluate over": ["evaluate", "--compare", INDEX, "{root}/masked", "--data", "{root}/judged", "--json"],
+    "evaluate embedder": ["evaluate", "--model", "{root}/masked", "--data", "{root}/judged", "--json"],
+    "evaluate ranker": ["evaluate", "--model", "{root}/ranker", "--data", "{root}/ranked.jsonl", "--json"],
+    "embed quantized": ["embed", "--model", "{root}/masked", "--input", "{root}/lines.txt", "--output", "{out}/made"],
 }  # fmt: skip
 
 
 def cases() -> list[Case]:
     """In an order in which any first part is a sample of them all."""
-    made = [*odd_flags(RIGHT, MAY_FLAGS), *of_labels(), *of_keys(), *of_files(), *of_models()]
+    made = [*of_flags(), *of_labels(), *of_keys(), *of_sweeps(), *of_files(), *of_models()]
     assert len({case.name for case in made}) == len(made)
     return sorted(
         made, key=lambda case: hashlib.blake2b(case.name.encode("utf-8", "surrogateescape")).digest()
@@ -151,11 +179,9 @@ def actions_of(name: str, right: list[str]) -> list[argparse.Action]:
     ]
 
 
-def odd_flags(
-    commands: dict[str, list[str]], may: dict[str, tuple[str, ...]], copies: tuple[str, ...] = ()
-) -> Iterator[Case]:
+def of_flags() -> Iterator[Case]:
     """Each flag of each command with each value that is odd for one of its sort."""
-    for name, right in commands.items():
+    for name, right in RIGHT.items():
         for action in actions_of(name, right):
             flag = action.option_strings[-1] if action.option_strings else action.dest
             if flag in OUTPUTS:
@@ -167,7 +193,7 @@ def odd_flags(
             for value in values[:: 4 if name.startswith("bench") else 1]:
                 changed = with_flag(right, action, value)
                 named = f"{name} {flag}"
-                yield Case(f"{named}={value:.40}", changed, may=value in may.get(named, ()), copies=copies)
+                yield Case(f"{named}={value:.40}", changed, may=value in MAY_FLAGS.get(named, ()))
 
 
 PRECISIONS = (
@@ -181,14 +207,9 @@ def of_labels() -> Iterator[Case]:
     for given in PRECISIONS:
         arguments = (*RIGHT["predict"], "--min-precision", *given.split(" "))
         yield Case(f"predict --min-precision {given:.40}", arguments)
-    for of, model in (("tags", "tagger"), ("answers", "finder")):
-        arguments = (
-            *on_model(f"predict {of}", "{root}/" + model),
-            "--output",
-            "{out}/made.csv",
-            "--probabilities",
-        )
-        yield Case(f"predict --probabilities of {of}", arguments)
+    for model, verb in (("tagger", "predict tags"), ("finder", "predict answers")):
+        arguments = (*OPENING[model][verb], "--output", "{out}/made.csv", "--probabilities")
+        yield Case(f"{verb} --probabilities", arguments)
 
 
 def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[str, ...]:
@@ -209,16 +230,15 @@ def with_flag(right: list[str], action: argparse.Action, value: str) -> tuple[st
 
 
 def of_keys() -> Iterator[Case]:
-    """Each key of each task's config with each value that is odd for its type."""
-    for task in ("pretrain", "classify"):
-        known = dict(keys_of(TASKS["pretrain"].Config)) if task == "classify" else {}
+    """Each key of each task's config with each value that is odd for its type; one that tasks share, of the first."""
+    tried: set[str] = set()
+    for task in ("pretrain", "classify", "embed", "rerank"):
+        known = {key for key in tried if task != "classify" or not key.startswith(("data.", "model."))}
         for key, kind in keys_of(TASKS[task].Config):
-            if key in known and not key.startswith(("data.", "model.")):
-                continue
-            for value in values_of(kind):
-                name = f"{task} {key}={value:.40}"
-                may = value in MAY_KEYS.get(key, ())
-                yield Case(name, (*without(train(task), key), f"--config.{key}={value}"), may=may)
+            tried.add(key)
+            for value in () if key in known else values_of(kind):
+                arguments = (*without(train(task), key), f"--config.{key}={value}")
+                yield Case(f"train {task} {key}={value:.40}", arguments, may=value in MAY_KEYS.get(key, ()))
 
 
 def keys_of(reader: type, where: str = "") -> Iterator[tuple[str, type]]:
@@ -244,6 +264,21 @@ def without(arguments: list[str], key: str) -> list[str]:
     return [word for word in arguments if not word.startswith(f"--config.{key}=")]
 
 
+SWEEPS = {
+    "no values": "lr=[]", "no name": "=[1,2]", "half": "lr=[1e-3", "unknown": "lrr=[1,2]", "text": "lr=[a,b]",
+    "nan": "lr=[nan]", "twice": "lr=[1e-3];lr=[2e-3]", "task": "task=[embed,rerank]", "itself": "sweep=['',lr]",
+    "seeds": "num_seeds=[1,2]", "gone": "init=[{root}/masked,{root}/nowhere]", "negative": "steps=[-5,2]",
+    "sections": "optimizer=[1]", "deep": "lr=" + "[" * 500, "empty": ";;", "workdir": "workdir=[a,b]",
+    "many": "seed=[" + ",".join(map(str, range(3000))) + "]", "path": "seed=[../../x]",
+}  # fmt: skip
+
+
+def of_sweeps() -> Iterator[Case]:
+    for task in ("embed", "rerank"):
+        for name, sweep in SWEEPS.items():
+            yield Case(f"train {task} sweep of {name}", (*train(task), f"--config.sweep={sweep}"))
+
+
 def of_files() -> Iterator[Case]:
     """Each verb that reads texts or tables with each odd file, by name and on standard input."""
     readers = {
@@ -257,24 +292,29 @@ def of_files() -> Iterator[Case]:
         "evaluate": ["evaluate", "--model", "{root}/classifier", "--json", "--data"],
         "evaluate tags": ["evaluate", "--model", "{root}/tagger", "--json", "--data"],
         "evaluate answers": ["evaluate", "--model", "{root}/finder", "--json", "--data"],
+        "index": ["index", "--output", "{out}/made"],
+        "index again": ["index", "--output", INDEX],
+        "search": ["search", INDEX, "--json", "--queries"],
+        "mine": ["mine", "--model", "{root}/masked", "--output", "{out}/made.jsonl", "--data"],
+        "mine from": [*MINE, "--corpus"],
+        "rerank": ["rerank", "--model", "{root}/ranker", "--input"],
+        "evaluate embedder": ["evaluate", "--model", "{root}/masked", "--json", "--data"],
+        "evaluate index": ["evaluate", "--index", INDEX, "--json", "--data"],
+        "check": ["check"],
     }
-    names = [*oddities.contents(), "folder", "unmounted", "loop.txt", "gone.txt"]
-    for reader, arguments in readers.items():
-        for file in names:
-            may = may_read(reader, file)
-            yield Case(f"{reader} of {file}", (*arguments, "{root}/odd/" + file), may=may)
-    for task in LABELLED:
-        for file in names:
-            arguments = (*without(train(task), "data.train"), "--config.data.train={root}/odd/" + file)
-            yield Case(f"{task} of {file}", arguments, may=may_read(task, file))
-    for reader in ("embed", "predict", "fill-mask"):
-        model = "classifier" if reader == "predict" else "masked"
-        for file in (
-            name for name in names if name.endswith(".txt") and name not in ("loop.txt", "gone.txt")
-        ):
-            arguments = (reader, "--model", "{root}/" + model)
-            may = may_read(f"{reader} <", file)
-            yield Case(f"{reader} < {file}", arguments, "{root}/odd/" + file, may)
+    names = [*edge_values.contents(), "folder", "unmounted", "loop.txt", "gone.txt"]
+    for file in names:
+        path = "{root}/odd/" + file
+        for reader, arguments in readers.items():
+            yield Case(f"{reader} of {file}", (*arguments, path), may=may_read(reader, file))
+        yield Case(f"remove @{file}", ("index", "--output", INDEX, "--remove", f"@{path}"))
+        for task in TRAINED_ON:
+            arguments = (*without(train(task), "data.train"), f"--config.data.train={path}")
+            yield Case(f"train {task} of {file}", arguments, may=may_read(f"train {task}", file))
+    for file in edge_values.contents():
+        for reader in ("embed", "predict", "fill-mask") if file.endswith(".txt") else ():
+            arguments = (reader, "--model", "{root}/" + ("classifier" if reader == "predict" else "masked"))
+            yield Case(f"{reader} < {file}", arguments, "{root}/odd/" + file, may_read(f"{reader} <", file))
 
 
 def without_input(arguments: list[str]) -> list[str]:
@@ -282,23 +322,50 @@ def without_input(arguments: list[str]) -> list[str]:
     return arguments[:place] + arguments[place + 2 :]
 
 
+# Model -> the verbs that open it.
+OPENING: dict[str, dict[str, list[str]]] = {
+    "masked": {
+        "vocab --extend": ["vocab", *TEXT, "--output", "{out}/made", "--extend", "{root}/masked"],
+        "pretrain": [
+            *train("pretrain"), "--config.init={root}/masked", "--config.model.num_hidden_layers=2",
+            "--config.model.max_position_embeddings=32",
+        ],
+        "train classify": train("classify"),
+        "train embed": train("embed"),
+        "search": ["search", INDEX, "w1", "--model", "{root}/masked"],
+        **{name: RIGHT[name] for name in (
+            "info", "import", "fill-mask", "embed", "index", "mine", "score", "evaluate embedder",
+        )},
+    },
+    "classifier": {
+        "info": ["info", "{root}/classifier"],
+        "import": ["import", "{root}/classifier", "{out}/made"],
+        "embed": ["embed", "--model", "{root}/classifier", "--input", "{root}/lines.txt"],
+        **{name: RIGHT[name] for name in ("evaluate", "predict")},
+    },
+    "tagger": {
+        "evaluate tags": ["evaluate", "--model", "{root}/tagger", "--data", "{root}/words.conll", "--json"],
+        "predict tags": ["predict", "--model", "{root}/tagger", "--input", "{root}/words.conll"],
+    },
+    "finder": {
+        "evaluate answers": ["evaluate", "--model", "{root}/finder", "--data", "{root}/asked.jsonl", "--json"],
+        "predict answers": ["predict", "--model", "{root}/finder", "--input", "{root}/asked.jsonl"],
+    },
+    "ranker": {
+        name: RIGHT[name] for name in ("search reranked", "mine rescored", "rerank", "evaluate ranker")
+    },
+}  # fmt: skip
+
+
 def of_models() -> Iterator[Case]:
     """Each verb that opens a model with each odd model."""
-    for name, verbs in {
-        "masked": ("info", "import", "fill-mask", "embed", "vocab --extend", "pretrain", "classify"),
-        "classifier": ("info", "import", "evaluate", "predict", "embed"),
-        "tagger": ("evaluate tags", "predict tags"),
-        "finder": ("evaluate answers", "predict answers"),
-    }.items():
-        wrong = [*oddities.WEIGHTS, *(oddities.TEMPERATURES if name == "classifier" else ())]
-        for model in (f"{name}-{kind}" for kind in wrong):
-            for verb in verbs:
+    for name, verbs in OPENING.items():
+        for kind in [*edge_values.WEIGHTS, *(edge_values.TEMPERATURES if name == "classifier" else ())]:
+            for verb, right in verbs.items():
+                arguments = tuple(word.replace("{root}/" + name, f"{{root}}/{name}-{kind}") for word in right)
                 # `info` tells what is wrong with weights, and reads no calibration.
-                shows = "odd" if verb == "info" and model.split("-")[1] in NO_WEIGHTS else ""
-                may = verb == "info" or model.endswith("-huge")
-                yield Case(
-                    f"{verb} with {model}", tuple(on_model(verb, "{root}/" + model)), may=may, shows=shows
-                )
+                may, shows = verb == "info" or kind == "huge", "odd" * (verb == "info" and kind in NO_WEIGHTS)
+                yield Case(f"{verb} with {name}-{kind}", arguments, may=may, shows=shows)
     for model in (f"masked-{kind}" for kind in NO_WEIGHTS):
         yield Case(f"serve with {model}", ("serve", "{root}/" + model, "--port", "0"))
     for given in ("a={root}/masked a={root}/masked", "{root}/masked {root}/masked", "={root}/masked"):
@@ -308,44 +375,31 @@ def of_models() -> Iterator[Case]:
         yield Case(f"prepare with vocabulary-{name}", tuple(arguments), may=name in ("repeats", "blanks"))
 
 
-def on_model(verb: str, model: str) -> list[str]:
-    match verb:
-        case "pretrain":
-            started = [
-                "--config.model.num_hidden_layers=2",
-                "--config.model.max_position_embeddings=32",
-            ]
-            return [*train("pretrain"), f"--config.init={model}", *started]
-        case "classify":
-            return [*without(train("classify"), "init"), f"--config.init={model}"]
-        case "vocab --extend":
-            return ["vocab", *TEXT, "--output", "{out}/made", "--extend", model]
-        case "evaluate tags":
-            return ["evaluate", "--model", model, "--data", "{root}/words.conll", "--json"]
-        case "predict tags":
-            return ["predict", "--model", model, "--input", "{root}/words.conll"]
-        case "evaluate answers":
-            return ["evaluate", "--model", model, "--data", "{root}/asked.jsonl", "--json"]
-        case "predict answers":
-            return ["predict", "--model", model, "--input", "{root}/asked.jsonl"]
-    own = "{root}/classifier" if verb in ("evaluate", "predict") else "{root}/masked"
-    return [model if word == own else word for word in RIGHT[verb]]
-
-
-NO_WEIGHTS = [kind for kind in oddities.WEIGHTS if kind != "huge"]
+NO_WEIGHTS = [kind for kind in edge_values.WEIGHTS if kind != "huge"]
 # What may be right, and is then looked at.
 GIVEN = tuple(text for text in TEXTS if text)
+ZERO, MINUS, HALF, NONE = ("0",), ("-1", "0"), ("0", "1.5"), ("",)
+COLUMNS = ("--text", "--text-pair", "--id", "--title", "--label")
 MAY_FLAGS: dict[str, tuple[str, ...]] = {
+    **{f"{name} {column}": NONE for name in RIGHT for column in COLUMNS},
     "prepare --validation-ratio": ("0",),
     "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
-    "evaluate --text": ("",), "evaluate --text-pair": ("",), "evaluate --label": ("",),
     "evaluate --label-separator": GIVEN, "evaluate --report": (".", "{out}/taken"),
-    "predict --output": ("{out}/taken.txt",), "predict --text": ("",), "predict --text-pair": ("",),
-    "predict --id": ("",), "pairs --text": TEXTS, "pairs --id": TEXTS,
+    "predict --output": ("{out}/taken.txt",), "pairs --text": TEXTS, "pairs --id": TEXTS,
     "pairs --title": TEXTS,
     "pairs --output": ("{out}/taken.txt",),
+    "index documents": ("..",), "index again documents": ("..",), "index dry documents": ("..",),
+    "evaluate embedder --split": NONE, "evaluate ranker --split": NONE,
+    "evaluate over --split": NONE, "index dry --overlap": ZERO,
+    "index --overlap": ZERO, "index again --overlap": ZERO,
+    "search query": tuple(text for text in TEXTS if text.strip()),
+    "mine --cache": GIVEN, "mine rescored --cache": GIVEN, "mine --output": ("{out}/taken.txt",),
+    "mine rescored --output": ("{out}/taken.txt",), "rerank --output": ("{out}/taken.txt",),
+    "mine --range-min": ZERO, "mine rescored --range-min": ZERO, "mine --margin": ZERO, "mine rescored --margin": ZERO,
+    "mine --min-score": MINUS, "mine rescored --min-score": MINUS,
+    "mine rescored --max-score": ("2147483648", "0", "1.5", "9" * 30),
+    "evaluate ranker --label-separator": GIVEN,
 }  # fmt: skip
-ZERO, MINUS, HALF, NONE = ("0",), ("-1", "0"), ("0", "1.5"), ("",)
 MAY_KEYS: dict[str, tuple[str, ...]] = {
     "seed": ("2147483648", "-1", "0"), "steps": MINUS, "init": NONE, "first_step": ZERO, "patience": ZERO,
     "sweep": ("", " "),
@@ -371,6 +425,10 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "data.columns.group": NONE, "data.columns.label_separator": TEXTS, "data.max_examples": ZERO,
     "data.overlap": ZERO,
     "labels": ("", " "), "label_smoothing": ZERO,
+    "data.columns.score": NONE, "data.columns.texts": ("", " "), "data.max_documents_per_query": ZERO,
+    "data.num_random_negatives": MINUS, "data.mixture_weights": (",,",), "loss.scale": HALF, "model.dimensions": ZERO,
+    "loss.margin": ZERO, "init_share": MINUS,
+    "loss.sizes": (",,", "1,2,3,4,5"), "loss.teacher": NONE, "prompts.query": TEXTS, "prompts.document": TEXTS,
 }  # fmt: skip
 PACKED = (".gz", ".xz", ".bz2", ".zst", ".parquet")
 # Tables whose texts are sound, whatever the labels are.
@@ -384,18 +442,41 @@ TABLES = (
     "odd.parquet",
     "null.jsonl",
 )
+LINES = (
+    "latin.txt",
+    "controls.txt",
+    "cut.txt",
+    "word.txt",
+    "long.txt",
+    "surrogates.txt",
+    "zero-width.txt",
+    "old-mac.txt",
+)
+INDEXED_TABLES = (
+    "nan.jsonl",
+    "mixed.jsonl",
+    "surrogate.jsonl",
+    "one-class.csv",
+    "numbers.csv",
+    "odd.parquet",
+    "blank.csv",
+)
 MAY_TABLES = {
     "predict": TABLES, "predict tags": (*TABLES, "bare.tsv", "sentences.tsv", "short.jsonl"), "evaluate": TABLES,
     "vocab": TABLES,
-    "prepare": TABLES, "classify": TABLES, "evaluate tags": ("sentences.tsv",),
+    "prepare": TABLES, "train classify": TABLES, "evaluate tags": ("sentences.tsv",),
     "pairs": ("latin.txt", "surrogates.txt", "old-mac.txt", "controls.txt", "word.txt"),
+    "index": (*LINES, *INDEXED_TABLES), "index again": (*LINES, *INDEXED_TABLES),
+    "search": (*LINES, *INDEXED_TABLES, "ragged.conll", "words.jsonl"),
+    "mine from": (*INDEXED_TABLES, "wide.csv", "short.jsonl", "bare.tsv", "sentences.tsv", "words.jsonl"),
+    "rerank": ("words.jsonl", "wide.csv", "sentences.tsv"), "evaluate embedder": ("sentences.tsv", "words.jsonl"),
 }  # fmt: skip
 
 
 @cache
 def is_plain(file: str, broken: bool) -> bool:
     """Whether a file is plain UTF-8, or, if it may be `broken`, at least no other encoding."""
-    content = oddities.contents().get(file, "")
+    content = edge_values.contents().get(file, "")
     content = content if isinstance(content, bytes) else content.encode()
     sound = broken or "\ufffd" not in content.decode("utf-8", "replace")
     return bool(content) and sound and b"\0" not in content and not file.endswith(PACKED)
@@ -411,7 +492,7 @@ def may_read(reader: str, file: str) -> bool:
     return (plain and is_text) or file in MAY_TABLES.get(reader, ())
 
 
-def filled(case: Case, root: Path, out: Path) -> tuple[list[str], str]:
+def fill_in(case: Case, root: Path, out: Path) -> tuple[list[str], str]:
     places = {"{root}": str(root), "{out}": str(out)}
 
     def fill(word: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 import bert_jax
 from bert_jax.hub.sentence_transformers import CROSS_ENCODER, EmbedderSettings, write_embedder
 from tests.hostile import material
-from tests.hostile.forks import Forks
+from tests.hostile.fork_pool import Forks
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The process that forks.py starts. Requests come on standard input.
+"""The process that fork_pool.py starts. Requests come on standard input.
 
 {"run": [...], "output": FILE} forks a command and is answered with its number, {"wait": NUMBER} with its exit status.
 """

@@ -1,8 +1,14 @@
 """Bad and odd commands of every verb: each is right, or one clear line, and never leaves half a result."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
+import sys
+import time
+import traceback
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +16,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from bert_jax.command.main import main
-from tests.hostile import commands, oddities, search_commands
-from tests.hostile.outcomes import RIGHT, Outcome, table
-from tests.hostile.worker import Worker
+from tests.hostile import commands, edge_values
+from tests.hostile.outcomes import RIGHT, SECONDS, Outcome, table
 from tests.support.cases import draw
 from tests.support.pretraining_runs import train_command
 
@@ -27,7 +32,7 @@ def made(folder: Path) -> Path:
     root = folder / "material"
     if not (root / "complete").exists():
         shutil.rmtree(root, ignore_errors=True)
-        oddities.make(root)
+        edge_values.make(root)
         (root / "complete").touch()
     return root
 
@@ -35,11 +40,44 @@ def made(folder: Path) -> Path:
 TAKEN, THEIRS = ("taken.txt", "taken/theirs.txt"), "not ours"
 
 
-def every_case() -> list[commands.Case]:
-    return [*commands.cases(), *search_commands.cases()]
+class Hang(BaseException):
+    """Not an Exception, which a command would report."""
 
 
-def tried(case: commands.Case, worker: Worker, root: Path) -> tuple[str, Outcome]:
+def stop(number, frame):
+    raise Hang
+
+
+def run_command(arguments: list[str], stdin: str, folder: Path) -> Outcome:
+    """Run a command in this process, for starting JAX takes seconds, with files as its standard streams."""
+    code, begun, out, err = None, time.monotonic(), folder.with_name("stdout"), folder.with_name("stderr")
+    handler = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        with (
+            open(stdin, encoding="utf-8") as given, open(out, "w", encoding="utf-8") as printed,
+            open(err, "w", encoding="utf-8", errors="backslashreplace", buffering=1) as told,
+            contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told),
+            pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore"),
+        ):  # fmt: skip
+            patch.setattr(sys, "stdin", given)
+            try:
+                code = main(arguments)
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else 1
+            except Exception:
+                traceback.print_exc()
+                code = 1
+    except Hang:
+        code = None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
+    texts = [path.read_text("utf-8", "replace") for path in (out, err)]
+    return Outcome(code, *texts, time.monotonic() - begun)
+
+
+def tried(case: commands.Case, root: Path) -> tuple[str, Outcome]:
     """What came of a command, and what it left."""
     shutil.rmtree(root.parent / "new", ignore_errors=True)
     out = root.parent / "new" / "out"
@@ -49,8 +87,8 @@ def tried(case: commands.Case, worker: Worker, root: Path) -> tuple[str, Outcome
         (out / path).write_text(THEIRS)
     for name in case.copies:
         shutil.copytree(root / name, out / name)
-    arguments, stdin = commands.filled(case, root, out)
-    outcome = worker.outcome(arguments, stdin, out)
+    arguments, stdin = commands.fill_in(case, root, out)
+    outcome = run_command(arguments, stdin, out)
     kind = outcome.kind
     if kind == RIGHT:
         known = case.may and case.shows in outcome.stdout
@@ -105,12 +143,8 @@ SLOW = ("bench", "pretrain", "preflight", "train", "classify", "tag", "answer", 
 
 @pytest.mark.ci
 def test_some_odd_commands(root):
-    quick = [case for case in every_case() if " sweep of " in case.name or not case.name.startswith(SLOW)]
-    worker = Worker()
-    try:
-        outcomes = {case.name: tried(case, worker, root) for case in draw(quick, FEW)}
-    finally:
-        worker.close()
+    quick = [case for case in commands.cases() if " sweep of " in case.name or not case.name.startswith(SLOW)]
+    outcomes = {case.name: tried(case, root) for case in draw(quick, FEW)}
     assert {name: o for name, (kind, o) in outcomes.items() if kind not in (RIGHT, "one clear line")} == {}
 
 
@@ -122,11 +156,10 @@ def test_all_odd_commands(root):
     log = root.parent / "outcomes.jsonl"
     done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     kinds = {entry["name"]: entry["kind"] for entry in done}
-    worker = Worker()
     with open(log, "a") as file:
-        for case in every_case():
+        for case in commands.cases():
             if case.name not in kinds:
-                kind, outcome = tried(case, worker, root)
+                kind, outcome = tried(case, root)
                 kinds[case.name] = kind
                 entry = {
                     "name": case.name,
@@ -137,6 +170,5 @@ def test_all_odd_commands(root):
                 shown = {"out": outcome.stdout[-300:], "err": outcome.stderr[-1500:]}
                 file.write(json.dumps(entry | shown) + "\n")
                 file.flush()
-    worker.close()
     print("\n" + table(kinds.values()))
     assert {name: kind for name, kind in kinds.items() if kind not in (RIGHT, "one clear line")} == {}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import subjects
+from tests.hostile.fuzz_cases import Tried, tried
 from tests.hostile.mutations import mutated
 from tests.hostile.outcomes import LINE, RIGHT, table
-from tests.hostile.trials import Tried, tried
 
 FEW, MANY = 6, 20_000  # mutations of each kind of file in the ordinary suite, and of all kinds by hand
 

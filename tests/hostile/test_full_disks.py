@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import verbs
-from tests.hostile.kept import kept_and_shown
 from tests.hostile.outcomes import LONGEST
+from tests.hostile.result_cache import kept_and_shown
 from tests.hostile.verbs import CASES
 
 pytestmark = pytest.mark.long

@@ -21,8 +21,9 @@ from bert_jax.runs.integrity import check_directory
 from bert_jax.search import nearest, segment, segment_files
 from bert_jax.search.documents import Document
 from bert_jax.search.index import Index
+from tests.hostile.fuzz_cases import Tried, tried
 from tests.hostile.outcomes import LINE, RIGHT, WRONG, table
-from tests.hostile.trials import Tried, tried
+from tests.support.cases import long_except
 from tests.support.indexes import INDEX_SETTINGS, QueryEncoder, change_index, file_contents, random_document
 from tests.support.processes import process_environment
 
@@ -187,7 +188,7 @@ import json, os, sys
 from pathlib import Path
 from bert_jax.search import segment_files
 from tests.hostile import test_index_damage as damage
-from tests.hostile.trials import tried
+from tests.hostile.fuzz_cases import tried
 
 whole, held = Path(sys.argv[1]), sys.argv[2] == "held"
 segment_files.SMALL = segment_files.SMALL if held else 0
@@ -213,11 +214,14 @@ print(json.dumps(outcomes))
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("candidates", "kept", "files", "kind"),
-    [
-        ("binary", "held", "*.npy", RIGHT),
-        ("binary", "mapped", "*.npy", LINE),
-        ("hnsw", "mapped", "*.faiss", LINE),
-    ],
+    long_except(
+        [
+            ("binary", "held", "*.npy", RIGHT),
+            ("binary", "mapped", "*.npy", LINE),
+            ("hnsw", "mapped", "*.faiss", LINE),
+        ],
+        [("binary", "mapped", "*.npy", LINE)],
+    ),
 )
 def test_an_open_index_whose_files_are_cut_in_place_says_so(tmp_path, candidates, kept, files, kind):
     """What is held in memory, because it is small, is searched as it was."""
@@ -249,23 +253,14 @@ def test_an_index_whose_facts_cannot_be_is_refused(tmp_path):
         (["segments", 0, "name"], "../segments/000001", "a segment '../segments/000001'"),
         (["segments", 0, "name"], "000003", "none of its 2 changes wrote"),
         (["segments", 0, "documents"], -8, "-8 documents"),
-        (["segments", 0, "documents"], 10**30, "damaged"),
-        (["segments", 0, "passages"], 0, "0 passages"),
         (["segments", 0, "files"], {}, "files of segment 000001"),
         (["segments", 0, "files", "../../index.json"], {"bytes": 1, "blake2b": ""}, "not a file in it"),
-        (["segments", 0, "files", "notes"], {"bytes": -1, "blake2b": ""}, "lacks its file"),
         (["segments", 0, "removed", "name"], "/etc/passwd", "'/etc/passwd' as documents"),
         (["segments", 0, "removed", "documents"], 8, "8 documents were removed from the 8"),
-        (["segments", 0, "removed", "documents"], 1, "000001-000002.npy is damaged"),
-        (["changes"], -1, "none of its -1 changes"),
         (["overlap"], 10**30, "neighbours share"),
-        (["passage_tokens"], 0, "passages have 0 tokens"),
         (["model", "dimensions"], 10**9, "vectors.npy is damaged"),
-        (["model", "dimensions"], -1, "vectors of -1 dimensions"),
-        (["model"], None, "files of segment 000001"),
         (["approximate"], "hnswx", 'searched by "None" and "hnswx"'),
         (["language"], "klingon", 'its language is "klingon"'),
-        (["language"], "auto", 'its language is "auto"'),
         (["sources"], "a", "is a text, not a list"),
     ):
         content = json.loads(json.dumps(whole))

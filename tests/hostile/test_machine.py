@@ -63,10 +63,10 @@ def test_too_small_an_address_space_is_one_line(small, monkeypatch):
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("remat", "accumulate"), long_except([("none", 1), ("full", 1), ("none", 4)], [("none", 4)])
+    ("remat", "accumulate"), long_except([("none", 1), ("full", 1), ("none", 4)], [("none", 1)])
 )
 def test_the_memory_of_a_step_is_estimated_before_it_is_compiled(remat, accumulate):
-    task, config = tiny_pretraining(steps=2, layers=4, gradient_accumulation_steps=accumulate)
+    task, config = tiny_pretraining(steps=2, layers=2, gradient_accumulation_steps=accumulate)
     config = replace(config, model=config.model.replace(remat=remat))
     step = step_of(PretrainTask.from_config(config, ModelDirectories()), config, Batches(512))
     constants = make_constants(step.task, config, step.mesh)
@@ -97,15 +97,9 @@ def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch
     assert not (tmp_path / "full" / "checkpoints").exists()
     count = int(re.search(r"set --config.mesh.gradient_accumulation_steps=(\d+), or", str(refused.value))[1])
     check(gradient_accumulation_steps=count)
-    with pytest.raises(BertJaxError, match=f"gradient_accumulation_steps={count}, or"):
-        check(gradient_accumulation_steps=count // 2)
     monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
-    for rows, remedy in (
-        (256, "free; train"),
-        (255, "free; set a smaller --config.data.batch_size, or train"),
-    ):
-        with pytest.raises(BertJaxError, match=f"{remedy} a smaller model, or set the environment variable "):
-            check(rows)
+    with pytest.raises(BertJaxError, match="free; set a smaller --config.data.batch_size, or train"):
+        check(rows=255)
     monkeypatch.setenv(memory.CHECK, "0")
     check()
 

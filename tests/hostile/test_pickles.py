@@ -19,12 +19,12 @@ import pytest
 
 from bert_jax.hub import torch_pickle
 from bert_jax.hub.tensors import Tensors
+from tests.hostile.fuzz_cases import Tried, tried
 from tests.hostile.mutations import mutated
 from tests.hostile.outcomes import LINE, RIGHT, table
-from tests.hostile.trials import Tried, tried
 from tests.support.optional_modules import torch
 
-FEW, MANY = 300, 10_000
+FEW, MANY = 100, 10_000
 MEMORY = 300 << 10  # KiB that all of them together may add
 OPCODES = [opcode.code.encode("latin-1") for opcode in pickletools.opcodes]
 # What a pickle would do to things that it is handed: set their state, their attributes, or a far place of the memo.

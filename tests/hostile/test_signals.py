@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import verbs
-from tests.hostile.kept import kept_and_shown
 from tests.hostile.material import model as write_model
 from tests.hostile.outcomes import started
+from tests.hostile.result_cache import kept_and_shown
 from tests.hostile.verbs import CASES
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)

@@ -18,6 +18,7 @@ from bert_jax.training.log import MetricsLog, read_metrics
 from bert_jax.training.loop import train
 from tests.hostile.commands import NO_NUMBERS, keys_of
 from tests.hostile.outcomes import LONGEST
+from tests.support.cases import long_except
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
 
 NEEDED = {"pretrain": {}, "classify": {"init": "m", "data": {"train": "t"}}}
@@ -30,8 +31,7 @@ NUMERIC = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", NEEDED)
+@pytest.mark.parametrize("task", long_except(NEEDED, ["pretrain", "embed"]))
 def test_no_number_of_a_config_may_be_infinite_or_none_or_without_bounds(task):
     """Each key, as an override and as a config file's value."""
     for key, kind in [(key, kind) for name, key, kind in NUMERIC if name == task]:
@@ -74,8 +74,9 @@ def test_a_metric_that_nothing_measures_is_said_before_the_first_step(tmp_path):
 @pytest.mark.ci
 def test_a_run_that_ends_in_numbers_that_are_not_finite_saves_no_model(tmp_path):
     task, config = tiny_pretraining(
-        steps=9, learning_rate=1e3, weight_decay=1e3, warmup_steps=0, log_evaluate_every=9, checkpoint_every=9
-    )
+        steps=9, learning_rate=1e3, weight_decay=1e3, warmup_steps=0, log_evaluate_every=9,
+        checkpoint_every=9,
+    )  # fmt: skip
     with pytest.raises(NonFiniteError):
         train(task, Batches(), config, tmp_path)
     assert not (tmp_path / "model").exists()
@@ -97,41 +98,18 @@ def no_number(array: np.ndarray) -> np.ndarray:
     return array
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", ["evaluate", "predict", "embed", "fill-mask", "import", "vocab", "train"])
-def test_weights_that_are_not_finite(verb, small, tmp_path, capsys):
-    model = damaged(small, tmp_path, "masked" if verb == "fill-mask" else "classifier", no_number)
-    out, table, lines = str(tmp_path / "out"), str(small / "labelled.jsonl"), str(small / "lines.txt")
-    flags = {
-        "evaluate": ["--model", model, "--data", table],
-        "predict": ["--model", model, "--input", lines, "--output", out],
-        "embed": ["--model", model, "--input", lines, "--output", f"{out}.npy"],
-        "fill-mask": ["--model", model, "w1 [MASK]"],
-        "import": [model, out],
-        "vocab": ["--input", str(small / "text.txt"), "--output", out, "--extend", model],
-        "train": [
-            "--config", "configs/classify.py", "--workdir", out, f"--config.init={model}",
-            f"--config.data.train={table}", "--config.data.max_length=32",
-        ],
-    }  # fmt: skip
-    assert main([verb, *flags[verb]]) == 1
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bert-jax")]
-    assert len(told) == 1 and "word_embeddings.weight" in told[0]
-    assert not list(tmp_path.glob("out/model*")) and not list(tmp_path.glob("out*.*"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["int8", "bool", "complex64", "uint16"])
-def test_weights_that_are_no_floats(kind, small, tmp_path):
-    path = damaged(small, tmp_path, "masked", lambda array: array.astype(kind))
-    with pytest.raises(BertJaxError, match=f"word_embeddings.weight has the type {kind}, which is not float"):
-        bert_jax.load(path)
-
-
-def test_weights_of_64_bits_that_32_cannot_hold(small, tmp_path):
-    path = damaged(small, tmp_path, "masked", lambda array: np.full(array.shape, 1e300))
-    with pytest.raises(BertJaxError, match="finite"):
-        bert_jax.load(path)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (no_number, "word_embeddings.weight"),
+        (lambda array: array.astype("int8"), "word_embeddings.weight has the type int8, which is not float"),
+        (lambda array: np.full(array.shape, 1e300), "finite"),
+    ],
+    ids=["no number", "no floats", "beyond 32 bits"],
+)
+def test_weights_that_mean_nothing(change, message, small, tmp_path):
+    with pytest.raises(BertJaxError, match=message):
+        bert_jax.load(damaged(small, tmp_path, "masked", change))
 
 
 @pytest.mark.slow
@@ -172,8 +150,8 @@ def test_a_norm_that_is_not_finite_is_null_in_the_log(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_table_of_a_million_columns_makes_a_short_line(tmp_path, small, capsys):
-    names = ",".join(f"column {n}" for n in range(10**6))
+def test_a_table_of_a_hundred_thousand_columns_makes_a_short_line(tmp_path, small, capsys):
+    names = ",".join(f"column {n}" for n in range(10**5))
     (tmp_path / "wide.csv").write_text(f"{names}\n{names}\n")
     assert main(["evaluate", "--model", str(small / "classifier"), "--data", str(tmp_path / "wide.csv")]) == 1
     told = capsys.readouterr().err

@@ -105,7 +105,6 @@ DEATH = (
     "                self.step += 1\n",
     "                self.step += 1\n                self.step < 50 or 1 / 0\n",
 )
-OF_RUNS = {"a step of 128 tokens", "links, of a step", "memory of a chip"}
 
 
 @pytest.mark.long

@@ -185,35 +185,23 @@ def test_a_preempted_slice_is_made_anew_and_goes_on(cloud):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "second, line",
-    [
-        (
-            {"refused": "RESOURCE_EXHAUSTED: Quota limit 'TPUV4' has been exceeded"},
-            "quota refused v4-16 in z",
-        ),
-        ({"setup": {"1": "No space left on device"}}, "1 of 2 hosts could not be set up"),
-    ],
-)
-def test_no_slice_is_left_when_the_new_one_fails(cloud, second, line):
+def test_no_slice_is_left_when_the_new_one_fails(cloud):
     first = {"looks": {"0": [RUNNING], "1": [RUNNING]}, "then": "PREEMPTED"}
-    cloud.script(first, second, {})
+    cloud.script(first, {"setup": {"1": "No space left on device"}}, {})
     begin(cloud)
     output = cloud.run("watch", code=1)
-    assert line in output
+    assert "1 of 2 hosts could not be set up" in output
     assert cloud.deeds().count(*CREATE) == 2
     assert "watch.sh: the slice could not be recreated" in output.splitlines()[-1]
     assert cloud.nothing_is_left()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("queue", ["yes", "no"])
 @pytest.mark.parametrize(
-    "error, line",
+    "queue, error, line",
     [
-        ("RESOURCE_EXHAUSTED: Quota limit 'TPUV4' has been exceeded. Limit: 0", "quota refused v4-16 in z ("),
-        ('There is no more capacity in the zone "z"', "no capacity for v4-16 in z ("),
-        ("PERMISSION_DENIED: the API is not enabled", "pod could not be created ("),
+        ("yes", "RESOURCE_EXHAUSTED: Quota limit 'TPUV4' has been exceeded", "quota refused v4-16 in z ("),
+        ("no", 'There is no more capacity in the zone "z"', "no capacity for v4-16 in z ("),
+        ("no", "PERMISSION_DENIED: the API is not enabled", "pod could not be created ("),
     ],
 )
 def test_a_refusal_is_one_line_and_nothing_is_left(cloud, queue, error, line):
@@ -234,10 +222,9 @@ def test_a_request_that_lapses_is_deleted(cloud):
     assert cloud.nothing_is_left()
 
 
-@pytest.mark.parametrize("flags", [[], ["--keep"]], ids=["", "keep"])
-def test_an_interrupted_wait_leaves_no_request(cloud, flags):
+def test_an_interrupted_wait_leaves_no_request(cloud):
     cloud.script({"request": ["WAITING_FOR_RESOURCES"]})
-    process = cloud.start("create", *flags)
+    process = cloud.start("create", "--keep")
     while "WAITING" not in process.stdout.readline():
         pass
     process.send_signal(signal.SIGINT)
@@ -262,22 +249,15 @@ def test_a_host_that_cannot_be_set_up(cloud):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "lost, line",
-    [
-        (["ended 137", "Killed\n"], "host 1 failed (ended 137): Killed"),  # not host 0, which lost it
-        (LOST, "host 1 failed (ended 4): bert-jax: process 0 lost another"),
-    ],
-)
-def test_a_lost_process_is_started_again_on_the_same_slice(cloud, lost, line):
+def test_a_lost_process_is_started_again_on_the_same_slice(cloud):
     looks = {
         "0": [RUNNING, LOST, ["running", ""], DONE],
-        "1": [RUNNING, lost, ["running", ""], ["ended 0", ""]],
+        "1": [RUNNING, ["ended 137", "Killed\n"], ["running", ""], ["ended 0", ""]],
     }
     cloud.script({"looks": looks})
     begin(cloud)
     output = cloud.run("watch", "--keep")
-    assert line in output
+    assert "host 1 failed (ended 137): Killed" in output, "not host 0, which lost it"
     assert cloud.deeds() == [*CREATE, *BEGIN, "stop", "start", "send"]
     assert cloud.world()["node"] and "pod is kept and goes on costing" in output
 
@@ -309,17 +289,6 @@ def test_exit_codes_are_those_of_the_package():
     assert f'not_finite="ended {NonFiniteError.exit_code}" lost_another="ended {PEER_LOST_EXIT_CODE}"' in (
         LAUNCH / "hosts.sh"
     ).read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_an_error_in_the_command_is_not_tried_again(cloud):
-    error = ["ended 1", "bert-jax train: config has no key stepz; the nearest is steps\n"]
-    cloud.script({"looks": {"0": [error], "1": [error]}})
-    begin(cloud)
-    last = cloud.run("watch", code=1).splitlines()[-1]
-    assert "host 0 failed (ended 1): bert-jax train: config has no key stepz" in last
-    assert "the slice is deleted" in last
-    assert cloud.deeds() == [*CREATE, *BEGIN, "stop", *DELETE]
 
 
 @pytest.mark.slow
@@ -378,12 +347,6 @@ def test_dry_run_prints_what_would_be_called_and_calls_nothing(cloud):
     assert [call for call in plain(cloud.calls()) if call not in printed] == []
 
 
-def test_a_dry_run_keeps_a_reserved_slice(cloud):
-    cloud.settings["capacity"] = "reserved"
-    output = cloud.run("watch", "--dry-run")
-    assert "pod is kept" in output and " delete " not in output
-
-
 @pytest.mark.parametrize(
     "setting, value, line",
     [
@@ -406,9 +369,7 @@ def test_a_run_is_kept_where_it_outlives_the_slice(cloud):
     assert not cloud.calls()
 
 
-@pytest.mark.parametrize(
-    "kind, hosts", [("v4-32", 4), ("v5litepod-8", 1), ("v5litepod-16", 4), ("v5p-128", 16), ("v6e-256", 64)]
-)
+@pytest.mark.parametrize("kind, hosts", [("v4-32", 4), ("v5litepod-8", 1), ("v6e-256", 64)])
 def test_the_hosts_of_a_type(cloud, kind, hosts):
     cloud.settings["type"] = kind
     assert cloud.run("run", "--dry-run", "info").count("--worker=") == hosts

@@ -4,7 +4,6 @@ import collections
 import itertools
 import json
 import random
-import threading
 
 import numpy as np
 import pytest
@@ -197,33 +196,6 @@ def test_a_flood_of_pipelined_requests_waits_outside(server, right):
                 sent += connection.socket.send(flood)
         assert ask(server.port, GOOD).body == right
     assert sent < 30_000_000 and server.resident_bytes - before < 50_000_000
-
-
-def test_answers_reach_those_who_asked(server):
-    """Many clients at once, each with texts of its own."""
-    texts = [f"{'the ' * n}{word}" for n in range(4) for word in ("cat", "mat", "sat", "on")]
-    wanted = {text: embed(server, text) for text in texts}
-    assert are_different(list(wanted.values()))
-    answered: list[tuple[str, bool]] = []
-
-    def client(seed: int) -> None:
-        rng = random.Random(seed)
-        connection = RawConnection(server.port)
-        for _ in range(60):
-            text = rng.choice(texts)
-            got = connection.ask(post(EMBED, {"inputs": text}))
-            answered.append((text, are_equal(read_vector(got), wanted[text])))
-            if rng.random() < 0.1:
-                connection.send(GOOD)
-                connection.reset()
-                connection = RawConnection(server.port)
-
-    clients = [threading.Thread(target=client, args=(n,)) for n in range(16)]
-    for one in clients:
-        one.start()
-    for one in clients:
-        one.join()
-    assert len(answered) == 16 * 60 and all(right for _, right in answered)
 
 
 @pytest.mark.long

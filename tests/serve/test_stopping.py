@@ -1,21 +1,17 @@
-"""A server that is told to stop answers what it has accepted; one that has too much to do says so at once."""
+"""A server that is told to stop answers what it has accepted, and nothing of what it answered stays."""
 
 import contextlib
 import random
 import re
-import shutil
 import signal
-import statistics
-import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.serve.hostile_heads import EMBED, GOOD
 from tests.serve.processes import start_server
-from tests.serve.raw_client import Answer, Closed, RawConnection, ask, head, is_refused, post
+from tests.serve.raw_client import Closed, RawConnection, ask, head, is_refused, post
 from tests.support.served_models import arguments
 
 pytestmark = pytest.mark.slow
@@ -45,8 +41,7 @@ def wait_for_queue(server, requests: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_all_requests_that_were_sent_before_the_signal_are_answered(model, number):
+def test_all_requests_that_were_sent_before_the_signal_are_answered(model):
     server = start_server([*model, "--max-queued-tokens", "10000000"])
     idle, silent, begun = (RawConnection(server.port) for _ in range(3))
     assert idle.ask(GOOD).status == 200
@@ -60,7 +55,7 @@ def test_all_requests_that_were_sent_before_the_signal_are_answered(model, numbe
     wait_for_queue(server, 20)
     last = RawConnection(server.port)  # accepted in the same moment, perhaps after the signal
     last.send(GOOD)
-    server.signal(number)
+    server.signal()
     began = time.monotonic()
     while not is_refused(server.port):
         assert time.monotonic() < began + 2
@@ -78,40 +73,6 @@ def test_all_requests_that_were_sent_before_the_signal_are_answered(model, numbe
     assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n")
 
 
-def test_no_request_is_lost_under_load(model):
-    """Clients ask one request after another. Only one whose connection was closed before its request may fail."""
-    server = start_server(model)
-    stopping, lost, answered = threading.Event(), [], []
-
-    def client() -> None:
-        try:
-            with RawConnection(server.port) as connection:
-                while True:
-                    sent_before = not stopping.is_set()
-                    connection.send(GOOD)
-                    sent_before &= not stopping.is_set()
-                    try:
-                        answered.append(connection.read_answer().status)
-                    except Closed:
-                        if sent_before:
-                            lost.append(connection)
-                        return
-        except ConnectionError:
-            if not stopping.is_set():
-                lost.append(None)
-
-    clients = [threading.Thread(target=client) for _ in range(24)]
-    for one in clients:
-        one.start()
-    time.sleep(1)
-    stopping.set()
-    server.signal()
-    for one in clients:
-        one.join()
-    code, printed = server.wait()
-    assert code == 0 and not lost and set(answered) == {200} and len(answered) > 200, printed
-
-
 def test_nohup_keeps_it_answering(model):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as in `nohup bert-jax serve`, which inherits it
     try:
@@ -125,17 +86,16 @@ def test_nohup_keeps_it_answering(model):
     assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n"), printed
 
 
-@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])
-def test_a_second_signal_ends_it_at_once(model, numbers):
+def test_a_second_signal_ends_it_at_once(model):
     server = start_server([*model, "--max-queued-tokens", "10000000"])
     waiting = [RawConnection(server.port) for _ in range(4)]
     for connection in waiting:
         connection.send(post(EMBED, {"inputs": ["the cat sat on the mat"] * 40_000}))
     wait_for_queue(server, 4)
-    server.signal(numbers[0])
+    server.signal(signal.SIGINT)
     time.sleep(0.4)
     assert server.process.poll() is None
-    server.signal(numbers[1])
+    server.signal(signal.SIGINT)
     code, printed = server.wait(5)
     assert code == 1 and "second signal" in printed and "Traceback" not in printed, printed
     assert "all requests that were accepted are answered" not in printed
@@ -175,78 +135,13 @@ def test_answers_that_are_cut_are_told(model):
     assert "are answered" not in printed
 
 
-def ask_at_intervals(port: int, content: bytes, rate: float, seconds: float) -> list[tuple[float, Answer]]:
-    """Send requests at a rate, whether or not the earlier ones are answered; return their seconds and answers."""
-    answers: list[tuple[float, Answer]] = []
-
-    def client(at: float) -> None:
-        time.sleep(max(0.0, at - time.monotonic()))
-        sent = time.monotonic()
-        answer = ask(port, content)
-        answers.append((time.monotonic() - sent, answer))
-
-    began = time.monotonic() + 0.2
-    clients = [threading.Thread(target=client, args=(began + n / rate,)) for n in range(int(rate * seconds))]
-    for one in clients:
-        one.start()
-    for one in clients:
-        one.join()
-    assert len(answers) == len(clients)
-    return answers
-
-
-@pytest.mark.ci
-def test_more_than_it_can_compute_is_refused_at_once(model):
-    """Four times as many requests as it can answer: those that it takes wait no longer than the queue is long."""
-    server = start_server([*model, "--max-queued-tokens", "12000"])  # five of these requests
-    ask(server.port, WORK)
-    began = time.monotonic()
-    for _ in range(20):
-        assert ask(server.port, WORK).status == 200
-    alone = (time.monotonic() - began) / 20
-    answers = ask_at_intervals(server.port, WORK, 4 / alone, 4.0)
-    taken = sorted(seconds for seconds, answer in answers if answer.status == 200)
-    refused = sorted(seconds for seconds, answer in answers if answer.status == 429)
-    shown = (
-        f"{alone:.4f} s alone, {len(taken)} answered in {statistics.median(taken):.4f} to {taken[-1]:.4f} s, "
-        f"{len(refused)} refused in {statistics.median(refused):.4f} to {refused[-1]:.4f} s"
-    )
-    print(shown)
-    assert len(taken) + len(refused) == len(answers)
-    assert all(answer.headers["retry-after"] == "1" for _, answer in answers if answer.status == 429)
-    assert len(taken) > 0.1 * len(answers) and len(refused) > 0.3 * len(answers), shown
-    assert statistics.median(refused) < 0.05 + alone, shown
-    assert statistics.median(taken) < 20 * alone and taken[-1] < 1.0 + 20 * alone, shown
-    assert ask(server.port, GOOD).status == 200
-    assert server.stop()[0] == 0
-
-
-def lua_string(content: bytes) -> str:
-    return '"' + "".join(f"\\{byte:03d}" for byte in content) + '"'
-
-
-def ask_with_wrk(server, requests: list[bytes], seconds: int, folder: Path) -> None:
-    """Send requests in turn on eight connections; all must be answered 200."""
-    script = folder / "requests.lua"
-    listed = ",\n".join(map(lua_string, requests))
-    script.write_text(
-        f"requests = {{\n{listed}\n}}\nn = 0\n"
-        "request = function() n = n + 1; return requests[n % #requests + 1] end\n"
-    )
-    options = f"-t 1 -c 8 -d {seconds}s --timeout 20s -s"
-    command = ["wrk", *options.split(), str(script), server.url]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    right = "Requests/sec" in shown and "Non-2xx" not in shown and "Socket errors" not in shown
-    assert right, (shown, server.process.poll(), server.printed[-2000:])
-
-
-def ask_with_threads(server, requests: list[bytes], seconds: int) -> None:
-    """Do the same where wrk is not installed."""
-    end, statuses = time.monotonic() + seconds, set()
+def ask_in_parallel(server, requests: list[bytes], number: int) -> None:
+    """Send so many requests on eight connections; all must be answered 200."""
+    statuses = set()
 
     def client() -> None:
         with RawConnection(server.port) as connection:
-            while time.monotonic() < end:
+            for _ in range(number // (8 * len(requests))):
                 statuses.update(connection.ask(content).status for content in requests)
 
     clients = [threading.Thread(target=client) for _ in range(8)]
@@ -258,8 +153,8 @@ def ask_with_threads(server, requests: list[bytes], seconds: int) -> None:
 
 
 @pytest.mark.long
-def test_many_requests_leave_no_memory_behind(served_models, tmp_path):
-    """200,000 requests to models of all kinds; between them, wrong ones and clients that leave."""
+def test_many_requests_leave_no_memory_behind(served_models):
+    """60,000 requests to models of all kinds; between them, wrong ones and clients that leave."""
     server = start_server([*arguments(served_models), "--engine", "onnxruntime"])
     texts = [f"{'the ' * (n % 12)}cat" for n in range(24)]
     good = [post(EMBED, {"inputs": text}) for text in texts]
@@ -269,20 +164,14 @@ def test_many_requests_leave_no_memory_behind(served_models, tmp_path):
     good += [post(EMBED, {"inputs": ["the"], "dimensions": 4}), head("GET", "/metrics")]
     good += [post("/models/masked/fill-mask", {"inputs": "the [MASK] sat"})]
     wrong = [post(EMBED, b"{"), post(EMBED, {"inputs": 1}), head("GET", "/nothing"), b"nonsense\r\n\r\n"]
-    memory: dict[int, float] = {}
-    while not memory or max(memory) < 200_000:
-        if shutil.which("wrk"):
-            ask_with_wrk(server, good, 5, tmp_path)
-        else:
-            ask_with_threads(server, good, 5)
+    memory = []
+    for _ in range(6):
+        ask_in_parallel(server, good, 10_000)
         for content in wrong * 20:
             assert ask(server.port, content).status in (400, 404, 422)
             leaving = RawConnection(server.port)
             leaving.send(GOOD[: random.randrange(len(GOOD) + 1)])
             leaving.reset()
-        answered = read_metrics(server, r'^te_request_success\{method="\w+"\} (\d+)$')
-        memory[answered] = server.resident_bytes / 1e6
-    print({answered: f"{size:.1f} MB" for answered, size in memory.items()})
-    after_start = next(size for answered, size in memory.items() if answered >= 20_000)
-    assert list(memory.values())[-1] < 1.03 * after_start
+        memory.append(server.resident_bytes / 1e6)
+    assert memory[-1] < 1.03 * memory[1], memory
     assert server.stop()[0] == 0
