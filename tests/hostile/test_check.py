@@ -24,9 +24,9 @@ def check(capsys):
 
     def run(path) -> tuple[int, str]:
         code = main(["check", str(path)])
-        said = capsys.readouterr()
-        assert len(said.err.splitlines()) == (code != 0)
-        return code, said.err or said.out
+        output = capsys.readouterr()
+        assert len(output.err.splitlines()) == (code != 0)
+        return code, output.err or output.out
 
     return run
 
@@ -49,8 +49,8 @@ def test_a_bit_that_a_corpus_lost_is_found(small, tmp_path, check):
     )
     flip(tmp_path / "corpus" / "train" / "tokens.npy")
     Corpus(tmp_path / "corpus")  # hashed again only after its time stamp changed
-    code, said = check(tmp_path / "corpus")
-    assert code == 1 and "train/tokens.npy" in said
+    code, output = check(tmp_path / "corpus")
+    assert code == 1 and "train/tokens.npy" in output
 
 
 def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
@@ -60,19 +60,19 @@ def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
         (folder / "checkpoints" / step / "array").write_bytes(b"0123")
         checkpoint_manifest.write_checkpoint_manifest(folder / "checkpoints" / step, {"step": int(step)})
     load(small / "masked").save(folder / "model")
-    code, said = check(folder)
+    code, output = check(folder)
     assert (
         code == 0
-        and "checkpoints: 2 checkpoints; their hashes" in said
-        and "of a model; their hashes" in said
+        and "checkpoints: 2 checkpoints; their hashes" in output
+        and "of a model; their hashes" in output
     )
     flip(folder / "checkpoints" / "4" / "array")
-    code, said = check(folder)
-    assert code == 1 and "checkpoints/4: array is damaged" in said and "1 of 2 checkpoints" in said
+    code, output = check(folder)
+    assert code == 1 and "checkpoints/4: array is damaged" in output and "1 of 2 checkpoints" in output
     path = folder / "run.json"
     path.write_text(path.read_text().replace('"optimizer.warmup_steps": 5', '"optimizer.warmup_steps": 6'))
-    code, said = check(folder)
-    assert code == 1 and f"{path} is damaged: its hash differs" in said
+    code, output = check(folder)
+    assert code == 1 and f"{path} is damaged: its hash differs" in output
 
 
 def rewrite_run(folder, **changes) -> None:
@@ -94,8 +94,8 @@ def test_a_model_that_a_run_lost_is_missed(small, tmp_path, check):
     has_step(12, standings=[[4, [1.0, 0.0]], [8, [0.5, 0.0]], [12, [0.5, 0.0]]])
     assert check(folder)[0] == 0  # it still goes on
     rewrite_run(folder, config={"patience": 2})
-    code, said = check(folder)
-    assert code == 1 and f"{folder}/model is missing; repeat the command of the run" in said
+    code, output = check(folder)
+    assert code == 1 and f"{folder}/model is missing; repeat the command of the run" in output
     rewrite_run(folder, config={"patience": 0})
     has_step(20)  # the last
     assert f"{folder}/model is missing" in check(folder)[1]
@@ -110,16 +110,16 @@ def test_a_saved_model_lists_its_hashes(small, tmp_path, check):
     listed = json.loads((tmp_path / "model" / "hashes.json").read_text())["files"]
     assert set(listed) == {path.name for path in (tmp_path / "model").iterdir()} - {"hashes.json"}
     (tmp_path / "model" / "notes.md").write_text("mine")
-    code, said = check(tmp_path / "model")
+    code, output = check(tmp_path / "model")
     assert (
         code == 0
-        and "files of a model; their hashes match" in said
-        and "files that were not saved with the model: notes.md" in said
+        and "files of a model; their hashes match" in output
+        and "files that were not saved with the model: notes.md" in output
     )
     for name in listed:
         flip(tmp_path / "model" / name, 40)
-        code, said = check(tmp_path / "model")
-        assert code == 1 and f"model: {name} is damaged" in said
+        code, output = check(tmp_path / "model")
+        assert code == 1 and f"model: {name} is damaged" in output
         flip(tmp_path / "model" / name, 40)
     (tmp_path / "model" / "vocab.txt").unlink()
     assert "it lacks its file vocab.txt" in check(tmp_path / "model")[1]
@@ -129,13 +129,13 @@ def test_a_model_without_hashes_gets_a_structural_check(small, tmp_path, check):
     folder = tmp_path / "model"
     shutil.copytree(small / "masked", folder)
     (folder / "hashes.json").unlink(missing_ok=True)
-    code, said = check(folder)
-    assert code == 0 and "hashes.json" in said
+    code, output = check(folder)
+    assert code == 0 and "hashes.json" in output
     tensors = load_file(folder / "model.safetensors")
     tensors["cls.predictions.bias"] = np.full_like(tensors["cls.predictions.bias"], np.nan)
     save_file(tensors, folder / "model.safetensors")
-    code, said = check(folder)
-    assert code == 1 and "cls.predictions.bias" in said and "not finite" in said
+    code, output = check(folder)
+    assert code == 1 and "cls.predictions.bias" in output and "not finite" in output
 
 
 def test_what_is_none_of_them_is_one_line(tmp_path, check):

@@ -1,14 +1,10 @@
 """Damaged files of an index: what is done with it is refused in one line, or right."""
 
 import json
-import os
 import random
 import re
-import shutil
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,39 +14,21 @@ from bert_jax.core import output
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import sealed
 from bert_jax.runs.integrity import check_directory
-from bert_jax.search import nearest, segment, segment_files
-from bert_jax.search.documents import Document
+from bert_jax.search import nearest, segment_files
 from bert_jax.search.index import Index
-from tests.hostile.fuzz_cases import Tried, tried
-from tests.hostile.outcomes import LINE, RIGHT, WRONG, table
+from tests.hostile.outcomes import LINE, RIGHT
 from tests.support.cases import long_except
 from tests.support.indexes import INDEX_SETTINGS, QueryEncoder, change_index, file_contents, random_document
 from tests.support.processes import process_environment
 
-FLIPS, CUTS = 50, 10
 QUERIES = ["w1 w2", "w3 w50 w3 and more", "w59", "nothing here"]
 DOCUMENTS = [random_document(f"d{n:02}", random.Random(n)) for n in range(30)]
-ADDED = [
-    Document("d03", "", "W1 w2 w3."),  # of the first segment, changed
-    replace(DOCUMENTS[20], id="e"),  # its vectors are those of a document of the second segment
-    random_document("f", random.Random(99)),
-]
 
 
 @pytest.fixture(autouse=True)
 def small_and_fast(monkeypatch):
     monkeypatch.setattr(nearest, "MIN_PASSAGES", 20)
     monkeypatch.setattr(output, "sync_to_disk", lambda path: None)
-
-
-def make_index(path: Path, candidates: str) -> Path:
-    """An index with two segments, of which the first lacks documents, and files of every kind."""
-    settings = replace(
-        INDEX_SETTINGS, **{"quantization" if candidates == "binary" else "approximate": candidates}
-    )
-    change_index(path, DOCUMENTS[:20], settings=settings)
-    change_index(path, DOCUMENTS[20:], ["d05", "d11"], settings=settings)
-    return path
 
 
 def opened(path: Path) -> Index:
@@ -61,85 +39,6 @@ def opened(path: Path) -> Index:
 
 def ask(index: Index) -> list:
     return [index.search(QUERIES, 10, legs) for legs in (["keywords"], ["vectors"], None)]
-
-
-def asked(path: Path) -> list:
-    return ask(opened(path))
-
-
-def contents(path: Path) -> list:
-    """All that an index holds, however it is divided."""
-    segments = Index.open(path, verify=True).segments
-    return sorted(
-        (cut.id, cut.title, cut.spans, cut.texts) for segment in segments for cut in segment.cut_documents()
-    )
-
-
-def changed(path: Path, **change) -> list:
-    change_index(path, settings=Index.open(path).manifest, **change)
-    return [contents(path), asked(path)]
-
-
-VERBS: dict[str, Callable[[Path], object]] = {
-    "search": asked,
-    "check": lambda path: len(check_directory(str(path)).splitlines()),
-    "add": lambda path: changed(path, documents=ADDED),
-    "remove": lambda path: changed(path, remove=["d01", "d21"]),
-    "compact": lambda path: changed(path, compact=True),
-}
-
-
-def damages(name: str, content: bytes, flips: int, cuts: int) -> Iterator[tuple[str, bytes]]:
-    drawn = random.Random(name)
-    for _ in range(flips):
-        place, bit = drawn.randrange(len(content)), drawn.randrange(8)
-        yield (
-            f"bit {bit} of {place}",
-            content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :],
-        )
-    for _ in range(cuts):
-        size = drawn.randrange(len(content))
-        yield f"cut at {size}", content[:size]
-
-
-def tries(
-    whole: Path, verbs: Collection[str], flips: int, cuts: int
-) -> Iterator[tuple[str, str, str, Tried]]:
-    """(file, damage, verb, outcome) for each verb on a copy of the index with each damage of each file."""
-    expected = {}
-    for verb in verbs:
-        shutil.copytree(whole, whole.with_name(verb))
-        expected[verb] = VERBS[verb](whole.with_name(verb))
-    work = whole.with_name("damaged")
-    for path in sorted(path for path in whole.rglob("*") if path.is_file()):
-        name = str(path.relative_to(whole))
-        for damage, content in damages(name, path.read_bytes(), flips, cuts):
-            for verb in verbs:
-                shutil.copytree(whole, work, copy_function=os.link)  # no file is written in place
-                (work / name).unlink()
-                (work / name).write_bytes(content)
-                outcome = tried(
-                    lambda verb=verb: VERBS[verb](work), lambda value, verb=verb: value == expected[verb]
-                )
-                shutil.rmtree(work)
-                yield name, damage, verb, outcome
-
-
-def is_wrong(case: tuple[str, str, str, Tried]) -> bool:
-    return case[3].kind not in (RIGHT, LINE)
-
-
-def is_unread(name: str, damage: str, verb: str, outcome: Tried) -> bool:
-    """Whether this is a number that a search read in a large file, whose hash was not checked."""
-    large = segment.LARGE_FILES - {"texts.npy"}  # texts are compared with their keys
-    return (verb, outcome.kind) == ("search", WRONG) and Path(name).name in large
-
-
-def test_a_damaged_file_is_refused_or_does_no_harm(tmp_path):
-    change_index(tmp_path / "whole", DOCUMENTS[:8])
-    change_index(tmp_path / "whole", remove=["d03"])
-    cases = [*tries(tmp_path / "whole", ("search", "compact"), 1, 0)]
-    assert len(cases) >= 40 and not [*filter(is_wrong, cases)]
 
 
 def test_damage_of_large_files_is_not_copied(tmp_path, monkeypatch):
@@ -274,21 +173,3 @@ def test_an_index_whose_facts_cannot_be_is_refused(tmp_path):
         (path / "index.json").write_text(json.dumps(sealed(content)))
         with pytest.raises(BertJaxError, match=re.escape(message)):
             check_directory(str(path))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("candidates", ["binary", "hnsw"])
-@pytest.mark.parametrize("size", ["small", "large"])
-def test_every_file_flipped_and_cut_at_many_places(tmp_path, monkeypatch, capsys, candidates, size):
-    """Where files are large, what is copied, and the texts that are shown, are right all the same."""
-    if size == "large":
-        monkeypatch.setattr(segment_files, "SMALL", 0)
-    whole = make_index(tmp_path / "whole", candidates)
-    cases = [*tries(whole, VERBS, FLIPS, CUTS)]
-    with capsys.disabled():
-        print(f"\n{len(cases):,} commands on an index with {size} files and {candidates}")
-        for verb in VERBS:
-            kinds = Counter(outcome.kind for _, _, other, outcome in cases if other == verb)
-            print(f"{verb}\n{table(kinds.elements())}")
-    wrong = [case for case in cases if is_wrong(case) and not (size == "large" and is_unread(*case))]
-    assert not wrong, wrong[:20]

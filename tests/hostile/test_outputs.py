@@ -38,9 +38,9 @@ def names(folder: Path) -> list[str]:
 def complaint(capsys, *arguments) -> str:
     """The one line by which a command refuses its arguments."""
     assert main([*map(str, arguments)]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and len(said.err) < LONGEST
-    return said.err
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1 and len(output.err) < LONGEST
+    return output.err
 
 
 @pytest.fixture
@@ -145,8 +145,8 @@ def test_the_input_is_never_the_output(small, tmp_path, capsys):
     os.link(data, array)
     model = ["--model", small / "classifier"]
     for verb, output in (("predict", data), ("predict", twin), ("embed", array)):
-        said = complaint(capsys, verb, *model, "--input", data, "--output", output)
-        assert "is also the input" in said
+        line = complaint(capsys, verb, *model, "--input", data, "--output", output)
+        assert "is also the input" in line
     with open(data) as stdin, open(data, "a") as stdout:
         refused = outcome(["predict", *model, "--output", data], stdin=stdin)
         assert refused.kind == LINE and "is also the input" in refused.stderr

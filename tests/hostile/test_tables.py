@@ -1,6 +1,5 @@
-"""Tables that are odd: halves of characters, metadata of parquet files, files cut off when they were compressed."""
+"""Tables that are odd: halves of characters and metadata of parquet files."""
 
-import gzip
 import io
 import json
 
@@ -80,10 +79,3 @@ def test_values_that_python_cannot_hold(tmp_path):
     parquet.write_table(pyarrow.table({"text": ["a"], "when": far}), tmp_path / "a.parquet")
     with pytest.raises(BertJaxError, match="a.parquet"):
         list(tables.read_table_rows(str(tmp_path / "a.parquet")))
-
-
-def test_a_compressed_file_that_is_cut_off(tmp_path):
-    whole = gzip.compress(b'{"text": "a"}\n' * 1000)
-    (tmp_path / "a.jsonl.gz").write_bytes(whole[:-5])
-    with pytest.raises(BertJaxError, match="a.jsonl"):
-        list(tables.read_table_rows(str(tmp_path / "a.jsonl.gz")))

@@ -63,14 +63,6 @@ def check_openai(url: str) -> Vectors:
     cut = np.array(row.embedding[:4])
     assert_close(short.embedding, cut / np.linalg.norm(cut))
     assert {"embedder", "minilm", "reranker"} <= {model.id for model in client.models.list()}
-    with raises(openai.NotFoundError, "no route /v1/completions"):
-        client.completions.create(model="embedder", prompt="cats")
-    with raises(openai.UnprocessableEntityError, "dimensions"):
-        client.embeddings.create(model="embedder", input=TEXTS, dimensions=9999)
-    with raises(openai.BadRequestError, "no text"):
-        client.embeddings.create(model="embedder", input=[])
-    with raises(openai.NotFoundError, "no-such-model", "embedder, minilm"):
-        client.embeddings.create(model="no-such-model", input=TEXTS)
     with raises(openai.AuthenticationError, "Bearer"):
         client.with_options(api_key="wrong").models.list()
     return vectors
@@ -86,14 +78,8 @@ def check_hugging_face(url: str) -> Vectors:
     embedder = client("embedder")
     rows = embedder.feature_extraction(TEXTS)
     assert_lengths_are_one(rows)
-    (one,) = embedder.feature_extraction(
-        TEXTS[0], normalize=True, truncate=True, truncation_direction="right"
-    )
-    assert_close(one, rows[0])
-    assert np.linalg.norm(embedder.feature_extraction(TEXTS[0], normalize=False)) > 1.1
     prompted = embedder.feature_extraction(TEXTS[0], prompt_name="query")
     assert_close(prompted, embedder.feature_extraction(PROMPTS["query"] + TEXTS[0]))
-    assert embedder.feature_extraction(TEXTS, dimensions=4).shape == (len(TEXTS), 4)
     for form in ("float", "base64"):  # the client reads numbers, whatever it asks for
         assert_close(embedder.feature_extraction(TEXTS, encoding_format=form), rows)
     cosines = embedder.sentence_similarity(TEXTS[0], other_sentences=TEXTS[1:])
@@ -106,19 +92,6 @@ def check_hugging_face(url: str) -> Vectors:
     assert {label.label for label in labels} == {"bad", "good"} and labels[0].score >= labels[1].score
     assert_close(sum(label.score for label in labels), 1)
     assert classifier.text_classification(TEXTS[0], top_k=1) == labels[:1]
-    applied = {
-        function: {
-            label.label: label.score
-            for label in classifier.text_classification(TEXTS[0], function_to_apply=function)
-        }
-        for function in ("none", "sigmoid", "softmax")
-    }
-    logits = np.array([applied["none"][name] for name in ("bad", "good")])
-    for function, scores in (
-        ("sigmoid", 1 / (1 + np.exp(-logits))),
-        ("softmax", np.exp(logits) / np.exp(logits).sum()),
-    ):
-        assert_close([applied[function][name] for name in ("bad", "good")], scores)
     with raises(HfHubHTTPError, "top_k"):
         classifier.text_classification(TEXTS[0], top_k=0)
 
@@ -138,17 +111,12 @@ def check_hugging_face(url: str) -> Vectors:
         assert context[answer.start : answer.end] == answer.answer
         scores[missing] = answer.score
     assert 0 < scores[True] < scores[False] == scores[None] <= 1
-    for refused in ({"top_k": 2}, {"max_answer_len": 3}, {"doc_stride": 4}):
-        with raises(HfHubHTTPError, *refused):
-            answerer.question_answering("cat", context, **refused)
 
     masked = client("masked")
     fillings = masked.fill_mask("the [MASK] sat")
     assert len(fillings) == 5 and fillings[0].score >= fillings[-1].score
     assert all(filling.token_str and filling.sequence for filling in fillings)
     assert [f.token for f in masked.fill_mask("the [MASK] sat", top_k=2)] == [f.token for f in fillings[:2]]
-    with raises(HfHubHTTPError, "targets"):
-        masked.fill_mask("the [MASK] sat", targets=["cat"])
     with raises(HfHubHTTPError, "401"):
         client("masked", "wrong").fill_mask("the [MASK] sat")
     return {"embedder": (TEXTS, rows.tolist())}
@@ -156,7 +124,7 @@ def check_hugging_face(url: str) -> Vectors:
 
 def check_cohere(url: str) -> Vectors:
     import cohere
-    from cohere.errors import NotFoundError, UnauthorizedError, UnprocessableEntityError
+    from cohere.errors import UnauthorizedError
 
     one, two = cohere.Client(KEY, base_url=url), cohere.ClientV2(KEY, base_url=url)
     rows = one.embed(texts=TEXTS, model="embedder", input_type="clustering").embeddings
@@ -171,10 +139,6 @@ def check_cohere(url: str) -> Vectors:
             decoded = [np.frombuffer(base64.b64decode(row), "<f4") for row in answer.embeddings.base64]
             assert_close(decoded, expected)
             assert answer.meta.billed_units.input_tokens > 0
-        with raises(UnprocessableEntityError, "int8"):
-            client.embed(**asked, input_type="clustering", embedding_types=["int8"])
-    short = two.embed(**asked, input_type="clustering", output_dimension=4).embeddings.float_
-    assert len(short[0]) == 4
     contents = [{"content": [{"type": "text", "text": text}]} for text in TEXTS[:2]]
     mixed = two.embed(inputs=contents, model="embedder", input_type="clustering", embedding_types=["float"])
     assert_close(mixed.embeddings.float_, rows[:2])
@@ -189,8 +153,6 @@ def check_cohere(url: str) -> Vectors:
         assert [(b.index, b.relevance_score) for b in best] == [(ranked[0].index, scores[0])]
     texts = one.rerank(model="reranker", query="cat", documents=documents, return_documents=True).results
     assert [result.document.text for result in texts] == [documents[result.index] for result in ranked]
-    with raises(NotFoundError, "no-such-model"):
-        one.embed(texts=TEXTS, model="no-such-model", input_type="clustering")
     with raises(UnauthorizedError, "API key"):
         cohere.ClientV2("wrong", base_url=url).rerank(model="reranker", query="cat", documents=documents)
     return {"embedder": (TEXTS, [list(row) for row in rows])}

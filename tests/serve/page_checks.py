@@ -312,27 +312,6 @@ def test_markup_stays_text(open_page, models):
     assert page.locator(".bars img, .bars b").count() == 0
 
 
-def test_abstaining_is_asked_for_only_where_it_is_possible(open_page, models):
-    for model in of_kind(models, "classifier"):
-        page = open_page(address(model))
-        page.wait_for_selector("form")
-        possible = bool(model["highest_precision"]) and model["predicts"] != "number"
-        assert page.get_by_label("Wanted precision").count() == possible
-        if possible:
-            field = page.get_by_label("Wanted precision")
-            field.fill("7")
-            page.keyboard.press("Enter")
-            page.get_by_role("alert").filter(has_text="takes a number from").wait_for()
-            field.fill(field.get_attribute("placeholder"))
-            with page.expect_response(lambda response: response.request.method == "POST") as sent:
-                page.keyboard.press("Enter")
-            wait_for_answer(page, "classifier")
-            result = sent.value.json()["results"][0]
-            abstains = any(one["abstained"] for one in result.get("labels", [result]))
-            assert ("abstains" in page.get_by_role("status").inner_text()) == abstains
-            assert (page.locator(".badge.abstains").count() > 0) == abstains
-
-
 @pytest.mark.parametrize("viewport", [None, NARROW])
 def test_docs(open_page, server_url, viewport):
     """Every route is there, opens with the keyboard, and has an example to copy."""

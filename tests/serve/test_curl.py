@@ -38,9 +38,9 @@ def answer(ask):
     """Returns a function that asks a model for what it has to answer."""
 
     def answer(*asked):
-        status, said = ask(*asked)
-        assert status == 200, said
-        return said
+        status, output = ask(*asked)
+        assert status == 200, output
+        return output
 
     return answer
 
@@ -69,9 +69,9 @@ def test_embed(answer, vectors):
 
 def test_embeddings_of_openai(answer, vectors):
     for path in ("/v1/embeddings", "/embeddings"):
-        said = answer("embedder", path, {"input": TEXTS, "model": "any", "encoding_format": "float"})
-        np.testing.assert_allclose([row["embedding"] for row in said["data"]], vectors, atol=1e-6)
-        assert said["object"] == "list" and said["usage"]["total_tokens"] == 9 + 4
+        output = answer("embedder", path, {"input": TEXTS, "model": "any", "encoding_format": "float"})
+        np.testing.assert_allclose([row["embedding"] for row in output["data"]], vectors, atol=1e-6)
+        assert output["object"] == "list" and output["usage"]["total_tokens"] == 9 + 4
 
 
 def test_similarity(answer, vectors):
@@ -170,5 +170,5 @@ def test_a_key_follows_its_scheme(given, is_right):
     ],
 )  # fmt: skip
 def test_what_is_refused(ask, model, path, body, status, words):
-    code, said = ask(model, path, body)
-    assert code == status and words in json.dumps(said)
+    code, output = ask(model, path, body)
+    assert code == status and words in json.dumps(output)
