@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import sys
@@ -17,24 +16,20 @@ from safetensors.numpy import load_file
 
 from bert_jax.command.main import main
 from tests.hostile import commands, edge_values
-from tests.hostile.outcomes import RIGHT, SECONDS, Outcome, table
+from tests.hostile.outcomes import LINE, RIGHT, SECONDS, Outcome
+from tests.hostile.result_cache import kept_and_shown
 from tests.support.cases import draw
 from tests.support.pretraining_runs import train_command
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    folder = os.environ.get("HOSTILE_FOLDER")  # keeps what was made and done, for a run to go on from
-    return made(Path(folder) if folder else tmp_path_factory.mktemp("hostile"))
+    return edge_values.make(tmp_path_factory.mktemp("hostile") / "material")
 
 
-def made(folder: Path) -> Path:
-    root = folder / "material"
-    if not (root / "complete").exists():
-        shutil.rmtree(root, ignore_errors=True)
-        edge_values.make(root)
-        (root / "complete").touch()
-    return root
+@pytest.fixture(scope="module")
+def kept():
+    yield from kept_and_shown("commands")
 
 
 TAKEN, THEIRS = ("taken.txt", "taken/theirs.txt"), "not ours"
@@ -145,30 +140,16 @@ SLOW = ("bench", "pretrain", "preflight", "train", "classify", "tag", "answer", 
 def test_some_odd_commands(root):
     quick = [case for case in commands.cases() if " sweep of " in case.name or not case.name.startswith(SLOW)]
     outcomes = {case.name: tried(case, root) for case in draw(quick, FEW)}
-    assert {name: o for name, (kind, o) in outcomes.items() if kind not in (RIGHT, "one clear line")} == {}
+    assert {name: o for name, (kind, o) in outcomes.items() if kind not in (RIGHT, LINE)} == {}
 
 
 @pytest.mark.long
-def test_all_odd_commands(root):
-    if not (root / "run" / "model").exists():
-        settings = {"steps": 4, "checkpoints.every": 2, "log.evaluate_every": 4}
-        assert main(train_command(root / "corpus", root / "run", **settings)[3:]) == 0
-    log = root.parent / "outcomes.jsonl"
-    done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    kinds = {entry["name"]: entry["kind"] for entry in done}
-    with open(log, "a") as file:
-        for case in commands.cases():
-            if case.name not in kinds:
-                kind, outcome = tried(case, root)
-                kinds[case.name] = kind
-                entry = {
-                    "name": case.name,
-                    "kind": kind,
-                    "seconds": round(outcome.seconds, 1),
-                    "code": outcome.code,
-                }
-                shown = {"out": outcome.stdout[-300:], "err": outcome.stderr[-1500:]}
-                file.write(json.dumps(entry | shown) + "\n")
-                file.flush()
-    print("\n" + table(kinds.values()))
-    assert {name: kind for name, kind in kinds.items() if kind not in (RIGHT, "one clear line")} == {}
+def test_all_odd_commands(root, kept):
+    settings = {"steps": 4, "checkpoints.every": 2, "log.evaluate_every": 4}
+    assert main(train_command(root / "corpus", root / "run", **settings)[3:]) == 0
+    for case in commands.cases():
+        if case.name not in kept:
+            kind, outcome = tried(case, root)
+            kept.add(case.name, kind)
+            print(f"{case.name}: {outcome}") if kind not in (RIGHT, LINE) else None
+    assert {name: kind for name, kind in kept.outcomes.items() if kind not in (RIGHT, LINE)} == {}

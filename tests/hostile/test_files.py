@@ -1,10 +1,7 @@
 """Mutated files of every kind: what is hashed is refused, what is not means what it says, or one clear line."""
 
-import json
-import os
 import random
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,33 +35,11 @@ def unsound(outcomes: list[tuple[int, Tried]]) -> list[tuple[int, Tried]]:
     return [pair for pair in outcomes if pair[1].kind not in (RIGHT, LINE)]
 
 
+@pytest.mark.parametrize("share", [FEW, pytest.param(MANY / len(subjects.ALL), marks=pytest.mark.long)])
 @pytest.mark.parametrize("subject", subjects.ALL, ids=lambda subject: subject.name)
-def test_mutated_files(subject, small, tmp_path):
-    outcomes = tries(subject, small, tmp_path, FEW)
+def test_mutated_files(subject, share, small, tmp_path):
+    outcomes = tries(subject, small, tmp_path, share if share == FEW else round(share * subject.share) + 1)
+    print(table(outcome.kind for _, outcome in outcomes))
     assert not unsound(outcomes), unsound(outcomes)[:3]
     if subject.hashed:
         assert {outcome.kind for _, outcome in outcomes} == {LINE}
-
-
-@pytest.mark.long
-def test_twenty_thousand_mutated_files(small, tmp_path, capsys):
-    """The table of outcomes; with HOSTILE_RESULTS=FOLDER, kinds of file that were finished there are left out."""
-    kept = Path(os.environ.get("HOSTILE_RESULTS", tmp_path))
-    kept.mkdir(parents=True, exist_ok=True)
-    kinds, wrong = Counter[str](), []
-    for subject in subjects.ALL:
-        note = kept / f"{subject.name.replace('/', '_')}.json"
-        if not note.is_file():
-            count = round(MANY * subject.share / sum(other.share for other in subjects.ALL)) + 1
-            outcomes = tries(subject, small, tmp_path, count)
-            counts = Counter(outcome.kind for _, outcome in outcomes)
-            bad = [[seed, outcome.kind, outcome.detail] for seed, outcome in unsound(outcomes)]
-            note.write_text(json.dumps({"counts": counts, "bad": bad}, indent=1))
-        content = json.loads(note.read_text())
-        kinds.update(content["counts"])
-        wrong += [[subject.name, *case] for case in content["bad"]]
-        with capsys.disabled():
-            print(f"\n{subject.name}: {content['counts']}", end="")
-    with capsys.disabled():
-        print(f"\n{sum(kinds.values()):,} mutated files\n{table(kinds.elements())}")
-    assert not wrong, wrong[:20]

@@ -334,18 +334,3 @@ def test_an_interrupt_waits_until_a_process_was_told_what_to_do():
         time.sleep(10)
     process.join()
     assert raised.value.args == (signal.SIGTERM,) and process.exitcode == 0
-
-
-def test_a_run_refuses_before_it_begins_to_lose_what_is_in_its_model(small, tmp_path, monkeypatch):
-    from bert_jax.training.workdir import Workdir
-
-    (tmp_path / "run.json").write_text("{}")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}")
-    workdir = Workdir(tmp_path)
-    workdir.claim()
-    workdir.close()
-    (tmp_path / "model" / "notes.txt").write_text("")
-    with pytest.raises(BertJaxError, match="notes.txt"):
-        workdir.claim()
-    workdir.close()

@@ -196,30 +196,6 @@ def test_what_nobody_waits_for_is_not_computed(model):
     assert model.runs == [[0], [2]]
 
 
-def test_what_nobody_waits_for_is_not_tokenized(model):
-    may_read, read = threading.Event(), []
-
-    class Slow(Numbers):
-        def preprocess(self, texts):
-            read.append(texts)
-            assert may_read.wait(10)
-            return super().preprocess(texts)
-
-    async def scenario(served):
-        slow = Slow(model)
-        first = served.ask(slow, ["0"])
-        await until(lambda: read)
-        left, kept = served.ask(slow, ["1"]), served.ask(slow, ["2"])
-        await until(lambda: served.queue.to_tokenize.qsize() == 2)
-        left.cancel()
-        await asyncio.sleep(0.01)
-        may_read.set()
-        assert await first == [0] and await kept == [4]
-
-    Served(model).run(scenario)
-    assert read == [["0"], ["2"]]
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_has_died_is_told(model):
     async def scenario(served):
@@ -263,16 +239,6 @@ def test_an_answer_that_takes_too_long_is_given_up(model):
 
     assert Served(model).run(scenario) == 503
     assert model.runs == [[0]]
-
-
-def test_truncated_texts_are_refused_if_they_may_not_be(model):
-    async def scenario(served):
-        numbers = Numbers(model)
-        assert await served.ask(numbers, ["1 2 3 4 5"]) == [2]
-        with pytest.raises(Refusal, match="text 2 of 2 is longer than the 4 tokens"):
-            await served.ask(numbers, ["1", "1 2 3 4 5"], may_truncate=False)
-
-    Served(model).run(scenario)
 
 
 def test_after_its_end_it_takes_nothing(model):
