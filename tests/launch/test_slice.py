@@ -234,21 +234,6 @@ def test_an_interrupted_wait_leaves_no_request(cloud):
 
 
 @pytest.mark.slow
-def test_a_host_that_cannot_be_set_up(cloud):
-    cloud.script({"setup": {"1": "No space left on device"}})
-    cloud.run("create")
-    output = cloud.run("setup", "--keep", code=1)
-    assert re.search(
-        r"host 1 could not be set up: ERROR: .* No space left on device \(.*setup-1.log\)", output
-    )
-    assert "host 0" not in output
-    assert "1 of 2 hosts could not be set up; the slice is kept and goes on costing" in output
-    assert cloud.world()["node"]
-    assert "1 of 2 hosts could not be set up; the slice is deleted" in cloud.run("setup", code=1)
-    assert cloud.nothing_is_left()
-
-
-@pytest.mark.slow
 def test_a_lost_process_is_started_again_on_the_same_slice(cloud):
     looks = {
         "0": [RUNNING, LOST, ["running", ""], DONE],
