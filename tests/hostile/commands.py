@@ -59,13 +59,12 @@ INDEX = "{out}/index"  # a copy of the material's, which has vectors
 
 @dataclass(frozen=True)
 class Case:
-    """It `may` end well, and then `shows` something. `{root}` is the folder of material, `{out}` a new one."""
+    """It `may` end well: what it writes is looked at. `{root}` is the folder of material, `{out}` a new one."""
 
     name: str
     arguments: tuple[str, ...]
     stdin: str = "/dev/null"
     may: bool = False
-    shows: str = ""
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -306,15 +305,15 @@ def of_files() -> Iterator[Case]:
     for file in names:
         path = "{root}/odd/" + file
         for reader, arguments in readers.items():
-            yield Case(f"{reader} of {file}", (*arguments, path), may=may_read(reader, file))
+            yield Case(f"{reader} of {file}", (*arguments, path), may=may_read(file))
         yield Case(f"remove @{file}", ("index", "--output", INDEX, "--remove", f"@{path}"))
         for task in TRAINED_ON:
             arguments = (*without(train(task), "data.train"), f"--config.data.train={path}")
-            yield Case(f"train {task} of {file}", arguments, may=may_read(f"train {task}", file))
+            yield Case(f"train {task} of {file}", arguments, may=may_read(file))
     for file in edge_values.contents():
         for reader in ("embed", "predict", "fill-mask") if file.endswith(".txt") else ():
             arguments = (reader, "--model", "{root}/" + ("classifier" if reader == "predict" else "masked"))
-            yield Case(f"{reader} < {file}", arguments, "{root}/odd/" + file, may_read(f"{reader} <", file))
+            yield Case(f"{reader} < {file}", arguments, "{root}/odd/" + file, may_read(file))
 
 
 def without_input(arguments: list[str]) -> list[str]:
@@ -364,9 +363,8 @@ def of_models() -> Iterator[Case]:
             for verb, right in verbs.items():
                 arguments = tuple(word.replace("{root}/" + name, f"{{root}}/{name}-{kind}") for word in right)
                 # `info` tells what is wrong with weights, and reads no calibration.
-                may, shows = verb == "info" or kind == "huge", "odd" * (verb == "info" and kind in NO_WEIGHTS)
-                yield Case(f"{verb} with {name}-{kind}", arguments, may=may, shows=shows)
-    for model in (f"masked-{kind}" for kind in NO_WEIGHTS):
+                yield Case(f"{verb} with {name}-{kind}", arguments, may=verb == "info" or kind == "huge")
+    for model in (f"masked-{kind}" for kind in edge_values.WEIGHTS if kind != "huge"):
         yield Case(f"serve with {model}", ("serve", "{root}/" + model, "--port", "0"))
     for given in ("a={root}/masked a={root}/masked", "{root}/masked {root}/masked", "={root}/masked"):
         yield Case(f"serve {given}", ("serve", *given.split(" "), "--port", "0"))
@@ -375,7 +373,6 @@ def of_models() -> Iterator[Case]:
         yield Case(f"prepare with vocabulary-{name}", tuple(arguments), may=name in ("repeats", "blanks"))
 
 
-NO_WEIGHTS = [kind for kind in edge_values.WEIGHTS if kind != "huge"]
 # What may be right, and is then looked at.
 GIVEN = tuple(text for text in TEXTS if text)
 ZERO, MINUS, HALF, NONE = ("0",), ("-1", "0"), ("0", "1.5"), ("",)
@@ -430,66 +427,15 @@ MAY_KEYS: dict[str, tuple[str, ...]] = {
     "loss.margin": ZERO, "init_share": MINUS,
     "loss.sizes": (",,", "1,2,3,4,5"), "loss.teacher": NONE, "prompts.query": TEXTS, "prompts.document": TEXTS,
 }  # fmt: skip
-PACKED = (".gz", ".xz", ".bz2", ".zst", ".parquet")
-# Tables whose texts are sound, whatever the labels are.
-TABLES = (
-    "nan.jsonl",
-    "mixed.jsonl",
-    "surrogate.jsonl",
-    "huge.jsonl",
-    "one-class.csv",
-    "numbers.csv",
-    "odd.parquet",
-    "null.jsonl",
-)
-LINES = (
-    "latin.txt",
-    "controls.txt",
-    "cut.txt",
-    "word.txt",
-    "long.txt",
-    "surrogates.txt",
-    "zero-width.txt",
-    "old-mac.txt",
-)
-INDEXED_TABLES = (
-    "nan.jsonl",
-    "mixed.jsonl",
-    "surrogate.jsonl",
-    "one-class.csv",
-    "numbers.csv",
-    "odd.parquet",
-    "blank.csv",
-)
-MAY_TABLES = {
-    "predict": TABLES, "predict tags": (*TABLES, "bare.tsv", "sentences.tsv", "short.jsonl"), "evaluate": TABLES,
-    "vocab": TABLES,
-    "prepare": TABLES, "train classify": TABLES, "evaluate tags": ("sentences.tsv",),
-    "pairs": ("latin.txt", "surrogates.txt", "old-mac.txt", "controls.txt", "word.txt"),
-    "index": (*LINES, *INDEXED_TABLES), "index again": (*LINES, *INDEXED_TABLES),
-    "search": (*LINES, *INDEXED_TABLES, "ragged.conll", "words.jsonl"),
-    "mine from": (*INDEXED_TABLES, "wide.csv", "short.jsonl", "bare.tsv", "sentences.tsv", "words.jsonl"),
-    "rerank": ("words.jsonl", "wide.csv", "sentences.tsv"), "evaluate embedder": ("sentences.tsv", "words.jsonl"),
-}  # fmt: skip
 
 
 @cache
-def is_plain(file: str, broken: bool) -> bool:
-    """Whether a file is plain UTF-8, or, if it may be `broken`, at least no other encoding."""
+def may_read(file: str) -> bool:
+    """Whether some verb can read what a file holds: plain text, or a table."""
     content = edge_values.contents().get(file, "")
     content = content if isinstance(content, bytes) else content.encode()
-    sound = broken or "\ufffd" not in content.decode("utf-8", "replace")
-    return bool(content) and sound and b"\0" not in content and not file.endswith(PACKED)
-
-
-def may_read(reader: str, file: str) -> bool:
-    """Whether a file holds what the verb can read: lines of text, or a sound table."""
-    reader = reader.removesuffix(" <")
-    is_text = is_plain(file, broken=reader in ("vocab", "prepare"))
-    plain = reader in ("embed", "fill-mask", "vocab", "prepare") or (
-        reader.startswith("predict") and ".txt" in file
-    )
-    return (plain and is_text) or file in MAY_TABLES.get(reader, ())
+    is_packed = file.endswith((".gz", ".xz", ".bz2", ".zst", ".parquet"))
+    return file == "odd.parquet" or bool(content) and b"\0" not in content and not is_packed
 
 
 def fill_in(case: Case, root: Path, out: Path) -> tuple[list[str], str]:
