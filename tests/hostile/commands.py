@@ -325,7 +325,7 @@ def without_input(arguments: list[str]) -> list[str]:
 OPENING: dict[str, dict[str, list[str]]] = {
     "masked": {
         "vocab --extend": ["vocab", *TEXT, "--output", "{out}/made", "--extend", "{root}/masked"],
-        "pretrain": [
+        "train pretrain": [
             *train("pretrain"), "--config.init={root}/masked", "--config.model.num_hidden_layers=2",
             "--config.model.max_position_embeddings=32",
         ],

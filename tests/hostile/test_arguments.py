@@ -286,6 +286,7 @@ def names(small, models, tmp_path, monkeypatch) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "value", "is_right"), draw_cases(cases(), 100))
 def test_a_wrong_argument_is_one_line(names, call, value, is_right):
     def made() -> Any:
@@ -316,6 +317,7 @@ def test_every_flag_is_tried():
     assert [flag for flag in flags if f"{flag}=WRONG" not in FLAG_CALLS] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSES)
 def test_an_argument_that_there_is_not_is_named(models, name):
     with pytest.raises(TypeError, match="dtpye"):

@@ -132,7 +132,7 @@ def no_constant(name: str):
 
 
 FEW = 100  # of the ordinary suite, and none of those that may compile a step or start processes
-SLOW = ("bench", "pretrain", "preflight", "train", "classify", "tag", "answer", "prepare")
+SLOW = ("bench", "preflight", "train", "prepare")
 
 
 @pytest.mark.ci

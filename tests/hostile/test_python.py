@@ -43,6 +43,7 @@ def test_an_embedder_with_another_pooling_is_saved_with_it(models, tmp_path):
         np.testing.assert_array_equal(saved.encode("w1 w2"), vector)
 
 
+@pytest.mark.slow
 def test_texts_at_the_edge_have_results(models):
     """No text, one, a pair, a stream, columns, and texts of nothing that the vocabulary knows."""
     embed, rank, classify, labels = (models[name] for name in ("embed", "rank", "classify", "labels"))

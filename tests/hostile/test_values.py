@@ -31,6 +31,7 @@ NUMERIC = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", long_except(NEEDED, ["pretrain", "embed"]))
 def test_no_number_of_a_config_may_be_infinite_or_none_or_without_bounds(task):
     """Each key, as an override and as a config file's value."""

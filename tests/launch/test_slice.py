@@ -196,6 +196,7 @@ def test_no_slice_is_left_when_the_new_one_fails(cloud):
     assert cloud.nothing_is_left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "queue, error, line",
     [
