@@ -40,7 +40,7 @@ MADE = {
     "report": report(*OF_MODEL),
     "vectors": [*EMBED, "{root}/lines.txt"],
     "run": pretrain(),
-    "indexed": ["index", "{root}/lines.txt", "--output", "{out}"],
+    "indexed": ["index", "{root}/labelled.jsonl", "--output", "{out}"],
 }
 OVER: dict[str, tuple[str, list[str]]] = {
     "vocab --output": (
@@ -57,13 +57,14 @@ OVER: dict[str, tuple[str, list[str]]] = {
     "import destination": ("classifier", ["import", "{root}/masked", "{out}"]),
     "evaluate --report": ("report", report(*OF_MODEL)),
     "embed --output": ("vectors", [*EMBED, "{root}/text.txt"]),
-    "index --output": ("indexed", ["index", "{root}/labelled.jsonl", "--output", "{out}"]),
+    "index --output": ("indexed", ["index", "{root}/more.jsonl", "--output", "{out}"]),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def root(small, tmp_path_factory):
     root = shutil.copytree(small, tmp_path_factory.mktemp("finished") / "root")
+    (root / "more.jsonl").write_text('{"id": 0, "text": "another"}\n')
     for name, command in MADE.items():
         assert main(fill_in(command, root, root / name)) == 0
     return root
