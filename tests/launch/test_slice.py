@@ -154,11 +154,9 @@ def test_a_reservation_is_named(cloud, queue):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "capacity, keep, kept", [("reserved", "", True), ("reserved", "no", False), ("spot", "", False)]
-)
-def test_a_reserved_slice_is_kept_unless_told_otherwise(cloud, capacity, keep, kept):
-    cloud.settings |= {"capacity": capacity, "keep": keep}
+@pytest.mark.parametrize("keep, kept", [("", True), ("no", False)])
+def test_a_reserved_slice_is_kept_unless_told_otherwise(cloud, keep, kept):
+    cloud.settings |= {"capacity": "reserved", "keep": keep}
     cloud.script({"looks": {"0": [DONE], "1": [["ended 0", ""]]}})
     begin(cloud)
     output = cloud.run("watch")
