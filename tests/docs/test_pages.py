@@ -25,10 +25,12 @@ from bert_jax.command import main as cli
 from bert_jax.hub import families
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.models import blocks
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.predictions import kinds
 from bert_jax.text.wordpiece import WordPiece
+from bert_jax.training.opened_run import preview_run
 from tests.bench.command import make_parser
 from tests.serve.processes import serving
 from tests.support.google_checkpoints import google_shapes, write_google_checkpoint
@@ -102,13 +104,13 @@ LITTLE = {
     "runs/reviews": ["data.calibration_ratio=0.5", "report=True"],
     "runs/sweep": ["num_seeds=1", "method=finetune"],
 }  # fmt: skip
-# No later command opens the models of these runs: they are not trained here, but by the tests of their tasks.
+# No later command opens the models of these runs: their config and data are read, and the tests of their tasks train.
 NOT_OPENED = {
     f"runs/{name}"
     for name in ("half", "taught", "continued", "base-gpu", "alibi", "topics", "stars", "faster", "sharper")
 }
-# Nor are these: the model of a run of the same kind takes the place of theirs.
-SAME_KIND = {"runs/alike": "runs/search", "runs/docs": "runs/search"}
+# Nor are these: a run of the same kind takes the place of theirs.
+SAME_KIND = {"runs/base": "runs/tiny", "runs/alike": "runs/search", "runs/docs": "runs/search"}
 
 
 @pytest.fixture(scope="module")
@@ -196,8 +198,7 @@ def commands(block: str) -> list[list[str]]:
 def smaller(words: list[str]) -> list[str]:
     """The command with what makes it small said last, where it counts."""
     little = (LITTLE.get(word.split(":")[0], []) for word in words)
-    dry = ["--dry-run"] if (NOT_OPENED | SAME_KIND.keys()) & {*words} else []
-    return [*words, *dry, *(f"--config.{setting}" for settings in little for setting in settings)]
+    return [*words, *(f"--config.{setting}" for settings in little for setting in settings)]
 
 
 def run(words: list[str], capfd) -> None:
@@ -215,10 +216,13 @@ def run(words: list[str], capfd) -> None:
         assert all(Path(file).is_file() for file in files)
     elif words[:3] == ["python", "-m", "tests.bench"]:
         make_parser().parse_args(words[3:])  # the tests in tests/bench run some of them
+    elif words[:2] == ["bert-jax", "train"] and (NOT_OPENED | SAME_KIND.keys()) & {*arguments}:
+        train = parsed(smaller(arguments))
+        preview_run(*tasks.load_config(train.config, train.overrides), ModelDirectories())
+        if train.workdir in SAME_KIND:
+            shutil.copytree(SAME_KIND[train.workdir], train.workdir, dirs_exist_ok=True)
     elif program == "bert-jax":
         assert cli.main(smaller(arguments)) == 0, f"{shlex.join(words)}: {capfd.readouterr().err}"
-        for workdir in SAME_KIND.keys() & {*words}:
-            shutil.copytree(f"{SAME_KIND[workdir]}/model", f"{workdir}/model")
     elif program == "pip":
         extras = re.search(r"\.(?:\[([\w,]+)\])?$", words[-1])[1]
         assert {*filter(None, (extras or "").split(","))} <= set(PROJECT["optional-dependencies"])
