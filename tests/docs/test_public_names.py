@@ -58,12 +58,13 @@ def test_every_argument_has_a_name_and_a_type_and_there_is_an_example(function):
 def test_the_names_are_there_before_anything_large_is_imported(tmp_path: Path):
     code = (
         "import sys, bert_jax; dir(bert_jax); bert_jax.BertJaxError; "
+        "from bert_jax.command import main; main.main(['--help']); main.make_parser('info'); "
         "print(sorted({'jax', 'flax', 'numpy', 'tensorflow'} & set(sys.modules)))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], env=process_environment(), capture_output=True, text=True, cwd=tmp_path
     )
-    assert ran.stdout == "[]\n", ran.stderr
+    assert ran.stdout.endswith("\n[]\n"), ran.stderr
 
 
 @pytest.mark.ci

@@ -1,6 +1,7 @@
 """Hard negatives are the nearest texts that are no positives, found once and the same after a kill."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from bert_jax.core.files import write_json
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.data.examples.groups import read_groups
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub import sentence_transformers
 from bert_jax.inference import batching, exact_search
+from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS, EmbeddingPipeline
 from bert_jax.predictions.calibration import log_odds
@@ -148,6 +151,16 @@ def counted(monkeypatch):
 
     monkeypatch.setattr(cached_vectors, "EmbeddingPipeline", counting)
     return texts_read
+
+
+def test_texts_are_embedded_behind_the_prompt_of_their_part(encoder_path, tmp_path):
+    prompted = shutil.copytree(encoder_path, tmp_path / "model")
+    embedder = sentence_transformers.EmbedderSettings(prompts={"query": "w1 ", "passage": "w2 "})
+    sentence_transformers.write_embedder(prompted, embedder, 32)
+    kept, ours = CachedEncoder(prompted, tmp_path / "kept"), Embedder.load(prompted)
+    for prompts, name in ((QUERY_PROMPTS, "query"), (DOCUMENT_PROMPTS, "passage")):
+        expected = ours.encode(["w3 w4"], name, normalize_embeddings=True)
+        assert np.array_equal(kept.encode(["w3 w4"], prompts)[:], expected)
 
 
 @pytest.mark.slow
