@@ -34,17 +34,20 @@ HERE = Path(__file__).parent
 # The files that take longest begin first, so that no process ends with one of them while the other is idle.
 LONGEST = {
     "docs/test_pages.py",
+    "hub/families/test_reference.py",
+    "hub/families/test_packed_rows.py",
     "training/test_meshes.py",
-    "training/test_checkpoint.py",
     "training/test_processes.py",
+    "finetuning/test_choose_method.py",
+    "finetuning/test_cross_validation.py",
+    "runs/test_interruptions.py",
     "tasks/test_electra.py",
     "tasks/test_embed.py",
-    "training/test_whole_batch_loss.py",
     "pod/test_tpu_step.py",
-    "runs/test_interruptions.py",
     "docs/test_light.py",
-    "bench/test_turns.py",
-    "command/test_bench.py",
+    "training/test_checkpoint.py",
+    "training/test_whole_batch_loss.py",
+    "cluster/test_cluster.py",
 }
 
 
