@@ -32,13 +32,20 @@ SOURCES = "models/**/*.py", "inference/programs.py"  # what is computed
 
 
 def kept_folder() -> Path | None:
-    """Return the folder of kept programs; None if JAX has no cache on this machine's disk, and where the processes of a
-    run must find the same, or a program is for another device than the first."""
+    """Return the folder of kept programs; None if JAX has no cache on this machine's disk, if others may write there,
+    and where the processes of a run must find the same, or a program is for another device than the first."""
     settings = jax.config
-    folder, is_on = settings.jax_compilation_cache_dir, settings.jax_enable_compilation_cache
-    if not folder or not is_on or "://" in folder or jax.process_count() > 1 or settings.jax_default_device:
+    cache_folder, is_on = settings.jax_compilation_cache_dir, settings.jax_enable_compilation_cache
+    if not cache_folder or not is_on or "://" in cache_folder:
         return None
-    return Path(folder) / "executables"
+    if jax.process_count() > 1 or settings.jax_default_device:
+        return None
+    folder = Path(cache_folder) / "executables"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder if is_private(folder) else None
+    except OSError:
+        return None
 
 
 def program_file(program: object, block: type) -> Path | None:
@@ -89,12 +96,10 @@ def hash_sources() -> str:
 def load_program(file: Path) -> jax.stages.Compiled | None:
     """Return the program of a file; None if there is none that is whole."""
     try:
-        if not is_private(file.parent):
-            return None
         content = file.read_bytes()
     except OSError:
         return None
-    with suppress(OSError):  # a disk that is read only
+    with suppress(OSError):  # of a disk that is read only
         os.utime(file)  # the programs that were not used for longest are removed first
     size = HASH().digest_size
     digest, payload = content[:size], content[size:]
@@ -110,10 +115,8 @@ def save_program(file: Path, program: jax.stages.Compiled) -> None:
     takes only what was compiled here."""
     payload = pickle.dumps(serialize(program))
     with suppress(OSError, BertJaxError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if is_private(file.parent):
-            write_atomically(file, hash_of(file, payload) + payload)
-            remove_oldest(file.parent, jax.config.jax_compilation_cache_max_size)
+        write_atomically(file, hash_of(file, payload) + payload)
+        remove_oldest(file.parent, jax.config.jax_compilation_cache_max_size)
 
 
 def hash_of(file: Path, payload: bytes) -> bytes:

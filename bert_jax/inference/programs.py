@@ -100,6 +100,8 @@ def compile_program(
             return PROGRAMS[key]
         # It is traced here, because JAX's settings may be those of this thread.
         run = program_of(computation, config)
+        if file and not os.access(file.parent, os.W_OK):
+            file = None
         if file:
             # By a name that JAX's cache does not know: what comes from there cannot be written to a file.
             run.__name__ = f"program_{token_hex(8)}"
