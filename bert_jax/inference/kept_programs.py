@@ -105,7 +105,8 @@ def load_program(file: Path) -> jax.stages.Compiled | None:
     digest, payload = content[:size], content[size:]
     if hash_of(file, payload) != digest:
         return None
-    return deserialize_and_load(*pickle.loads(payload), execution_devices=jax.local_devices()[:1])
+    program, inputs, outputs = pickle.loads(payload)
+    return deserialize_and_load(program, inputs, outputs, execution_devices=jax.local_devices()[:1])
 
 
 def save_program(file: Path, program: jax.stages.Compiled) -> None:
