@@ -163,7 +163,8 @@ def large(small):
     (small / "large.txt").write_text("".join(f"{n} {lines}" for n in range(200)))
     rows = [json.loads(line) for line in (small / "labelled.jsonl").read_text().splitlines()]
     (small / "large.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 20_000))
-    candidates = ({"query": line, "documents": lines.splitlines()} for line in lines.splitlines()[:500])
+    queries = lines.splitlines()
+    candidates = ({"query": queries[n], "documents": queries[n + 1 : n + 500]} for n in range(1000))
     (small / "candidates.jsonl").write_text("".join(json.dumps(row) + "\n" for row in candidates))
     return small
 
