@@ -12,6 +12,7 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -188,6 +189,10 @@ def test_a_full_standard_output_is_one_line(predict):
 
 def test_a_full_disk_is_one_line_and_the_same_command_goes_on(small, tmp_path, capsys):
     """A limit on the size of files fails a write as a full disk does. Corpora and runs: their tests of kills."""
+    slowest = jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update(
+        "jax_persistent_cache_min_compile_time_secs", 1e9
+    )  # or JAX warns that its cache has no room
     commands = [
         ["import", small / "masked", tmp_path / "model"],
         ["pairs", small / "text.txt", "--output", tmp_path / "pairs.jsonl"],
@@ -199,6 +204,7 @@ def test_a_full_disk_is_one_line_and_the_same_command_goes_on(small, tmp_path, c
             assert "File too large; make room there" in complaint(capsys, *command)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", slowest)
     assert names(tmp_path) == []
     for command in commands:
         assert main([*map(str, command)]) == 0
