@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from bert_jax import tasks
 from bert_jax.bench.timing import Figures, Machine, Measured, Turn, timed
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.corpus.chunks import cores
+from bert_jax.core.processor import cores
 from bert_jax.data.corpus.stream import Stream
 from bert_jax.pod.preflight_checks import corpus_config, rows_per_second
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from types import ModuleType
 
 from bert_jax.core.errors import BertJaxError, first_line
-from bert_jax.data.corpus.chunks import cores
+from bert_jax.core.processor import cores
 
 LOCAL, RUNNING = "local", "auto"  # a cluster of this machine alone; the one that this machine belongs to
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252}):(?P<port>\d{1,5})")

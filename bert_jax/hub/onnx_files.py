@@ -6,10 +6,10 @@ from typing import TypedDict
 
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import read_json
+from bert_jax.core.processor import processor_flags
 from bert_jax.hub.tensors import FILES
 
 ONNX_FILE, SOURCE_FILE = "onnx/model.onnx", "onnx/source.json"
-CPU_INFO = Path("/proc/cpuinfo")
 VNNI = {"avx512_vnni", "avx_vnni"}  # instructions that add products of 8-bit numbers in 32 bits
 
 
@@ -47,14 +47,6 @@ def read_source_fingerprint(directory: Path) -> str | None:
     if not file.is_file() or any((directory / name).is_file() for name in FILES):
         return None
     return read_json(file, ExportSource)["fingerprint"]
-
-
-def processor_flags() -> set[str]:
-    """Return the instruction sets of this processor; empty if the system does not list them."""
-    if not CPU_INFO.is_file():
-        return set()
-    lines = CPU_INFO.read_text().splitlines()
-    return {flag for line in lines if line.startswith("flags") for flag in line.split(":")[1].split()}
 
 
 def usable_quantizations() -> list[str]:

@@ -20,7 +20,7 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.hub.onnx_files import processor_flags
+from bert_jax.core.processor import cores, processor_flags
 
 SUFFIX = ".program"
 HASH = hashlib.sha256
@@ -73,10 +73,9 @@ def variables() -> list[tuple[str, str]]:
 def machine() -> tuple:
     device = jax.local_devices()[0]
     client = device.client
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     flags = sorted(processor_flags()) if client.platform == "cpu" else []
     versions = [version(library) for library in LIBRARIES]
-    return client.platform, client.platform_version, device.device_kind, device.id, cores, flags, versions
+    return client.platform, client.platform_version, device.device_kind, device.id, cores(), flags, versions
 
 
 def package_root() -> Path:
@@ -106,7 +105,10 @@ def load_program(file: Path) -> jax.stages.Compiled | None:
     if hash_of(file, payload) != digest:
         return None
     program, inputs, outputs = pickle.loads(payload)
-    return deserialize_and_load(program, inputs, outputs, execution_devices=jax.local_devices()[:1])
+    try:
+        return deserialize_and_load(program, inputs, outputs, execution_devices=jax.local_devices()[:1])
+    except jax.errors.JaxRuntimeError:  # of another build of the compiler
+        return None
 
 
 def save_program(file: Path, program: jax.stages.Compiled) -> None:

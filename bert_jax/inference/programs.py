@@ -115,8 +115,8 @@ def compile_and_keep(lowered: jax.stages.Lowered, file: Path | None) -> Program:
     program = lowered.compile()
     is_slow = time.perf_counter() - start >= jax.config.jax_persistent_cache_min_compile_time_secs
     if file and is_slow:
-        # Whoever waits for the program does not wait for this.
-        compiler_threads().submit(save_program, file, program)
+        # Whoever waits for the program does not wait for this. An error is told, though nobody waits for it.
+        compiler_threads().submit(save_program, file, program).add_done_callback(Future.result)
     return program
 
 

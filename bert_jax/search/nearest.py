@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from bert_jax.data.corpus.chunks import cores
+from bert_jax.core.processor import cores
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.inference.exact_search import top_k
 from bert_jax.search.hnsw import find_hnsw_candidates

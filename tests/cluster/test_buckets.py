@@ -110,7 +110,6 @@ def test_a_command_that_was_killed_goes_on(model, store, monkeypatch):
     assert predict(model, given, output, monkeypatch) == ["1", "2"]
 
 
-@pytest.mark.long
 def test_outputs_of_inputs_that_are_gone_are_removed_if_that_is_asked_for(
     model, store, tmp_path, monkeypatch
 ):

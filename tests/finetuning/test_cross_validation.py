@@ -7,6 +7,7 @@ import shutil
 import signal
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning import choose_method
-from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, read_logits
+from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
 from bert_jax.finetuning.training_gain import Gain
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
@@ -315,3 +316,21 @@ def test_a_probe_learns_every_kind_and_leaves_the_encoder_as_it_is(
     assert measured[metric] > most
     before, after = load(encoder_path).params["encoder"], load(tmp_path / "run/model").params["encoder"]
     assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
+
+
+@pytest.mark.slow
+def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(opened):
+    """A fold that has more of a class leaves less of it to learn from, and would be called the other class."""
+    parts = Folds(opened)
+    shares = log_class_shares(parts.class_of_piece, 2)
+
+    def probe(_link, _weights, kept: list[int], _strongest):
+        known = log_class_shares(parts.class_of_piece[kept], 2)
+        assert np.abs(known - shares).max() > 0.01
+        fitted = Mock(return_value=known)
+        fitted.penalties = 1
+        return fitted
+
+    features = SimpleNamespace(states=range(40), fit_probe=probe)
+    outcomes, _ = parts.predict_with_probe(features, "softmax", np.ones(40, bool))
+    np.testing.assert_allclose(outcomes.raw_outputs, np.tile(shares, (40, 1)), rtol=1e-5)

@@ -1,7 +1,10 @@
-"""A finished output in the place of another: no verb that writes loses what was there, and no method that saves."""
+"""A finished output in the place of another: no verb and no function that writes loses what was there."""
 
+import inspect
+import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,7 @@ def report(*of: str) -> list[str]:
 
 SWEEP = {"sweep": "lr=[0.001]"}
 OF_MODEL = ("--model", "{root}/classifier", "--data", "{root}/labelled.jsonl")
+OF_INDEX = ("--index", "{root}/indexed", "--data", "{root}/collection")
 EMBED = ["embed", "--model", "{root}/masked", "--output", "{out}", "--input"]
 # How the material is made that others have not made, and, for each verb: what stands in the place, and the command.
 MADE = {
@@ -45,6 +49,9 @@ MADE = {
 OVER: dict[str, tuple[str, list[str]]] = {
     "vocab --output": (
         "vocabulary", ["vocab", "--input", "{root}/text.txt", "--size", "500", "--output", "{out}"]),
+    "vocab --output, of a model": (
+        "classifier",
+        ["vocab", "--input", "{root}/text.txt", "--extend", "{root}/masked", "--size", "9", "--output", "{out}"]),
     "prepare --output": (
         "corpus", ["prepare", "--input", "{root}/lines.txt", "--tokenizer", "{root}/vocabulary", "--output", "{out}"]),
     "train --workdir": ("run", pretrain(seed=7)),
@@ -54,17 +61,55 @@ OVER: dict[str, tuple[str, list[str]]] = {
     "export --output": ("classifier", ["export", "{root}/run", "--output", "{out}"]),
     "export --output, of ONNX": (
         "exported", ["export", "{root}/masked", "--format", "onnx", "--output", "{out}"]),
+    "export --output, ONNX over a model": (
+        "classifier", ["export", "{root}/masked", "--format", "onnx", "--output", "{out}"]),
     "import destination": ("classifier", ["import", "{root}/masked", "{out}"]),
     "evaluate --report": ("report", report(*OF_MODEL)),
+    "evaluate --report, of two": (
+        "report", report("--compare", "bm25", "{root}/masked", "--data", "{root}/collection")),
+    "evaluate --report, of an index": ("report", report(*OF_INDEX)),
     "embed --output": ("vectors", [*EMBED, "{root}/text.txt"]),
     "index --output": ("indexed", ["index", "{root}/more.jsonl", "--output", "{out}"]),
 }  # fmt: skip
+TABLE = ([f"w{n} w{n + 1}" for n in range(60)], [n % 2 for n in range(60)])
+PYTHON: dict[str, tuple[str, Callable[[Path, Path], object]]] = {
+    "Encoder.save": ("classifier", lambda root, out: bert_jax.load(root / "masked").save(out)),
+    "TrainingTask.save": ("classifier", lambda root, out: save_task(root, out)),
+    "Index.build": (
+        "indexed", lambda root, out: bert_jax.Index.build(str(root / "more.jsonl"), out)),
+    "train.workdir": (
+        "run",
+        lambda root, out: bert_jax.train("pretrain", workdir=out, data={"corpora": root / "corpus"}, steps=1)),
+    "finetune.workdir": (
+        "run",
+        lambda root, out: bert_jax.finetune(root / "masked", *TABLE, workdir=out, data={"max_length": 32})),
+    "prepare.output": (
+        "corpus", lambda root, out: bert_jax.prepare(root / "lines.txt", root / "vocabulary", out)),
+    "train_tokenizer.output": (
+        "vocabulary", lambda root, out: bert_jax.train_tokenizer(root / "text.txt", out, size=500)),
+    "evaluate.report": (
+        "report",
+        lambda root, out: bert_jax.evaluate(root / "classifier", root / "labelled.jsonl", report=out)),
+    "compare.report": (
+        "report",
+        lambda root, out: bert_jax.compare("bm25", root / "masked", root / "collection", report=out)),
+    "evaluate_index.report": (
+        "report",
+        lambda root, out: bert_jax.evaluate_index(root / "indexed", root / "collection", report=out)),
+}  # fmt: skip
+NOT_WRITTEN = {"mine_hard_negatives.output", "Run.workdir"}  # a file, and where a result is
 
 
 @pytest.fixture(scope="module")
 def root(small, tmp_path_factory):
     root = shutil.copytree(small, tmp_path_factory.mktemp("finished") / "root")
     (root / "more.jsonl").write_text('{"id": 0, "text": "another"}\n')
+    (root / "collection" / "qrels").mkdir(parents=True)
+    for name, count in (("corpus", 9), ("queries", 3)):
+        rows = [{"_id": str(n), "text": f"w{n} w{n + 1}"} for n in range(count)]
+        (root / "collection" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judged = "query-id\tcorpus-id\tscore\n0\t0\t1\n1\t1\t1\n2\t2\t1\n"
+    (root / "collection" / "qrels" / "test.tsv").write_text(judged)
     for name, command in MADE.items():
         assert main(fill_in(command, root, root / name)) == 0
     return root
@@ -96,24 +141,24 @@ def test_a_verb_writes_over_no_finished_output(name, root, tmp_path, capsys):
     assert content(out) == before and os.listdir(tmp_path) == ["out"]
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize("name", PYTHON)
+def test_a_function_writes_over_no_finished_output(name, root, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(root / PYTHON[name][0], out)
+    before = content(out)
+    with pytest.raises(BertJaxError) as refused:
+        PYTHON[name][1](root, out)
+    assert str(out) in str(refused.value) and content(out) == before and os.listdir(tmp_path) == ["out"]
+
+
 def save_task(root: Path, out: Path) -> None:
     data = {"train": root / "labelled.jsonl", "folds": 0, "max_length": 32}
     task = bert_jax.open_task("classify", init=root / "masked", method="finetune", data=data, epochs=1)
     task.save(out, task.initial_params())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("save", [lambda root, out: bert_jax.load(root / "masked").save(out), save_task])
-def test_a_method_saves_over_no_finished_output(save, root, tmp_path):
-    out = tmp_path / "out"
-    shutil.copytree(root / "classifier", out)
-    before = content(out)
-    with pytest.raises(BertJaxError, match=str(out)):
-        save(root, out)
-    assert content(out) == before and os.listdir(tmp_path) == ["out"]
-
-
-def test_the_table_holds_every_verb_that_writes():
+def test_the_tables_hold_every_verb_and_function_that_writes():
     places = {*OUTPUTS, "--export"} - {"--profile"}
     for verb in cli.VERBS:
         flags = [] if verb in ONLY_READ else [
@@ -123,6 +168,18 @@ def test_the_table_holds_every_verb_that_writes():
         written = {f"{verb} {flag}" for flag in flags if flag in places}
         assert written or verb in ONLY_READ, verb
         assert written <= {*OVER, *FILES}, verb
+    functions = set()
+    for owner in (getattr(bert_jax, name) for name in bert_jax.__all__):
+        methods = vars(owner) if inspect.isclass(owner) else {"": owner}
+        for name, method in methods.items():
+            function = getattr(method, "__func__", method)
+            taken = inspect.signature(function).parameters if inspect.isfunction(function) else ()
+            if name in ("save", "build") and "path" in taken:
+                functions.add(f"{owner.__name__}.{name}")
+            functions |= {
+                f"{owner.__name__}.{key}" for key in ("output", "workdir", "report") if key in taken
+            }
+    assert functions == {*PYTHON, *NOT_WRITTEN}
 
 
 def spellings(folder: Path, link: Path) -> list[str]:

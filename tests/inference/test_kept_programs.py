@@ -47,7 +47,7 @@ def test_what_was_compiled_is_not_traced_again(folder, encoder_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_damaged_or_foreign_program_is_compiled_anew_and_replaced(folder, encoder_path):
+def test_a_damaged_or_foreign_program_is_compiled_anew_and_replaced(folder, encoder_path, monkeypatch):
     vectors = encode_anew(encoder_path)
     files = sorted(folder.iterdir())
     whole = [file.read_bytes() for file in files]
@@ -57,6 +57,13 @@ def test_a_damaged_or_foreign_program_is_compiled_anew_and_replaced(folder, enco
         files[0].write_bytes(damaged)
         assert np.array_equal(encode_anew(encoder_path), vectors)
         assert kept_programs.load_program(files[0]), "it was replaced"
+
+    def refuse_to_load(*_, **__):
+        raise jax.errors.JaxRuntimeError("another build")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_programs, "deserialize_and_load", refuse_to_load)
+        assert np.array_equal(encode_anew(encoder_path), vectors)
 
 
 def test_a_program_is_named_by_all_that_it_depends_on(folder, monkeypatch):

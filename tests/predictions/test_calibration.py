@@ -338,3 +338,11 @@ def test_every_kind_of_model_is_calibrated(kind, tmp_path):
     assert found.levels and all(temperature > 0 for temperature in found.temperatures)
     calibration.save_calibration(tmp_path / "m", found)
     assert bert_jax.load(tmp_path / "m").calibration == found
+
+
+def test_a_calibration_prints_in_a_line():
+    known = fitted(*texts_of(400, heat=2.5))
+    shown = repr(known)
+    assert shown.startswith("<Calibration of classes on 400 examples: log loss ") and len(shown) < 200
+    assert repr(known.by_label[0]).startswith('<LabelLevels of "a": ') and len(repr(known.by_label)) < 300
+    assert repr(calibration.UNCALIBRATED) == "<Calibration: none>"

@@ -1,6 +1,7 @@
 """`evaluate` of an embedder: on documents and queries, pairs with scores, parallel texts."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import bert_jax
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.beir import read_beir
+from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import Embedder
+from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS
 from bert_jax.report.embedders.bitext import Translations
 from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.evaluate_embedders import read_evaluation_data
@@ -230,3 +233,15 @@ def test_what_is_for_predictions_alone_is_refused(folder, encoder_path, capsys):
 def test_tables_that_measure_nothing_are_refused(rows, message, tmp_path):
     with pytest.raises(BertJaxError, match=message):
         read_evaluation_data(EmbedderEvalConfig(write_jsonl(tmp_path / "rows.jsonl", rows)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["document", "passage"])
+def test_documents_are_embedded_with_their_prompt(name, encoder_path, tmp_path):
+    prompted = shutil.copytree(encoder_path, tmp_path / "model")
+    embedder = sentence_transformers.EmbedderSettings(prompts={"query": "w1 ", name: "w2 "})
+    sentence_transformers.write_embedder(prompted, embedder, 32)
+    vectors, _ = EvaluatedEmbedder(prompted, EmbedderEvalConfig("")).encode_texts(
+        ["w3 w4"], "documents", DOCUMENT_PROMPTS
+    )
+    assert np.array_equal(vectors, Embedder.load(prompted).encode(["w3 w4"], name, normalize_embeddings=True))

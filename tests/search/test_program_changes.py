@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -121,3 +122,14 @@ def test_blank_documents_are_left_out_with_a_warning(tmp_path):
     with pytest.warns(UserWarning, match=r"1 document without text left out \(documents\[1\]\)"):
         index = bert_jax.Index.build(["a cat", " "], tmp_path / "index")
     assert ids(index) == ["0"]
+
+
+def test_documents_of_a_program_are_not_taken_for_files_that_are_gone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    bert_jax.Index.build(TEXTS, "index")
+    Path("docs").mkdir()
+    Path("docs/a.txt").write_text("A cat.")
+    assert main(["index", "docs", "--output", "index"]) == 0
+    assert main(["index", "docs", "--output", "index", "--remove-missing"]) == 1
+    assert "would also remove the documents of memory:documents" in capsys.readouterr().err
+    assert len(bert_jax.Index.open("index")) == 4

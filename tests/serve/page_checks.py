@@ -4,135 +4,21 @@ test_page.py runs this file in an environment that has the browser's driver.
 """
 
 import json
-import os
-import urllib.parse
 import urllib.request
 
 import pytest
-from playwright.sync_api import sync_playwright
 
-BROWSER = "/usr/bin/chromium"
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-KINDS = ["embedder", "reranker", "classifier", "tagger", "question-answerer", "masked-lm", "index"]
-NARROW = {"width": 360, "height": 740}
-# A panel of its kind shows one of these after an answer; a model that was not trained may find nothing.
-SHOWN = {
-    "embedder": ".bars li",
-    "reranker": ".bars li .note",
-    "classifier": ".summary",
-    "tagger": ".summary",
-    "question-answerer": ".marked",
-    "masked-lm": ".bars li",
-    "index": ".summary",
-}
-
-
-@pytest.fixture(scope="module")
-def server_url():
-    """The address of a server that serves a model of each kind, without a key."""
-    return os.environ["BERT_JAX_SERVER_URL"].rstrip("/")
-
-
-@pytest.fixture(scope="module")
-def models(server_url):
-    with urllib.request.urlopen(f"{server_url}/models") as response:
-        return json.load(response)["models"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=BROWSER, args=OPTIONS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser, server_url):
-    """Return a function that opens a page. At the end, nothing may have come from elsewhere or stand in the console."""
-    contexts, foreign, complaints = [], [], []
-
-    def is_own(url):
-        return url.startswith(f"{server_url}/")
-
-    def complain(message):
-        # The browser itself reports an answer with an error's status, which the page shows in words.
-        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
-            complaints.append(message.text)
-
-    def open_page(path="/", viewport=None, colors="light", intercept=None):
-        context = browser.new_context(
-            viewport=viewport or {"width": 1200, "height": 800}, color_scheme=colors, reduced_motion="reduce"
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("request", lambda request: is_own(request.url) or foreign.append(request.url))
-        page.on(
-            "response", lambda response: response.status == 404 and complaints.append(f"404 {response.url}")
-        )
-        page.on("console", complain)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        if intercept is not None:
-            page.route("**/models", intercept)
-        page.goto(server_url + path)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert foreign == []
-    assert complaints == []
-
-
-def of_kind(models, kind):
-    listed = [model for model in models if model["kind"] == kind]
-    assert listed, f"the server has no {kind}"
-    return listed
-
-
-def address(model):
-    return "/#" + urllib.parse.quote(model["name"], safe="!'()*")
-
-
-def focused(page):
-    return page.evaluate("document.activeElement.innerText ?? ''")
-
-
-def is_in_form(page):
-    return page.evaluate("document.activeElement.closest('form') !== null")
-
-
-def press_tab_until(page, condition):
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if condition():
-            # What has the focus is seen to have it.
-            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-            return
-    raise AssertionError("Tab does not get there")
-
-
-def wait_for_answer(page, kind):
-    """Return the summary that a screen reader says."""
-    page.wait_for_selector(".latency, .error")
-    assert page.locator(".error").all_inner_texts() == []
-    assert page.locator(SHOWN[kind]).count() > 0
-    summary = page.get_by_role("status").inner_text()
-    assert summary.endswith(".") and "undefined" not in summary
-    return summary
-
-
-def overhang(page):
-    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+from tests.serve.browser import (
+    KINDS,
+    NARROW,
+    address,
+    focused,
+    is_in_form,
+    of_kind,
+    overhang,
+    press_tab_until,
+    wait_for_answer,
+)
 
 
 def test_everything_is_of_this_server(server_url):
@@ -141,6 +27,30 @@ def test_everything_is_of_this_server(server_url):
         asked = urllib.request.Request(server_url + path, headers={"Accept": "text/html"})
         with urllib.request.urlopen(asked) as response:
             assert "default-src 'self'" in response.headers["content-security-policy"]
+
+
+def test_models_are_listed(open_page, models):
+    page = open_page()
+    page.wait_for_selector("form")
+    assert page.locator("h1").inner_text().startswith(models[0]["name"])
+    if len(models) > 1:
+        links = page.get_by_role("navigation", name="Models").get_by_role("link")
+        assert [text.split("\n")[0] for text in links.all_inner_texts()] == [
+            model["name"] for model in models
+        ]
+        assert links.first.get_attribute("aria-current") == "page"
+
+
+def test_a_model_is_picked_with_the_keyboard(open_page, models):
+    page = open_page()
+    page.wait_for_selector("form")
+    press_tab_until(page, lambda: models[1]["name"] in focused(page))
+    page.keyboard.press("Enter")
+    page.wait_for_function("name => document.title.startsWith(name)", arg=models[1]["name"])
+    # The heading has the focus, so that the next Tab is in the form.
+    assert focused(page).startswith(models[1]["name"])
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('form') !== null")
 
 
 @pytest.mark.parametrize("viewport", [None, NARROW])
@@ -191,6 +101,16 @@ def test_the_keyboard_alone_does_the_task(open_page, models, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_every_field_has_a_label(open_page, models, kind):
+    for model in of_kind(models, kind):
+        page = open_page(address(model))
+        page.wait_for_selector("form")
+        assert page.evaluate(
+            "[...document.querySelectorAll('input, textarea')].every(field => field.labels.length === 1)"
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_narrow_window_needs_no_scrolling_to_the_side(open_page, models, kind):
     for model in of_kind(models, kind):
         page = open_page(address(model), NARROW)
@@ -205,8 +125,8 @@ def test_a_narrow_window_needs_no_scrolling_to_the_side(open_page, models, kind)
 
 @pytest.mark.parametrize("colors", ["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_contrast_and_labels(open_page, models, kind, colors):
-    """All text has the contrast 4.5 that WCAG's level AA asks for, and each field a label."""
+def test_contrast(open_page, models, kind, colors):
+    """All text has the contrast 4.5 that WCAG's level AA asks for."""
     for model in of_kind(models, kind):
         page = open_page(address(model), colors=colors)
         page.wait_for_selector("form")
@@ -214,7 +134,6 @@ def test_contrast_and_labels(open_page, models, kind, colors):
         wait_for_answer(page, kind)
         page.mouse.move(0, 0)
         assert page.evaluate(PALE_TEXTS) == []
-        assert page.evaluate(FIELDS_WITHOUT_LABEL) == 0
 
 
 def test_an_error_is_one_line(open_page, models):
@@ -229,6 +148,16 @@ def test_an_error_is_one_line(open_page, models):
     alert.wait_for()
     assert "\n" not in alert.inner_text().strip()
     assert page.locator(".latency").count() == 0  # no older answer stands below it
+
+
+def test_an_empty_field_is_named(open_page, models):
+    model = of_kind(models, "masked-lm")[0]
+    page = open_page(address(model))
+    page.wait_for_selector("form")
+    page.get_by_label("Text").fill(" ")
+    page.get_by_label("Text").press("Control+Enter")
+    page.get_by_role("alert").filter(has_text="“Text” is empty").wait_for()
+    assert page.evaluate("document.activeElement.getAttribute('aria-invalid')") == "true"
 
 
 def test_a_warning_is_one_line(open_page, models):
@@ -280,6 +209,15 @@ def test_a_key_is_asked_for(open_page, models):
     assert page.evaluate("localStorage.length") == 0
 
 
+def test_no_server(open_page, models):
+    model = models[0]
+    page = open_page(address(model))
+    page.wait_for_selector("form")
+    page.context.set_offline(True)
+    page.locator("[type=submit]").click()
+    page.get_by_role("alert").filter(has_text="The server does not answer.").wait_for()
+
+
 def test_spans_count_characters(open_page, models):
     """A character beyond UTF-16's first plane does not move the marks."""
     for kind, field in (("tagger", "Text"), ("question-answerer", "Passage")):
@@ -299,6 +237,19 @@ def test_spans_count_characters(open_page, models):
         assert marks == [span["text"] for span in expected]
 
 
+def test_a_label_is_read_as_text(open_page, models):
+    """A label stands beside its span and not in its colour only."""
+    page = open_page(address(of_kind(models, "tagger")[0]))
+    page.wait_for_selector("form")
+    page.locator("[type=submit]").click()
+    wait_for_answer(page, "tagger")
+    for mark in page.locator("mark").all():
+        label = mark.locator(".tag")
+        assert label.is_visible()
+        assert mark.get_attribute("title").startswith(label.inner_text())
+        assert "score" in mark.inner_text()
+
+
 def test_markup_stays_text(open_page, models):
     page = open_page(address(of_kind(models, "embedder")[0]))
     page.wait_for_selector("form")
@@ -310,6 +261,34 @@ def test_markup_stays_text(open_page, models):
         "<b>bold</b>",
     }
     assert page.locator(".bars img, .bars b").count() == 0
+
+
+def test_the_labels_of_a_model_are_listed(open_page, models):
+    for model in of_kind(models, "classifier"):
+        page = open_page(address(model))
+        page.wait_for_selector("form")
+        assert ", ".join(model["labels"]) in page.locator(".facts").inner_text()
+
+
+def test_abstaining_is_asked_for_only_where_it_is_possible(open_page, models):
+    for model in of_kind(models, "classifier"):
+        page = open_page(address(model))
+        page.wait_for_selector("form")
+        possible = bool(model["highest_precision"]) and model["predicts"] != "number"
+        assert page.get_by_label("Wanted precision").count() == possible
+        if possible:
+            field = page.get_by_label("Wanted precision")
+            field.fill("7")
+            page.keyboard.press("Enter")
+            page.get_by_role("alert").filter(has_text="takes a number from").wait_for()
+            field.fill(field.get_attribute("placeholder"))
+            with page.expect_response(lambda response: response.request.method == "POST") as sent:
+                page.keyboard.press("Enter")
+            wait_for_answer(page, "classifier")
+            result = sent.value.json()["results"][0]
+            abstains = any(one["abstained"] for one in result.get("labels", [result]))
+            assert ("abstains" in page.get_by_role("status").inner_text()) == abstains
+            assert (page.locator(".badge.abstains").count() > 0) == abstains
 
 
 @pytest.mark.parametrize("viewport", [None, NARROW])
@@ -334,9 +313,6 @@ def test_docs(open_page, server_url, viewport):
     assert page.evaluate(PALE_TEXTS) == []
 
 
-FIELDS_WITHOUT_LABEL = (
-    "[...document.querySelectorAll('input, textarea')].filter(f => f.labels.length !== 1).length"
-)
 # Texts whose contrast with what lies behind them is below 4.5. A canvas turns every notation of a colour to numbers.
 PALE_TEXTS = """() => {
   const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });

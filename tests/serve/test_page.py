@@ -19,13 +19,13 @@ def test_a_person_at_a_browser_can_ask_each_model(served):
         python = Path(folder) / "bin/python"
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", "playwright", "pytest"], check=True)
-        options = ["-p", "no:cacheprovider", "--noconftest", "-c", os.devnull]
+        plugin = ["-p", "tests.serve.browser", "-p", "no:cacheprovider", "--noconftest", "-c", os.devnull]
         checks = [
             python,
             "-m",
             "pytest",
             "-q",
-            *options,
+            *plugin,
             "--rootdir",
             ROOT,
             ROOT / "tests/serve/page_checks.py",

@@ -41,7 +41,8 @@ def wait_for_queue(server, requests: int) -> None:
         time.sleep(0.01)
 
 
-def test_all_requests_that_were_sent_before_the_signal_are_answered(model):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_all_requests_that_were_sent_before_the_signal_are_answered(model, number):
     server = start_server([*model, "--max-queued-tokens", "10000000"])
     idle, silent, begun = (RawConnection(server.port) for _ in range(3))
     assert idle.ask(GOOD).status == 200
@@ -55,7 +56,7 @@ def test_all_requests_that_were_sent_before_the_signal_are_answered(model):
     wait_for_queue(server, 20)
     last = RawConnection(server.port)  # accepted in the same moment, perhaps after the signal
     last.send(GOOD)
-    server.signal()
+    server.signal(number)
     began = time.monotonic()
     while not is_refused(server.port):
         assert time.monotonic() < began + 2
@@ -71,6 +72,40 @@ def test_all_requests_that_were_sent_before_the_signal_are_answered(model):
         assert connection.is_closed(2)
     code, printed = server.wait()
     assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n")
+
+
+def test_no_request_is_lost_under_load(model):
+    """Clients ask one request after another. Only one whose connection was closed before its request may fail."""
+    server = start_server(model)
+    stopping, lost, answered = threading.Event(), [], []
+
+    def client() -> None:
+        try:
+            with RawConnection(server.port) as connection:
+                while True:
+                    sent_before = not stopping.is_set()
+                    connection.send(GOOD)
+                    sent_before &= not stopping.is_set()
+                    try:
+                        answered.append(connection.read_answer().status)
+                    except Closed:
+                        if sent_before:
+                            lost.append(connection)
+                        return
+        except ConnectionError:
+            if not stopping.is_set():
+                lost.append(None)
+
+    clients = [threading.Thread(target=client) for _ in range(24)]
+    for one in clients:
+        one.start()
+    time.sleep(1)
+    stopping.set()
+    server.signal()
+    for one in clients:
+        one.join()
+    code, printed = server.wait()
+    assert code == 0 and not lost and set(answered) == {200} and len(answered) > 200, printed
 
 
 def test_nohup_keeps_it_answering(model):

@@ -89,12 +89,13 @@ def test_a_worker_that_dies_is_started_again(server):
     assert code == 0 and "are answered" in printed
 
 
-def test_a_signal_to_all_processes_ends_them_in_order(server):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_all_processes_ends_them_in_order(server, number):
     """Ctrl-C reaches every process of the server, as does the end of a terminal."""
     workers, connection = workers_of(server), RawConnection(server.port)
     assert connection.ask(GOOD).status == 200
     for process in (*workers, server.process.pid):
-        os.kill(process, signal.SIGINT)
+        os.kill(process, number)
     code, printed = server.wait()
     assert code == 0 and printed.endswith("stopped: all requests that were accepted are answered\n"), printed
     assert "started again" not in printed and "Traceback" not in printed

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog, 1,000 times in 2023-24 (or more).",
     "Playing unplayable players replayed the play; it's \"quoted\" -- don't worry!",
@@ -107,9 +109,14 @@ def write_modernbert(directory: Path) -> Path:
     rust.add_special_tokens([*names, mask])
     ids = {role: rust.token_to_id(name) for role, name in BERT_NAMES.items()}
     rust.post_processor = template_processor(BERT_NAMES, ids)
+    return save_tokenizer_json(rust, directory, BERT_NAMES)
+
+
+def save_tokenizer_json(rust: Tokenizer, directory: Path, roles: dict[str, str]) -> Path:
+    """Write tokenizer.json, and the names of special tokens by their roles."""
     directory.mkdir(parents=True, exist_ok=True)
     rust.save(str(directory / "tokenizer.json"))
-    settings = {f"{role}_token": name for role, name in BERT_NAMES.items()}
+    settings = {f"{role}_token": name for role, name in roles.items()}
     inputs = ["input_ids", "attention_mask"]
     write_json(
         directory / "tokenizer_config.json",

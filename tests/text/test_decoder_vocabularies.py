@@ -19,7 +19,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.text.tokenizer_directory import open_tokenizer
 from bert_jax.text.tokenizer_settings import TokenizerSettings
 from tests.bench.tokenizers import compare, transformers_on
-from tests.support.vocabularies import MULTILINGUAL_TEXTS, SENTENCES, write_json
+from tests.support.vocabularies import MULTILINGUAL_TEXTS, SENTENCES, save_tokenizer_json, write_json
 
 pytest.importorskip("transformers")
 
@@ -35,7 +35,7 @@ def write_eurobert(directory: Path) -> Path:
     begin, end, mask = "<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"
     rust.add_special_tokens([begin, end, AddedToken(mask, lstrip=True, special=True, normalized=False)])
     surround(rust, begin, end)
-    return save(rust, directory, {"bos": begin, "eos": end, "pad": end, "mask": mask})
+    return save_tokenizer_json(rust, directory, {"bos": begin, "eos": end, "pad": end, "mask": mask})
 
 
 def write_mmbert(directory: Path) -> Path:
@@ -55,7 +55,7 @@ def write_mmbert(directory: Path) -> Path:
     rust.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     surround(rust, "<bos>", "<eos>")
     roles = dict(zip(("pad", "eos", "bos", "unk", "mask"), names, strict=True))
-    return save(rust, directory, roles)
+    return save_tokenizer_json(rust, directory, roles)
 
 
 def surround(rust: Tokenizer, begin: str, end: str) -> None:
@@ -63,18 +63,6 @@ def surround(rust: Tokenizer, begin: str, end: str) -> None:
     rust.post_processor = processors.TemplateProcessing(
         single=f"{begin} $A {end}", pair=f"{begin} $A {end} $B {end}", special_tokens=ids
     )
-
-
-def save(rust: Tokenizer, directory: Path, roles: dict[str, str]) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    rust.save(str(directory / "tokenizer.json"))
-    settings = {f"{role}_token": name for role, name in roles.items()}
-    inputs = ["input_ids", "attention_mask"]
-    write_json(
-        directory / "tokenizer_config.json",
-        settings | {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs},
-    )
-    return directory
 
 
 ROLES = {

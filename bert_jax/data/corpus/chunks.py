@@ -52,10 +52,6 @@ class ChunkSettings:
         return np.dtype(np.uint32 if self.wide else np.uint16)
 
 
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, processes: int) -> Iterator[Path]:
     """Yield the files of all chunks in order. Files that an earlier run finished are not made again."""
     directory.mkdir(exist_ok=True)

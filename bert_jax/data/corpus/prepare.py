@@ -16,7 +16,8 @@ from bert_jax.core.bucket import without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.output import locked_directory, remove_path
-from bert_jax.data.corpus.chunks import ChunkSettings, cores, make_chunks
+from bert_jax.core.processor import cores
+from bert_jax.data.corpus.chunks import ChunkSettings, make_chunks
 from bert_jax.data.corpus.corpus_directory import ARRAYS, CORPUS_VERSION, SPLITS
 from bert_jax.data.corpus.join_chunks import join_chunks
 from bert_jax.text.sentences import check_language

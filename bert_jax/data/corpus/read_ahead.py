@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from bert_jax.data.corpus.chunks import cores
+from bert_jax.core.processor import cores
 
 Batch = dict[str, np.ndarray]
 Maker = Callable[[int], Batch]
