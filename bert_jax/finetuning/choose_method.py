@@ -6,16 +6,12 @@ calibration. If there are more, only one fold is predicted, and it only serves t
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
-
-import jax
 
 from bert_jax.core.terminal import pluralize
 from bert_jax.finetuning.cross_validation import Folds
-from bert_jax.finetuning.example_splits import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.training_gain import Gain, gain_after_folds, prior_gain
@@ -24,10 +20,7 @@ from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training.log import format_duration
-from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.processes import print_once
-from bert_jax.training.step import StepCache
-from bert_jax.training.workdir import Workdir
 
 # Numbers of examples of each class, measured with a 6-layer MiniLM. Below CONTRASTIVE_BELOW, contrastive training was
 # ahead of fine-tuning at the same rate.
@@ -35,62 +28,11 @@ CONTRASTIVE_BELOW = 256
 # Pairs whose texts are encoded separately: with 8 and 16 pairs of MRPC fine-tuning (accuracy 0.635, 0.652) was behind
 # the probe (0.696, 0.677), and folds of so few pairs do not show it; with 256 it was ahead (0.717, 0.687).
 PROBE_BELOW = 64
-# One fold chooses the method from ONE_FOLD_FROM examples in all, for with fewer it would choose by chance, and below
-# ONE_FOLD_BELOW of each class: with 256 and 512 of ten emotions contrastive training was three points ahead of
-# fine-tuning, with 1,200 of SST-2's two classes two points behind.
-ONE_FOLD_FROM, ONE_FOLD_BELOW = 1_000, 1_000
 METHOD_NAMES: dict[Method, str] = {
     "linear_probe": "a linear probe on the frozen encoder",
     "contrastive": "contrastive training and a linear probe",
     "finetune": "fine-tuning",
 }
-
-
-def prepare_method(run: OpenedRun, directory: Workdir) -> OpenedRun:
-    """Return the run with the method that its folds choose, or with the one that they chose before."""
-    if jax.process_count() > 1:
-        return run
-    resumed = resume_method(run, directory)  # before the folds, in case it refuses
-    # With more steps, the folds are predicted anew, but by the method of the run.
-    run = replace(resumed if directory.raises_steps(resumed.config) else run, cache=StepCache())
-    folds = folds_to_predict(run, directory)
-    if folds is None:
-        return resumed
-    chosen = choose_method(folds, directory.path)
-    return replace(with_method(run, chosen.method), out_of_fold=chosen if folds.covers_all else None)
-
-
-def resume_method(run: OpenedRun, directory: Workdir) -> OpenedRun:
-    """Return the run with the method with which it was started, or unchanged if it was not started.
-
-    Refuse the directory of another run. Write nothing.
-    """
-    if not directory.run.exists():
-        return run
-    if cast(FinetuneConfig, run.config).method == "auto":
-        run = with_method(run, directory.read_run()["config"].get("method", "auto"))
-    directory.check_run(run.config, run.data)
-    return run
-
-
-def with_method(run: OpenedRun, method: str) -> OpenedRun:
-    """Return the run with this method; contrastive training has its own task and learning rate."""
-    config, given = cast(FinetuneConfig, run.config), cast(FinetuneConfig, run.given)
-    if config.method == method:
-        return run
-    if method == "contrastive":
-        return run.reopen(replace(given, method="contrastive"))
-    return replace(run, config=config.with_method(cast(Method, method)))
-
-
-def folds_to_predict(run: OpenedRun, directory: Workdir) -> Folds | None:
-    """Return the folds to predict before the final run; None if none are needed."""
-    if cast(FinetuneConfig, run.config).cross_validates:
-        return Folds(run)
-    if needs_one_fold(run) and not directory.run.exists():
-        given = cast(FinetuneConfig, run.given)
-        return Folds(run.reopen(replace(given, data=replace(given.data, folds=DEFAULT_FOLDS))), predicted=[0])
-    return None
 
 
 @dataclass(frozen=True)
@@ -200,31 +142,6 @@ def methods_to_try(priors: Mapping[Method, Gain], only_best: bool) -> list[Metho
     """
     worth_it = [method for method, gain in priors.items() if gain.may_be_worthwhile]
     return sorted(worth_it, key=lambda method: -priors[method].mean)[: 1 if only_best else None]
-
-
-def needs_one_fold(run: OpenedRun) -> bool:
-    """Return whether one fold must choose the method of a run that holds out a validation set.
-
-    Only runs on single texts need it, and only if there are not too many: there contrastive training may be better than
-    fine-tuning.
-    """
-    task, given = cast(HeadTask, run.task), cast(FinetuneConfig, run.given)
-    examples = task.finish_inputs.train if task.finish_inputs else []
-    few = ONE_FOLD_FROM <= len(examples) < ONE_FOLD_BELOW * len(task.kind.labels)
-    single = task.kind.supports_contrastive and few and isinstance(examples[0].text, str)
-    return single and given.auto_method and jax.process_count() == 1
-
-
-def describe_folds(run: OpenedRun, directory: Workdir) -> str:
-    """Describe the folds that are predicted before the run, and the methods that they compare; "" if there are none."""
-    config, task = cast(FinetuneConfig, run.config), cast(HeadTask, run.task)
-    examples = len(task.finish_inputs.train) if task.finish_inputs else 0
-    methods = candidate_methods(config, task, examples)
-    if config.cross_validates:
-        return describe_compared(config.data.folds, methods, tries_one_method(task, examples))
-    if needs_one_fold(run) and not directory.run.exists():
-        return describe_compared(1, methods, only_best=False)
-    return ""
 
 
 def describe_compared(count: int, methods: Sequence[Method], only_best: bool) -> str:

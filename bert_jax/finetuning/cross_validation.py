@@ -46,14 +46,13 @@ METHOD_LABELS: dict[Method, str] = {"contrastive": "contrastive", "finetune": "f
 class Folds:
     """The training examples of a run in folds; `predicted` are the indices of the folds to predict, None for all."""
 
-    def __init__(self, run: OpenedRun, predicted: Sequence[int] | None = None):
-        self.run, self.task, self.data = run, cast(HeadTask, run.task), run.data
-        self.config = cast(FinetuneConfig, run.config)
+    def __init__(self, run: OpenedRun[FinetuneConfig], predicted: Sequence[int] | None = None):
+        self.run, self.task, self.data, self.config = run, cast(HeadTask, run.task), run.data, run.config
         task, data, config = self.task, self.data, self.config
         self.predicted = range(config.data.folds) if predicted is None else predicted
-        examples = task.finish_inputs.train if task.finish_inputs else []
-        most, compares = task.layout.config.max_position_embeddings, HEADS[task.head].compares
+        examples, compares = task.train_examples, HEADS[task.head].compares
         # As `predict` reads them.
+        most = task.layout.config.max_position_embeddings
         reading = EncodingOptions(most, config.data.long_texts, separate_texts=compares)
         windows = task.kind.encode_windows(data.tokenizer, [example.text for example in examples], reading)
         self.evaluator = PredictionEvaluator(task.kind, examples, windows)
@@ -158,7 +157,7 @@ class Folds:
         self, method: Method, workdir: Path, suffice: Callable[[Outcomes], bool] = lambda _: False
     ) -> Outcomes:
         """Predict each fold by a model trained on the other folds, until the predictions so far `suffice`."""
-        given, count = cast(FinetuneConfig, self.run.given), self.config.data.folds
+        given, count = self.run.given, self.config.data.folds
         # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
         width = self.task.layout.config.hidden_size
         rate = replace(given, method=method).choose_learning_rate(width, len(self.pieces))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -66,11 +67,10 @@ def make_batch_config(
     layout: RowLayout,
     longest: int,
     encoder: EncoderConfig,
-    lengths: Sequence[int] = (),
-    sets: Sequence[tuple[int, float]] = (),
     group_size: int = 1,
+    **more: Any,
 ) -> BatchConfig:
-    """Return the settings of the batches; each of the config's examples consists of `together` pieces."""
+    """Return the settings of the batches; each of the config's examples consists of `group_size` pieces."""
     mesh, backend = config.mesh, platform()
     return BatchConfig(
         layout,
@@ -84,9 +84,8 @@ def make_batch_config(
         multiple=128 if backend == "tpu" else 8,
         shards=device_count() // mesh.tensor * mesh.gradient_accumulation_steps,
         costs=COSTS.get(backend, ACCELERATOR_COSTS),
-        lengths=tuple(lengths),
-        sets=tuple(sets),
         group_size=group_size,
+        **more,
     )
 
 

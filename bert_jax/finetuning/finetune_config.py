@@ -35,9 +35,8 @@ class ExamplesConfig:
     # number of folds of a cross-validation, whose predictions give the scores and the calibration; 0: none, the
     # validation set is used; -1: 5 for fewer than 2,000 examples, else 0
     folds: Annotated[int, Range(-1, 100)] = -1
-    fold_index: Annotated[
-        int, Range(-1, 99)
-    ] = -1  # index of the fold that this run leaves out, from 0; -1: none
+    # index of the fold that this run leaves out, from 0; -1: none
+    fold_index: Annotated[int, Range(-1, 99)] = -1
     # file of texts that the model should refuse; the report shows how well it detects them
     out_of_scope: str = ""
     columns: ExampleColumns = field(default_factory=ExampleColumns)

@@ -47,12 +47,9 @@ def open_data(
     train = encode_windows(task, init.tokenizer, config.data, parts.train, "training")
     validation = encode_windows(task, init.tokenizer, config.data, parts.validation, "validation")
     pieces = make_pieces(task.kind, parts.train, train)
-    measured = (
-        not parts.folds and config.method != "contrastive"
-    )  # contrast fits its head at the end of the run
-    config = config.resolve_defaults(
-        len(pieces), task.best_metric if measured else "", task.layout.config.hidden_size
-    )
+    measured = not parts.folds and config.method != "contrastive"  # which fits its head at the end of the run
+    best_metric = task.best_metric if measured else ""
+    config = config.resolve_defaults(len(pieces), best_metric, task.layout.config.hidden_size)
     return task, make_epochs(config, task, init.tokenizer, parts, pieces, validation), config
 
 
@@ -112,12 +109,17 @@ def make_epochs(
     # Validation examples are then predicted only at the end of the run.
     if data.fold_index >= 0 or config.method == "contrastive":
         held, evaluator = [], PredictionEvaluator(task.kind, [], [])
-    batches = make_batch_config(config, data.batching, data.max_length, task.layout.config, lengths)
-    noun = "window" if len(train) > len(parts.train) else "example"
-    batches = dataclasses.replace(batches, noun=noun, about=describe_data(data, parts, len(train)))
-    if config.method == "contrastive":
-        classes = tuple(int(piece.targets["labels"]) for piece in train)
-        batches = dataclasses.replace(batches, paired_classes=classes)
+    paired = train if config.method == "contrastive" else []
+    batches = make_batch_config(
+        config,
+        data.batching,
+        data.max_length,
+        task.layout.config,
+        lengths=tuple(lengths),
+        paired_classes=tuple(int(piece.targets["labels"]) for piece in paired),
+        noun="window" if len(train) > len(parts.train) else "example",
+        about=describe_data(data, parts, len(train)),
+    )
     each_token = HEADS[task.head].each_token
     return Epochs(train, held, task.kind.targets, tokenizer, batches, evaluator, each_token)
 

@@ -43,6 +43,10 @@ class HeadTask(Task):
         return self.layout.heads[-1]
 
     @property
+    def train_examples(self) -> Sequence[Example]:
+        return self.finish_inputs.train if self.finish_inputs else ()
+
+    @property
     def starts_from_probe(self) -> bool:
         """Whether the head is fitted as a probe before the first step."""
         return self.probes_head and self.kind.link is not None
@@ -60,8 +64,7 @@ class HeadTask(Task):
         return super().describe_new_params(names)
 
     def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
-        if self.finish_inputs:
-            examples = self.finish_inputs.train
+        if examples := self.train_examples:
             yield count_documents(examples)
             counts = self.kind.count_labels(examples)
             shown = [f"{label} {count:,}" for label, count in counts.most_common(MAX_LABELS)]

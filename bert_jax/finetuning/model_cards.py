@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bert_jax.data.examples.example import Example
-from bert_jax.finetuning.embed_config import EmbedConfig
-from bert_jax.finetuning.embedding_task import EmbeddingTask
+from bert_jax.finetuning.embedding_task import EmbedConfig, EmbeddingTask
 from bert_jax.finetuning.finetune_config import ExamplesConfig
 from bert_jax.finetuning.reranking import RankingTask, RerankConfig
 from bert_jax.hub.layout import MODELING_FILE, Layout
@@ -202,7 +201,7 @@ def cross_encoder_card(
         data=[f"{data}.", *truncation_lines(truncated, "pairs")],
         recipe={
             "loss": task.loss.name,
-            "factor of logits": f"{task.settings.scale:g}" if task.settings.scale != 1 else "",
+            "factor of logits": f"{task.scale:g}" if task.scale != 1 else "",
             "queries per step": f"{config.batch_size:,}",
         },
         describe_calibration=partial(describe_relevance_scores, here_alone=not opens_elsewhere(task.layout)),

@@ -16,7 +16,7 @@ from bert_jax.finetuning.encoded_windows import gather_by_example
 from bert_jax.finetuning.epochs_config import Dropout, GoingOnConfig, InitEncoderConfig, check_validation
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.losses.loss import Loss
-from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss, RankingLossSettings
+from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.workdir import Workdir
@@ -99,7 +99,7 @@ class RerankConfig(GoingOnConfig):
 class RankingTask(HeadTask):
     kind: Relevance
     loss: RankingLoss = RANKING_LOSSES["binary"]
-    settings: RankingLossSettings = RankingLossSettings(1.0)
+    scale: float = 1.0  # the factor of the loss
     max_documents: int = 2  # at most, per query
     whole_batch: ClassVar[bool] = True
 
@@ -122,4 +122,4 @@ class RankingTask(HeadTask):
             for name in ("labels", "label_weights", "scores")
             if name in batch
         }
-        return {f"{self.loss.name}_loss": self.loss.compute(logits, lists, self.settings)}
+        return {f"{self.loss.name}_loss": self.loss.compute(logits, lists, self.scale)}

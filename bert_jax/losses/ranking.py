@@ -1,8 +1,8 @@
 """Losses of cross-encoders, computed from the logits of each query's candidate documents.
 
 All arrays are [N, K], for N queries with at most K documents each: `logits`; `labels`, how relevant each document is;
-`weight`, 0 for padding; and `scores` of a teacher. Each loss has the name of its counterpart in sentence-transformers,
-except `teacher_ranking`.
+`weight`, 0 for padding; and `scores` of a teacher. `scale` is a factor of the logits, or of their sigmoids. Each loss
+has the name of its counterpart in sentence-transformers, except `teacher_ranking`.
 """
 
 from collections.abc import Callable
@@ -18,34 +18,29 @@ NEVER = -1e9  # the logit of padding
 MU = 10.0  # in lambda_rank: the weight of the gap between two ranks relative to the ranks themselves, as published
 
 
-@dataclass(frozen=True)
-class RankingLossSettings:
-    scale: float  # of the logits, or of their sigmoids
-
-
-def binary(logits, lists: dict, s: RankingLossSettings) -> Loss:
+def binary(logits, lists: dict, scale: float) -> Loss:
     """Binary cross-entropy of whether each document is relevant."""
-    losses = jax.nn.softplus(s.scale * logits) - s.scale * logits * lists["labels"]
+    losses = jax.nn.softplus(scale * logits) - scale * logits * lists["labels"]
     return weighted_loss(losses, lists["label_weights"])
 
 
-def cross_entropy(logits, lists: dict, s: RankingLossSettings) -> Loss:
+def cross_entropy(logits, lists: dict, scale: float) -> Loss:
     """Cross-entropy of each relevant document against all irrelevant ones, by a softmax over scaled probabilities."""
     is_real, right = lists["label_weights"] > 0, lists["labels"] >= RELEVANT
-    scores = s.scale * jax.nn.sigmoid(logits)
+    scores = scale * jax.nn.sigmoid(logits)
     wrong = jax.nn.logsumexp(jnp.where(is_real & ~right, scores, NEVER), -1, keepdims=True)
     return weighted_loss(jnp.logaddexp(scores, wrong) - scores, lists["label_weights"] * right)
 
 
-def list_net(logits, lists: dict, s: RankingLossSettings) -> Loss:
+def list_net(logits, lists: dict, scale: float) -> Loss:
     """Cross-entropy between the softmax of the logits and the softmax of the labels."""
-    return softmax_cross_entropy(s.scale * logits, lists["labels"], lists)
+    return softmax_cross_entropy(scale * logits, lists["labels"], lists)
 
 
-def teacher_ranking(logits, lists: dict, s: RankingLossSettings) -> Loss:
+def teacher_ranking(logits, lists: dict, scale: float) -> Loss:
     """The KL divergence of the softmax of the logits from that of the teacher's scores, at temperature 1 / scale."""
-    scores = s.scale * lists["scores"]
-    cross = softmax_cross_entropy(s.scale * logits, scores, lists)
+    scores = scale * lists["scores"]
+    cross = softmax_cross_entropy(scale * logits, scores, lists)
     teacher_log_probs = jax.nn.log_softmax(jnp.where(lists["label_weights"] > 0, scores, NEVER))
     entropy = -(jnp.exp(teacher_log_probs) * teacher_log_probs).sum(-1)
     return Loss(cross.total - (entropy * has_documents(lists)).sum(), cross.weight)
@@ -65,12 +60,12 @@ def has_documents(lists: dict):
     return (lists["label_weights"] > 0).any(-1).astype(jnp.float32)
 
 
-def rank_net(logits, lists: dict, s: RankingLossSettings) -> Loss:
+def rank_net(logits, lists: dict, scale: float) -> Loss:
     """Of any two documents of a query, the more relevant one should have the higher logit."""
-    return weighted_pair_loss(logits, lists, s, 1.0)
+    return weighted_pair_loss(logits, lists, scale, 1.0)
 
 
-def lambda_rank(logits, lists: dict, s: RankingLossSettings) -> Loss:
+def lambda_rank(logits, lists: dict, scale: float) -> Loss:
     """Like `rank_net`, with each pair of documents weighted by its effect on nDCG (NDCG-Loss2++ of LambdaLoss)."""
     is_real, count = lists["label_weights"] > 0, logits.shape[-1]
     labels = jnp.where(is_real, lists["labels"], 0.0)
@@ -83,7 +78,7 @@ def lambda_rank(logits, lists: dict, s: RankingLossSettings) -> Loss:
     discount = 1 / jnp.log2(1.0 + place)
     at_places = jnp.abs(discount[:, :, None] - discount[:, None, :])
     weights = (MU * apart + at_places) * jnp.abs(gain[:, :, None] - gain[:, None, :])
-    return weighted_pair_loss(logits, lists, s, weights)
+    return weighted_pair_loss(logits, lists, scale, weights)
 
 
 def descending_ranks(values):
@@ -93,18 +88,18 @@ def descending_ranks(values):
     return (higher | same).sum(-1)
 
 
-def weighted_pair_loss(logits, lists: dict, s: RankingLossSettings, weights) -> Loss:
+def weighted_pair_loss(logits, lists: dict, scale: float, weights) -> Loss:
     """The logistic loss of all pairs of documents with different labels, each pair times its weight."""
     is_real, labels = lists["label_weights"] > 0, lists["labels"]
     ordered = (labels[:, :, None] > labels[:, None, :]) & is_real[:, :, None] & is_real[:, None, :]
-    losses = jax.nn.softplus(-s.scale * (logits[:, :, None] - logits[:, None, :])) / jnp.log(2.0)
+    losses = jax.nn.softplus(-scale * (logits[:, :, None] - logits[:, None, :])) / jnp.log(2.0)
     return Loss(jnp.where(ordered, weights * losses, 0.0).sum(), ordered.sum().astype(jnp.float32))
 
 
-def margin_mse(logits, lists: dict, s: RankingLossSettings) -> Loss:
+def margin_mse(logits, lists: dict, scale: float) -> Loss:
     """The squared error of (logit of the first document - logit of each other) against the teacher's difference."""
     weights, scores = lists["label_weights"], lists["scores"]
-    apart = s.scale * (logits[:, :1] - logits[:, 1:]) - (scores[:, :1] - scores[:, 1:])
+    apart = scale * (logits[:, :1] - logits[:, 1:]) - (scores[:, :1] - scores[:, 1:])
     return weighted_loss(apart**2, weights[:, :1] * weights[:, 1:])
 
 

@@ -3,8 +3,12 @@
 The data are read and arranged in steps as in the run itself. A few steps are timed, but the run is not started.
 """
 
+import os
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 from jax.sharding import Mesh
@@ -19,15 +23,33 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.runs.sweep import plan_runs, refuse_other_runs
 from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.chips import peak_flops
 from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
 from bert_jax.training.opened_run import INDENT, OpenedRun, format_fact, preview_run, run_facts
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharding import check_batch, describe_devices, make_mesh, mesh_warnings
-from bert_jax.training.state import TrainState, abstract_state
-from bert_jax.training.step_time import StepTime, measure_steps
+from bert_jax.training.sharding import (
+    check_batch,
+    describe_devices,
+    local_data_shard,
+    make_mesh,
+    mesh_warnings,
+    place_batches,
+)
+from bert_jax.training.state import TrainState, abstract_state, initial_state, make_constants
+from bert_jax.training.step import make_step
 from bert_jax.training.warm_start import list_new_modules
 from bert_jax.training.workdir import Workdir
+
+SECONDS = 60.0  # steps that may take longer than this are not measured
+TAKEN = 3  # steps, of which the first compiles and is not counted
+# FLOP/s that a step has at least: of a core, and of an accelerator as a share of its peak, or if that is unknown.
+CORE, SHARE, ACCELERATOR = 30e9, 0.2, 10e12
+
+
+class StepTime(NamedTuple):
+    step: float  # seconds of a step with rows of the most frequent length
+    all_steps: float  # seconds
 
 
 def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
@@ -128,6 +150,37 @@ def estimate_time(run: OpenedRun, directory: Workdir, mesh: Mesh, count: int) ->
         )
     before = [(measure_steps(fold, mesh, 0), folds) for fold, folds in run.task.runs_before(run, directory)]
     return describe_time(config.steps - first, measured, before, count)
+
+
+def measure_steps(run: OpenedRun, mesh: Mesh, first: int) -> StepTime | None:
+    """Return how long a step takes, and those from step `first` to the end; None if that would take long to measure."""
+    task, data, config = run.task, run.data, run.config
+    lengths = Counter(data.row_length(step) for step in range(first, config.steps))
+    flops = {length: task.flops(data.rows_per_step, length) for length in lengths}
+    ((length, _),) = lengths.most_common(1)
+    if TAKEN * flops[length] > SECONDS * assumed_speed(mesh):
+        return None
+    start = next(step for step in range(first, config.steps) if data.row_length(step) == length)
+    batches = data.batches(start, start + 1, *local_data_shard(mesh, data.rows_per_step))
+    (batch,) = place_batches(batches, mesh, data.rows_per_step)
+    state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
+    take_step, begun = make_step(task, config, mesh), 0.0
+    for number in range(TAKEN):
+        if number == 1:
+            begun = time.perf_counter()
+        state, measured = take_step(state, batch, constants)
+        jax.block_until_ready(measured)
+    seconds = (time.perf_counter() - begun) / (TAKEN - 1)
+    computed = sum(count * flops[other] for other, count in lengths.items())
+    return StepTime(seconds, seconds * computed / flops[length])
+
+
+def assumed_speed(mesh: Mesh) -> float:
+    """Return the FLOP/s that a step has at least on these devices."""
+    device = mesh.devices.flat[0]
+    if device.platform == "cpu":
+        return CORE * (os.cpu_count() or 1)
+    return SHARE * (peak_flops(device.device_kind) or ACCELERATOR / SHARE) * mesh.size
 
 
 def describe_time(

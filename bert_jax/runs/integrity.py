@@ -13,9 +13,8 @@ from bert_jax.hub.weights import read_weight
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search.index import Index
 from bert_jax.text.tokenizer_directory import open_tokenizer
-from bert_jax.training import checkpoint_manifest
 from bert_jax.training.best_evaluation import is_out_of_patience
-from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.checkpoint import Checkpoints, find_damage
 from bert_jax.training.run_config import CheckpointConfig
 from bert_jax.training.workdir import Workdir
 
@@ -57,11 +56,7 @@ def check_run(directory: Path) -> Iterator[str]:
     yield f"{workdir.run} can be read; its hash matches"
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
     steps = checkpoints.steps()
-    damaged = [
-        (step, wrong)
-        for step in steps
-        if (wrong := checkpoint_manifest.find_damage(workdir.checkpoints / str(step)))
-    ]
+    damaged = [(step, wrong) for step in steps if (wrong := find_damage(workdir.checkpoints / str(step)))]
     if damaged:
         step, wrong = damaged[0]
         raise BertJaxError(

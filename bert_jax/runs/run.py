@@ -7,24 +7,35 @@ not make it again.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
 import jax
+import numpy as np
 
 from bert_jax import __version__, tasks
 from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
+from bert_jax.core.output import atomic_directory
 from bert_jax.core.terminal import part_of_run, print_line
+from bert_jax.data.examples.example import Example
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.inference.load import load
+from bert_jax.inference.text_outcomes import mean_state_vectors, predict_outcomes
 from bert_jax.metrics.score_sums import uninformative_metric
+from bert_jax.predictions import calibration as calibrations
+from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions import training_origin
+from bert_jax.predictions.kind import Outcomes
+from bert_jax.predictions.learning_curve import OutOfFoldPredictions
+from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_card
-from bert_jax.report.prediction_page import REPORT_FILES
+from bert_jax.report.out_of_scope_detection import compare_with_known
+from bert_jax.report.prediction_page import REPORT_FILES, ReportContext, write_report
 from bert_jax.report.training_curves import draw_training_curves
-from bert_jax.runs.finish_run import FinishedRun
 from bert_jax.runs.sweep import (
     SweepRun,
     metric_values,
@@ -40,6 +51,7 @@ from bert_jax.training.loop import already_finished
 from bert_jax.training.opened_run import OpenedRun, open_run, print_description
 from bert_jax.training.processes import print_once
 from bert_jax.training.stop_signal import RunStopped
+from bert_jax.training.task import FinishInputs
 from bert_jax.training.workdir import Workdir, flatten_config, round_trip_json
 
 LABEL_MORE = "label more examples, look for wrong labels, or start from another --config.init"
@@ -102,11 +114,11 @@ def finish(run: OpenedRun, directory: Workdir, metrics: Path, command: str) -> d
         finished = FinishedRun(directory.model, task.finish_inputs, run.out_of_fold)
         finished.calibrate()
         finished.fit_scope()
-        if task.finish_inputs.report:
+        if finished.results.report:
             finished.write_report(directory, command)
     if task.model_card:
         record = model_card.TrainingRecord(config, metrics, command)
-        if finished and finished.scores and task.finish_inputs and task.finish_inputs.report:
+        if finished and finished.scores and finished.results.report:
             record = replace(record, outcomes=finished.outcomes, scored=finished.scored)
         model_card.write_card(directory.model, task, record)
     scores = metric_values(read_kept_metrics(metrics, config.checkpoints.best_metric))
@@ -170,3 +182,115 @@ def find_completion(run: OpenedRun, directory: Workdir) -> Completion | None:
     except (BertJaxError, FileNotFoundError):  # it is made anew
         return None
     return completion if is_whole and (directory.page.exists() or not run.config.writes_report) else None
+
+
+class FinishedRun:
+    """The model of a finished run, and its results on examples that it was not trained on."""
+
+    def __init__(self, directory, results: FinishInputs, out_of_fold: OutOfFoldPredictions | None = None):
+        self.directory, self.results, self.out_of_fold = directory, results, out_of_fold
+        self.model = load(directory)
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """The outcomes on the validation set or, if there is none, out of fold on the training examples."""
+        if self.results.validation or self.out_of_fold is None:
+            return predict_outcomes(
+                self.model,
+                self.results.validation,
+                long_texts=self.results.long_texts,
+                compares=self.measures_out_of_scope,
+            )
+        return replace(self.out_of_fold.outcomes, calibration=self.model.calibration)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores on the validation set or, if there is none, out of fold; {} if there are neither."""
+        if self.results.validation:
+            return self.outcomes.score_sums.scores
+        return self.out_of_fold.outcomes.score_sums.scores if self.out_of_fold else {}
+
+    @property
+    def scored(self) -> str:
+        """Say what the scores were measured on."""
+        if self.out_of_fold and not self.results.validation:
+            return "results on the training set, each example predicted by a model that was not trained on it"
+        return "results on the validation set"
+
+    @property
+    def measures_out_of_scope(self) -> bool:
+        return bool(self.results.out_of_scope) and self.model.scope.is_fitted
+
+    def calibrate(self) -> None:
+        """Calibrate the model on the out-of-fold predictions or, if there are none, on the calibration set."""
+        self.model.calibration = calibrations.UNCALIBRATED
+        given = self.out_of_fold.outcomes if self.out_of_fold else None
+        if given is None and self.results.calibration:
+            given = predict_outcomes(self.model, self.results.calibration, long_texts=self.results.long_texts)
+        if given is not None:
+            try:
+                self.model.calibration = given.kind.calibrate(given)
+            except BertJaxError as error:
+                print_line(f"not calibrated, so probabilities stay as they are: {error}")
+        calibrations.save_calibration(self.directory, self.model.calibration)
+        if self.model.calibration.is_fitted:  # never for a model that predicts numbers
+            print_line(self.model.calibration.describe())
+
+    def fit_scope(self) -> None:
+        """Learn which texts are out of the model's scope: they are less similar to the training texts than known texts
+        that it was not trained on (the validation and calibration sets, or the training texts out of fold)."""
+        detects = self.model.kind.detects_out_of_scope
+        self.model.scope = self.make_scope() if detects else scopes.NO_DETECTOR
+        scopes.save_detector(self.directory, self.model.scope)
+
+    def make_scope(self) -> OutOfScopeDetector:
+        results, out_of_fold = self.results, self.out_of_fold
+        kept = [*results.validation, *results.calibration]
+        count = len(results.train) if out_of_fold else len(kept)
+        if count < scopes.FEWEST:
+            print_line(
+                f"out-of-scope detection needs {scopes.FEWEST} validation texts, got {count}; label more texts"
+            )
+            return scopes.NO_DETECTOR
+        scope = OutOfScopeDetector.from_vectors(self.sample_vectors(results.train))
+        known = (
+            out_of_fold.outcomes.similarities if out_of_fold else scope.similarity(self.sample_vectors(kept))
+        )
+        print_line(
+            f"out-of-scope detection is calibrated on {count:,} validation texts: `predict --out-of-scope`"
+        )
+        return OutOfScopeDetector.from_vectors(scope.vectors, known)
+
+    def sample_vectors(self, examples: Sequence[Example]) -> np.ndarray:
+        texts = [examples[i].text for i in scopes.draw_text_indices(len(examples))]
+        return mean_state_vectors(self.model, texts, self.results.long_texts)
+
+    def write_report(self, workdir: Workdir, command: str) -> None:
+        results, out_of_fold = self.results, self.out_of_fold
+        unseen = "The model was not trained on these examples."
+        if out_of_fold and not results.validation:
+            unseen = "The predictions are out of fold: no model was trained on examples that it predicted."
+        parts = {
+            "validation": results.validation,
+            "training": results.train,
+            "calibration": results.calibration,
+        }
+        out_of_scope = None
+        if self.measures_out_of_scope:
+            out_of_scope = replace(
+                compare_with_known(self.model, self.outcomes, results.out_of_scope, results.long_texts),
+                learnt=True,
+            )
+        about = ReportContext(
+            f"{workdir.path}: {self.scored}",
+            command,
+            {name: examples for name, examples in parts.items() if examples},
+            workdir.curves,
+            out_of_fold.curve if out_of_fold else None,
+            out_of_scope,
+            unseen,
+            results.max_length if results.long_texts == "truncate" else 0,
+        )
+        with atomic_directory(workdir.report, REPORT_FILES) as new:
+            write_report(new, self.outcomes, self.model, about)
+        print_line(f"the report is {workdir.report / 'report.md'}")

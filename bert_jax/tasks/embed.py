@@ -13,7 +13,6 @@ from bert_jax.data.examples.group_columns import describe_columns
 from bert_jax.data.examples.groups import Group, check_shapes, read_groups
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import train_validation_split
-from bert_jax.finetuning.embed_config import EmbedConfig as Config
 from bert_jax.finetuning.embedding_task import (
     MAX_SCALE,
     TEACHER,
@@ -21,6 +20,7 @@ from bert_jax.finetuning.embedding_task import (
     EmbeddingTask,
     has_other_positive,
 )
+from bert_jax.finetuning.embedding_task import EmbedConfig as Config
 from bert_jax.finetuning.encoded_windows import make_batch_config
 from bert_jax.finetuning.model_cards import describe_groups, embedder_card
 from bert_jax.hub.layout import Layout
@@ -87,9 +87,8 @@ def open(
     shares = config.data.mixture_weights or tuple(float(len(groups)) for groups in sets)
     batches = make_batch_config(
         config, config.data.batching, config.data.max_length, task.layout.config,
-        sets=list(zip(map(len, sets), shares, strict=True)), group_size=texts,
+        group_size=texts, sets=tuple(zip(map(len, sets), shares, strict=True)), noun="text", about=about,
     )  # fmt: skip
-    batches = dataclasses.replace(batches, noun="text", about=about)
     evaluator = EmbeddingEvaluator(validation, task.learns_similarity)
     data = Epochs(
         train_pieces, validation_pieces, task.targets, tokenizer, batches, evaluator, each_token=False
@@ -299,9 +298,8 @@ class GroupEncoder:
     task: EmbeddingTask
     max_length: int
     ids: dict[str, int]  # of the texts
-    teacher_vectors: list[
-        dict[str, np.ndarray]
-    ]  # a teacher's vectors by text, for the first texts of the groups, and so on
+    # a teacher's vectors by text, for the first texts of the groups, and so on
+    teacher_vectors: list[dict[str, np.ndarray]]
     truncated: TruncationCounter = field(init=False)
 
     def __post_init__(self):

@@ -17,7 +17,7 @@ from bert_jax.finetuning.reranking import RankingTask
 from bert_jax.finetuning.reranking import RerankConfig as Config
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss, RankingLossSettings
+from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.text.tokenizer import Encoding, Tokenizer
@@ -55,13 +55,9 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     about = describe_queries(config, task, *map(len, (train, validation, calibration)))
     task = dataclasses.replace(task, model_card=cross_encoder_card(task, config, about, reading.truncated))
     batches = make_batch_config(
-        config,
-        config.data.batching,
-        config.data.max_length,
-        task.layout.config,
-        group_size=task.max_documents,
-    )
-    batches = dataclasses.replace(batches, noun="pair", about=about)
+        config, config.data.batching, config.data.max_length, task.layout.config,
+        group_size=task.max_documents, noun="pair", about=about,
+    )  # fmt: skip
     evaluator = RankingEvaluator(task.kind, results.validation, validation_pieces)
     data = Epochs(
         train_pieces, validation_pieces, task.targets, init.tokenizer, batches, evaluator, each_token=False
@@ -168,7 +164,7 @@ def make_ranking_task(config: Config, source: Layout, lists: Sequence[Candidates
         layout,
         kind,
         loss=loss,
-        settings=RankingLossSettings(config.loss.scale or loss.scale),
+        scale=config.loss.scale or loss.scale,
         max_documents=documents,
     )
 

@@ -3,6 +3,9 @@
 DIR/1000/            what orbax wrote after step 1000
 DIR/1000/manifest.json
 DIR/2000.damaged     a damaged checkpoint, set aside
+
+orbax restores a flipped bit silently, and accepts a directory without its commit marker as a checkpoint. So a
+checkpoint counts only if it has a manifest, and is good only if every file matches the manifest.
 """
 
 import copy
@@ -12,20 +15,23 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypedDict
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError, first_line, suggest_name
+from bert_jax.core.files import hash_files, read_json, write_json
 from bert_jax.core.output import remove_path
-from bert_jax.training import checkpoint_manifest
 from bert_jax.training.best_evaluation import best_step, rank_key
 from bert_jax.training.run_config import CheckpointConfig
 from bert_jax.training.state import TrainState
 
 ORBAX_PARTIAL = ".orbax-checkpoint-tmp"
+MANIFEST_FILE = "manifest.json"
 
 
 class Checkpoints:
@@ -38,11 +44,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Steps whose checkpoints were committed, oldest first; their files are not checked."""
-        return [
-            step
-            for step in self._directories()
-            if (self._path(step) / checkpoint_manifest.MANIFEST_FILE).is_file()
-        ]
+        return [step for step in self._directories() if (self._path(step) / MANIFEST_FILE).is_file()]
 
     def save(self, step: int, state: TrainState, position: dict) -> None:
         """Copy the state and return; writing goes on in the background. `position` must be JSON."""
@@ -87,7 +89,7 @@ class Checkpoints:
             raise BertJaxError(
                 f"{self.directory} has no checkpoint of step {step}; {self._others(step, str(step))}"
             )
-        if wrong := checkpoint_manifest.find_damage(self._path(step)):
+        if wrong := find_damage(self._path(step)):
             raise BertJaxError(f"the checkpoint of step {step} cannot be used: {wrong}; {self._others(step)}")
 
     def _others(self, step: int, misspelt: str = "") -> str:
@@ -111,10 +113,10 @@ class Checkpoints:
         return handler.restore(self._path(step), args=asked)["params"]
 
     def read_position(self, step: int) -> dict:
-        content = checkpoint_manifest.read_checkpoint_manifest(self._path(step))
+        content = read_checkpoint_manifest(self._path(step))
         if content is None:
             raise BertJaxError(
-                f"the checkpoint of step {step} cannot be used: its {checkpoint_manifest.MANIFEST_FILE} is damaged"
+                f"the checkpoint of step {step} cannot be used: its {MANIFEST_FILE} is damaged"
             )
         return content["position"]
 
@@ -123,7 +125,7 @@ class Checkpoints:
             for partial in self.directory.glob(f"[0-9]*{ORBAX_PARTIAL}*"):
                 remove_path(partial)
         for step in reversed(self._directories()):
-            wrong = checkpoint_manifest.find_damage(self._path(step))
+            wrong = find_damage(self._path(step))
             if wrong is None:
                 return step
             aside = self._path(step).with_name(f"{step}.damaged")
@@ -138,7 +140,7 @@ class Checkpoints:
         try:
             self._writer.wait_until_finished()
             if jax.process_index() == 0:
-                checkpoint_manifest.write_checkpoint_manifest(self._path(step), position)
+                write_checkpoint_manifest(self._path(step), position)
                 self._tidy()
             self._failure = None
         except Exception as error:  # as in save
@@ -165,14 +167,14 @@ class Checkpoints:
         for path in map(self._path, set(steps) - kept):
             if not path.is_symlink():
                 # The manifest goes first, so that a half-deleted checkpoint is not taken for a damaged one.
-                (path / checkpoint_manifest.MANIFEST_FILE).unlink()
+                (path / MANIFEST_FILE).unlink()
             remove_path(path)
 
     def best_step(self) -> int | None:
         """The best step by the config's metric, among checkpoints that have it; the last of equally good ones."""
         values = {}
         for step in self.steps():
-            content = checkpoint_manifest.read_checkpoint_manifest(self._path(step))
+            content = read_checkpoint_manifest(self._path(step))
             measured = content["position"]["validation"] if content else {}
             if self.config.best_metric in measured:
                 values[step] = rank_key(self.config.best_metric, measured)
@@ -202,3 +204,35 @@ def silence_orbax() -> None:
 
     for name in ("absl", "asyncio"):
         logging.getLogger(name).addFilter(keep)
+
+
+class CheckpointManifest(TypedDict):
+    position: dict[str, Any]
+    files: dict[str, list[int | str]]  # name -> [size, hash]
+
+
+def write_checkpoint_manifest(directory: Path, position: dict) -> None:
+    """Hash the directory's files and write the manifest; `position` says where the run was."""
+    names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    content = {"position": position, "files": hash_files(directory, names)}
+    write_json(directory / MANIFEST_FILE, hashes.sealed(content), indent=1)
+
+
+def read_checkpoint_manifest(directory: Path) -> dict | None:
+    """Return the content of the manifest; None if it is missing or damaged."""
+    try:
+        content = read_json(directory / MANIFEST_FILE, CheckpointManifest)
+    except (FileNotFoundError, BertJaxError):
+        return None
+    return content if hashes.is_sealed(content) else None
+
+
+def find_damage(directory: Path) -> str | None:
+    """Say what is wrong with a checkpoint; return None if it is good."""
+    if not (directory / MANIFEST_FILE).is_file():
+        return "it was never committed"
+    content = read_checkpoint_manifest(directory)
+    if content is None:
+        return f"its {MANIFEST_FILE} is damaged"
+    files = {name: hashes.file_facts(*facts) for name, facts in content["files"].items()}
+    return next(hashes.find_damaged_files(directory, files), None)

@@ -8,22 +8,29 @@ A loss of the whole batch needs the outputs of all rows before the gradient of a
 computed first, without gradients. Then the loss gives its gradient with respect to each output. Then every microbatch
 is run again: its loss is the inner product of its outputs with these gradients, so the parameters get the same
 gradient. Dropout draws the same numbers both times.
+
+If each data shard holds only parts of the parameters, or if gradients are sent in fewer bits, each data shard runs its
+own program, which sends gradients explicitly. With one microbatch, it sends gradients as the backward pass makes them
+(models/data_sharded.py); with several microbatches, it sends their sums.
 """
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, unflatten_dict
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.typed_json import type_name
 from bert_jax.losses.loss import Loss
+from bert_jax.models import data_sharded
+from bert_jax.models.data_sharded import DataSharded, Sending
 from bert_jax.models.mesh import DATA, FSDP, ROWS
+from bert_jax.training.parameter_rules import LAYERS
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.sharded_gradient import make_sharded_gradient, sum_in_turn
-from bert_jax.training.sharding import is_split_over_data
+from bert_jax.training.sharding import can_map_over_data, data_axis, is_split_over_data
 from bert_jax.training.state import gather_whole_params
 from bert_jax.training.task import Task
 
@@ -51,11 +58,7 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
             )
             return jax.lax.with_sharding_constraint(gradients, per_shard), measured
 
-        if count == 1:
-            sums = shard_gradients(jax.tree.map(lambda x: x[0], parts))
-        else:
-            sums = sum_in_turn(shard_gradients, parts)
-        return jax.tree.map(lambda x: x.sum(0), sums)
+        return jax.tree.map(lambda x: x.sum(0), sum_in_turn(shard_gradients, parts))
 
     def gradient(params, batch, key, constants):
         batch, params = add_row_indices(batch), gather_whole_params(task, params, shardings, mesh)
@@ -95,6 +98,103 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
         all_outputs = compute_in_microbatches(outputs, params, batch, count, mesh)
         (_, measured), slopes = jax.value_and_grad(loss, has_aux=True)(all_outputs)
         return accumulate_gradients(objective, params, (batch, slopes))[0], measured
+
+    return gradient
+
+
+def sum_in_turn(function: Callable, microbatches):
+    """Return the sum of the function's results for the microbatches, which are computed one after the other."""
+    if len(jax.tree.leaves(microbatches)[0]) == 1:
+        return function(jax.tree.map(lambda x: x[0], microbatches))
+    shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], microbatches))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    sums, _ = jax.lax.scan(
+        lambda sums, part: (jax.tree.map(jnp.add, sums, function(part)), None), zeros, microbatches
+    )
+    return sums
+
+
+def make_sharded_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Callable:
+    """Return a function that sums gradients and metrics over all rows:
+    (objective, whole params, rows [microbatches, shards, rows, ...]) -> (gradients, metrics).
+
+    `objective(params, some of the rows)` returns a number and metrics; gradients are sharded by `shardings`.
+    """
+    if not can_map_over_data(mesh):
+        raise BertJaxError(
+            "with this version of JAX, mesh.gradient_reduce_dtype works beside mesh.fsdp or mesh.tensor, not beside "
+            "both; set --config.mesh.gradient_reduce_dtype=float32"
+        )
+    specs = jax.tree.map(
+        lambda sharding: P(*(axis if axis == DATA else None for axis in sharding.spec)), shardings
+    )
+    sending = Sending(config.mesh.gradient_reduce_dtype, config.mesh.gradient_ring)
+    count = config.mesh.gradient_accumulation_steps
+    # Parameters that several layers share are sent once, not by each layer.
+    by_layer = not any(layout.config.layer_groups for layout in task.layouts.values())
+
+    def data_axes(params):
+        return jax.tree.map(lambda leaf, sharding: data_axis(sharding, leaf.ndim), params, shardings)
+
+    def gradient_of_microbatch(objective, params, rows):
+        axes = data_axes(params)
+
+        def objective_of_parts(parts):
+            placed = jax.tree.map(lambda *leaf: DataSharded(*leaf, sending), params, parts, axes)
+            flat = flatten_dict(placed, sep="/")
+            read = {
+                n: leaf if by_layer and LAYERS in n else data_sharded.to_arrays(leaf)
+                for n, leaf in flat.items()
+            }
+            return objective(unflatten_dict(read, sep="/"), rows)
+
+        (_, measured), gradients = jax.value_and_grad(objective_of_parts, has_aux=True)(
+            jax.tree.map(zeros_of_part, params, axes)
+        )
+        return gradients, measured
+
+    def zeros_of_part(leaf, axis: int):
+        """Return zeros in place of a part: the gradient needs only its shape."""
+        shape = list(leaf.shape)
+        if axis:
+            shape[axis] //= mesh.shape[DATA]
+        return jnp.zeros(shape, jnp.float32)
+
+    def accumulate_microbatches(objective, params, rows):
+        params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
+
+        def gradients_and_metrics(part):
+            (_, measured), gradients = jax.value_and_grad(objective, has_aux=True)(params, part)
+            return gradients, measured
+
+        gradients, measured = sum_in_turn(gradients_and_metrics, rows)
+        reduced = jax.tree.map(
+            lambda leaf, axis: data_sharded.reduce_over_data(leaf, axis, sending),
+            gradients,
+            data_axes(params),
+        )
+        return reduced, measured
+
+    def gradient(objective: Callable, params, rows):
+        def run_shard(params, rows):
+            rows = jax.tree.map(lambda x: x[:, 0], rows)
+            if count == 1:
+                gradients, measured = gradient_of_microbatch(
+                    objective, params, jax.tree.map(lambda x: x[0], rows)
+                )
+            else:
+                gradients, measured = accumulate_microbatches(objective, params, rows)
+            return gradients, jax.lax.psum(measured, DATA)
+
+        run = jax.shard_map(
+            run_shard,
+            mesh=mesh,
+            in_specs=(P(), P(None, DATA)),
+            out_specs=(specs, P()),
+            axis_names={DATA},
+            check_vma=False,
+        )
+        return run(params, rows)
 
     return gradient
 

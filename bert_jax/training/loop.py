@@ -7,7 +7,7 @@ A run resumes from the newest good checkpoint in its directory. If there is none
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 
@@ -132,7 +132,7 @@ class TrainingLoop:
         self.print_detail(self.description())
         for warning in mesh_warnings(self.config.mesh, self.mesh):
             self.print_detail(warning)
-        self.check_memory()
+        memory_estimate.require_memory(self.task, self.data, self.config, self.mesh, self.abstract)
         newest = self.checkpoints.newest_step()
         if newest is None:
             self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
@@ -171,10 +171,6 @@ class TrainingLoop:
             f"{' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
         )
 
-    def check_memory(self) -> None:
-        """Refuse a run whose step needs more memory than is free, before anything is compiled."""
-        memory_estimate.require_memory(self.task, self.data, self.config, self.mesh, self.abstract)
-
     def run_steps(self, stop: StopSignal) -> bool:
         config, rows = self.config, self.data.rows_per_step
         batches = self.data.batches(self.step, config.steps, *local_data_shard(self.mesh, rows))
@@ -198,7 +194,9 @@ class TrainingLoop:
                     self.profiler.stop(self.state)
                     return due
                 self.profiler.update(self.step, self.state)
-                batch = self.next_batch(feed)
+                begun = time.perf_counter()
+                batch = next(feed)
+                self.pace.add_input_wait(time.perf_counter() - begun)
                 # No implicit transfers to or from the devices: each would wait for the step.
                 with jax.transfer_guard("disallow"):
                     self.state, measured = self.train_step(self.state, batch, self.constants)
@@ -207,12 +205,6 @@ class TrainingLoop:
                 before, self.pending = self.pending, measured
                 if before is not None:
                     self.record_step(before, self.step - 1)
-
-    def next_batch(self, feed: Iterator[dict]) -> dict:
-        begun = time.perf_counter()
-        batch = next(feed)
-        self.pace.add_input_wait(time.perf_counter() - begun)
-        return batch
 
     def record_step(self, measured: dict, step: int) -> None:
         """Record the metrics of the update that took the run to `step`."""
@@ -282,7 +274,6 @@ class TrainingLoop:
         self.pace.exclude_pause(time.perf_counter() - begun)
 
     def compute_metrics(self) -> dict[str, float]:
-        """Return the validation metrics."""
         index, count = local_data_shard(self.mesh, self.data.rows_per_step)
         total = MetricSums()
         batches = self.data.validation_batches(self.data.row_length(max(self.step - 1, 0)), index, count)
@@ -317,7 +308,6 @@ class TrainingLoop:
             self.history.append((self.step, rank_key(best, self.validation_metrics)))
 
     def is_out_of_patience(self) -> bool:
-        """Whether the metric has not improved for `patience` evaluations."""
         return is_out_of_patience(self.history, self.config.patience)
 
     def save(self) -> None:

@@ -21,9 +21,8 @@ from bert_jax.training.task import Task
 
 AMPLE_RATIO = 4  # if more than this many times the least need is free, nothing is estimated
 # The estimate was 0.78 (with remat) to 1.09 (with bfloat16 on a CPU) times what compiled steps take.
-REFUSE_RATIO = (
-    0.9  # refuse if less than this share of the estimate is free, so that no run that fits is refused
-)
+# Refuse if less than this share of the estimate is free, so that no run that fits is refused.
+REFUSE_RATIO = 0.9
 PROPOSE_RATIO = 1.3  # propose settings only if this many times their estimate is free
 OUTPUTS = 2  # copies of the outputs beside the one that the backward pass keeps: the losses' own, and their gradient
 
@@ -39,17 +38,10 @@ class MemoryEstimate:
     abstract: TrainState
 
     @property
-    def rows(self) -> int:
-        return self.batch["input_ids"].shape[0]
-
-    @property
     def microbatch_rows(self) -> int:
         """The number of rows in a device's microbatch."""
-        return (
-            self.rows
-            // (self.mesh.shape[DATA] * self.mesh.shape[FSDP])
-            // self.config.mesh.gradient_accumulation_steps
-        )
+        shards = self.mesh.shape[DATA] * self.mesh.shape[FSDP]
+        return self.batch["input_ids"].shape[0] // shards // self.config.mesh.gradient_accumulation_steps
 
     @property
     def device(self) -> jax.Device | None:
@@ -81,9 +73,7 @@ class MemoryEstimate:
         """Bytes on a device of what the forward pass keeps for the backward pass, of the model's outputs, such as
         logits, and of the widest states of a layer."""
         params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.abstract.params)
-        count = (
-            self.microbatch_rows * self.mesh.shape[FSDP]
-        )  # rows of a data shard: those that the model sees
+        count = self.microbatch_rows * self.mesh.shape[FSDP]  # of a data shard: those that the model sees
         rows = {
             name: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
             for name, leaf in self.batch.items()
@@ -105,11 +95,8 @@ class MemoryEstimate:
         # The backward pass keeps parameters, too, but they are already counted with the state.
         param_shapes = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
         kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in param_shapes]
-        total = (
-            tree_bytes(kept)
-            + OUTPUTS * tree_bytes(outputs)
-            + count * self.batch["input_ids"].shape[1] * width
-        )
+        widest = count * self.batch["input_ids"].shape[1] * width
+        total = tree_bytes(kept) + OUTPUTS * tree_bytes(outputs) + widest
         return total // (self.mesh.shape[FSDP] * self.mesh.shape[TENSOR])
 
     @property
@@ -141,14 +128,9 @@ class MemoryEstimate:
         needed = self.total_bytes
         if REFUSE_RATIO * needed <= free:
             return
-        setting = next(
-            (
-                setting
-                for setting, other in self.smaller_settings()
-                if PROPOSE_RATIO * other.total_bytes <= free
-            ),
-            "",
-        )
+        smaller = self.smaller_settings()
+        fitting = (setting for setting, other in smaller if PROPOSE_RATIO * other.total_bytes <= free)
+        setting = next(fitting, "")
         remedy = f"set {setting}" if setting else "train a smaller model"
         if not setting and self.microbatch_rows.bit_count() > 1:  # halving ends before one row
             remedy = "set a smaller --config.data.batch_size, or train a smaller model"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Generic, TypeVar
 
 import jax
 
@@ -24,23 +25,22 @@ from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 
-Opener = Callable[
-    [RunConfig, ModelDirectories], tuple[Task, BatchSource, RunConfig]
-]  # `open` of a task's module
+C = TypeVar("C", bound=RunConfig)
+Opener = Callable[[Any, ModelDirectories], tuple[Task, BatchSource, Any]]  # `open` of a task's module
 
 
 @dataclass(frozen=True)
-class OpenedRun:
+class OpenedRun(Generic[C]):
     opener: Opener
-    given: RunConfig  # as it was read
+    given: C  # as it was read
     task: Task
     data: BatchSource
-    config: RunConfig  # with the values that follow from the data
+    config: C  # with the values that follow from the data
     directories: ModelDirectories  # the model directories that it starts or learns from
     cache: StepCache | None = None  # compiled steps that it shares with other runs
     out_of_fold: OutOfFoldPredictions | None = None  # predictions for its training examples
 
-    def reopen(self, given: RunConfig) -> "OpenedRun":
+    def reopen(self, given: C) -> "OpenedRun[C]":
         """Open another config of the same task."""
         return open_run(self.opener, given, self.cache, self.directories)
 
@@ -52,10 +52,10 @@ class OpenedRun:
 
 def open_run(
     opener: Opener,
-    given: RunConfig,
+    given: C,
     cache: StepCache | None = None,
     directories: ModelDirectories | None = None,
-) -> OpenedRun:
+) -> OpenedRun[C]:
     directories = ModelDirectories() if directories is None else directories
     task, data, config = opener(given, directories)
     if BatchSource not in type(data).__mro__:

@@ -29,7 +29,6 @@ class StepTimer:
         self.waited += seconds
 
     def count_step(self, tokens: int) -> None:
-        """Count a step."""
         self.since_pause += 1
         if self.compiled:
             self.steps += 1

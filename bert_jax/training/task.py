@@ -61,9 +61,8 @@ class Task:
     finish_inputs: FinishInputs | None = field(default=None, kw_only=True, compare=False)
     model_card: ModelCard | None = field(default=None, kw_only=True, compare=False)
 
-    rules: ClassVar[
-        Rules
-    ] = ()  # (pattern, ParameterRule(...)) of parameters that parameter_rules.py does not know
+    # (pattern, ParameterRule(...)) of parameters that parameter_rules.py does not know
+    rules: ClassVar[Rules] = ()
     # Whether the losses need the whole batch, as with negatives from other rows, rather than being sums over its rows.
     # `losses` and `scores` then see all rows at once, and every output is an array of floats [B, ...].
     whole_batch: ClassVar[bool] = False

@@ -8,11 +8,10 @@ import pytest
 
 import bert_jax
 from bert_jax.command.main import main
-from bert_jax.finetuning import choose_method, example_splits
-from bert_jax.finetuning.choose_method import needs_one_fold
+from bert_jax.finetuning import choose_method, example_splits, finetune_task
+from bert_jax.finetuning.finetune_task import FinetuneTask
 from bert_jax.inference.text_outcomes import predict_outcomes
-from bert_jax.runs import finish_run
-from bert_jax.runs.run import run_from_config
+from bert_jax.runs.run import FinishedRun, run_from_config
 from bert_jax.tasks import load_config
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts
@@ -31,8 +30,12 @@ def run_of(examples: int, *changes: str, text="a text", contrastive: bool = True
     """A run on examples of three classes."""
     given = load_config(spec, ["data.train=train.csv", *(changes or ["init=model"])])[1]
     kind = SimpleNamespace(supports_contrastive=contrastive, labels=range(3))
-    inputs = SimpleNamespace(train=[SimpleNamespace(text=text)] * examples)
-    return SimpleNamespace(task=SimpleNamespace(kind=kind, finish_inputs=inputs), given=given)
+    task = SimpleNamespace(kind=kind, train_examples=[SimpleNamespace(text=text)] * examples)
+    return SimpleNamespace(task=task, given=given)
+
+
+def needs_one_fold(run) -> bool:
+    return FinetuneTask.needs_one_fold(run.task, run)
 
 
 def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
@@ -53,7 +56,7 @@ def test_it_is_for_texts_that_contrast_may_teach_more(monkeypatch):
 def many(monkeypatch):
     """40 examples are many."""
     monkeypatch.setattr(example_splits, "FOLDS_BELOW", 30)
-    monkeypatch.setattr(choose_method, "ONE_FOLD_FROM", 30)
+    monkeypatch.setattr(finetune_task, "ONE_FOLD_FROM", 30)
 
 
 @pytest.mark.ci
@@ -66,7 +69,7 @@ def test_one_fold_is_predicted_and_the_run_is_that_of_the_better_method(
         seen.update(given)
         return "contrastive"
 
-    class Finished(finish_run.FinishedRun):
+    class Finished(FinishedRun):
         def __init__(self, *given):
             super().__init__(*given)
             judged.append(self)

@@ -38,7 +38,7 @@ from bert_jax.search.index import Index
 from bert_jax.text import tables
 from bert_jax.text.text_source import TextSource
 from bert_jax.text.tokenizer_directory import open_tokenizer
-from bert_jax.training import checkpoint_manifest
+from bert_jax.training.checkpoint import find_damage, read_checkpoint_manifest, write_checkpoint_manifest
 from bert_jax.training.workdir import Workdir
 from tests.support.indexes import QueryEncoder, change_index, random_document
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -152,9 +152,7 @@ def checkpoint(source: Path, work: Path) -> Path:
     (folder / "d").mkdir(parents=True)
     (folder / "_METADATA").write_text('{"a": 1}')
     (folder / "d" / "0").write_bytes(np.random.default_rng(0).bytes(3000))
-    checkpoint_manifest.write_checkpoint_manifest(
-        folder, {"step": 10, "validation": {"loss": 1.25}, "window": {"steps": 0}}
-    )
+    write_checkpoint_manifest(folder, {"step": 10, "validation": {"loss": 1.25}, "window": {"steps": 0}})
     return folder
 
 
@@ -218,9 +216,9 @@ def mutated_plan(folder: Path) -> bool:
 def checkpoint_of(folder: Path) -> dict:
     from bert_jax.core.errors import BertJaxError
 
-    if wrong := checkpoint_manifest.find_damage(folder):
+    if wrong := find_damage(folder):
         raise BertJaxError(wrong)
-    return checkpoint_manifest.read_checkpoint_manifest(folder)["position"]
+    return read_checkpoint_manifest(folder)["position"]
 
 
 def run_of(folder: Path):

@@ -13,7 +13,7 @@ from bert_jax.core import hashes
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.inference.load import load
-from bert_jax.training import checkpoint_manifest
+from bert_jax.training import checkpoint
 from bert_jax.training.workdir import Workdir
 from tests.hostile import subjects
 
@@ -58,7 +58,7 @@ def test_all_checkpoints_of_a_run_are_looked_at(small, tmp_path, check):
     for step in ("4", "8"):
         (folder / "checkpoints" / step).mkdir(parents=True)
         (folder / "checkpoints" / step / "array").write_bytes(b"0123")
-        checkpoint_manifest.write_checkpoint_manifest(folder / "checkpoints" / step, {"step": int(step)})
+        checkpoint.write_checkpoint_manifest(folder / "checkpoints" / step, {"step": int(step)})
     load(small / "masked").save(folder / "model")
     code, output = check(folder)
     assert (
@@ -87,9 +87,7 @@ def test_a_model_that_a_run_lost_is_missed(small, tmp_path, check):
 
     def has_step(step: int, **position) -> None:
         (folder / "checkpoints" / str(step)).mkdir(parents=True)
-        checkpoint_manifest.write_checkpoint_manifest(
-            folder / "checkpoints" / str(step), {"step": step, **position}
-        )
+        checkpoint.write_checkpoint_manifest(folder / "checkpoints" / str(step), {"step": step, **position})
 
     has_step(12, standings=[[4, [1.0, 0.0]], [8, [0.5, 0.0]], [12, [0.5, 0.0]]])
     assert check(folder)[0] == 0  # it still goes on

@@ -10,7 +10,7 @@ from bert_jax.core.output import remove_path
 from bert_jax.data.corpus.prepare import prepare_corpus
 from bert_jax.search.index import Index
 from bert_jax.text.text_source import TextSource
-from bert_jax.training import checkpoint_manifest
+from bert_jax.training import checkpoint
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.run_config import CheckpointConfig
 from bert_jax.training.workdir import Workdir
@@ -68,7 +68,7 @@ def test_checkpoints_that_are_links(tmp_path, elsewhere):
     for step in ("1", "2", "3"):
         (elsewhere / step).mkdir()
         (elsewhere / step / "array").write_bytes(b"0123")
-        checkpoint_manifest.write_checkpoint_manifest(elsewhere / step, {"step": int(step)})
+        checkpoint.write_checkpoint_manifest(elsewhere / step, {"step": int(step)})
         (directory / step).symlink_to(elsewhere / step)
     (elsewhere / "3/array").write_bytes(b"0124")
     for name in ("3.damaged", "4.orbax-checkpoint-tmp-1"):

@@ -4,7 +4,6 @@ import re
 import resource
 import shutil
 import sys
-from contextlib import closing
 from dataclasses import replace
 
 import jax
@@ -18,12 +17,17 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
 from bert_jax.tasks.pretrain import PretrainTask
 from bert_jax.text.line_reader import read_lines
-from bert_jax.training.loop import TrainingLoop, train
-from bert_jax.training.memory_estimate import PROPOSE_RATIO, REFUSE_RATIO, MemoryEstimate, estimate_memory
+from bert_jax.training.loop import train
+from bert_jax.training.memory_estimate import (
+    PROPOSE_RATIO,
+    REFUSE_RATIO,
+    MemoryEstimate,
+    estimate_memory,
+    require_memory,
+)
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import abstract_state, make_constants
 from bert_jax.training.step import make_step
-from bert_jax.training.workdir import Workdir
 from tests.hostile.outcomes import LINE, RIGHT, outcome
 from tests.support.cases import long_except
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -86,8 +90,8 @@ def step_of(task, config, rows) -> MemoryEstimate:
 def test_a_run_that_does_not_fit_is_refused_with_what_fits(tmp_path, monkeypatch):
     def check(rows: int = 256, **changes) -> None:
         task, config = tiny_pretraining(steps=2, **changes)
-        with closing(Workdir(tmp_path / "run")) as workdir:
-            TrainingLoop(task, Batches(rows), config, workdir, None, None).check_memory()
+        mesh = make_mesh(config.mesh)
+        require_memory(task, Batches(rows), config, mesh, abstract_state(task, config, mesh))
 
     task, config = tiny_pretraining(steps=2)
     free = int(0.4 * step_of(task, config, Batches(256)).total_bytes)

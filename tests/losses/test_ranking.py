@@ -8,7 +8,7 @@ import pytest
 from bert_jax.finetuning.encoded_windows import gather_by_example
 from bert_jax.hub import model_directory as hub
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.losses.ranking import RANKING_LOSSES, RankingLossSettings
+from bert_jax.losses.ranking import RANKING_LOSSES
 from bert_jax.tasks import load_config as load_task
 from bert_jax.training.state import init_random_params
 from tests.support.gradients import assert_loss_and_gradients_close
@@ -79,7 +79,7 @@ def both(encoder_path, tmp_path_factory):
             loss = RANKING_LOSSES[name].compute(
                 gather_by_example(logits, batch, DOCUMENTS),
                 known | {"labels": wanted},
-                RankingLossSettings(RANKING_LOSSES[name].scale),
+                RANKING_LOSSES[name].scale,
             )
             of_cases.append(loss.mean)
         return jnp.stack(of_cases)
@@ -151,7 +151,7 @@ def padded(rng):
 @pytest.mark.parametrize("name", RANKING_LOSSES)
 def test_what_stands_for_no_document_changes_nothing(name):
     logits, lists, alone = padded(np.random.default_rng(4))
-    compute, settings = RANKING_LOSSES[name].compute, RankingLossSettings(RANKING_LOSSES[name].scale)
+    compute, settings = RANKING_LOSSES[name].compute, RANKING_LOSSES[name].scale
     whole, parts = compute(logits, lists, settings), [compute(*one, settings) for one in alone]
     assert float(whole.total) == pytest.approx(float(sum(part.total for part in parts)), rel=1e-5)
     assert float(whole.weight) == float(sum(part.weight for part in parts))
@@ -162,9 +162,7 @@ def test_what_stands_for_no_document_changes_nothing(name):
 def test_a_teacher_s_ranking_is_the_divergence_of_two_softmaxes():
     torch = pytest.importorskip("torch")
     logits, lists, _ = padded(np.random.default_rng(5))
-    ours = RANKING_LOSSES["teacher_ranking"].compute(
-        logits[:1], {k: v[:1] for k, v in lists.items()}, RankingLossSettings(2.0)
-    )
+    ours = RANKING_LOSSES["teacher_ranking"].compute(logits[:1], {k: v[:1] for k, v in lists.items()}, 2.0)
     of = torch.nn.functional
     expected = of.kl_div(
         of.log_softmax(2 * torch.tensor(logits[:1]), -1), of.softmax(2 * torch.tensor(lists["scores"][:1]), -1),

@@ -23,7 +23,7 @@ from bert_jax.predictions.prediction_input import read_out_of_scope
 from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, run_evaluation
 from bert_jax.report.out_of_scope_detection import area_under_curve
 from bert_jax.report.prediction_page import evaluate_with_report
-from bert_jax.runs.finish_run import FinishedRun
+from bert_jax.runs.run import FinishedRun
 from bert_jax.text.tables import read_table_rows
 from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training.task import FinishInputs

@@ -28,7 +28,7 @@ from bert_jax.report.prediction_page import (
     evaluate_with_report,
     write_report,
 )
-from bert_jax.runs.finish_run import FinishedRun
+from bert_jax.runs.run import FinishedRun
 from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.task import FinishInputs
 from tests.support.cases import long_except

@@ -11,9 +11,8 @@ from bert_jax.core import config as configs
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.runs import dry_run
+from bert_jax.runs.dry_run import StepTime, measure_steps
 from bert_jax.tasks import TASKS
-from bert_jax.training import step_time
-from bert_jax.training.step_time import StepTime
 from bert_jax.training.workdir import Workdir
 from tests.support.made_up_language import ENTRIES
 from tests.support.pretraining_runs import make_corpus, train_command
@@ -111,13 +110,13 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
 
 @pytest.mark.slow
 def test_the_time_of_a_run_is_measured_unless_that_would_take_long(material, monkeypatch, capsys):
-    monkeypatch.setattr(dry_run, "measure_steps", step_time.measure_steps)
+    monkeypatch.setattr(dry_run, "measure_steps", measure_steps)
     before = set(material.rglob("*"))
     time = shown(capsys, material, "classify")["time"]
     assert re.search(r" a step takes [\d.]+ s here, so 18 steps take about \d+ s; compiling and ", time)
     assert set(material.rglob("*")) == before
-    monkeypatch.setattr(step_time, "assumed_speed", lambda mesh: 1.0)
-    monkeypatch.setattr(step_time, "make_step", None)
+    monkeypatch.setattr(dry_run, "assumed_speed", lambda mesh: 1.0)
+    monkeypatch.setattr(dry_run, "make_step", None)
     time = shown(capsys, material, "classify")["time"]
     assert "not measured, because a few steps may take more than a minute here" in time
 

@@ -13,7 +13,7 @@ from bert_jax.command.export import export_checkpoint
 from bert_jax.command.main import main
 from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
-from bert_jax.finetuning import embed_config
+from bert_jax.finetuning import embedding_task
 from bert_jax.finetuning.epochs_config import INIT_SHARE
 from bert_jax.finetuning.inspect_examples import decode_texts, list_groups
 from bert_jax.hub import sentence_transformers
@@ -150,7 +150,7 @@ def test_texts_are_read_as_far_as_the_model_does_up_to_256(encoder_path, tmp_pat
     assert (
         f"texts are read up to 12 tokens; {embedder} reads 12, and --config.data" in capsys.readouterr().err
     )
-    monkeypatch.setattr(embed_config, "MAX_LENGTH", 10)
+    monkeypatch.setattr(embedding_task, "MAX_LENGTH", 10)
     assert length(encoder_path) == 10
     assert length(encoder_path, "data.max_length=14") == 14
 

@@ -13,7 +13,7 @@ import pytest
 
 from bert_jax.core.errors import BertJaxError, NonFiniteError
 from bert_jax.hub.model_directory import ModelDirectories
-from bert_jax.training import checkpoint_manifest
+from bert_jax.training import checkpoint
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.log import MetricsLog, read_metrics
 from bert_jax.training.loop import TrainingLoop, train
@@ -152,7 +152,7 @@ def test_a_workdir_that_cannot_be_written_to(tmp_path):
 
 
 def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_path, monkeypatch):
-    write, failed = checkpoint_manifest.write_checkpoint_manifest, threading.Event()
+    write, failed = checkpoint.write_checkpoint_manifest, threading.Event()
 
     def fail(run, measures, of):
         failed.set()
@@ -164,7 +164,7 @@ def test_a_run_that_fails_ends_after_the_checkpoint_that_is_being_written(tmp_pa
         write(directory, position)
 
     monkeypatch.setattr(TrainingLoop, "check_finite", fail)
-    monkeypatch.setattr(checkpoint_manifest, "write_checkpoint_manifest", write_late)
+    monkeypatch.setattr(checkpoint, "write_checkpoint_manifest", write_late)
     task, config = tiny_pretraining(checkpoint_every=1, log_evaluate_every=2)
     with pytest.raises(NonFiniteError, match="the loss is not finite"):
         train(task, Batches(), config, tmp_path)

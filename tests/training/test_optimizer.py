@@ -18,7 +18,7 @@ from bert_jax.models.encoder import dummy_batch
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.models.mesh import AXES, DATA
-from bert_jax.training import sharded_gradient, sharding
+from bert_jax.training import sharding
 from bert_jax.training.optimizer import (
     guarded_adam,
     learning_rate_factor,
@@ -340,7 +340,7 @@ def test_parameters_stay_whole_on_each_data_shard_where_they_cannot_be_split(mon
 
 
 def test_rounded_gradients_beside_fsdp_and_tensor_are_refused(monkeypatch):
-    monkeypatch.setattr(sharded_gradient, "can_map_over_data", lambda mesh: False)
+    monkeypatch.setattr("bert_jax.training.gradient.can_map_over_data", lambda mesh: False)
     task, config = tiny_pretraining(gradient_reduce_dtype="bfloat16")
     mesh = jax.sharding.AbstractMesh((2, 2, 2), AXES)
     with pytest.raises(BertJaxError, match="--config.mesh.gradient_reduce_dtype=float32"):
