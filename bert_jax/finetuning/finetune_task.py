@@ -25,6 +25,7 @@ from bert_jax.models.bert import states_read
 from bert_jax.models.heads import HEADS
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.step import StepCache
+from bert_jax.training.task import Task
 from bert_jax.training.workdir import Workdir
 
 # One fold chooses the method from ONE_FOLD_FROM examples in all, for with fewer it would choose by chance, and below
@@ -98,13 +99,13 @@ class FinetuneTask(HeadTask):
         return single and run.given.auto_method and jax.process_count() == 1
 
 
-def with_method(run: OpenedRun[FinetuneConfig], method: Method) -> OpenedRun[FinetuneConfig]:
+def with_method(run: OpenedRun[FinetuneConfig], method: str) -> OpenedRun[FinetuneConfig]:
     """Return the run with this method; contrastive training has its own task and learning rate."""
     if run.config.method == method:
         return run
     if method == "contrastive":
-        return run.reopen(replace(run.given, method=method))
-    return replace(run, config=run.config.with_method(method))
+        return run.reopen(replace(run.given, method="contrastive"))
+    return replace(run, config=run.config.with_method(cast(Method, method)))
 
 
 VECTORS = "vectors"
@@ -129,11 +130,7 @@ class ContrastiveTask(FinetuneTask):
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         return {"contrast_loss": pair_error(outputs[VECTORS], batch["labels"], batch["label_weights"])}
 
-    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        return {}
-
-    def predictions(self, outputs: dict, batch: dict):
-        return None
+    scores, predictions = Task.scores, Task.predictions  # until then the head predicts nothing
 
     def final_params(self, params: dict, data: BatchSource) -> dict:
         pieces = cast(Epochs, data).train

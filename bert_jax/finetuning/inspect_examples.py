@@ -10,11 +10,9 @@ from bert_jax.predictions.kind import Kind
 from bert_jax.text.tokenizer import Tokenizer
 
 
-def format_examples(kind: Kind, data: Epochs, step: int, rows: int, colour: bool | None = None) -> str:
-    if colour is None:
-        colour = is_coloured()
+def format_examples(kind: Kind, data: Epochs, step: int, rows: int) -> str:
     check_step(data, step)
-    lines = []
+    lines, colour = [], is_coloured()
     for row, pieces in enumerate(data.rows_of(step)[:rows]):
         tokens = f"{sum(map(len, pieces))} of {data.row_length(step)} tokens"
         lines.append(f"step {step} row {row}: {pluralize(len(pieces), 'example')}, {tokens}")

@@ -7,7 +7,6 @@ from functools import partial
 from bert_jax.data.examples.example import Example
 from bert_jax.finetuning.embedding_task import EmbedConfig, EmbeddingTask
 from bert_jax.finetuning.finetune_config import ExamplesConfig
-from bert_jax.finetuning.reranking import RankingTask, RerankConfig
 from bert_jax.hub.layout import MODELING_FILE, Layout
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.calibration import Calibration
@@ -179,78 +178,18 @@ def embedder_card(
     )
 
 
-def cross_encoder_card(
-    task: RankingTask, config: RerankConfig, data: str, truncated: TruncationCounter
-) -> ModelCard:
-    """Return the card of a cross-encoder; `data` describes what it is trained on."""
-    most = task.layout.config.max_position_embeddings
-    return ModelCard(
-        library=library(task.layout),
-        pipeline="text-ranking",
-        tags=("cross-encoder", "reranker"),
-        about=[
-            "A cross-encoder: it reads a query and a document together, and scores how relevant the document is.",
-            f"It reads at most {most:,} tokens of both together, and was trained on at most "
-            f"{config.data.max_length:,}; longer documents are truncated.",
-        ],
-        usage=usage(
-            task.layout,
-            'Reranker.load("DIR").rank("a query", ["a document", "another"])',
-            'CrossEncoder\nCrossEncoder("DIR").rank("a query", ["a document", "another"])',
-        ),
-        data=[f"{data}.", *truncation_lines(truncated, "pairs")],
-        recipe={
-            "loss": task.loss.name,
-            "factor of logits": f"{task.scale:g}" if task.scale != 1 else "",
-            "queries per step": f"{config.batch_size:,}",
-        },
-        describe_calibration=partial(describe_relevance_scores, here_alone=not opens_elsewhere(task.layout)),
-    )
-
-
-def describe_relevance_scores(calibration: Calibration, here_alone: bool = False) -> str:
-    """Say what the scores of a cross-encoder mean, if not `here_alone` also those of sentence-transformers."""
-    sigmoid = "Scores are the sigmoid of the logit" + ", here and in `sentence_transformers`" * (
-        not here_alone
-    )
-    if not calibration.is_fitted:
-        return f"{sigmoid}. They were not calibrated: trust their order, not their values."
-    pairs = f"{calibration.examples:,} pairs that it was not trained on"
-    if calibration.keeps_probabilities:
-        return f"{sigmoid}: as probabilities, checked on {pairs}, they need no other calibration."
-    slope, offset = 1 / calibration.temperatures[0], calibration.offset
-    sign = "-" if offset < 0 else "+"
-    theirs = " `sentence_transformers` returns sigmoid(logit): other values in the same order."
-    return (
-        f"Scores of `rank` are probabilities, calibrated on {pairs}: sigmoid({slope:.4g} * logit {sign} "
-        f"{abs(offset):.4g}).{theirs * (not here_alone)}"
-    )
-
-
 def describe_groups(config: EmbedConfig, task: EmbeddingTask, train: int, validation: int) -> str:
     """Describe the data of an embedder: the numbers of groups, and the files that they are from."""
-    files = ", ".join(f"`{spec}`" for spec in config.data.train)
-    return (
-        f"{train:,} groups of {task.texts_per_group} texts, from {files}; {validation:,} groups for validation, from "
-        f"{describe_validation_source(config, 'documents')}"
-    )
-
-
-def describe_queries(
-    config: RerankConfig, task: RankingTask, train: int, validation: int, calibration: int
-) -> str:
-    """Describe the data of a cross-encoder: the numbers of queries, and the file that they are from."""
-    return (
-        f"{train:,} queries with up to {task.max_documents} documents each, from `{config.data.train}`; "
-        f"{validation:,} for validation, from {describe_validation_source(config, 'queries')}, and {calibration:,} for "
-        "calibration"
-    )
-
-
-def describe_validation_source(config: EmbedConfig | RerankConfig, what: str) -> str:
-    """Say where the validation set comes from: a file, or a share of the training data."""
     data = config.data
-    return f"`{data.validation}`" if data.validation else f"{data.validation_ratio:.0%} of the {what}"
+    files = ", ".join(f"`{spec}`" for spec in data.train)
+    source = describe_validation_source(data.validation, data.validation_ratio, "documents")
+    groups = f"{train:,} groups of {task.texts_per_group} texts, from {files}"
+    return f"{groups}; {validation:,} groups for validation, from {source}"
+
+
+def describe_validation_source(file: str, share: float, what: str) -> str:
+    """Say where the validation set comes from: a file, or a share of the training data."""
+    return f"`{file}`" if file else f"{share:.0%} of the {what}"
 
 
 def truncation_lines(truncated: TruncationCounter, what: str) -> list[str]:

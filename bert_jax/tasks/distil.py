@@ -144,14 +144,7 @@ class LayerDistillTask(DistillTask):
     def flops(self, rows: int, length: int) -> float:
         return Task.flops(self, rows, length) + self.teacher_flops(rows, length)
 
-    def scores(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        return {}
-
-    def predictions(self, outputs: dict, batch: dict):
-        return None
-
-    def metrics_from_means(self, means: dict[str, float]) -> dict[str, float]:
-        return means
+    scores, predictions, metrics_from_means = Task.scores, Task.predictions, Task.metrics_from_means
 
 
 class MiniLMTask(LayerDistillTask):

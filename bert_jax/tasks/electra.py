@@ -28,7 +28,7 @@ from bert_jax.tasks import pretrain
 from bert_jax.tasks.pretrain import Corpora, MaskedLMTask, choose_family, fit_vocabulary
 from bert_jax.training.parameter_rules import EMBEDDINGS, ParameterRule
 from bert_jax.training.task import Outline, apply_model
-from bert_jax.training.warm_start import adopt_saved_layout, check_same_tokenizer, check_sizes
+from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 GENERATOR = "generator"  # the directory of its model, within that of the discriminator
 HEADS = ("replaced", "replaced_in_context")  # a family has at most one of them
@@ -81,11 +81,17 @@ def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenT
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
     task = ReplacedTokenTask.from_config(dataclasses.replace(config, model=model), directories)
     if config.init:
-        layouts = {
-            name: adopt_saved_layout(directories.of_model(config.init, name), layout, data.tokenizer)
-            for name, layout in task.layouts.items()
-        }
-        task = dataclasses.replace(task, layout=layouts[""], generator=layouts[GENERATOR])
+        generator, published = (
+            directories.of_model(config.init, GENERATOR),
+            directories[config.init].layout.hf_config,
+        )
+        check_same_tokenizer(generator, data.tokenizer)
+        source = generator.layout
+        task = dataclasses.replace(
+            task,
+            layout=dataclasses.replace(task.layout, hf_config=published),
+            generator=dataclasses.replace(task.generator, family=source.family, hf_config=source.hf_config),
+        )
     return task, data, config
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -74,9 +74,9 @@ def open(
     groups = [*train, *validation]
     teaches = with_teacher and bool(task.teacher_shape)
     vectors = compute_teacher_vectors(directories[config.loss.teacher], groups, task) if teaches else []
-    reading = GroupEncoder(tokenizer, task, config.data.max_length, number_texts(groups), vectors)
-    train_pieces, validation_pieces = reading.encode_groups(train), reading.encode_groups(validation)
-    truncated = reading.truncated
+    truncated = TruncationCounter(config.data.max_length)
+    encode = partial(encode_groups, task, tokenizer, truncated, number_texts(groups), vectors)
+    train_pieces, validation_pieces = encode(train), encode(validation)
     if notice := truncated.notice("raise --config.data.max_length to read more"):
         print_notice(notice)
     width = task.layout.config.hidden_size
@@ -290,45 +290,40 @@ def check_differences(config: Config, task: EmbeddingTask, train: Sequence[Group
         )
 
 
-@dataclass
-class GroupEncoder:
-    """Encodes groups as the model reads them."""
+def encode_groups(
+    task: EmbeddingTask,
+    tokenizer: Tokenizer,
+    truncated: TruncationCounter,
+    ids: dict[str, int],
+    teacher_vectors: Sequence[dict[str, np.ndarray]],
+    groups: Sequence[Group],
+) -> list[EncodedExample]:
+    """Encode groups as the model reads them: a piece for each text, those of the first group first.
 
-    tokenizer: Tokenizer
-    task: EmbeddingTask
-    max_length: int
-    ids: dict[str, int]  # of the texts
-    # a teacher's vectors by text, for the first texts of the groups, and so on
-    teacher_vectors: list[dict[str, np.ndarray]]
-    truncated: TruncationCounter = field(init=False)
+    `ids` are those of the texts; `teacher_vectors` are a teacher's vectors by text, for the first texts of the groups,
+    and so on.
+    """
 
-    def __post_init__(self):
-        self.truncated = TruncationCounter(self.max_length)
-
-    def encode_groups(self, groups: Sequence[Group]) -> list[EncodedExample]:
-        """Return a piece for each text: those of the first group, then those of the second, and so on."""
-        columns = []
-        for n in range(self.task.texts_per_group):
-            embedder = self.task.embedder
-            prompt = prompt_text(embedder, choose_prompt(embedder, n))
-            texts = prepare_texts(embedder, [group.texts[n] for group in groups], prompt)
-            encodings = self.tokenizer.encode(texts, max_length=self.max_length)
-            self.truncated.count(encodings)
-            columns.append(encodings)
-        return [
-            EncodedExample(encoding, i, self.text_targets(group, n))
-            for i, (group, encodings) in enumerate(zip(groups, zip(*columns, strict=True), strict=True))
-            for n, encoding in enumerate(encodings)
-        ]
-
-    def text_targets(self, group: Group, n: int) -> dict:
+    def targets(group: Group, n: int) -> dict:
         """Return the targets of the n-th text of a group."""
-        targets: dict = {"ids": self.ids[group.alike or group.texts[n]], "label_weights": 1.0}
+        targets: dict = {"ids": ids[group.alike or group.texts[n]], "label_weights": 1.0}
         if group.scores and n == 0:
             targets["scores"] = group.scores
-        if n < len(self.teacher_vectors):
-            targets[TEACHER] = self.teacher_vectors[n][group.texts[n]]
+        if n < len(teacher_vectors):
+            targets[TEACHER] = teacher_vectors[n][group.texts[n]]
         return targets
+
+    columns = []
+    for n in range(task.texts_per_group):
+        prompt = prompt_text(task.embedder, choose_prompt(task.embedder, n))
+        texts = prepare_texts(task.embedder, [group.texts[n] for group in groups], prompt)
+        columns.append(tokenizer.encode(texts, max_length=truncated.max_length))
+        truncated.count(columns[n])
+    return [
+        EncodedExample(encoding, i, targets(group, n))
+        for i, (group, encodings) in enumerate(zip(groups, zip(*columns, strict=True), strict=True))
+        for n, encoding in enumerate(encodings)
+    ]
 
 
 def choose_prompt(embedder: EmbedderSettings, n: int) -> str | None:

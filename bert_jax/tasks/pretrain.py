@@ -31,7 +31,7 @@ from bert_jax.training.parameter_rules import Rules
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.task import Outline, OutlinePhase, Task
-from bert_jax.training.warm_start import adopt_saved_layout, check_same_tokenizer, check_sizes
+from bert_jax.training.warm_start import check_same_tokenizer, check_sizes
 
 if TYPE_CHECKING:
     from bert_jax.training.opened_run import OpenedRun
@@ -94,9 +94,7 @@ def open(config: Config, directories: ModelDirectories) -> tuple["PretrainTask",
         check_sizes(config.init, source.config, choose_family(config, source).apply_constants(model))
     task = PretrainTask.from_config(dataclasses.replace(config, model=model), directories)
     if config.init:
-        layout = adopt_saved_layout(directories[config.init], task.layout, data.tokenizer)
-        layout = keep_other_parts(layout, directories[config.init])
-        task = dataclasses.replace(task, layout=layout)
+        task = dataclasses.replace(task, layout=keep_other_parts(task.layout, directories[config.init]))
     return task, data, config
 
 
@@ -114,7 +112,8 @@ def complete_values(values: dict, directories: ModelDirectories) -> dict:
 
 
 def keep_other_parts(layout: Layout, directory: ModelDirectory) -> Layout:
-    """Return the layout with what no loss reads but the finished model keeps: the pooler, and how it embeds."""
+    """Return the layout with what no loss reads but the finished model keeps: published keys, the pooler, and how it
+    embeds."""
     source = directory.layout
     embedder = source.embedder
     if embedder and embedder.unknown:
@@ -124,11 +123,12 @@ def keep_other_parts(layout: Layout, directory: ModelDirectory) -> Layout:
         print_notice(
             f"masked words may make the embedder in {directory} a worse one; `bert-jax evaluate --compare` measures it"
         )
-    return dataclasses.replace(layout, pooler=layout.pooler or source.pooler, embedder=embedder)
+    pooler = layout.pooler or source.pooler
+    return dataclasses.replace(layout, hf_config=source.hf_config, pooler=pooler, embedder=embedder)
 
 
 def open_corpora(config: CorporaConfig) -> "Corpora":
-    return Corpora(Stream(config.data, config.seed, config.steps))
+    return Corpora(config.data, config.seed, config.steps)
 
 
 def outline(config: Config, directories: ModelDirectories) -> Outline:
@@ -301,17 +301,18 @@ def label_logits(logits, labels):
     return jnp.take_along_axis(logits, labels[..., None], axis=-1)
 
 
-class Corpora(BatchSource):
+class Corpora(Stream, BatchSource):
     """The stream of prepared corpora, as the `BatchSource` of the training loop."""
 
-    def __init__(self, stream: Stream):
-        self.stream, self.tokenizer, self.rows_per_step = stream, stream.tokenizer, stream.config.batch_size
+    def __init__(self, config: DataConfig, seed: int, steps: int):
+        super().__init__(config, seed, steps)
+        self.rows_per_step = config.batch_size
 
     def identity(self) -> dict[str, str]:
-        return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.stream.corpora)}
+        return {f"corpus {n}": corpus.train.identity for n, corpus in enumerate(self.corpora)}
 
     def facts(self) -> Iterator[Fact]:
-        for corpus in self.stream.corpora:
+        for corpus in self.corpora:
             train, validation = (
                 f"{part['documents']:,} documents ({part['tokens']:,} tokens)"
                 for part in (corpus.manifest["counts"]["train"], corpus.manifest["counts"]["validation"])
@@ -319,7 +320,7 @@ class Corpora(BatchSource):
             yield "corpus", f"{corpus.name}: {train} to train on, {validation} for validation"
 
     def describe_passes(self, steps: int, tokens: float) -> str:
-        corpus = sum(corpus.manifest["counts"]["train"]["tokens"] for corpus in self.stream.corpora)
+        corpus = sum(corpus.manifest["counts"]["train"]["tokens"] for corpus in self.corpora)
         return f", which are {tokens / corpus:,.1f} passes over the corpora at most"
 
     def initialize_from_cooccurrences(self, params: dict) -> dict:
@@ -328,7 +329,7 @@ class Corpora(BatchSource):
         flat = flatten_dict(params)
         (words,) = (path for path in flat if path[-2:] == WORDS)
         vectors, frequencies = cooccurrence_embeddings(
-            self.stream.corpora, self.tokenizer.size, flat[words].shape[1]
+            self.corpora, self.tokenizer.size, flat[words].shape[1]
         )
         table = np.array(flat[words])
         (counted,) = vectors.any(1).nonzero()
@@ -339,23 +340,13 @@ class Corpora(BatchSource):
         return unflatten_dict(flat)
 
     def row_length(self, step: int) -> int:
-        return self.stream.length(step)
+        return self.length(step)
 
     def features(self, step: int) -> Features:
-        return self.stream.config.features(self.rows_per_step, self.row_length(step))
-
-    def batches(
-        self, start: int, stop: int, host_index: int, host_count: int
-    ) -> Iterator[dict[str, np.ndarray]]:
-        return self.stream.batches(start, stop, host_index, host_count)
-
-    def validation_batches(
-        self, length: int, host_index: int, host_count: int
-    ) -> Iterator[dict[str, np.ndarray]]:
-        return self.stream.validation_batches(length, host_index, host_count)
+        return self.config.features(self.rows_per_step, self.row_length(step))
 
     def show_step(self, step: int, rows: int) -> str:
-        return show_step(self.stream, step, rows)
+        return show_step(self, step, rows)
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
         ranks = np.concatenate([rows[rows >= 0] for rows in predicted if rows is not None] or [np.empty(0)])

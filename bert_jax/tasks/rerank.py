@@ -1,35 +1,164 @@
-"""Training a cross-encoder, which reads a query and a document together and scores how relevant the document is."""
+"""Training a cross-encoder, which reads a query and a document together and scores how relevant the document is.
+
+The loss reads the logits of all documents of a query together.
+"""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, ClassVar
 
-from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.candidates import Candidates, add_random_negatives, read_candidates
+import jax.numpy as jnp
+
+from bert_jax.core.config import NonNegative, OneOf, Range, Share, check_ranges
+from bert_jax.core.errors import BertJaxError, check_name
+from bert_jax.data.batch_source import Fact
+from bert_jax.data.examples.candidates import (
+    CandidateColumns,
+    Candidates,
+    add_random_negatives,
+    read_candidates,
+)
+from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.group_columns import describe_columns
-from bert_jax.data.examples.row_packing import EncodedExample
+from bert_jax.data.examples.row_packing import PLACE, EncodedExample, RowLayout, Target
 from bert_jax.data.examples.split import train_validation_split
-from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_batch_config
+from bert_jax.finetuning.encoded_windows import PredictionEvaluator, gather_by_example, make_batch_config
+from bert_jax.finetuning.epochs_config import Dropout, GoingOnConfig, InitEncoderConfig, check_validation
 from bert_jax.finetuning.example_splits import set_aside_calibration
-from bert_jax.finetuning.model_cards import cross_encoder_card, describe_queries
-from bert_jax.finetuning.reranking import RankingTask
-from bert_jax.finetuning.reranking import RerankConfig as Config
+from bert_jax.finetuning.head_task import HeadTask
+from bert_jax.finetuning.model_cards import (
+    describe_validation_source,
+    library,
+    opens_elsewhere,
+    truncation_lines,
+    usage,
+)
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.losses.loss import Loss
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss
+from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
 from bert_jax.text.tokenizer import Encoding, Tokenizer
 from bert_jax.text.truncation import TruncationCounter
+from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.processes import print_notice, print_once
-from bert_jax.training.task import FinishInputs
+from bert_jax.training.task import FinishInputs, ModelCard
 from bert_jax.training.warm_start import list_new_modules
+from bert_jax.training.workdir import Workdir
 
 DEFAULT_RANDOM_NEGATIVES = 4  # documents of other queries that each query gets, if all documents are relevant
 CandidateLists = list[Candidates]
 HEAD = "classify"  # the head that transformers opens
 FILLER = Encoding([0], [0], [(0, 0)])  # fills up a query that has fewer documents than another
+
+
+@dataclass(frozen=True)
+class CandidatesConfig:
+    train: str = ""  # training data: a file, a folder of files, or tfds:NAME/CONFIG:SPLIT
+    validation: str = ""  # validation set, in the same form as data.train; "": a share of the training data
+    validation_ratio: Share = 0.1  # share of the queries that becomes the validation set
+    # share of the remaining queries on which probabilities are calibrated; 0: none
+    calibration_ratio: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.05
+    columns: CandidateColumns = field(default_factory=CandidateColumns)
+    # number of queries to use, drawn at random, the same for every seed; 0: all
+    max_examples: NonNegative = 0
+    # documents of other queries to add to each query as not relevant; -1: 4 if all documents are relevant, else none
+    num_random_negatives: Annotated[int, Range(-1, 1000)] = -1
+    # maximum number of documents per training query; the most relevant are kept; 0: all
+    max_documents_per_query: NonNegative = 0
+    batch_size: Annotated[int, Range(1, 1 << 20)] = 16  # queries per step, each with its documents
+    # maximum number of tokens in a pair; longer documents are truncated
+    max_length: Annotated[int, Range(1, 1 << 20)] = 256
+    # how pairs are put into rows; packed: several per row; bucketed: one per row, rows as long as the longest of the
+    # step; padded: one per row, all rows of one length; the choice does not change what is learnt
+    batching: RowLayout = "packed"
+
+    def __post_init__(self):
+        check_ranges(self, "data.")
+        check_validation(self.validation, self.validation_ratio)
+
+
+@dataclass(frozen=True)
+class CrossEncoderConfig(InitEncoderConfig):
+    head_dropout: Dropout = -1.0  # dropout before the head; -1: that of `init`
+
+
+@dataclass(frozen=True)
+class RankingLossConfig:
+    # loss; auto: teacher_ranking for a teacher's scores, binary for relevant or not, lambda_rank for grades
+    name: Annotated[str, OneOf(("auto", *RANKING_LOSSES))] = "auto"
+    scale: Annotated[float, Range(0, 1e6)] = 0.0  # factor of the logits; 0: the usual one of the loss
+
+    def __post_init__(self):
+        check_ranges(self, "loss.")
+        if self.name != "auto":
+            check_name(self.name, RANKING_LOSSES, "loss")
+
+
+@dataclass(frozen=True)
+class Config(GoingOnConfig):
+    default_epochs: ClassVar[float] = 1.0
+    # On pairs of Cranfield, MiniLM had an MRR@10 of .620 after 60 steps of 32 pairs, .703 after 116; chance is .457.
+    min_steps: ClassVar[int] = 120
+    # A cross-encoder that starts from an embedder has to learn something new: the words that query and document share.
+    # After 62 steps of 32 pairs, MiniLM (384 wide) had an MRR@10 of .335 with a learning rate of 6e-5, .813 with 2e-4,
+    # .844 with 4e-4; chance is .29.
+    base_learning_rate: ClassVar[float] = 5e-5
+    rate_power: ClassVar[int] = 2
+
+    init: str = ""
+    report: bool = True  # write WORKDIR/report at the end of the run
+    model: CrossEncoderConfig = field(default_factory=CrossEncoderConfig)
+    loss: RankingLossConfig = field(default_factory=RankingLossConfig)
+    data: CandidatesConfig = field(default_factory=CandidatesConfig)
+
+    @property
+    def batch_size(self) -> int:
+        return self.data.batch_size
+
+    @property
+    def example_columns(self) -> ExampleColumns:
+        return self.data.columns.pair_columns
+
+    @property
+    def writes_report(self) -> bool:
+        return self.report
+
+
+@dataclass(frozen=True)
+class RankingTask(HeadTask):
+    kind: Relevance
+    loss: RankingLoss = RANKING_LOSSES["binary"]
+    scale: float = 1.0  # the factor of the loss
+    max_documents: int = 2  # at most, per query
+    whole_batch: ClassVar[bool] = True
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        taught = {"scores": Target("float32")} if self.loss.uses_teacher_scores else {}
+        return self.kind.targets | {PLACE: Target("int32")} | taught
+
+    def facts(self, run: OpenedRun, directory: Workdir) -> Iterator[Fact]:
+        yield from super().facts(run, directory)
+        yield "loss", self.loss.name
+
+    def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
+        return {self.head: super().outputs(params, batch, constants, key)[self.head]}
+
+    def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
+        logits = gather_by_example(outputs[self.head][..., 0].astype(jnp.float32), batch, self.max_documents)
+        lists = {
+            name: gather_by_example(batch[name], batch, self.max_documents)
+            for name in ("labels", "label_weights", "scores")
+            if name in batch
+        }
+        return {f"{self.loss.name}_loss": self.loss.compute(logits, lists, self.scale)}
 
 
 def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Epochs, Config]:
@@ -43,17 +172,22 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     task = make_ranking_task(config, init.layout, train)
     check_differences(task.loss, train)
-    pairs = [list_pairs(part) for part in (train, validation, calibration)]
-    results = FinishInputs(pairs[0], pairs[1], pairs[2], report=config.report)
+    train_pairs, validation_pairs, calibration_pairs = (
+        [pair for candidates in part for pair in candidates.pairs()]
+        for part in (train, validation, calibration)
+    )
+    results = FinishInputs(train_pairs, validation_pairs, calibration_pairs, report=config.report)
     task = dataclasses.replace(task, finish_inputs=results)
-    reading = PairEncoder(init.tokenizer, config.data.max_length, task)
-    train_pieces, validation_pieces = reading.encode_lists(train), reading.encode_lists(validation)
-    if notice := reading.truncated.notice("raise --config.data.max_length to read more", "pairs"):
+    truncated = TruncationCounter(config.data.max_length)
+    train_pieces, validation_pieces = (
+        encode_lists(task, init.tokenizer, part, truncated) for part in (train, validation)
+    )
+    if notice := truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_notice(notice)
     width, goes_on = task.layout.config.hidden_size, not list_new_modules(init, task.layout)
     config = config.resolve_start(goes_on, width).resolve_defaults(len(train), task.best_metric, width)
     about = describe_queries(config, task, *map(len, (train, validation, calibration)))
-    task = dataclasses.replace(task, model_card=cross_encoder_card(task, config, about, reading.truncated))
+    task = dataclasses.replace(task, model_card=cross_encoder_card(task, config, about, truncated))
     batches = make_batch_config(
         config, config.data.batching, config.data.max_length, task.layout.config,
         group_size=task.max_documents, noun="pair", about=about,
@@ -73,12 +207,9 @@ def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, C
     check_grades(data.train, train)
     others = data.num_random_negatives
     if others < 0:
-        others = (
-            0
-            if any(grade < 1 for candidates in train for grade in candidates.grades)
-            else DEFAULT_RANDOM_NEGATIVES
-        )
-        if others:
+        others = 0
+        if all(grade >= 1 for candidates in train for grade in candidates.grades):
+            others = DEFAULT_RANDOM_NEGATIVES
             print_once(
                 f"every document is relevant for its query, so each query gets {others} documents of other queries as "
                 "not relevant (data.num_random_negatives); `bert-jax mine` finds harder ones"
@@ -98,10 +229,6 @@ def read_query_splits(config: Config) -> tuple[CandidateLists, CandidateLists, C
     if data.max_documents_per_query:
         train = [keep_most_relevant(candidates, data.max_documents_per_query) for candidates in train]
     return train, validation, calibration
-
-
-def list_pairs(lists: CandidateLists) -> list[Example]:
-    return [pair for candidates in lists for pair in candidates.pairs()]
 
 
 def check_grades(spec: str, lists: Sequence[Candidates]) -> None:
@@ -178,37 +305,31 @@ def check_differences(loss: RankingLoss, lists: Sequence[Candidates]) -> None:
         )
 
 
-class PairEncoder:
-    """Encodes queries and their documents as the model reads them, in lists of `task.documents` pieces."""
+def encode_lists(
+    task: RankingTask, tokenizer: Tokenizer, lists: CandidateLists, truncated: TruncationCounter
+) -> list[EncodedExample]:
+    """Encode queries and their documents as the model reads them, in lists of `task.max_documents` pieces.
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, task: RankingTask):
-        self.tokenizer, self.task = tokenizer, task
-        self.truncated = TruncationCounter(max_length)
-
-    def encode_lists(self, lists: CandidateLists) -> list[EncodedExample]:
-        """Return a piece for each document, and fillers for incomplete lists; a query with more than `task.documents`
-        documents becomes several lists."""
-        pairs = [(candidates.query, text) for candidates in lists for text in candidates.documents]
-        encodings = self.tokenizer.encode(pairs, max_length=self.truncated.max_length)
-        self.truncated.count(encodings)
-        pieces: list[EncodedExample] = []
-        following = iter(encodings)
-        for candidates in lists:
-            count = len(candidates.grades)
-            for n in range(-(-count // self.task.max_documents) * self.task.max_documents):
-                encoding = next(following) if n < count else FILLER
-                pieces.append(EncodedExample(encoding, len(pieces), self.pair_targets(candidates, n)))
-        return pieces
-
-    def pair_targets(self, candidates: Candidates, n: int) -> dict[str, float]:
-        is_document = n < len(candidates.grades)
-        targets = {
-            "labels": candidates.grades[n] if is_document else 0.0,
-            "label_weights": float(is_document),
-        }
-        if self.task.loss.uses_teacher_scores:
-            targets["scores"] = candidates.scores[n] if is_document and candidates.scores else 0.0
-        return targets
+    Return a piece for each document, and fillers for incomplete lists; a query with more documents becomes several
+    lists.
+    """
+    pairs = [(candidates.query, text) for candidates in lists for text in candidates.documents]
+    encodings = tokenizer.encode(pairs, max_length=truncated.max_length)
+    truncated.count(encodings)
+    pieces: list[EncodedExample] = []
+    following = iter(encodings)
+    for candidates in lists:
+        count = len(candidates.grades)
+        for n in range(-(-count // task.max_documents) * task.max_documents):
+            targets = {
+                "labels": candidates.grades[n] if n < count else 0.0,
+                "label_weights": float(n < count),
+            }
+            if task.loss.uses_teacher_scores:
+                targets["scores"] = candidates.scores[n] if n < count and candidates.scores else 0.0
+            encoding = next(following) if n < count else FILLER
+            pieces.append(EncodedExample(encoding, len(pieces), targets))
+    return pieces
 
 
 class RankingEvaluator(PredictionEvaluator):
@@ -223,3 +344,59 @@ class RankingEvaluator(PredictionEvaluator):
 
     def __call__(self, logits: list) -> dict[str, float]:
         return super().__call__([x for x, known in zip(logits, self.is_pair, strict=True) if known])
+
+
+def cross_encoder_card(
+    task: RankingTask, config: Config, data: str, truncated: TruncationCounter
+) -> ModelCard:
+    """Return the card of a cross-encoder; `data` describes what it is trained on."""
+    most = task.layout.config.max_position_embeddings
+    return ModelCard(
+        library=library(task.layout),
+        pipeline="text-ranking",
+        tags=("cross-encoder", "reranker"),
+        about=[
+            "A cross-encoder: it reads a query and a document together, and scores how relevant the document is.",
+            f"It reads at most {most:,} tokens of both together, and was trained on at most "
+            f"{config.data.max_length:,}; longer documents are truncated.",
+        ],
+        usage=usage(
+            task.layout,
+            'Reranker.load("DIR").rank("a query", ["a document", "another"])',
+            'CrossEncoder\nCrossEncoder("DIR").rank("a query", ["a document", "another"])',
+        ),
+        data=[f"{data}.", *truncation_lines(truncated, "pairs")],
+        recipe={
+            "loss": task.loss.name,
+            "factor of logits": f"{task.scale:g}" if task.scale != 1 else "",
+            "queries per step": f"{config.batch_size:,}",
+        },
+        describe_calibration=partial(describe_relevance_scores, here_alone=not opens_elsewhere(task.layout)),
+    )
+
+
+def describe_relevance_scores(calibration: Calibration, here_alone: bool = False) -> str:
+    """Say what the scores of a cross-encoder mean, if not `here_alone` also those of sentence-transformers."""
+    sigmoid = "Scores are the sigmoid of the logit" + ", here and in `sentence_transformers`" * (
+        not here_alone
+    )
+    if not calibration.is_fitted:
+        return f"{sigmoid}. They were not calibrated: trust their order, not their values."
+    pairs = f"{calibration.examples:,} pairs that it was not trained on"
+    if calibration.keeps_probabilities:
+        return f"{sigmoid}: as probabilities, checked on {pairs}, they need no other calibration."
+    slope, offset = 1 / calibration.temperatures[0], calibration.offset
+    sign = "-" if offset < 0 else "+"
+    theirs = " `sentence_transformers` returns sigmoid(logit): other values in the same order."
+    return (
+        f"Scores of `rank` are probabilities, calibrated on {pairs}: sigmoid({slope:.4g} * logit {sign} "
+        f"{abs(offset):.4g}).{theirs * (not here_alone)}"
+    )
+
+
+def describe_queries(config: Config, task: RankingTask, train: int, validation: int, calibration: int) -> str:
+    """Describe the data of a cross-encoder: the numbers of queries, and the file that they are from."""
+    data = config.data
+    source = describe_validation_source(data.validation, data.validation_ratio, "queries")
+    queries = f"{train:,} queries with up to {task.max_documents} documents each, from `{data.train}`"
+    return f"{queries}; {validation:,} for validation, from {source}, and {calibration:,} for calibration"

@@ -1,7 +1,5 @@
 """Start a run from the parameters of a model directory."""
 
-from dataclasses import replace
-
 import jax
 
 from bert_jax.core.errors import BertJaxError
@@ -11,15 +9,6 @@ from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.task import Task
-
-
-def adopt_saved_layout(directory: ModelDirectory, layout: Layout, tokenizer: Tokenizer) -> Layout:
-    """Return the layout with the family and published keys of the directory; refuse one of other sizes or with another
-    tokenizer."""
-    source = directory.layout
-    check_same_tokenizer(directory, tokenizer)
-    check_sizes(directory.name, source.config, layout.config)
-    return replace(layout, family=source.family, hf_config=source.hf_config)
 
 
 def check_same_tokenizer(directory: ModelDirectory, tokenizer: Tokenizer) -> None:

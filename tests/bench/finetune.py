@@ -20,9 +20,9 @@ from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.finetuning.finetune_config import FinetuneConfig
-from bert_jax.finetuning.reranking import RerankConfig
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.tasks import load_config
+from bert_jax.tasks.rerank import Config as RerankConfig
 from bert_jax.training import warm_start
 from bert_jax.training.log import read_metrics
 from bert_jax.training.loop import train

@@ -6,7 +6,8 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.finetuning.reranking import RankingTask, RerankConfig
+from bert_jax.tasks.rerank import Config as RerankConfig
+from bert_jax.tasks.rerank import RankingTask
 from tests.bench.libraries import libraries
 from tests.bench.torch_training import TorchModel, quiet_transformers
 

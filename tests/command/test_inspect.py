@@ -32,7 +32,7 @@ def settings(corpus, *more):
 
 def show(corpus, *more, step: int, rows: int, colour: bool) -> str:
     config = load_config(f"{PRETRAIN}:base", settings(corpus, *more))[1]
-    return show_step(pretrain.open_corpora(config).stream, step, rows, colour)
+    return show_step(pretrain.open_corpora(config), step, rows, colour)
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning import choose_method
+from bert_jax.finetuning.choose_method import Gain
 from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
-from bert_jax.finetuning.training_gain import Gain
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
 from bert_jax.tasks import load_config

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_jax.finetuning.choose_method import methods_to_try, pick_best
-from bert_jax.finetuning.training_gain import MIN_GAIN, Gain, prior_gain
+from bert_jax.finetuning.choose_method import MIN_GAIN, Gain, methods_to_try, pick_best, prior_gain
 from bert_jax.predictions.kinds.classes import Classes
 from bert_jax.predictions.kinds.tags import Tags
 

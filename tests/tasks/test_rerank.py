@@ -13,12 +13,12 @@ from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, add_random_negatives, read_candidates
 from bert_jax.finetuning.epochs_config import INIT_SHARE
-from bert_jax.finetuning.model_cards import describe_relevance_scores
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kinds.relevance import Judgement, Relevance
 from bert_jax.tasks import load_config as load_task
+from bert_jax.tasks.rerank import describe_relevance_scores
 from bert_jax.training.log import read_metrics
 from tests.support.pretraining_runs import assert_resumes
 from tests.support.small_models import SMALL_CONFIG, write_model

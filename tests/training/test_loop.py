@@ -190,7 +190,9 @@ def test_going_on_from_a_model_directory(finished_run, tmp_path, capsys):
 
     task, config = tiny_pretraining()
     directories, init = ModelDirectories(), str(finished_run / "model")
-    warm_start.adopt_saved_layout(directories[init], task.layout, Batches().tokenizer)
+    saved = directories[init].layout.config
+    warm_start.check_same_tokenizer(directories[init], Batches().tokenizer)
+    warm_start.check_sizes(init, saved, task.layout.config)
     params, missing = warm_start.read_initial_params(directories, init, task, seed=0)
     assert not missing
     task, config = tiny_pretraining(steps=12, init=str(finished_run / "model"), first_step=8)
@@ -200,7 +202,7 @@ def test_going_on_from_a_model_directory(finished_run, tmp_path, capsys):
     assert first["mlm_loss"] < metric_lines(finished_run)[2]["mlm_loss"]
     other, _ = tiny_pretraining(layers=2)
     with pytest.raises(BertJaxError, match="--config.model.num_hidden_layers=1"):
-        warm_start.adopt_saved_layout(directories[init], other.layout, Batches().tokenizer)
+        warm_start.check_sizes(init, saved, other.layout.config)
 
 
 def test_the_speed_of_a_line_is_that_of_its_steps_without_compiling_and_evaluations(monkeypatch):
