@@ -34,16 +34,13 @@ class StudentEncoderConfig(InitEncoderConfig):
         """Return the student's config: that of `source` with the sizes and dropout rates set here; `layers` is the
         default number of layers."""
         width = self.hidden_size or source.hidden_size
-        rates = {
-            name: getattr(self, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
-        }
         return source.replace(
             num_hidden_layers=self.num_hidden_layers or layers,
             hidden_size=width,
             num_attention_heads=self.num_attention_heads or source.num_attention_heads,
             intermediate_size=self.intermediate_size
             or source.intermediate_size * width // source.hidden_size,
-            **{name: rate for name, rate in rates.items() if rate >= 0},
+            **self.dropout_rates,
         )
 
 

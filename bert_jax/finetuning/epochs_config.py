@@ -68,6 +68,13 @@ class InitEncoderConfig:
     def compute_settings(self) -> dict[str, str]:
         return {name: getattr(self, name) for name in ("dtype", "attention", "remat")}
 
+    @property
+    def dropout_rates(self) -> dict[str, float]:
+        """The rates that are set here; not every section has that of the head."""
+        names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "head_dropout")
+        rates = {name: getattr(self, name, -1.0) for name in names}
+        return {name: rate for name, rate in rates.items() if rate >= 0}
+
     def update_encoder(self, encoder: EncoderConfig, longest: int, init: str) -> EncoderConfig:
         """Return the encoder with the config's dropout rates; refuse one that cannot read texts of `longest` tokens."""
         if encoder.max_position_embeddings < longest:
@@ -75,11 +82,7 @@ class InitEncoderConfig:
                 f"data.max_length is {longest}, but {init} reads at most {encoder.max_position_embeddings} tokens; set "
                 f"--config.data.max_length={encoder.max_position_embeddings}"
             )
-        rates = {
-            name: getattr(self, name, -1)
-            for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "head_dropout")
-        }
-        return encoder.replace(**{name: rate for name, rate in rates.items() if rate >= 0})
+        return encoder.replace(**self.dropout_rates)
 
 
 @dataclass(frozen=True)

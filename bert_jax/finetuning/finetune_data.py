@@ -71,7 +71,7 @@ def make_finetune_task(
         print_once(notice)
     weights = balanced_class_weights(kind, parts.train) if balanced else ()
     out_of_scope = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
-    results = FinishInputs(
+    inputs = FinishInputs(
         parts.train,
         parts.validation,
         parts.calibration,
@@ -82,15 +82,8 @@ def make_finetune_task(
     )
     make = ContrastiveTask if config.method == "contrastive" else FinetuneTask
     card = prediction_card(layout, kind, data, parts.train, describe_data(data, parts))
-    return make(
-        layout,
-        kind,
-        smoothing,
-        weights,
-        config.head_init == "linear_probe",
-        finish_inputs=results,
-        model_card=card,
-    )
+    probes = config.head_init == "linear_probe"
+    return make(layout, kind, smoothing, weights, probes, finish_inputs=inputs, model_card=card)
 
 
 def make_epochs(

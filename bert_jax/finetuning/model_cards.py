@@ -124,22 +124,16 @@ def describe_probabilities(kind: Kind, calibration: Calibration) -> str:
     return f"{described[0].upper()}{described[1:]}. {unseen}{theirs}"
 
 
-LIBRARY = "sentence-transformers"
-
-
 def usage(layout: Layout, ours: str, theirs: str) -> str:
     """Return the code of a card: ours and, if it opens the model, that of sentence-transformers."""
     code = f"import bert_jax\nbert_jax.{ours}"
-    return f"{code}\n\nfrom sentence_transformers import {theirs}" if opens_elsewhere(layout) else code
-
-
-def opens_elsewhere(layout: Layout) -> bool:
-    """Return whether sentence-transformers opens the model, which it does by transformers."""
-    return layout.family.encoder_in_transformers
+    opens_elsewhere = layout.family.encoder_in_transformers
+    return f"{code}\n\nfrom sentence_transformers import {theirs}" if opens_elsewhere else code
 
 
 def library(layout: Layout) -> str:
-    return LIBRARY if opens_elsewhere(layout) else "bert_jax"
+    """Return the library that opens the model; sentence-transformers does so by transformers."""
+    return "sentence-transformers" if layout.family.encoder_in_transformers else "bert_jax"
 
 
 def embedder_card(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from bert_jax.losses.loss import Loss, weighted_loss
+from bert_jax.losses.loss import Loss, kl_divergence, weighted_loss
 from bert_jax.models.kernels.request import make_attention_mask
 
 SMALL = 1e-12
@@ -18,23 +18,17 @@ def soft_cross_entropy(logits, teacher_logits, weight, temperature: float = 1.0)
     """The KL divergence of the student's probabilities from the teacher's [..., C], both computed at the temperature.
 
     It is multiplied by the squared temperature, so that gradients are about as large at any temperature."""
-    student_log_probs, teacher_log_probs = (
-        jax.nn.log_softmax(values.astype(jnp.float32) / temperature) for values in (logits, teacher_logits)
-    )
-    return weighted_loss(
-        temperature**2 * (jnp.exp(teacher_log_probs) * (teacher_log_probs - student_log_probs)).sum(-1),
-        weight,
-    )
+    student_log_probs = jax.nn.log_softmax(logits.astype(jnp.float32) / temperature)
+    teacher_log_probs = jax.nn.log_softmax(teacher_logits.astype(jnp.float32) / temperature)
+    return weighted_loss(temperature**2 * kl_divergence(student_log_probs, teacher_log_probs), weight)
 
 
 def soft_binary_cross_entropy(logits, teacher_logits, weight, temperature: float = 1.0) -> Loss:
     """Do the same for C independent labels [..., C], present or not. An example's loss is the mean over its labels."""
-    student_pairs, teacher_pairs = (
-        jnp.stack([values, jnp.zeros_like(values)], -1) for values in (logits, teacher_logits)
-    )
-    every = soft_cross_entropy(
-        student_pairs, teacher_pairs, jnp.broadcast_to(weight[..., None], logits.shape), temperature
-    )
+    student_pairs = jnp.stack([logits, jnp.zeros_like(logits)], -1)
+    teacher_pairs = jnp.stack([teacher_logits, jnp.zeros_like(teacher_logits)], -1)
+    weights = jnp.broadcast_to(weight[..., None], logits.shape)
+    every = soft_cross_entropy(student_pairs, teacher_pairs, weights, temperature)
     return Loss(every.total / logits.shape[-1], weight.astype(jnp.float32).sum())
 
 
@@ -59,11 +53,8 @@ def relation_divergence(states, teacher_states, batch: dict, heads: int) -> Loss
         student_relations, teacher_relations = (
             jnp.where(seen, log_relations(x, heads, seen), 0) for x in (states, teacher_states)
         )
-        return (
-            (jnp.where(seen, jnp.exp(teacher_relations), 0) * (teacher_relations - student_relations))
-            .sum(-1)
-            .mean(1)
-        )
+        wanted = jnp.where(seen, jnp.exp(teacher_relations), 0)
+        return (wanted * (teacher_relations - student_relations)).sum(-1).mean(1)
 
     return weighted_loss(divergence(states, teacher_states), batch["attention_mask"])
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from bert_jax.losses.loss import Loss, weighted_loss
+from bert_jax.losses.loss import Loss, kl_divergence, weighted_loss
 from bert_jax.models.pooling import l2_normalize
 
 BLOCK = 1024  # anchors whose scores are in memory at once
@@ -78,11 +78,8 @@ def guided(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     A text is not used as a negative if the teacher's cosine for it is above that of the positive minus the margin."""
     is_real, ids = batch["label_weights"] > 0, batch["ids"]
     count, texts = ids.shape
-    student_vectors, guide_vectors, scale = (
-        l2_normalize(vectors),
-        l2_normalize(batch["teacher"]),
-        scales(batch, s),
-    )
+    student_vectors, guide_vectors = l2_normalize(vectors), l2_normalize(batch["teacher"])
+    scale = scales(batch, s)
     group = jnp.tile(jnp.arange(count), texts + 1)
     other_ids = jnp.append(ids.T.reshape(-1), ids[:, 1])
     is_right = (jnp.arange(len(group)) // count) == 1
@@ -163,10 +160,8 @@ def contrastive(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
 
 def triplet(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The anchor should be nearer to its positive than to each negative, by at least the margin."""
-    near, far = (
-        euclidean_distances(vectors[:, 0], vectors[:, 1]),
-        euclidean_distances(vectors[:, :1], vectors[:, 2:]),
-    )
+    near = euclidean_distances(vectors[:, 0], vectors[:, 1])
+    far = euclidean_distances(vectors[:, :1], vectors[:, 2:])
     return weighted_loss(jax.nn.relu(near[:, None] - far + s.margin).mean(-1), batch["label_weights"])
 
 
@@ -181,13 +176,9 @@ def margin_mse(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
 
 def teacher_ranking(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:
     """The KL divergence of the softmax over a group's inner products from the softmax over a teacher's scores."""
-    student_log_probs, teacher_log_probs = (
-        jax.nn.log_softmax(inner_products(vectors)),
-        jax.nn.log_softmax(batch["scores"]),
-    )
-    return weighted_loss(
-        (jnp.exp(teacher_log_probs) * (teacher_log_probs - student_log_probs)).sum(-1), batch["label_weights"]
-    )
+    student_log_probs = jax.nn.log_softmax(inner_products(vectors))
+    divergences = kl_divergence(student_log_probs, jax.nn.log_softmax(batch["scores"]))
+    return weighted_loss(divergences, batch["label_weights"])
 
 
 def teacher_vectors(vectors, batch: dict, s: EmbeddingLossSettings) -> Loss:

@@ -71,6 +71,11 @@ def span_cross_entropy(logits, starts, ends, weight, attention_mask=None) -> Los
     return Loss((start.total + end.total) / 2, start.weight)
 
 
+def kl_divergence(log_probs, wanted_log_probs):
+    """The KL divergence of probabilities from the wanted ones, [..., C] -> [...]."""
+    return (jnp.exp(wanted_log_probs) * (wanted_log_probs - log_probs)).sum(-1)
+
+
 def weighted_loss(losses, weight) -> Loss:
     weight = weight.astype(jnp.float32)
     # where() as well as the product: 0 x inf is NaN, and a padding example must not influence the loss.

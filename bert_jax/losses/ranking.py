@@ -48,12 +48,10 @@ def teacher_ranking(logits, lists: dict, scale: float) -> Loss:
 
 def softmax_cross_entropy(logits, wanted, lists: dict) -> Loss:
     """Cross-entropy between the softmax of the logits and the softmax of the `wanted` values."""
-    masked_logits, masked_targets = (
-        jnp.where(lists["label_weights"] > 0, side, NEVER) for side in (logits, wanted)
-    )
-    return weighted_loss(
-        -(jax.nn.softmax(masked_targets) * jax.nn.log_softmax(masked_logits)).sum(-1), has_documents(lists)
-    )
+    is_real = lists["label_weights"] > 0
+    log_probs = jax.nn.log_softmax(jnp.where(is_real, logits, NEVER))
+    targets = jax.nn.softmax(jnp.where(is_real, wanted, NEVER))
+    return weighted_loss(-(targets * log_probs).sum(-1), has_documents(lists))
 
 
 def has_documents(lists: dict):

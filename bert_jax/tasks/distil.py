@@ -122,13 +122,9 @@ class DistilBertTask(DistillTask):
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         s, teacher = self.settings, outputs[TEACHER]
-        parts = {
-            "soft_part": (
-                s.soft,
-                soft_cross_entropy(outputs["mlm"], teacher["mlm"], batch["target_weights"], s.temperature),
-            ),
-            "mlm_part": (s.mlm, super().losses(outputs, batch)["mlm_loss"]),
-        }
+        soft = soft_cross_entropy(outputs["mlm"], teacher["mlm"], batch["target_weights"], s.temperature)
+        hard = super().losses(outputs, batch)["mlm_loss"]
+        parts = {"soft_part": (s.soft, soft), "mlm_part": (s.mlm, hard)}
         if s.cosine:
             distance = cosine_distance(outputs["hidden"], teacher["hidden"], batch["attention_mask"])
             parts["cosine_part"] = (s.cosine, distance)
@@ -155,7 +151,6 @@ class MiniLMTask(LayerDistillTask):
 
     best_metric = "relation_loss"
     reads: ClassVar[tuple[str, ...]] = ("relation_heads", "teacher_layer")
-    relation_names: ClassVar[tuple[str, ...]] = ("query", "key", "value")
 
     @property
     def teacher_layer(self) -> int:
@@ -180,20 +175,15 @@ class MiniLMTask(LayerDistillTask):
     def outputs(self, params: dict, batch: dict, constants: dict | None = None, key=None) -> dict:
         assert constants is not None
         last = self.layout.config.num_hidden_layers
-        student_values = compute_layer_values(self.layout, params, batch, key, qkv=[last])
-        teacher_values = compute_layer_values(
-            self.teacher, constants[TEACHER], batch, qkv=[self.teacher_layer]
-        )
-        return {"student": student_values[QKV][0], TEACHER: teacher_values[QKV][0]}
+        ours = compute_layer_values(self.layout, params, batch, key, qkv=[last])
+        theirs = compute_layer_values(self.teacher, constants[TEACHER], batch, qkv=[self.teacher_layer])
+        return {"student": ours[QKV][0], TEACHER: theirs[QKV][0]}
 
     def relations(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        student_values, teacher_values = outputs["student"], outputs[TEACHER]
-        heads = self.settings.relation_heads
+        ours, theirs, heads = outputs["student"], outputs[TEACHER], self.settings.relation_heads
         return {
-            f"{kind}_relations": relation_divergence(
-                student_values[:, :, n], teacher_values[:, :, n], batch, heads
-            )
-            for n, kind in enumerate(self.relation_names)
+            f"{kind}_relations": relation_divergence(ours[:, :, n], theirs[:, :, n], batch, heads)
+            for n, kind in enumerate(("query", "key", "value"))
         }
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
@@ -256,22 +246,17 @@ class TinyBertTask(LayerDistillTask):
         return {"student": student_values, TEACHER: teacher_values}
 
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
-        student_values, teacher_values = outputs["student"], outputs[TEACHER]
+        ours, theirs = outputs["student"], outputs[TEACHER]
         attention_mask, weight = batch["attention_mask"], self.settings.scores
         losses = {
-            "embeddings_loss": mean_squares(
-                student_values[STATES][:1], teacher_values[STATES][:1], attention_mask
-            ),
-            "states_loss": mean_squares(
-                student_values[STATES][1:], teacher_values[STATES][1:], attention_mask
-            ),
+            "embeddings_loss": mean_squares(ours[STATES][:1], theirs[STATES][:1], attention_mask),
+            "states_loss": mean_squares(ours[STATES][1:], theirs[STATES][1:], attention_mask),
         }
         if weight:
             pairs = make_attention_mask(attention_mask, batch.get("segment_ids"), None)[:, 0]
             pairs = pairs & (attention_mask[:, :, None] > 0)
             pair_scores = [
-                [scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]]
-                for layers in (student_values, teacher_values)
+                [scores.transpose(0, 2, 3, 1) for scores in layers[SCORES]] for layers in (ours, theirs)
             ]
             scores = mean_squares(pair_scores[0], pair_scores[1], pairs)
             losses["scores_loss"] = Loss(weight * scores.total, scores.weight)

@@ -52,11 +52,8 @@ class StudentClassifierConfig(HeadConfig):
                 f"{encoder.num_hidden_layers} layers; set "
                 f"--config.model.num_hidden_layers={encoder.num_hidden_layers} or fewer"
             )
-        return (
-            super()
-            .update_encoder(encoder, longest, init)
-            .replace(num_hidden_layers=self.num_hidden_layers or encoder.num_hidden_layers)
-        )
+        layers = self.num_hidden_layers or encoder.num_hidden_layers
+        return super().update_encoder(encoder, longest, init).replace(num_hidden_layers=layers)
 
 
 @dataclass(frozen=True)

@@ -81,17 +81,15 @@ def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenT
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
     task = ReplacedTokenTask.from_config(dataclasses.replace(config, model=model), directories)
     if config.init:
-        generator, published = (
-            directories.of_model(config.init, GENERATOR),
-            directories[config.init].layout.hf_config,
+        check_same_tokenizer(directories.of_model(config.init, GENERATOR), data.tokenizer)
+        layout, generator = (
+            dataclasses.replace(layout, family=source.family, hf_config=source.hf_config)
+            for layout, source in (
+                (task.layout, directories[config.init].layout),
+                (task.generator, directories.of_model(config.init, GENERATOR).layout),
+            )
         )
-        check_same_tokenizer(generator, data.tokenizer)
-        source = generator.layout
-        task = dataclasses.replace(
-            task,
-            layout=dataclasses.replace(task.layout, hf_config=published),
-            generator=dataclasses.replace(task.generator, family=source.family, hf_config=source.hf_config),
-        )
+        task = dataclasses.replace(task, layout=layout, generator=generator)
     return task, data, config
 
 

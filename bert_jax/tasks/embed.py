@@ -62,7 +62,7 @@ def open(
     texts = len(train[0].texts)
     tokenizer = directories[config.init].tokenizer
     task = make_embedding_task(config, directories, texts, len(train[0].scores))
-    check_scores(config, task, [*train, *validation])
+    check_scores(task, [*train, *validation])
     check_differences(config, task, train)
     if not task.scores_per_group:  # the loss does not read scores
         train, validation = (
@@ -260,7 +260,7 @@ def embedder_layout(config: Config, source: Layout) -> Layout:
     return dataclasses.replace(source, config=encoder, heads=(), labels=(), pooler=False, embedder=embedder)
 
 
-def check_scores(config: Config, task: EmbeddingTask, groups: Sequence[Group]) -> None:
+def check_scores(task: EmbeddingTask, groups: Sequence[Group]) -> None:
     """Refuse scores that the loss cannot learn from."""
     allowed = {"cosine": (-1.0, 1.0), "contrastive": (0.0, 1.0)}
     low, high = allowed.get(task.loss.name, (-np.inf, np.inf))

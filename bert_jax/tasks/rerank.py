@@ -33,7 +33,6 @@ from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.model_cards import (
     describe_validation_source,
     library,
-    opens_elsewhere,
     truncation_lines,
     usage,
 )
@@ -172,21 +171,18 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
         print_once(describe_columns(spec, config.data.columns, "--config.data.columns.texts or .score"))
     task = make_ranking_task(config, init.layout, train)
     check_differences(task.loss, train)
-    train_pairs, validation_pairs, calibration_pairs = (
-        [pair for candidates in part for pair in candidates.pairs()]
-        for part in (train, validation, calibration)
-    )
-    results = FinishInputs(train_pairs, validation_pairs, calibration_pairs, report=config.report)
+    splits = (train, validation, calibration)
+    pairs = [[pair for candidates in part for pair in candidates.pairs()] for part in splits]
+    results = FinishInputs(pairs[0], pairs[1], pairs[2], report=config.report)
     task = dataclasses.replace(task, finish_inputs=results)
     truncated = TruncationCounter(config.data.max_length)
-    train_pieces, validation_pieces = (
-        encode_lists(task, init.tokenizer, part, truncated) for part in (train, validation)
-    )
+    encode = partial(encode_lists, task, init.tokenizer, truncated)
+    train_pieces, validation_pieces = encode(train), encode(validation)
     if notice := truncated.notice("raise --config.data.max_length to read more", "pairs"):
         print_notice(notice)
     width, goes_on = task.layout.config.hidden_size, not list_new_modules(init, task.layout)
     config = config.resolve_start(goes_on, width).resolve_defaults(len(train), task.best_metric, width)
-    about = describe_queries(config, task, *map(len, (train, validation, calibration)))
+    about = describe_queries(config, task, *map(len, splits))
     task = dataclasses.replace(task, model_card=cross_encoder_card(task, config, about, truncated))
     batches = make_batch_config(
         config, config.data.batching, config.data.max_length, task.layout.config,
@@ -306,7 +302,7 @@ def check_differences(loss: RankingLoss, lists: Sequence[Candidates]) -> None:
 
 
 def encode_lists(
-    task: RankingTask, tokenizer: Tokenizer, lists: CandidateLists, truncated: TruncationCounter
+    task: RankingTask, tokenizer: Tokenizer, truncated: TruncationCounter, lists: CandidateLists
 ) -> list[EncodedExample]:
     """Encode queries and their documents as the model reads them, in lists of `task.max_documents` pieces.
 
@@ -351,6 +347,7 @@ def cross_encoder_card(
 ) -> ModelCard:
     """Return the card of a cross-encoder; `data` describes what it is trained on."""
     most = task.layout.config.max_position_embeddings
+    opens_elsewhere = task.layout.family.encoder_in_transformers
     return ModelCard(
         library=library(task.layout),
         pipeline="text-ranking",
@@ -371,7 +368,7 @@ def cross_encoder_card(
             "factor of logits": f"{task.scale:g}" if task.scale != 1 else "",
             "queries per step": f"{config.batch_size:,}",
         },
-        describe_calibration=partial(describe_relevance_scores, here_alone=not opens_elsewhere(task.layout)),
+        describe_calibration=partial(describe_relevance_scores, here_alone=not opens_elsewhere),
     )
 
 

@@ -234,12 +234,12 @@ class TrainingLoop:
         losses = [means[name] for name in measured["losses"] if name in means]
         # If every update since the last line was discarded, there are no means: the keys get null.
         unmeasured = dict.fromkeys([*measured["losses"], *measured["scores"]])
-        values = {"loss": sum(losses) if losses else None, **unmeasured, **means}
-        values |= {
+        values = {"loss": sum(losses) if losses else None, **unmeasured, **means} | {
             "learning_rate": float(measured["learning_rate"]),
             "gradient_norm": float(measured["gradient_norm"]),
+            "discarded": int(measured["discarded"]),
+            "tokens": self.window.sums["tokens"],
         }
-        values |= {"discarded": int(measured["discarded"]), "tokens": self.window.sums["tokens"]}
         self.log.write_line("train", step, values, self.timings(step))
         self.window = MetricSums()
 

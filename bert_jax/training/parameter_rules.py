@@ -7,6 +7,7 @@ its own parameters has rules for them (`Task.rules`), which are tried first.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from flax.traverse_util import flatten_dict, unflatten_dict
@@ -31,53 +32,37 @@ Rules = Sequence[tuple[str, Any]]
 EMBEDDINGS, LAYERS = "encoder/embeddings/", "encoder/layers/"
 # A stacked parameter [N, ...] is N tensors, and a fused query, key and value are three: qkv is [N, D, 3, H, K], out
 # [N, H, K, D], the feed-forward [N, D, F], or gated [N, D, 2, F], and [N, F, D], words [V, D].
+layer_kernel = partial(ParameterRule, tensors=(0,), depth="layers", matmul_only=True)
+layer_bias = partial(ParameterRule, decays=False, tensors=(0,), depth="layers")
+embedding = partial(ParameterRule, depth="embeddings")
 PARAMETER_RULES: list[tuple[str, ParameterRule]] = [
-    (EMBEDDINGS + "words$", ParameterRule(P(TENSOR, FSDP), depth="embeddings")),
-    (EMBEDDINGS + "positions$", ParameterRule(P(None, FSDP), depth="embeddings")),
-    (EMBEDDINGS + "token_types$", ParameterRule(depth="embeddings")),
-    (EMBEDDINGS + "norm/(scale|bias)$", ParameterRule(decays=False, depth="embeddings")),
-    ("encoder/distances/table$", ParameterRule(depth="embeddings")),
-    ("encoder/distances/norm/(scale|bias)$", ParameterRule(decays=False, depth="embeddings")),
-    ("encoder/convolution/dense/kernel$", ParameterRule(P(None, FSDP), depth="embeddings", matmul_only=True)),
-    ("encoder/convolution/(dense/bias|scale|bias)$", ParameterRule(decays=False, depth="embeddings")),
-    (
-        LAYERS + "attention/distance_(keys|queries)/kernel$",
-        ParameterRule(P(None, FSDP, TENSOR, None), tensors=(0,), depth="layers", matmul_only=True),
-    ),
-    (
-        LAYERS + "attention/distance_(keys|queries)/bias$",
-        ParameterRule(P(None, TENSOR, None), False, (0,), "layers"),
-    ),
-    (EMBEDDINGS + "projection/kernel$", ParameterRule(P(None, FSDP), depth="embeddings", matmul_only=True)),
-    (EMBEDDINGS + "projection/bias$", ParameterRule(decays=False, depth="embeddings")),
+    (EMBEDDINGS + "words$", embedding(P(TENSOR, FSDP))),
+    (EMBEDDINGS + "positions$", embedding(P(None, FSDP))),
+    (EMBEDDINGS + "token_types$", embedding()),
+    (EMBEDDINGS + "norm/(scale|bias)$", embedding(decays=False)),
+    ("encoder/distances/table$", embedding()),
+    ("encoder/distances/norm/(scale|bias)$", embedding(decays=False)),
+    ("encoder/convolution/dense/kernel$", embedding(P(None, FSDP), matmul_only=True)),
+    ("encoder/convolution/(dense/bias|scale|bias)$", embedding(decays=False)),
+    (LAYERS + "attention/distance_(keys|queries)/kernel$", layer_kernel(P(None, FSDP, TENSOR, None))),
+    (LAYERS + "attention/distance_(keys|queries)/bias$", layer_bias(P(None, TENSOR, None))),
+    (EMBEDDINGS + "projection/kernel$", embedding(P(None, FSDP), matmul_only=True)),
+    (EMBEDDINGS + "projection/bias$", embedding(decays=False)),
     (
         LAYERS + "attention/(qkv|query|key_value)/kernel$",
-        ParameterRule(P(None, FSDP, None, TENSOR, None), tensors=(0, 2), depth="layers", matmul_only=True),
-    ),
-    (LAYERS + "attention/bias$", ParameterRule(P(None, None, TENSOR, None), False, (0, 1), "layers")),
-    (
-        LAYERS + "attention/(qkv|query|key_value)/bias$",
-        ParameterRule(P(None, None, TENSOR, None), False, (0, 1), "layers"),
+        layer_kernel(P(None, FSDP, None, TENSOR, None), tensors=(0, 2)),
     ),
     (
-        LAYERS + "attention/out/kernel$",
-        ParameterRule(P(None, TENSOR, None, FSDP), tensors=(0,), depth="layers", matmul_only=True),
+        LAYERS + "attention/((qkv|query|key_value)/)?bias$",
+        layer_bias(P(None, None, TENSOR, None), tensors=(0, 1)),
     ),
-    (
-        LAYERS + "feed_forward/in/kernel$",
-        ParameterRule(P(None, FSDP, TENSOR), tensors=(0,), depth="layers", matmul_only=True),
-    ),
-    (LAYERS + "feed_forward/in/bias$", ParameterRule(P(None, TENSOR), False, (0,), "layers")),
-    (
-        LAYERS + "feed_forward/gated/kernel$",
-        ParameterRule(P(None, FSDP, None, TENSOR), tensors=(0, 2), depth="layers", matmul_only=True),
-    ),
-    (
-        LAYERS + "feed_forward/out/kernel$",
-        ParameterRule(P(None, TENSOR, FSDP), tensors=(0,), depth="layers", matmul_only=True),
-    ),
-    (LAYERS + "(attention|feed_forward)/out/bias$", ParameterRule(P(), False, (0,), "layers")),
-    (LAYERS + "(attention|feed_forward)_norm/(scale|bias)$", ParameterRule(P(), False, (0,), "layers")),
+    (LAYERS + "attention/out/kernel$", layer_kernel(P(None, TENSOR, None, FSDP))),
+    (LAYERS + "feed_forward/in/kernel$", layer_kernel(P(None, FSDP, TENSOR))),
+    (LAYERS + "feed_forward/in/bias$", layer_bias(P(None, TENSOR))),
+    (LAYERS + "feed_forward/gated/kernel$", layer_kernel(P(None, FSDP, None, TENSOR), tensors=(0, 2))),
+    (LAYERS + "feed_forward/out/kernel$", layer_kernel(P(None, TENSOR, FSDP))),
+    (LAYERS + "(attention|feed_forward)/out/bias$", layer_bias()),
+    (LAYERS + "(attention|feed_forward)_norm/(scale|bias)$", layer_bias()),
     ("(^|/)encoder/final_norm/(scale|bias)$", ParameterRule(decays=False)),
     (
         "(^|/)((pooler|transform)/dense|(mlm|replaced|replaced_in_context)/transform)/kernel$",
