@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import jax
 import numpy as np
 
-from bert_jax.core.config import NonNegative, Positive, Range, check_ranges
+from bert_jax.core.config import NonNegative, Positive, Range
 from bert_jax.finetuning.epochs_config import InitEncoderConfig
 from bert_jax.models.encoder_config import EncoderConfig
 
@@ -60,9 +60,6 @@ class DistillationLossConfig:
     # minilm: layer of the teacher to learn from; 0: the last one or, of more than 12 layers, the one at seven eighths
     # of the depth
     teacher_layer: NonNegative = 0
-
-    def __post_init__(self):
-        check_ranges(self, "loss.")
 
 
 def keep_layers(params: dict, source: EncoderConfig, student: EncoderConfig) -> dict:

@@ -147,10 +147,6 @@ class EmbedConfig(GoingOnConfig):
     prompts: PromptsConfig = field(default_factory=PromptsConfig)
 
     @property
-    def batch_size(self) -> int:
-        return self.data.batch_size
-
-    @property
     def example_columns(self) -> ExampleColumns:
         return self.data.columns.pair_columns
 

@@ -2,14 +2,21 @@
 
 import dataclasses
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, Self
 
-from bert_jax.core.config import NonNegative, Positive, Range, check_ranges
+from bert_jax.core.config import NonNegative, Positive, Range
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.encoder_config import AttentionKernelName, EncoderConfig
-from bert_jax.training.run_config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig, Warmup
+from bert_jax.training.run_config import (
+    CheckpointConfig,
+    LogConfig,
+    OptimizerConfig,
+    Rate,
+    RunConfig,
+    Warmup,
+    check_all_ranges,
+)
 
 MAX_EVALUATIONS = 20  # validations in a run: with few examples an epoch is over in a step or two
 # steps, if nothing is validated: writing a checkpoint takes as long as several steps
@@ -61,9 +68,6 @@ class InitEncoderConfig:
     hidden_dropout_prob: Dropout = -1.0  # dropout of hidden states; -1: that of `init`
     attention_probs_dropout_prob: Dropout = -1.0  # dropout of attention probabilities; -1: that of `init`
 
-    def __post_init__(self):
-        check_ranges(self, "model.")
-
     @property
     def compute_settings(self) -> dict[str, str]:
         return {name: getattr(self, name) for name in ("dtype", "attention", "remat")}
@@ -86,7 +90,7 @@ class InitEncoderConfig:
 
 
 @dataclass(frozen=True)
-class EpochsConfig(RunConfig, ABC):
+class EpochsConfig(RunConfig):
     default_epochs: ClassVar[float] = 3.0
     # With fewer steps, a model trained on a few hundred examples learns less than it could.
     min_steps: ClassVar[int] = 60
@@ -106,15 +110,10 @@ class EpochsConfig(RunConfig, ABC):
     def __post_init__(self):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
-        check_ranges(self)
+        check_all_ranges(self)
         is_resolved = self.steps >= 0 and self.log.evaluate_every and self.checkpoints.every
         if is_resolved and (self.checkpoints.best_metric or not self.patience):
             super().__post_init__()
-
-    @property
-    @abstractmethod
-    def batch_size(self) -> int:
-        """The number of examples per step."""
 
     def num_steps(self, examples: int) -> int:
         """Return the number of steps for so many training examples."""

@@ -1,7 +1,7 @@
 """The config of fine-tuning runs."""
 
 import dataclasses
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -82,7 +82,7 @@ class HeadConfig(InitEncoderConfig):
 
 
 @dataclass(frozen=True)
-class FinetuneConfig(EpochsConfig):
+class FinetuneConfig(EpochsConfig, ABC):
     base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
 
     report: bool = True  # write WORKDIR/report at the end of the run
@@ -130,10 +130,6 @@ class FinetuneConfig(EpochsConfig):
     single_run_overrides = ("data.folds=0",)  # one model is enough to compare
 
     @property
-    def writes_report(self) -> bool:
-        return self.report
-
-    @property
     def example_columns(self) -> ExampleColumns:
         return self.data.columns
 
@@ -161,10 +157,6 @@ class FinetuneConfig(EpochsConfig):
 
     def with_method(self, method: Method) -> Self:
         return dataclasses.replace(self, method=method, steps=0 if method == "linear_probe" else self.steps)
-
-    @property
-    def batch_size(self) -> int:
-        return self.data.batch_size
 
     def num_steps(self, examples: int) -> int:
         return 0 if self.method == "linear_probe" else super().num_steps(examples)

@@ -46,7 +46,6 @@ ROLES = ("anchor", "positive", "negative")
 
 
 def list_groups(data: Epochs, step: int, texts_per_group: int) -> list[list[EncodedExample]]:
-    """Return the pieces of each group of a step."""
     return [[data.train[i] for i in group] for group in data.chosen[step].reshape(-1, texts_per_group)]
 
 

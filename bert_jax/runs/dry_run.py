@@ -176,7 +176,6 @@ def measure_steps(run: OpenedRun, mesh: Mesh, first: int) -> StepTime | None:
 
 
 def assumed_speed(mesh: Mesh) -> float:
-    """Return the FLOP/s that a step has at least on these devices."""
     device = mesh.devices.flat[0]
     if device.platform == "cpu":
         return CORE * (os.cpu_count() or 1)

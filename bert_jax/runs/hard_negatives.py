@@ -113,10 +113,7 @@ def open_tables(pairs: Any, corpus: Any) -> Iterator[tuple[str, str]]:
 
 
 def name_file(values: Any) -> str | None:
-    """Return the path that the values are, or None."""
-    if isinstance(values, str | PathLike):
-        return str(require_path(values, "pairs"))
-    return None
+    return str(require_path(values, "pairs")) if isinstance(values, str | PathLike) else None
 
 
 def number_pairs(pairs: Any) -> Iterator[tuple[str, dict]]:
@@ -140,7 +137,6 @@ def number_texts(texts: Any) -> Iterator[tuple[str, dict]]:
 
 
 def check_list(name: str, values: Any, what: str) -> list[Any]:
-    """Return the values of an argument as a list that is not empty."""
     listed = to_plain_list(values)
     if isinstance(listed, bytes | Mapping) or not isinstance(listed, Iterable):
         raise BertJaxError(f"{name} must be a path or a list of {what}, not {values!r:.60}")

@@ -167,7 +167,6 @@ def open_settings(runs: Sequence[SweepRun], directories: ModelDirectories) -> No
 
 
 def train_all(runs: Sequence[SweepRun], directories: ModelDirectories) -> None:
-    """Train the runs in sequence."""
     open_settings(runs, directories)
     cache = StepCache()
     for number, run in enumerate(runs, 1):

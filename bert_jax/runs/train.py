@@ -172,7 +172,6 @@ def config_values(config: Config | None) -> dict:
 
 
 def run_values(config: Config | None, keys: Mapping) -> dict:
-    """Return the values of a config, changed by keys."""
     start = {name: keys[name] for name in tasks.START_KEYS if name in keys}
     if "init" in start:
         start["init"] = str(start["init"])  # it may be a loaded model, which has no directory yet

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.core.config import Range, check_ranges
+from bert_jax.core.config import Range
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
@@ -47,9 +47,6 @@ class GeneratorConfig:
     # width of the generator, its feed-forward and heads, as a share of the discriminator's
     width: Portion = 0.25
     depth: Portion = 1.0  # layers of the generator, as a share of the discriminator's
-
-    def __post_init__(self):
-        check_ranges(self, "generator.")
 
     def derive_encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """Return the generator's config; its embeddings and each of its heads are as wide as the discriminator's."""

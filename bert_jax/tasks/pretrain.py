@@ -45,10 +45,6 @@ class CorporaConfig(RunConfig):
     steps: Annotated[int, Range(-1)] = 1_000_000
     data: DataConfig = field(default_factory=DataConfig)
 
-    @property
-    def batch_size(self) -> int:
-        return self.data.batch_size
-
     def resolve_steps(self) -> Self:
         """Return the config with the number of steps that follows from its corpora. A tenth of it lies at most between
         evaluations."""

@@ -118,16 +118,8 @@ class Config(GoingOnConfig):
     data: CandidatesConfig = field(default_factory=CandidatesConfig)
 
     @property
-    def batch_size(self) -> int:
-        return self.data.batch_size
-
-    @property
     def example_columns(self) -> ExampleColumns:
         return self.data.columns.pair_columns
-
-    @property
-    def writes_report(self) -> bool:
-        return self.report
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ class OpenedRun(Generic[C]):
         return open_run(self.opener, given, self.cache, self.directories)
 
     def train(self, workdir: Path) -> None:
-        """Train in the directory of the run."""
         peak = peak_flops(jax.devices()[0].device_kind)
         train(self.task, self.data, self.config, workdir, make_params_loader(self), peak, self.cache)
 
@@ -115,7 +114,6 @@ def format_fact(fact: Fact) -> str:
 
 
 def print_description(run: OpenedRun, directory: Workdir) -> None:
-    """Print the facts of a run, and what is unusual about its data."""
     if not RUN_PREFIX.get():  # which the parts of a larger run would repeat
         for fact in run_facts(run, directory):
             print_once(format_fact(fact))

@@ -1,6 +1,6 @@
 """The config keys of every training run, whatever its task; the defaults are the published pre-training settings."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Annotated, ClassVar, Literal
 
 from bert_jax.core.config import SEED_RANGE, NonNegative, Positive, Range, Share, check_ranges
@@ -33,7 +33,6 @@ class OptimizerConfig:
     frozen_layers: Annotated[int, Range(-1)] = -1
 
     def num_warmup_steps(self, steps: int) -> int:
-        """The number of warm-up steps in a run of `steps` steps."""
         return round(self.warmup_steps * steps if self.warmup_steps < 1 else self.warmup_steps)
 
     def __post_init__(self):
@@ -67,9 +66,6 @@ class MeshConfig:
     # number of microbatches per step, computed in turn; more of them need less memory
     gradient_accumulation_steps: Positive = 1
 
-    def __post_init__(self):
-        check_ranges(self, "mesh.")
-
 
 @dataclass(frozen=True)
 class CheckpointConfig:
@@ -79,9 +75,6 @@ class CheckpointConfig:
     # validation metric that selects the checkpoint to become the run's model; "": the last one is taken
     best_metric: str = ""
 
-    def __post_init__(self):
-        check_ranges(self, "checkpoints.")
-
 
 @dataclass(frozen=True)
 class LogConfig:
@@ -89,9 +82,6 @@ class LogConfig:
     evaluate_every: Positive = 10_000  # number of steps between evaluations on the validation set
     max_eval_batches: NonNegative = 0  # largest number of validation batches to evaluate; 0: all
     profile: Annotated[int, Range(-1)] = -1  # step at which a profiler trace of five steps begins; -1: none
-
-    def __post_init__(self):
-        check_ranges(self, "log.")
 
 
 @dataclass(frozen=True)
@@ -118,7 +108,7 @@ class RunConfig:
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self):
-        check_ranges(self)
+        check_all_ranges(self)
         if self.first_step and not self.init:
             raise BertJaxError(
                 f"first_step={self.first_step} needs a model directory to go on from: --config.init=DIR"
@@ -139,15 +129,17 @@ class RunConfig:
 
     @property
     def batch_size(self) -> int:
-        """The number of examples per step."""
+        """The number of examples per step; by default the key `data.batch_size`."""
+        if size := getattr(getattr(self, "data", None), "batch_size", None):
+            return size
         raise BertJaxError(
             f"the config of the task {self.task} does not define `batch_size`; see run_config.py"
         )
 
     @property
     def writes_report(self) -> bool:
-        """Whether the run ends with a report."""
-        return False
+        """Whether the run ends with a report; by default what the key `report` says, if there is one."""
+        return getattr(self, "report", False)
 
     @property
     def slow_to_open(self) -> bool:
@@ -168,3 +160,11 @@ class RunConfig:
     def log_interval(self) -> int:
         """The number of steps per line of metrics.jsonl: even a short run has ten lines, or one for each step."""
         return min(self.log.every, max((self.steps - self.first_step) // FEWEST_LINES, 1))
+
+
+def check_all_ranges(config: RunConfig) -> None:
+    """Refuse numbers out of range in the config and in its sections."""
+    check_ranges(config)
+    for name, section in vars(config).items():
+        if is_dataclass(section):
+            check_ranges(section, f"{name}.")

@@ -25,7 +25,6 @@ class StepTimer:
             self.pause_per_step, self.since_pause = seconds / self.since_pause, 0
 
     def add_input_wait(self, seconds: float) -> None:
-        """Count seconds spent waiting for a batch."""
         self.waited += seconds
 
     def count_step(self, tokens: int) -> None:

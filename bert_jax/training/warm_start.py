@@ -12,7 +12,6 @@ from bert_jax.training.task import Task
 
 
 def check_same_tokenizer(directory: ModelDirectory, tokenizer: Tokenizer) -> None:
-    """Refuse a model whose tokenizer is not that of the corpus."""
     if directory.tokenizer.fingerprint != tokenizer.fingerprint:
         raise BertJaxError(
             f"the corpus was not prepared with the tokenizer of {directory.name}; "
