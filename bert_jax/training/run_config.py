@@ -166,5 +166,5 @@ def check_all_ranges(config: RunConfig) -> None:
     """Refuse numbers out of range in the config and in its sections."""
     check_ranges(config)
     for name, section in vars(config).items():
-        if is_dataclass(section):
+        if is_dataclass(section) and not isinstance(section, type):
             check_ranges(section, f"{name}.")
