@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.typed_json import type_name
-from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer import Batch, Tokenizer
 
 Features = dict[str, tuple[tuple[int, ...], np.dtype]]
 Fact = tuple[str, str]  # (name, description), a line of `bert-jax train --dry-run`
@@ -29,13 +29,9 @@ class BatchSource(Protocol):
         """The features of the step's whole batch; no files are written for this."""
         ...
 
-    def batches(
-        self, start: int, stop: int, host_index: int, host_count: int
-    ) -> Iterator[dict[str, np.ndarray]]: ...
+    def batches(self, start: int, stop: int, host_index: int, host_count: int) -> Iterator[Batch]: ...
 
-    def validation_batches(
-        self, length: int, host_index: int, host_count: int
-    ) -> Iterator[dict[str, np.ndarray]]: ...
+    def validation_batches(self, length: int, host_index: int, host_count: int) -> Iterator[Batch]: ...
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
         """Compute metrics from predictions on the batches of `validation_batches`, with the rows of all hosts."""

@@ -68,7 +68,8 @@ def make_chunks(source: TextSource, recipe: ChunkSettings, directory: Path, proc
                 waiting.append(Future())
                 waiting[-1].set_result(path)
             else:
-                waiting.append(submit(pool, documents, path))
+                with ignoring_the_terminal():
+                    waiting.append(pool.submit(make_chunk_in_worker, documents, path))
             # Read enough ahead to keep all workers busy, and keep no more text in memory than that.
             while len(waiting) > 2 * processes:
                 yield waiting.popleft().result()
@@ -89,11 +90,6 @@ def make_chunks_alone(
     for number, documents in enumerate(group_by_size(source.documents(), CHUNK, len)):
         path = chunk_path(directory, number, documents, recipe)
         yield path if path.is_file() else make_chunk(documents, path, recipe, tokenizer)
-
-
-def submit(pool: ProcessPoolExecutor, documents: list[str], path: Path) -> Future:
-    with ignoring_the_terminal():
-        return pool.submit(make_chunk_in_worker, documents, path)
 
 
 @contextmanager
@@ -117,16 +113,11 @@ def read_with_progress(source: TextSource) -> Iterator[str]:
 
 
 def chunk_path(directory: Path, number: int, documents: list[str], recipe: ChunkSettings) -> Path:
-    return directory / f"{number:06d}-{chunk_key(documents, recipe)}.npz"
-
-
-def chunk_key(documents: list[str], recipe: ChunkSettings) -> str:
-    digest = hashlib.blake2b(
-        repr((CORPUS_VERSION, recipe.fingerprint, recipe.layout, recipe.language)).encode(), digest_size=8
-    )
+    settings = (CORPUS_VERSION, recipe.fingerprint, recipe.layout, recipe.language)
+    digest = hashlib.blake2b(repr(settings).encode(), digest_size=8)
     for document in documents:
         digest.update(text_hash(document))
-    return digest.hexdigest()
+    return directory / f"{number:06d}-{digest.hexdigest()}.npz"
 
 
 def text_hash(text: str, size: int = 16) -> bytes:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.data.corpus.corpus_directory import CorpusSplit
-from bert_jax.data.corpus.segment_plan import row_type
+from bert_jax.data.corpus.segment_plan import Part, row_type
 from bert_jax.data.randomness import permuted
-
-BLOCK = 1 << 16  # documents laid end to end at once; bounds the memory
 
 
 @dataclass(frozen=True)
@@ -22,14 +20,8 @@ class Rows:
     spans: int  # most sequences in a row
     name: str = "full_sentences"
 
-    def blocks(
-        self, corpus_split: CorpusSplit, length: int, key
-    ) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
-        for first in range(0, corpus_split.count, BLOCK):
-            places = np.arange(first, min(first + BLOCK, corpus_split.count))
-            yield self._block(corpus_split, length, permuted(places, corpus_split.count, key))
-
-    def _block(self, corpus_split: CorpusSplit, length: int, documents: np.ndarray):
+    def make_rows(self, corpus_split: CorpusSplit, length: int, key, places: np.ndarray) -> Iterator[Part]:
+        documents = permuted(places, corpus_split.count, key)
         start, size, document = cut_long_sentences(corpus_split, documents, length - 2)
         # before: the number of tokens before piece i. filled: the number of tokens up to and including piece i, with
         # [CLS] and [SEP] of each earlier document.
@@ -51,7 +43,7 @@ class Rows:
         table["start"][row, slot] = start[pack_begins]
         table["length"][row, slot] = np.diff(before[np.append(pack_begins, len(size))])
         used = int((corpus_split.documents[documents + 1] - corpus_split.documents[documents]).sum())
-        return table, {"tokens_cut": 0, "sentences_dropped": 0, "sentences_used": used}
+        yield table, {"tokens_cut": 0, "sentences_dropped": 0, "sentences_used": used}
 
 
 def cut_long_sentences(

@@ -21,7 +21,7 @@ SAMPLE = 1 << 25  # the most lines compared; if there are more, a sample of the 
 
 def join_chunks(chunks: list[Path], directory: Path, dtype: np.dtype, validation_ratio: float) -> dict:
     """Write the arrays, with the chunks in order; return the counts for the manifest."""
-    kept = first_seen(chunks, "documents")
+    kept = first_seen(chunks)
     duplicates = int(len(kept) - kept.sum())
     drop_wordless(chunks, kept)
     documents = int(kept.sum())
@@ -42,7 +42,7 @@ def join_chunks(chunks: list[Path], directory: Path, dtype: np.dtype, validation
     for part, chosen in zip(SPLITS, (kept & ~held, held), strict=True):
         if chosen.any():
             counts[part] = write_split(chunks, chosen, directory / part, dtype)
-    lines, repeated = count_repeated(chunks, "lines")
+    lines, repeated = count_repeated_lines(chunks)
     return counts | {"duplicate_documents": duplicates, "lines": lines, "repeated_lines": repeated}
 
 
@@ -91,14 +91,14 @@ def stored(chunks: Sequence[Path], name: str) -> Iterator[np.ndarray]:
             yield chunk[name]
 
 
-def first_seen(chunks: Sequence[Path], name: str) -> np.ndarray:
-    """Return, for each row of 128 bits, whether it is the first one with its value."""
-    total = sum(len(rows) for rows in stored(chunks, name))
+def first_seen(chunks: Sequence[Path]) -> np.ndarray:
+    """Return, for each document, whether it is the first one with its hash of 128 bits."""
+    total = sum(len(rows) for rows in stored(chunks, "documents"))
     first = np.zeros(total, bool)
     slices = -(-total // SLICE)
     for number in range(slices):
         parts, places, offset = [], [], 0
-        for rows in stored(chunks, name):
+        for rows in stored(chunks, "documents"):
             here = np.flatnonzero(rows[:, 0] % np.uint64(slices) == number)
             parts.append(rows[here])
             places.append(here + offset)
@@ -110,13 +110,13 @@ def first_seen(chunks: Sequence[Path], name: str) -> np.ndarray:
     return first
 
 
-def count_repeated(chunks: Sequence[Path], name: str) -> tuple[int, int]:
+def count_repeated_lines(chunks: Sequence[Path]) -> tuple[int, int]:
     """Return (the number of lines, the number of lines that are duplicates of earlier ones).
 
     With more than SAMPLE lines, the second number is an estimate."""
-    total = sum(len(rows) for rows in stored(chunks, name))
+    total = sum(len(rows) for rows in stored(chunks, "lines"))
     shares = max(1, -(-total // SAMPLE))
-    parts = [rows[rows % np.uint64(shares) == 0] for rows in stored(chunks, name)]
+    parts = [rows[rows % np.uint64(shares) == 0] for rows in stored(chunks, "lines")]
     sampled = np.concatenate([np.empty(0, np.uint64), *parts])
     return total, (len(sampled) - len(np.unique(sampled))) * shares
 

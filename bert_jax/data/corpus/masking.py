@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.randomness import random_bits, to_unit_floats
-from bert_jax.text.tokenizer import Special, Tokenizer
+from bert_jax.text.tokenizer import Batch, Special, Tokenizer
 
 # Disjoint ranges of counters for one row's key; a row is far shorter than a range.
 ORDER, SPAN, FATE, REPLACEMENT = (i << 32 for i in range(4))
@@ -29,9 +29,7 @@ class Masking:
         self.is_special = np.isin(np.arange(len(continues)), special.all)
         self.cap = config.max_targets(length)  # K
 
-    def __call__(
-        self, input_ids: np.ndarray, attention_mask: np.ndarray, keys: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def __call__(self, input_ids: np.ndarray, attention_mask: np.ndarray, keys: np.ndarray) -> Batch:
         """Mask tokens of `input_ids` [B, L], given the `attention_mask` [B, L] and a key [B] for each row.
 
         Return the masked tokens, and the positions, ids and weights of the targets [B, K]."""

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from bert_jax.core.processor import cores
+from bert_jax.text.tokenizer import Batch
 
-Batch = dict[str, np.ndarray]
 Maker = Callable[[int], Batch]
 AHEAD = 2  # batches that wait for the loop
 

@@ -3,7 +3,7 @@
 A plan is a function of (corpus, seed, length, number). Its table has one row per example, with the places of the
 example's spans of tokens. It is built in one pass, kept on disk, and memory-mapped. Random draws are keyed by document,
 so that they depend neither on block sizes nor on threads. The kinds of plan, in sentence_pairs.py and
-full_sentences.py, make the rows.
+full_sentences.py, make the rows of a block of documents at once.
 """
 
 import json
@@ -20,6 +20,7 @@ from bert_jax.data.corpus.corpus_directory import CorpusSplit
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.data.randomness import random_key
 
+BLOCK = 1 << 16  # documents in a block; bounds the memory
 VERSION = 1  # increase it if the same arguments would give other rows
 
 
@@ -37,12 +38,16 @@ class SegmentPlan:
         return len(self.table)
 
 
+# Rows of a plan's table, and how much text they use and drop.
+Part = tuple[np.ndarray, dict[str, int]]
+
+
 def row_type(spans: int) -> np.dtype:
     return np.dtype([("start", "<u8", spans), ("length", "<u4", spans), ("label", "u1"), ("weight", "u1")])
 
 
 def load_or_build(corpus_split: CorpusSplit, kind, seed: int, length: int, number: int) -> SegmentPlan:
-    """Load the plan of these arguments, or build and save it. `kind.blocks(part, length, key)` yields its rows."""
+    """Load the plan of these arguments, or build and save it."""
     # The name of a plan on disk depends on `repr(kind)`, so do not rename the class of `kind` or its fields.
     key = random_key("plan", VERSION, corpus_split.identity, kind, seed, length, number)
     path = corpus_split.plans / f"{kind.name}-{length}-seed{seed}-{number}-{int(key):016x}.npy"
@@ -51,9 +56,11 @@ def load_or_build(corpus_split: CorpusSplit, kind, seed: int, length: int, numbe
     if facts is None:
         counts: Counter[str] = Counter()
         with npy_writer(path, row_type(kind.spans), shared=True) as rows:
-            for table, of_block in kind.blocks(corpus_split, length, key):
-                rows.append(table)
-                counts.update(of_block)
+            for first in range(0, corpus_split.count, BLOCK):
+                documents = np.arange(first, min(first + BLOCK, corpus_split.count))
+                for table, of_table in kind.make_rows(corpus_split, length, key, documents):
+                    rows.append(table)
+                    counts.update(of_table)
         facts = hashes.sealed({"blake2b": file_hash(path), "counts": {**counts, "examples": rows.rows}})
         write_atomically(facts_path, json.dumps(facts), shared=True)
     return SegmentPlan(np.asarray(np.load(path, mmap_mode="r")), facts["counts"])

@@ -19,10 +19,9 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.corpus_directory import CorpusSplit
-from bert_jax.data.corpus.segment_plan import row_type
+from bert_jax.data.corpus.segment_plan import Part, row_type
 from bert_jax.data.randomness import count_heads, random_bits, to_integers, to_unit_floats
 
-BLOCK = 1 << 16  # documents processed in parallel; bounds the memory
 HALF = 0.5  # share of the pairs that are random or swapped
 DRAWS = 8  # counters reserved for the random draws of one example
 
@@ -37,20 +36,12 @@ class Pairs:
     spans: ClassVar[int] = 2
     specials: ClassVar[int] = 3  # [CLS] A [SEP] B [SEP]
 
-    def blocks(
-        self, corpus_split: CorpusSplit, length: int, key
-    ) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
+    def make_rows(self, corpus_split: CorpusSplit, length: int, key, documents: np.ndarray) -> Iterator[Part]:
         if self.name == "next_sentence" and corpus_split.count < 2:
             raise BertJaxError(
                 "next-sentence pairs need two documents and the corpus has one; separate its documents, "
                 "or set --config.data.sentence_objective=sentence_order"
             )
-        for first in range(0, corpus_split.count, BLOCK):
-            yield self._block(
-                corpus_split, length, key, np.arange(first, min(first + BLOCK, corpus_split.count))
-            )
-
-    def _block(self, corpus_split: CorpusSplit, length: int, key, documents: np.ndarray):
         room = length - self.specials
         document_keys = random_bits(key, documents)
         target = np.full(len(documents), room, np.int64)
@@ -58,42 +49,33 @@ class Pairs:
         target[short] = 2 + to_integers(random_bits(document_keys[short], 1), room - 1)
         at = corpus_split.documents[documents].astype(np.int64)  # the next sentence of each document
         end = corpus_split.documents[documents + 1].astype(np.int64)
-        tables, turn, counts = [], 0, {"tokens_cut": 0, "sentences_dropped": 0, "sentences_used": 0}
-        walking = np.flatnonzero(at < end)
+        walking, turn = np.flatnonzero(at < end), 0
         while walking.size:
-            keys = random_bits(document_keys[walking], DRAWS * (turn + 1))
-            table, at[walking], of_turn = self._turn(
+            turn += 1
+            keys = random_bits(document_keys[walking], DRAWS * turn)
+            table, at[walking], counts = self._turn(
                 corpus_split, room, target[walking], at[walking], end[walking], documents[walking], keys
             )
-            tables.append(table)
-            for name, value in of_turn.items():
-                counts[name] += value
+            yield table, counts
             walking = walking[at[walking] < end[walking]]
-            turn += 1
-        return np.concatenate(tables), counts
 
     def _turn(self, corpus_split, room, target, at, end, documents, keys):
         """Make one example of each document; return the table rows, each document's next sentence, and counts of what
         was used and dropped."""
-        sentences = corpus_split.sentences
+        sentences, starts = corpus_split.sentences, corpus_split.documents
         stop = find_stop_sentence(sentences, at, target, end)
-        middle = at + np.where(
-            stop - at > 1, 1 + to_integers(random_bits(keys, 0), np.maximum(stop - at - 1, 1)), 1
-        )
-        coin = to_unit_floats(random_bits(keys, 1)) < HALF
         is_divisible = stop - at > 1
+        drawn = 1 + to_integers(random_bits(keys, 0), np.maximum(stop - at - 1, 1))
+        middle = at + np.where(is_divisible, drawn, 1)
+        coin = to_unit_floats(random_bits(keys, 1)) < HALF
         start = np.stack([sentences[at], sentences[middle]], axis=1).astype(np.int64)
         length = np.stack([sentences[middle], sentences[stop]], axis=1).astype(np.int64) - start
         weight = np.ones(len(at), np.uint8)
         if self.name == "next_sentence":
             label = coin | ~is_divisible  # a chunk of one sentence has no second half
-            other = (
-                documents + 1 + to_integers(random_bits(keys, 2), corpus_split.count - 1)
-            ) % corpus_split.count
-            first, last = (
-                corpus_split.documents[other].astype(np.int64),
-                corpus_split.documents[other + 1].astype(np.int64),
-            )
+            ahead = 1 + to_integers(random_bits(keys, 2), corpus_split.count - 1)
+            other = (documents + ahead) % corpus_split.count
+            first, last = starts[other].astype(np.int64), starts[other + 1].astype(np.int64)
             begin = first + to_integers(random_bits(keys, 3), last - first)
             finish = find_stop_sentence(sentences, begin, target - length[:, 0], last)
             start[label, 1] = sentences[begin[label]]
@@ -104,18 +86,14 @@ class Pairs:
             weight[~is_divisible] = 0  # a single sentence has no order; it is kept for the masked words
             following = stop
         cut = excess(length, room)
-        front = np.stack(
-            [count_heads(random_bits(keys, 4), cut[:, 0]), count_heads(random_bits(keys, 5), cut[:, 1])],
-            axis=1,
-        )
+        front = np.stack([count_heads(random_bits(keys, 4 + n), cut[:, n]) for n in range(2)], axis=1)
         own = np.ones_like(length, bool)  # the spans from the document itself, whose sentences are used up
         if self.name == "next_sentence":
             own[label, 1] = False
+        dropped = count_dropped_sentences(sentences, start[own], length[own], front[own], cut[own])
         counts = {
             "tokens_cut": int(cut[own].sum()),
-            "sentences_dropped": count_dropped_sentences(
-                sentences, start[own], length[own], front[own], cut[own]
-            ),
+            "sentences_dropped": dropped,
             "sentences_used": int((following - at).sum()),
         }
         start, length = start + front, length - cut

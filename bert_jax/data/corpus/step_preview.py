@@ -7,7 +7,8 @@ import numpy as np
 from bert_jax.core.terminal import GREEN, RED, RESET, YELLOW, is_coloured
 
 if TYPE_CHECKING:
-    from bert_jax.data.corpus.stream import Batch, Stream
+    from bert_jax.data.corpus.stream import Stream
+    from bert_jax.text.tokenizer import Batch
 
 # How a target is shown: (its colour, or its notation without colour). {new} is the token in the row, {old} the target.
 STYLES = {

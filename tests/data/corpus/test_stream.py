@@ -14,9 +14,8 @@ from bert_jax.data.corpus import read_ahead
 from bert_jax.data.corpus.corpus_directory import SPLITS, Corpus
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.corpus.masking import Masking
-from bert_jax.data.corpus.mixture import BLOCK, Mixture
 from bert_jax.data.corpus.prepare import prepare_corpus
-from bert_jax.data.corpus.stream import Stream, phases
+from bert_jax.data.corpus.stream import BLOCK, Mixture, Stream, phases
 from bert_jax.text.text_source import TextSource
 from tests.support.cases import long_except
 from tests.support.made_up_language import (
