@@ -99,7 +99,6 @@ def read_beir_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def judgements(folder: Path, split: str) -> Path:
-    """Return the file with the judgements of a split; see `read_beir`."""
     files = {path.stem: path for path in sorted((folder / JUDGEMENTS).glob("*.tsv"))}
     whole = folder / f"{JUDGEMENTS}.tsv"
     if not split and whole.is_file():

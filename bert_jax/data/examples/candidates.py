@@ -12,6 +12,7 @@ group_columns.py finds the columns. No column is that of the group, unless the u
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar
 
 from bert_jax.core.errors import BertJaxError
@@ -19,7 +20,6 @@ from bert_jax.data.examples.example import Example, collect_examples
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.data.examples.groups import Group, parse_groups
 from bert_jax.data.randomness import random_key
-from bert_jax.text import tables
 from bert_jax.text.tables import BadRowError
 
 RELEVANT = 0.5  # a document with at least this grade is relevant
@@ -70,17 +70,11 @@ class Candidates(Example):
 
 def read_candidates(spec: str, columns: CandidateColumns, most: int = 0) -> list[Candidates]:
     """Read the candidates of at most `most` queries, drawn at random; 0: of all queries."""
-    rows = parse_groups(
-        tables.read_table_rows(spec, columns.numbered, keep_broken=True), columns, make_candidates
-    )
-    lists = merged_by_query([row for row in rows if isinstance(row, Candidates)])
-    return [
-        candidates for candidates in collect_examples(spec, lists, most) if isinstance(candidates, Candidates)
-    ]
+    rows = parse_groups(spec, columns, make_candidates)
+    return collect_examples(spec, merged_by_query(list(rows)), most)
 
 
 def make_candidates(group: Group) -> Candidates:
-    """Turn the texts and scores of a row into candidates."""
     documents = group.texts[1:]
     where, scores, count = group.where, group.scores, len(documents)
     if not documents:
@@ -111,10 +105,13 @@ def make_candidates(group: Group) -> Candidates:
 
 def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
     """Merge the rows of each query, and keep each document once."""
-    lists: dict[str, dict[str, tuple[float, tuple[float, ...], str]]] = {}
+    lists: dict[
+        str, dict[str, tuple[float, tuple[float, ...], str]]
+    ] = {}  # query -> text -> what is known of it
     first: dict[str, Candidates] = {}
     for row in rows:
-        known = lists.setdefault(first.setdefault(row.query, row).query, {})
+        first.setdefault(row.query, row)
+        known = lists.setdefault(row.query, {})
         for n, (text, grade, where) in enumerate(zip(row.documents, row.grades, row.places, strict=True)):
             before, _, place = known.setdefault(text, (grade, row.scores[n : n + 1], where))
             if before != grade:
@@ -122,16 +119,12 @@ def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
                     f'{where}: the document "{text[:40]}" has the label {grade:g}, and {before:g} in {place} for the '
                     "same query; correct one of them"
                 )
-    return [
-        replace(
-            row,
-            text=(query, *lists[query]),
-            grades=tuple(grade for grade, _, _ in lists[query].values()),
-            scores=tuple(score for _, scores, _ in lists[query].values() for score in scores),
-            places=tuple(where for _, _, where in lists[query].values()),
-        )
-        for query, row in first.items()
-    ]
+    merged = []
+    for query, row in first.items():
+        grades, scores, places = zip(*lists[query].values(), strict=True)
+        text, scores = (query, *lists[query]), tuple(chain.from_iterable(scores))
+        merged.append(replace(row, text=text, grades=grades, scores=scores, places=places))
+    return merged
 
 
 def add_random_negatives(lists: Sequence[Candidates], count: int) -> list[Candidates]:

@@ -61,8 +61,6 @@ class ClassParser:
 
 @dataclass(frozen=True)
 class LabelFormat:
-    """How to read the cell of a label."""
-
     kind: str  # of the labels: the same names as `glue.Task.kind`
     make_parser: Callable[[str], Callable[[str, Any], Any]]  # separator -> function (place, value) -> label
     may_be_blank: bool = False

@@ -21,7 +21,7 @@ from bert_jax.data.examples.row_packing import (
     arrange,
     collate_rows,
 )
-from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer import Batch, Tokenizer
 
 # Predictions for the validation pieces, in order, None if not computed -> metrics.
 ComputeMetrics = Callable[[list], dict[str, float]]
@@ -106,20 +106,14 @@ class Epochs(BatchSource):
         pieces = [self.train[i] for i in self.chosen[step]]
         return [[pieces[i] for i in row] for row in self.arrangement.steps[step]]
 
-    def batches(
-        self, start: int, stop: int, host_index: int, host_count: int
-    ) -> Iterator[dict[str, np.ndarray]]:
+    def batches(self, start: int, stop: int, host_index: int, host_count: int) -> Iterator[Batch]:
         for step in range(start, stop):
             pieces = [self.train[i] for i in self.chosen[step]]
             yield self.fill_rows(pieces, self.arrangement, step, host_index, host_count)
 
-    def validation_batches(
-        self, length: int, host_index: int, host_count: int
-    ) -> Iterator[dict[str, np.ndarray]]:
-        steps = iter(self.validation_steps)
-        if host_index == 0:
-            steps = track(self.validation_steps, "batches", "validation")
-        for step, indices in enumerate(steps):
+    def validation_batches(self, length: int, host_index: int, host_count: int) -> Iterator[Batch]:
+        steps = self.validation_steps
+        for step, indices in enumerate(track(steps, "batches", "validation") if host_index == 0 else steps):
             pieces = [self.validation[i] for i in indices]
             yield self.fill_rows(pieces, self.validation_arrangement, step, host_index, host_count)
 

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import TypeVar
 
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.data.randomness import random_key
@@ -34,12 +35,15 @@ class ExampleSplits:
     folds: int = 0  # the number of folds into which `train` is divided; 0: no folds
 
 
-def collect_examples(spec: str, examples: Iterable[Example], most: int) -> list[Example]:
+E = TypeVar("E", bound=Example)
+
+
+def collect_examples(spec: str, examples: Iterable[E], most: int) -> list[E]:
     """List at most `most` of the examples, drawn at random; 0: all of them. Refuse examples with equal ids."""
     collected = sample_examples(examples, most) if most else list(examples)
     if not collected:
         raise BertJaxError(f"{spec} holds no example")
-    first: dict[str, Example] = {}
+    first: dict[str, E] = {}
     for example in collected:
         if example.id and first.setdefault(example.id, example) is not example:
             other = first[example.id].where
@@ -47,7 +51,7 @@ def collect_examples(spec: str, examples: Iterable[Example], most: int) -> list[
     return collected
 
 
-def sample_examples(examples: Iterable[Example], most: int) -> list[Example]:
+def sample_examples(examples: Iterable[E], most: int) -> list[E]:
     """Draw `most` of the examples, in their order: always the same ones, and a larger sample contains a smaller one.
 
     Only the drawn examples are kept in memory."""

@@ -66,15 +66,16 @@ class GroupColumns:
         first, second = (*self.texts, "", "")[:2]
         return ExampleColumns(first, second, self.score, group=self.group, skip_bad=self.skip_bad)
 
-    def resolve(self, where: str, row: Mapping, rows: Sequence[Mapping] = ()) -> "GroupColumns":
-        """Fill in the columns of a table with this first row. Its first `rows` show which columns hold text, and which
+    def resolve(self, some: Sequence[LocatedRow]) -> "GroupColumns":
+        """Fill in the columns of a table with these first rows, which show the columns that hold text, and those that
         hold only numbers."""
+        where, row = some[0]
         check_columns(where, row, self.named, {})
         named, score, document = (
             match_columns(where, row, names) for names in (self.texts, [self.score], [self.group])
         )
         known = score[0] or find_usual_column(where, row, GROUP_SCORES)
-        texts = named or list_text_columns(row, rows or [row], {known, document[0]})
+        texts = named or list_text_columns(some, {known, document[0]})
         if not texts:
             raise BertJaxError(
                 f"{table_place(where)}: no column was found that holds text; name the columns of texts with "
@@ -99,17 +100,18 @@ class GroupColumns:
         return "\n".join(texts[1:2] or texts)
 
 
-def list_text_columns(row: Mapping, rows: Sequence[Mapping], beside: Iterable[str] = ()) -> list[str]:
-    """Return the columns that hold texts, in their order. `row` is the first of `rows`, and no text is `beside`."""
+def list_text_columns(some: Sequence[LocatedRow], beside: Iterable[str]) -> list[str]:
+    """Return the columns that hold texts, in their order, by a table's first rows; no text is `beside`."""
     known = {normalize_column(name) for name in beside if name}
-    first = set(map(normalize_column, row))
-    later = {normalize_column(name): name for other in rows for name in other}
+    rows = [row for _, row in some]
+    first = set(map(normalize_column, rows[0]))
+    later = {normalize_column(name): name for row in rows for name in row}
     return [
         name
-        for name in [*row, *(name for key, name in later.items() if key not in first)]
+        for name in [*rows[0], *(name for key, name in later.items() if key not in first)]
         if normalize_column(name) not in known
         and not is_id(name)
-        and holds_text(first_filled(name, rows))
+        and holds_text(name, rows)
         and not holds_numbers(name, rows)
     ]
 
@@ -150,13 +152,11 @@ def find_query_and_passage(columns: Sequence[str]) -> tuple[list[str], list[str]
 def reuse_training_columns(
     spec: str, columns: GroupColumns, training_columns: ExampleColumns
 ) -> GroupColumns:
-    """If the user names no columns of texts, use those named `before`, provided that the table has all of them."""
+    """If the user names no columns of texts, use those of training, provided that the table has all of them."""
     names = [name for name in (training_columns.text, training_columns.text_pair) if name]
     if columns.texts or not names:
         return columns
-    some, _ = first_rows(
-        tables.read_table_rows(spec, columns.numbered or training_columns.numbered, keep_broken=True)
-    )
+    some, _ = first_rows(spec, columns.numbered or training_columns.numbered)
     there = match_columns(*some[0], [*names, training_columns.label or names[0]]) if some else [""]
     if not all(there):
         return columns
@@ -165,28 +165,23 @@ def reuse_training_columns(
 
 def positive_column(spec: str, columns: GroupColumns) -> str:
     """Return the name of the second column of texts; "" if there is none."""
-    some, _ = first_rows(tables.read_table_rows(spec, columns.numbered, keep_broken=True))
-    return "".join(resolve_columns(some, columns).texts[1:2]) if some else ""
+    some, _ = first_rows(spec, columns.numbered)
+    return "".join(columns.resolve(some).texts[1:2]) if some else ""
 
 
-def first_rows(rows: Iterable[LocatedRow]) -> tuple[list[LocatedRow], Iterator[LocatedRow]]:
-    """Return (the readable ones of the first rows, an iterator over all rows)."""
-    first, rows = peek_readable_row(rows)
+def first_rows(spec: str, numbered: bool) -> tuple[list[LocatedRow], Iterator[LocatedRow]]:
+    """Return (the readable ones of a table's first rows, an iterator over all rows)."""
+    first, rows = peek_readable_row(tables.read_table_rows(spec, numbered, keep_broken=True))
     some = list(islice(rows, FIRST)) if first else []
     return [(where, row) for where, row in some if not isinstance(row, tables.BrokenRow)], chain(some, rows)
-
-
-def resolve_columns(some: Sequence[LocatedRow], columns: GroupColumns) -> GroupColumns:
-    """Fill in the columns of a table with these first rows."""
-    return columns.resolve(*some[0], [row for _, row in some])
 
 
 def describe_columns(spec: str, columns: GroupColumns, advice: str, most: int = 0) -> str:
     """Describe for the user which column of a table is used for what. `most` columns of texts are used; 0: all.
 
     `advice` says how to name other columns."""
-    some, _ = first_rows(tables.read_table_rows(spec, columns.numbered, keep_broken=True))
-    resolved, rows = resolve_columns(some, columns), [row for _, row in some]
+    some, _ = first_rows(spec, columns.numbered)
+    resolved, rows = columns.resolve(some), [row for _, row in some]
     used = resolved.texts[: most or None]
     roles = columns.roles if len(used) > 1 else ("text",)
     parts = [
@@ -221,12 +216,6 @@ def is_id(name: str) -> bool:
     return bool(NOT_TEXTS.fullmatch(normalize_column(name)))
 
 
-def first_filled(name: str, rows: Sequence[Mapping]):
-    """Return the first cell of a column that is neither null nor an empty list; None if there is none."""
-    cells = (row.get(name) for row in rows)
-    return next((cell for cell in cells if cell is not None and not is_empty_list(cell)), None)
-
-
 def is_empty_list(value) -> bool:
     return isinstance(value, list | tuple) and not value
 
@@ -240,7 +229,8 @@ def holds_numbers(name: str, rows: Sequence[Mapping]) -> bool:
     )
 
 
-def holds_text(value) -> bool:
-    return isinstance(value, str) or (
-        isinstance(value, list | tuple) and bool(value) and all(isinstance(text, str) for text in value)
-    )
+def holds_text(name: str, rows: Sequence[Mapping]) -> bool:
+    """Whether the first cell of a column that is neither null nor an empty list holds a text or a list of texts."""
+    cells = (row.get(name) for row in rows)
+    first = next((cell for cell in cells if cell is not None and not is_empty_list(cell)), None)
+    return all(isinstance(text, str) for text in (first if isinstance(first, list | tuple) else [first]))

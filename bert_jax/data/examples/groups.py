@@ -14,7 +14,7 @@ group_columns.py finds the columns.
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bert_jax.core.errors import BertJaxError
@@ -27,14 +27,13 @@ from bert_jax.data.examples.cells import (
     read_name_cell,
 )
 from bert_jax.data.examples.column_names import DOCUMENT_TEXTS, QUERIES, TITLES
-from bert_jax.data.examples.columns import ExampleColumns, LocatedRow
-from bert_jax.data.examples.example import Example, collect_examples
+from bert_jax.data.examples.columns import LocatedRow
+from bert_jax.data.examples.example import E, Example, collect_examples
 from bert_jax.data.examples.group_columns import (
     GroupColumns,
     first_rows,
     is_empty_list,
     list_text_columns,
-    resolve_columns,
     texts_setting,
 )
 from bert_jax.data.examples.row_parsing import parse_examples
@@ -75,8 +74,7 @@ def read_groups(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
 
 def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group]:
     """Do the same as `read_groups`, but leave rows of one text without a positive."""
-    rows = parse_groups(tables.read_table_rows(spec, columns.numbered, keep_broken=True), columns)
-    groups = [group for group in collect_examples(spec, rows, most) if isinstance(group, Group)]
+    groups = collect_examples(spec, parse_groups(spec, columns, lambda group: group), most)
     check_shapes(groups)
     return groups
 
@@ -84,11 +82,10 @@ def read_unpaired(spec: str, columns: GroupColumns, most: int = 0) -> list[Group
 def read_text_column(spec: str, columns: GroupColumns, preferred: str = "") -> list[str]:
     """Read the texts of the column `preferred` if the table has it, else of one with a usual name of the text of a
     document, else of the first column that holds text and is not named like a title."""
-    some, rows = first_rows(tables.read_table_rows(spec, columns.numbered, keep_broken=True))
+    some, rows = first_rows(spec, columns.numbered)
     if not some:
         raise BertJaxError(f"{spec} holds no text")
-    resolved = resolve_columns(some, columns)
-    names = columns.texts or list_text_columns(some[0][1], [row for _, row in some], [resolved.score])
+    names = columns.texts or list_text_columns(some, [columns.resolve(some).score])
     wanted, *usual = match_columns(spec, dict.fromkeys(names), [preferred, *DOCUMENT_TEXTS])
     not_titles = (name for name in names if normalize_column(name) not in TITLES)
     column = next(filter(None, [wanted, *usual, *not_titles]), names[0])
@@ -97,7 +94,7 @@ def read_text_column(spec: str, columns: GroupColumns, preferred: str = "") -> l
     examples = parse_examples(
         rows,
         lambda where, row: Example(tuple(read_cell_texts(where, row, column)), None, where),
-        ExampleColumns(skip_bad=columns.skip_bad),
+        columns.skip_bad,
         is_whole=True,
     )
     return [text for example in examples for text in example.text]
@@ -105,9 +102,8 @@ def read_text_column(spec: str, columns: GroupColumns, preferred: str = "") -> l
 
 def check_single_text(spec: str, columns: GroupColumns) -> None:
     """Refuse texts that are their own positives, unless the user named one column or the table has no other text."""
-    some, _ = first_rows(tables.read_table_rows(spec, columns.numbered, keep_broken=True))
-    score = resolve_columns(some, columns).score
-    texts = list_text_columns(some[0][1], [row for _, row in some], [score, columns.group])
+    some, _ = first_rows(spec, columns.numbered)
+    texts = list_text_columns(some, [columns.resolve(some).score, columns.group])
     if len(set(columns.texts)) != 1 and len(texts) > 1:
         raise BertJaxError(
             f"{spec}: the texts of a row are equal, so each would be its own positive; name columns that differ, or "
@@ -115,18 +111,13 @@ def check_single_text(spec: str, columns: GroupColumns) -> None:
         )
 
 
-def parse_groups(
-    rows: Iterable[LocatedRow], columns: GroupColumns, made: Callable[[Group], Example] = lambda group: group
-) -> Iterator[Example]:
-    """Yield the group of each row, or `made(group)`. Rows that raise BadRowError are skipped if `columns.skip_bad`."""
-    some, rows = first_rows(rows)
+def parse_groups(spec: str, columns: GroupColumns, make: Callable[[Group], E]) -> Iterator[E]:
+    """Yield `make(group)` for the group of each row. Rows that raise BadRowError are skipped if `columns.skip_bad`."""
+    some, rows = first_rows(spec, columns.numbered)
     if not some:
         return
-    named, columns = columns.texts, resolve_columns(some, columns)
+    named, columns = columns.texts, columns.resolve(some)
     refuse_few_values(some, () if named else columns.texts[columns.repeating :])
-
-    def parse_example(where: str, row: Row) -> Example:
-        return made(parse_group(where, row))
 
     def parse_group(where: str, row: Row) -> Group:
         first, *others = columns.texts
@@ -158,8 +149,9 @@ def parse_groups(
         values = value if isinstance(value, list | tuple) else [value]
         return replace(group, scores=tuple(parse_number_cell(place, score) for score in values))
 
-    skipping = ExampleColumns(skip_bad=columns.skip_bad)
-    yield from parse_examples(rows, parse_example, skipping, is_whole=True)
+    yield from parse_examples(
+        rows, lambda where, row: make(parse_group(where, row)), columns.skip_bad, is_whole=True
+    )
 
 
 def refuse_few_values(some: Sequence[LocatedRow], names: Sequence[str]) -> None:

@@ -68,13 +68,7 @@ def parse_labelled_texts(
             label = read_label(f'{where}: column "{label_column}"', label)
             if task and task.labels and label.isdecimal() and int(label) < len(task.labels):
                 label = task.labels[int(label)]
-        text = parts if len(parts) > 1 else parts[0]
-        return Example(
-            text,
-            label,
-            where,
-            read_name_cell(where, row, columns.id),
-            read_name_cell(where, row, columns.group),
-        )
+        id, group = (read_name_cell(where, row, name) for name in (columns.id, columns.group))
+        return Example(parts if len(parts) > 1 else parts[0], label, where, id, group)
 
-    yield from parse_examples(rows, parse_example, columns, is_whole=need_label)
+    yield from parse_examples(rows, parse_example, columns.skip_bad, is_whole=need_label)

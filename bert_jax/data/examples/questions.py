@@ -65,7 +65,6 @@ def articles_in(value) -> list:
 
 
 def is_squad_json(spec: str) -> bool:
-    """Whether a file is SQuAD's JSON."""
     return any(
         file_extension(name) == ".json" and articles_in(tables.read_json_value(name))
         for name in expand_inputs([spec])
@@ -114,7 +113,7 @@ def parse_questions(
             (question, passage), answers, where, read_name_cell(where, row, columns.id or id), within
         )
 
-    yield from parse_examples(rows, parse_example, columns, is_whole=need_label)
+    yield from parse_examples(rows, parse_example, columns.skip_bad, is_whole=need_label)
 
 
 def merged_answers(examples: Iterable[Example]) -> list[Example]:
@@ -125,8 +124,7 @@ def merged_answers(examples: Iterable[Example]) -> list[Example]:
     questions: dict[object, Example] = {}
     for number, example in enumerate(examples):
         key = (example.id, example.text) if example.id else number
-        earlier = questions.get(key)
-        if earlier is not None:
+        if earlier := questions.get(key):
             answers = dict.fromkeys((*answers_of(earlier), *answers_of(example)))
             example = replace(earlier, label=tuple(answers))
         questions[key] = example

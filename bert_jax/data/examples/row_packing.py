@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bert_jax.text.tokenizer import ENCODER_INPUTS, Encoding
+from bert_jax.text.tokenizer import ENCODER_INPUTS, Batch, Encoding
 
 RowLayout = Literal["packed", "bucketed", "padded"]
 MOST_LENGTHS = 3  # the limit of usual row lengths: each length is another program to compile
@@ -126,17 +126,12 @@ def arrange(
     reference_steps = reference_steps or steps
     rows = rows or (cheapest_rows(reference_steps, config) if config.layout == "packed" else config.examples)
     max_pieces = max_pieces_in_row(rows, config.examples)
-    placed = [distribute_to_rows(sizes, rows, max_pieces) for sizes in steps]
+    placed, needed = place_steps(steps, rows, max_pieces, config.multiple)
     if config.layout == "padded":
         return Arrangement(rows, max_pieces, placed, [config.longest] * len(steps))
-    needed = row_lengths(steps, placed, config.multiple)
     likely = needed
     if reference_steps != steps:
-        likely = row_lengths(
-            reference_steps,
-            [distribute_to_rows(sizes, rows, max_pieces) for sizes in reference_steps],
-            config.multiple,
-        )
+        _, likely = place_steps(reference_steps, rows, max_pieces, config.multiple)
     usual = few_lengths(likely, config, config.program_cost(rows))
     few = np.array([*usual, max(needed)] if max(needed) > usual[-1] else usual)
     return Arrangement(rows, max_pieces, placed, few[np.searchsorted(few, needed)].tolist())
@@ -150,8 +145,7 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
     fitting = [rows for rows in halved if rows % config.shards == 0] or [batch]
 
     def price(rows: int) -> float:
-        placed = [distribute_to_rows(sizes, rows, max_pieces_in_row(rows, batch)) for sizes in sample]
-        needed = row_lengths(sample, placed, config.multiple)
+        _, needed = place_steps(sample, rows, max_pieces_in_row(rows, batch), config.multiple)
         program = share * config.program_cost(rows)
         lengths = few_lengths(needed, config, program)
         steps_cost = config.cost(lengths, *np.unique(needed, return_counts=True))
@@ -163,6 +157,18 @@ def cheapest_rows(steps: Sequence[Sequence[int]], config: BatchConfig) -> int:
 def max_pieces_in_row(rows: int, batch: int) -> int:
     """Allow a row twice its even share of pieces: rows may differ, but the arrays stay small."""
     return min(batch, 2 * batch // rows) if rows < batch else 1
+
+
+def place_steps(
+    steps: Sequence[Sequence[int]], rows: int, max_pieces: int, multiple: int
+) -> tuple[list[list[list[int]]], list[int]]:
+    """Return the rows of each step, and the length that they need, rounded up to a multiple of `multiple`."""
+    placed = [distribute_to_rows(sizes, rows, max_pieces) for sizes in steps]
+    longest = [
+        max(sum(sizes[i] for i in row) for row in of_step)
+        for sizes, of_step in zip(steps, placed, strict=True)
+    ]
+    return placed, [-(-length // multiple) * multiple for length in longest]
 
 
 def distribute_to_rows(sizes: Sequence[int], rows: int, max_pieces: int) -> list[list[int]]:
@@ -183,14 +189,6 @@ def distribute_to_rows(sizes: Sequence[int], rows: int, max_pieces: int) -> list
     return filled
 
 
-def row_lengths(steps, placed, multiple: int) -> list[int]:
-    """Return the row length that each step needs, rounded up to a multiple of `multiple`."""
-    longest = [
-        max(sum(sizes[i] for i in row) for row in rows) for sizes, rows in zip(steps, placed, strict=True)
-    ]
-    return [-(-length // multiple) * multiple for length in longest]
-
-
 def few_lengths(needed: Sequence[int], config: BatchConfig, program: float) -> tuple[int, ...]:
     """Choose row lengths that hold all `needed` lengths: few, as each costs a `program`, yet with little padding."""
     distinct, counts = np.unique(needed, return_counts=True)
@@ -206,7 +204,7 @@ def collate_rows(
     max_pieces: int,
     pad: int,
     targets: dict[str, Target],
-) -> dict[str, np.ndarray]:
+) -> Batch:
     """Build the arrays of a batch from `rows` of indices into `pieces`.
 
     A row has at most `max_pieces` pieces; if that is 1, target arrays have no axis for pieces. Texts of a piece that

@@ -7,12 +7,12 @@ from typing import TypeVar
 from bert_jax.core.arguments import spell_setting
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
-from bert_jax.data.examples.columns import ExampleColumns, LocatedRow
-from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.columns import LocatedRow
+from bert_jax.data.examples.example import E
 from bert_jax.text.tables import BadRowError, BrokenRow, Row
 
 T = TypeVar("T")
-RowParser = Callable[[str, Row], Example]  # (where the row is, the row) -> example
+RowParser = Callable[[str, Row], E]  # (where the row is, the row) -> example
 
 
 def peeked(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
@@ -37,15 +37,15 @@ def peek_readable_row(rows: Iterable[LocatedRow]) -> tuple[LocatedRow | None, It
 
 
 def parse_examples(
-    rows: Iterable[LocatedRow], read: RowParser, columns: ExampleColumns, is_whole: bool
-) -> Iterator[Example]:
+    rows: Iterable[LocatedRow], read: RowParser[E], skip_bad: bool, is_whole: bool
+) -> Iterator[E]:
     """Yield the example of each row, one at a time.
 
     `is_whole`: the table is complete, not being typed, so that an error can count the bad rows in all of it."""
     rows, first = iter(rows), None
     bad = total = 0
 
-    def read_row(where: str, row: Row) -> Example:
+    def read_row(where: str, row: Row) -> E:
         if isinstance(row, BrokenRow):
             raise row.error
         return read(where, row)
@@ -54,7 +54,7 @@ def parse_examples(
         try:
             example = read_row(where, row)
         except BadRowError as error:
-            if not columns.skip_bad:
+            if not skip_bad:
                 raise refusal(error, total, rows if is_whole else None, read_row) from error
             first, bad = first or error, bad + 1
         else:

@@ -3,17 +3,14 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import pluralize
-from bert_jax.data.examples.example import Example, labels_of
+from bert_jax.data.examples.example import E, Example, labels_of
 from bert_jax.data.randomness import random_key
 from bert_jax.text.tokenizer import Text
-
-E = TypeVar("E", bound=Example)
 
 
 def train_validation_split(examples: Sequence[E], share: float, seed: int = 0) -> tuple[list[E], list[E]]:

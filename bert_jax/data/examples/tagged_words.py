@@ -57,15 +57,10 @@ def parse_tagged_words(
                 raise BadRowError(
                     f"{where} has {len(words)} words but {len(tags)} tags; give each word one tag"
                 )
-        return Example(
-            words,
-            tags,
-            where,
-            read_name_cell(where, row, columns.id),
-            read_name_cell(where, row, columns.group),
-        )
+        id, group = (read_name_cell(where, row, name) for name in (columns.id, columns.group))
+        return Example(words, tags, where, id, group)
 
-    yield from parse_examples(rows, parse_example, columns, is_whole=need_label)
+    yield from parse_examples(rows, parse_example, columns.skip_bad, is_whole=need_label)
 
 
 def conll(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bert_jax.data.examples.columns import ExampleColumns, text_and_label
+from bert_jax.data.examples.columns import ExampleColumns, LocatedRow, text_and_label
 from bert_jax.data.examples.row_parsing import peeked
 from bert_jax.text import tables
 from bert_jax.text.input_files import file_extension
@@ -10,19 +10,9 @@ from bert_jax.text.line_reader import LineReader, read_lines
 
 
 def read_unlabelled(source: str, column: str = "") -> Iterator[str]:
-    is_table = holds_rows(source)
-    if not is_table and not column:
+    if not column and not holds_rows(source):
         return read_lines(source)
-    reader = LineReader(source)
-    rows = (
-        tables.read_table_rows(source, column.isdecimal())
-        if is_table
-        else tables.json_rows(reader.name, reader)
-    )
-    first, rows = peeked(rows)
-    if first is None:
-        return iter(())
-    (name, *_), _ = text_and_label(*first, ExampleColumns(text=column), need_label=False, pairs=False)
+    name, _, rows = find_column(source, column)
     return (tables.get_text_cell(where, row, name) for where, row in rows)
 
 
@@ -30,11 +20,23 @@ def split_columns(source: str, column: str = "") -> tuple[str, list[str]]:
     """Return (the column that `read_unlabelled` reads, the other columns); ("", []) for a file of lines."""
     if not holds_rows(source):
         return "", []
-    first, _ = peeked(tables.read_table_rows(source, column.isdecimal()))
+    name, first, _ = find_column(source, column)
+    return name, [other for other in first if other != name]
+
+
+def find_column(source: str, column: str) -> tuple[str, tables.Row, Iterator[LocatedRow]]:
+    """Return (the column to read, the first row, an iterator over all rows); a file of lines has JSON objects."""
+    reader = LineReader(source)
+    is_table = holds_rows(source)
+    first, rows = peeked(
+        tables.read_table_rows(source, column.isdecimal())
+        if is_table
+        else tables.json_rows(reader.name, reader)
+    )
     if first is None:
-        return "", []
+        return "", {}, rows
     (name, *_), _ = text_and_label(*first, ExampleColumns(text=column), need_label=False, pairs=False)
-    return name, [other for other in first[1] if other != name]
+    return name, first[1], rows
 
 
 def holds_rows(source: str) -> bool:

@@ -17,7 +17,6 @@ from bert_jax.data.examples.group_columns import (
     describe_columns,
     find_query_and_passage,
     first_rows,
-    resolve_columns,
 )
 from bert_jax.data.examples.row_packing import Target
 from bert_jax.hub.layout import Layout
@@ -36,7 +35,6 @@ from bert_jax.predictions.kind import Outcomes, TextWindows
 from bert_jax.predictions.report_data import LabelError, ReportData
 from bert_jax.predictions.selective import MinConfidence, abstains
 from bert_jax.predictions.whole_text_kind import WholeTextKind
-from bert_jax.text import tables
 
 if TYPE_CHECKING:
     from bert_jax.losses.loss import Loss
@@ -223,10 +221,10 @@ def candidate_columns(spec: str, columns: ExampleColumns) -> CandidateColumns:
         names = tuple(name for name in (columns.text, columns.text_pair) if name)
         return CandidateColumns(names, columns.label, columns.group, columns.skip_bad)
 
-    some, _ = first_rows(tables.read_table_rows(spec, columns.numbered, keep_broken=True))
+    some, _ = first_rows(spec, columns.numbered)
     if some:
         learnt = named(columns.resolve(*some[0]))
-        if len(learnt.texts) == 2 and resolve_columns(some, learnt).score:
+        if len(learnt.texts) == 2 and learnt.resolve(some).score:
             return learnt
     return named(columns)
 

@@ -96,15 +96,15 @@ def test_a_column_of_few_values_is_no_text_unless_it_is_named(tmp_path):
 )
 def test_texts_have_their_usual_places_and_only_another_column_is_a_group(columns, texts, group):
     row = {name: 0.5 if name == "score" else f"some {name}" for name in columns.split()}
-    resolved = GroupColumns().resolve("t.jsonl row 1", row)
+    resolved = GroupColumns().resolve([("t.jsonl row 1", row)])
     assert (" ".join(resolved.texts), resolved.group) == (texts, group)
 
 
 def test_a_named_text_is_no_group_and_a_named_group_no_text():
     row = dict.fromkeys(("query", "document", "title"), "some text")
-    resolved = GroupColumns(texts=("document", "query")).resolve("t.jsonl row 1", row)
+    resolved = GroupColumns(texts=("document", "query")).resolve([("t.jsonl row 1", row)])
     assert resolved.texts == ("document", "query") and resolved.group == "title"
-    resolved = GroupColumns(group="document").resolve("t.jsonl row 1", row)
+    resolved = GroupColumns(group="document").resolve([("t.jsonl row 1", row)])
     assert resolved.texts == ("query", "title") and resolved.group == "document"
 
 
