@@ -14,18 +14,20 @@ from bert_jax.text.tokenizer_settings import TokenizerSettings
 
 class ByteLevelBPE(Tokenizer):
     @classmethod
-    def from_merges(
-        cls,
-        vocabulary: dict[str, int],
-        merges: list[tuple[str, str]],
-        settings: TokenizerSettings | None = None,
-    ) -> "ByteLevelBPE":
-        """Build the tokenizer from entries with their ids, and the pairs to merge in order of rank."""
-        settings = settings or TokenizerSettings()
+    def from_vocab_json(cls, vocab, merges, settings: TokenizerSettings) -> "ByteLevelBPE":
+        """Build the tokenizer from the files of entries with their ids, and of pairs to merge in order of rank."""
+        vocabulary: dict[str, int] = read_json(Path(vocab))
+        pairs = []
+        for line in Path(merges).read_text(encoding="utf-8").split("\n"):
+            if line and not line.startswith("#version"):
+                if line.count(" ") != 1:
+                    raise BertJaxError(f'{merges}: "{line[:60]}" is not a pair to merge; fetch it again')
+                first, second = line.split(" ")
+                pairs.append((first, second))
         is_deberta = set(BERT_NAMES.values()) <= set(vocabulary)
         names = (BERT_NAMES if is_deberta else ROBERTA_NAMES) | settings.names
         prefix_space = settings.config.get("add_prefix_space", False)
-        rust = Rust(models.BPE(vocabulary, merges, continuing_subword_prefix="", end_of_word_suffix=""))
+        rust = Rust(models.BPE(vocabulary, pairs, continuing_subword_prefix="", end_of_word_suffix=""))
         rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
         rust.decoder = decoders.ByteLevel()
         sep, start = names["sep"], names["cls"]
@@ -42,18 +44,6 @@ class ByteLevelBPE(Tokenizer):
             trim = settings.config.get("trim_offsets", True)
             rust.post_processor = processors.RobertaProcessing(*ends, trim, prefix_space)
         return cls(rust, names, settings)
-
-    @classmethod
-    def from_vocab_json(cls, vocab, merges, settings: TokenizerSettings | None = None) -> "ByteLevelBPE":
-        lines = Path(merges).read_text(encoding="utf-8").split("\n")
-        pairs = []
-        for line in lines:
-            if line and not line.startswith("#version"):
-                if line.count(" ") != 1:
-                    raise BertJaxError(f'{merges}: "{line[:60]}" is not a pair to merge; fetch it again')
-                first, second = line.split(" ")
-                pairs.append((first, second))
-        return cls.from_merges(read_json(Path(vocab)), pairs, settings)
 
     def save(self, directory) -> None:
         super().save(directory)

@@ -69,7 +69,7 @@ def dump_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
     files = set(wikitext.FILES)
     root: Element | None = None
     for number, event, element in parsed(name, lines):
-        tag = local_tag(element.tag)
+        tag = element.tag.rpartition("}")[2]  # without the namespace of the dump's version
         if root is None:
             root = element
             if tag != "mediawiki":
@@ -80,10 +80,9 @@ def dump_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
         elif event == "end" and tag == "namespace" and element.get("key") in FILES:
             files.add((element.text or "").lower())
         elif event == "end" and tag == "page":
-            page = children_by_name(element)
-            if "redirect" not in page and element_text(page, "ns") in ("", ARTICLES):
-                where, text = f"{name} line {number}", wikitext.text_of(markup_of(page), files)
-                yield Article(where, element_text(page, "id"), element_text(page, "title"), text)
+            if element.find("{*}redirect") is None and element.findtext("{*}ns", "") in ("", ARTICLES):
+                where, text = f"{name} line {number}", wikitext.text_of(markup_of(element), files)
+                yield Article(where, element.findtext("{*}id", ""), element.findtext("{*}title", ""), text)
             root.clear()
 
 
@@ -103,22 +102,12 @@ def parsed(name: str, lines: Iterable[str]) -> Iterator[tuple[int, str, Element]
         raise BertJaxError(f"{name} line {number} is not XML ({reason}); fetch the file again") from error
 
 
-def local_tag(tag: str) -> str:
-    return tag.rpartition("}")[2]
-
-
-def children_by_name(element: Element) -> dict[str, Element]:
-    """Return the children of an element by name; if several share a name, the last one."""
-    return {local_tag(child.tag): child for child in element}
-
-
-def element_text(elements: dict[str, Element], name: str) -> str:
-    return (elements[name].text or "") if name in elements else ""
-
-
-def markup_of(page: dict[str, Element]) -> str:
-    revision = children_by_name(page["revision"]) if "revision" in page else {}
-    return element_text(revision, "text") if element_text(revision, "model") in ("", "wikitext") else ""
+def markup_of(page: Element) -> str:
+    """Return the wiki markup of a page's last revision; "" if it has none."""
+    for revision in page.findall("{*}revision")[-1:]:
+        if revision.findtext("{*}model", "") in ("", "wikitext"):
+            return revision.findtext("{*}text", "")
+    return ""
 
 
 def extracted_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:

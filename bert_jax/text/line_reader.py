@@ -3,7 +3,7 @@
 import lzma
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
@@ -48,16 +48,14 @@ class LineReader:
     def __iter__(self) -> Iterator[str]:
         with explain_read_errors(self.name):
             if self.source == "-":
-                yield from self._decoded(self._limited(self.file or standard_input()))
+                yield from self._decoded(self.file or standard_input())
                 return
             with open(self.source, "rb") as raw, decompressed(self.source, raw) as file:
                 self.position = raw.tell
-                yield from self._decoded(self._limited(file))
+                yield from self._decoded(file)
 
-    def _limited(self, file) -> Iterable[bytes]:
-        return iter(partial(file.readline, self.longest + 1), b"") if self.longest else file
-
-    def _decoded(self, lines: Iterable[bytes]) -> Iterator[str]:
+    def _decoded(self, file) -> Iterator[str]:
+        lines = iter(partial(file.readline, self.longest + 1), b"") if self.longest else file
         encoding = "utf-8-sig"
         for number, line in enumerate(lines, 1):
             if number == 1 and (binary := BINARY.get(line[:4])):

@@ -137,6 +137,5 @@ def _xlm_roberta(proto, settings: TokenizerSettings):
 
 
 def _charsmap(proto) -> list:
-    """The normalisation rules of the file."""
     charsmap = proto.normalizer_spec.precompiled_charsmap
     return [normalizers.Precompiled(charsmap)] if charsmap else []

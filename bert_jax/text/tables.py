@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from bert_jax.core.errors import BertJaxError, first_line, suggest_name
 from bert_jax.core.surrogates import holds_surrogates, replace_surrogates
-from bert_jax.core.typed_json import JsonTypeError, coerce_json, type_name
+from bert_jax.core.typed_json import type_name
 from bert_jax.text.input_files import MEMORY_PREFIX, expand_inputs, file_extension, read_memory_table
 from bert_jax.text.line_reader import LineReader
 
@@ -32,16 +32,6 @@ class BrokenRow(Row):
     def __init__(self, error: BadRowError):
         super().__init__()
         self.error = error
-
-
-class DatasetInfo(TypedDict):
-    features: dict[str, Any]
-
-
-class DatasetMetadata(TypedDict):
-    """The metadata that the `datasets` library writes into a parquet file."""
-
-    info: DatasetInfo
 
 
 TABLE_EXTENSIONS = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -131,14 +121,12 @@ def from_row_on(where: str) -> str:
 
 def get_cell(where: str, row, column: str):
     """Return the value of a cell; case and outer spaces of the column's name do not matter."""
-    if not isinstance(row, Mapping):
-        raise BadRowError(f"{where} has {no_columns(row, [column])}")
     return row[match_column(where, row, column)]
 
 
-def match_column(where: str, row: Mapping, column: str) -> str:
+def match_column(where: str, row, column: str) -> str:
     """Return the column's name as it is written in the row or the file."""
-    if not (meant := match_columns(where, row, [column])[0]):
+    if not (isinstance(row, Mapping) and (meant := match_columns(where, row, [column])[0])):
         raise BadRowError(f"{where} has {no_columns(row, [column])}")
     return meant
 
@@ -149,7 +137,6 @@ def get_optional_cell(row: Mapping, column: str):
 
 
 def no_columns(row, names: Sequence[str]) -> str:
-    """Return the error text for missing columns."""
     # Names are shortened: a first row that was taken for a header may be long.
     known = [name[:40] for name in row] if isinstance(row, Mapping) else ()
     missing = " and ".join(f'no column "{name}"' for name in names)
@@ -282,7 +269,6 @@ def json_fault(error: ValueError | RecursionError) -> str:
 
 
 def read_json_value(name: str):
-    """Return the value that a JSON file holds."""
     try:
         text = "".join(LineReader(name, longest=0))
         value = json.loads(text)
@@ -354,11 +340,11 @@ def names_of_classes(file) -> dict[str, tuple[str, ...]]:
     """Return the names of classes by column, which the `datasets` library keeps in the metadata of a parquet file."""
     try:
         stated = json.loads((file.schema_arrow.metadata or {})[b"huggingface"])
-        features = coerce_json(stated, DatasetMetadata)["info"]["features"]
-    except (KeyError, ValueError, RecursionError, JsonTypeError):
+        features = stated["info"]["features"].items()
+    except (KeyError, ValueError, RecursionError, TypeError, AttributeError):  # of another library
         return {}
     names = {}
-    for column, feature in features.items():
+    for column, feature in features:
         while isinstance(feature, list) or (isinstance(feature, dict) and "feature" in feature):
             feature = (feature or [None])[0] if isinstance(feature, list) else feature["feature"]
         classes = feature.get("names") if isinstance(feature, dict) else None

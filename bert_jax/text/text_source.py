@@ -71,7 +71,6 @@ class TextSource:
         return part
 
     def counts(self) -> dict[str, int]:
-        """Return the counts of oddities, by their names."""
         return {name: getattr(self, name) for name in COUNTS}
 
     def set_counts(self, counts: Mapping[str, int]) -> None:
@@ -146,15 +145,12 @@ class TextSource:
     def _count_broken(self) -> None:
         self.broken_lines += 1
 
-    def _remedy(self, name: str) -> str:
-        """Return the advice for a file that is not UTF-8 text."""
-        if ARCHIVES & set(Path(name.lower()).suffixes):
-            return "unpack the archive, and name its files"
-        return "convert it" + (", or have broken bytes replaced: leave --strict out" if self.strict else "")
-
     def _lines(self, name: str) -> Iterator[str]:
         start, broken = self.read_bytes, 0
-        reader = LineReader(name, not self.strict, LONGEST_LINE, self._remedy(name))
+        remedy = "convert it" + (", or have broken bytes replaced: leave --strict out" if self.strict else "")
+        if ARCHIVES & set(Path(name.lower()).suffixes):
+            remedy = "unpack the archive, and name its files"
+        reader = LineReader(name, not self.strict, LONGEST_LINE, remedy)
         for line in reader:
             self.read_bytes = start + reader.position()
             self.broken_lines += reader.broken - broken

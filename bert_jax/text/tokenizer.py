@@ -147,8 +147,7 @@ class Tokenizer:
         self.size = max(rust.get_vocab(with_added_tokens=True).values()) + 1
 
     @classmethod
-    def from_rust(cls, rust: tokenizers.Tokenizer, settings: TokenizerSettings | None = None) -> Self:
-        settings = settings or TokenizerSettings()
+    def from_rust(cls, rust: tokenizers.Tokenizer, settings: TokenizerSettings) -> Self:
         return cls(rust, choose_special_names(rust, settings), settings)
 
     @cached_property
@@ -164,10 +163,6 @@ class Tokenizer:
                 (piece, round(score, 5)) for piece, score in parts["model"]["vocab"]
             ]
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
-
-    def _pieces(self, texts: list[str]) -> list[EncodedSubwords]:
-        encoded = self._batches(self.rust.encode_batch, texts)
-        return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return only the ids of texts, without special tokens; this is the fast path for preparing a corpus."""
@@ -272,7 +267,8 @@ class Tokenizer:
             if not isinstance(text, str) and not (isinstance(text, tuple | list) and len(text) == 2):
                 raise BertJaxError(f"text {place} is {type_name(text)}, not a text or a pair: {text!r:.60}")
         flat = [side for text in texts for side in ((text,) if isinstance(text, str) else text)]
-        pieces = iter(self._pieces(sanitize_texts(flat)))
+        encoded = self._batches(self.rust.encode_batch, sanitize_texts(flat))
+        pieces = ((encoding.ids, encoding.offsets) for encoding in encoded)
         return [(next(pieces), None if isinstance(text, str) else next(pieces)) for text in texts]
 
     def pad(self, encodings: Sequence[Encoding], length: int | None = None) -> Batch:
@@ -315,14 +311,6 @@ class Tokenizer:
         texts = map(to_plain_value, to_plain_list(texts))
         while chunk := list(islice(texts, rows)):
             yield self(chunk, **settings)
-
-
-def bert_template(special: Special) -> Template:
-    return Template((special.cls,), (special.sep,), (special.sep,), second=1)
-
-
-def roberta_template(special: Special) -> Template:
-    return Template((special.cls,), (special.sep, special.sep), (special.sep,), second=0)
 
 
 def template_processor(

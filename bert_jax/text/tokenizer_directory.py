@@ -25,7 +25,9 @@ def open_tokenizer(directory) -> Tokenizer:
         if (directory / "vocab.txt").is_file():
             return WordPiece.from_vocab_txt(directory / "vocab.txt", settings)
         if (directory / "vocab.json").is_file():
-            return _open_merges(directory, settings)
+            if not (directory / "merges.txt").is_file():
+                raise BertJaxError("vocab.json without merges.txt; fetch the file that belongs to it")
+            return ByteLevelBPE.from_vocab_json(directory / "vocab.json", directory / "merges.txt", settings)
         for name in MODEL_FILES:
             if (directory / name).is_file():
                 return SentencePiece.from_model(directory / name, settings)
@@ -37,12 +39,6 @@ def open_tokenizer(directory) -> Tokenizer:
     files = ", ".join(("tokenizer.json", "vocab.txt", "vocab.json and merges.txt", *MODEL_FILES))
     of_model = "" if (directory / "config.json").is_file() else " and no config.json"
     raise BertJaxError(f"{directory}: no tokenizer{of_model}; it needs one of {files}")
-
-
-def _open_merges(directory: Path, settings: TokenizerSettings) -> Tokenizer:
-    if not (directory / "merges.txt").is_file():
-        raise BertJaxError(f"{directory}: vocab.json without merges.txt; fetch the file that belongs to it")
-    return ByteLevelBPE.from_vocab_json(directory / "vocab.json", directory / "merges.txt", settings)
 
 
 def _open_tokenizer_json(path: Path, settings: TokenizerSettings) -> Tokenizer:

@@ -52,8 +52,6 @@ class EncodingOptions:
 
 
 class TruncationCounter:
-    """Counts the texts that were truncated."""
-
     def __init__(self, max_length: int):
         self.max_length = max_length
         self.texts = self.truncated = self.most = self.longest = 0

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol
 
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, normalizers, pre_tokenizers
@@ -12,19 +11,13 @@ from bert_jax.text.tokenizer import Tokenizer, sanitize_texts
 MOST = 1 << 21  # characters of words to remember: about 250,000 words, 50 MB
 
 
-class IdSource(Protocol):
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of texts, without special tokens."""
-        ...
-
-
 class WordCache:
     """Gives the same ids as its tokenizer, which must split texts at spaces.
 
     It works in one thread; the tokenizer uses all of them. So it is for a process per core.
     """
 
-    def __init__(self, tokenizer: IdSource, most: int = MOST):
+    def __init__(self, tokenizer: Tokenizer, most: int = MOST):
         self.tokenizer = tokenizer
         self.most = most
         self._known: dict[str, list[int]] = {}
@@ -41,11 +34,12 @@ class WordCache:
         return ids
 
 
-def cached(tokenizer) -> IdSource:
+IdSource = Tokenizer | WordCache
+
+
+def cached(tokenizer: Tokenizer) -> IdSource:
     """Return the tokenizer with a cache of words, or the tokenizer itself if words depend on what is around them."""
-    if isinstance(tokenizer, Tokenizer) and splits_at_spaces(tokenizer.rust):
-        return WordCache(tokenizer)
-    return tokenizer
+    return WordCache(tokenizer) if splits_at_spaces(tokenizer.rust) else tokenizer
 
 
 def splits_at_spaces(rust: Rust) -> bool:

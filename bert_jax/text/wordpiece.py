@@ -10,13 +10,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
-from bert_jax.text.tokenizer import (
-    BERT_NAMES,
-    ROBERTA_NAMES,
-    Tokenizer,
-    bert_template,
-    roberta_template,
-)
+from bert_jax.text.tokenizer import BERT_NAMES, ROBERTA_NAMES, Template, Tokenizer
 from bert_jax.text.tokenizer_settings import TokenizerSettings
 
 # MPNet's vocabulary has RoBERTa's and BERT's special tokens; it uses BERT's unknown token.
@@ -72,9 +66,8 @@ class WordPiece(Tokenizer):
         return cls.from_vocabulary(entries, settings, **casing)
 
     @classmethod
-    def from_rust(cls, rust: Rust, settings: TokenizerSettings | None = None) -> Self:
+    def from_rust(cls, rust: Rust, settings: TokenizerSettings) -> Self:
         """Build the tokenizer from a tokenizer.json; tokenizer_config.json overrides its casing, as in transformers."""
-        settings = settings or TokenizerSettings()
         if isinstance(rust.normalizer, normalizers.BertNormalizer):
             for key, attribute in CASING.items():
                 if settings.config.get(key) is not None:
@@ -95,10 +88,10 @@ class WordPiece(Tokenizer):
         write_atomically(directory / "vocab.txt", "".join(lines))
 
     def _transformers_class(self) -> dict:
-        normalizer = self.rust.normalizer
+        normalizer, cls, sep = self.rust.normalizer, (self.special.cls,), (self.special.sep,)
         classes = {
-            bert_template(self.special): "BertTokenizer",
-            roberta_template(self.special): "MPNetTokenizer",
+            Template(cls, sep, sep, second=1): "BertTokenizer",
+            Template(cls, sep * 2, sep, second=0): "MPNetTokenizer",
         }
         if self.template in classes and isinstance(normalizer, normalizers.BertNormalizer):
             casing = {key: getattr(normalizer, attribute) for key, attribute in CASING.items()}
