@@ -75,7 +75,7 @@ class CorpusSplit:
 class Corpus:
     """A corpus directory. Opening it checks that every file has the size and the hash that the manifest lists.
 
-    Files are hashed again only if one changed since they were last right, or with `anew`: a disk may corrupt a file
+    Files are hashed again only if one changed since they were last right, or with `rehash`: a disk may corrupt a file
     without changing its time stamp.
     """
 
@@ -152,7 +152,7 @@ class Corpus:
         return arrays
 
     def _verify(self, rehash: bool) -> None:
-        """Check all sizes. Check the contents too if any file changed since they were last right, or if `anew`."""
+        """Check all sizes. Check the contents too if any file changed since they were last right, or if `rehash`."""
         files, seen = self.manifest["files"], {}
         for name, facts in files.items():
             if wrong := hashes.describe_mismatch(self.directory, name, facts["bytes"]):

@@ -89,15 +89,12 @@ def table_of_rates(stream: "Stream", batch: "Batch", length: int) -> str:
     rows, here = np.nonzero(batch["target_weights"])
     tokens = batch["input_ids"][rows, batch["target_positions"][rows, here]]
     fates = [fate(stream, *pair) for pair in zip(tokens, batch["targets"][rows, here], strict=True)]
+    masked, replaced = config.mask_replace_prob, config.random_replace_prob
     rates = [
         ("targets of all tokens", len(rows) / attention_mask.sum(), config.mlm_probability),
-        ("  masked", fates.count("masked") / len(fates), config.mask_replace_prob),
-        ("  replaced at random", fates.count("replaced") / len(fates), config.random_replace_prob),
-        (
-            "  kept",
-            fates.count("kept") / len(fates),
-            1 - config.mask_replace_prob - config.random_replace_prob,
-        ),
+        ("  masked", fates.count("masked") / len(fates), masked),
+        ("  replaced at random", fates.count("replaced") / len(fates), replaced),
+        ("  kept", fates.count("kept") / len(fates), 1 - masked - replaced),
     ]
     if "labels" in batch and batch["label_weights"].any():
         name = "random" if config.sentence_objective == "next_sentence" else "swapped"

@@ -61,7 +61,7 @@ class ClassParser:
 
 @dataclass(frozen=True)
 class LabelFormat:
-    kind: str  # of the labels: the same names as `glue.Task.kind`
+    kind: str  # of the labels: the same names as `GlueTask.kind`
     make_parser: Callable[[str], Callable[[str, Any], Any]]  # separator -> function (place, value) -> label
     may_be_blank: bool = False
 

@@ -21,7 +21,7 @@ from bert_jax.data.examples.column_names import (
 from bert_jax.text import tables
 from bert_jax.text.tables import from_row_on, match_columns, no_columns, normalize_column, table_place
 
-NAMES = ("text", "text_pair", "label", "id", "group")  # the fields of Columns that name a column
+NAMES = ("text", "text_pair", "label", "id", "group")  # the fields of ExampleColumns that name a column
 SEPARATOR = ","
 
 LocatedRow = tuple[str, tables.Row]  # where the row is, and the row
@@ -93,8 +93,8 @@ def check_columns(
 ) -> None:
     """Refuse a table that lacks columns, with all of them in one error.
 
-    `named` are the columns that the user names, `evident` those to be found by their usual names: {field of Columns:
-    (what it holds, the column that was found or "")}."""
+    `named` are the columns that the user names, `evident` those to be found by their usual names: {field of
+    ExampleColumns: (what it holds, the column that was found or "")}."""
     named = list(named)
     missing = [
         name for name, column in zip(named, match_columns(where, row, named), strict=True) if not column

@@ -55,8 +55,8 @@ class BatchConfig:
     # The lengths of all pieces from which several runs draw theirs: runs with the same lengths share their compiled
     # programs. (): the lengths of this run's pieces.
     lengths: tuple[int, ...] = ()
-    # (number of groups of `together` pieces, share of the steps) of each set, if the pieces are several sets, one after
-    # the other. All pieces of a step come from one set. (): one set.
+    # (number of groups of `group_size` pieces, share of the steps) of each set, if the pieces are several sets, one
+    # after the other. All pieces of a step come from one set. (): one set.
     sets: tuple[tuple[int, float], ...] = ()
     group_size: int = 1  # this many consecutive pieces always stay in the same step
     paired_classes: tuple[int, ...] = ()  # the class of each piece; pieces of one class come in pairs

@@ -73,17 +73,14 @@ def refusal(
     unknown = BadRowError(f"{error}; {flag} skips such rows")
     if others is None:
         return unknown
+    bad = 1
     try:
-        bad = [is_bad(read, *located) for located in others]
+        for where, row in others:
+            total += 1
+            try:
+                read(where, row)
+            except BadRowError:
+                bad += 1
     except BertJaxError:  # a later row has a worse error; the user's next attempt will show it
         return unknown
-    count, total = 1 + sum(bad), total + len(bad)
-    return BadRowError(f"{error}; bad rows: {count:,} of {total:,}, which {flag} skips")
-
-
-def is_bad(read: RowParser, where: str, row: Row) -> bool:
-    try:
-        read(where, row)
-    except BadRowError:
-        return True
-    return False
+    return BadRowError(f"{error}; bad rows: {bad:,} of {total:,}, which {flag} skips")
