@@ -19,6 +19,9 @@ BLOCKS = {
     "main", "nav", "ol", "option", "p", "pre", "section", "summary", "table", "td", "th", "title", "tr", "ul",
 }  # fmt: skip
 SPACES = re.compile(r"\s+")
+# A comment; one that is not closed extends to the end. If they were left to the parser, many unclosed comments would
+# take hours, as would many unclosed tags.
+COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 DECLARATION = re.compile(r"<!\[[^>]*>")  # from Word or XML; the parser stops at those it does not know
 
 
@@ -96,22 +99,9 @@ def extract_html(source: str) -> tuple[str, str]:
     >>> extract_html("<header><h1>Cats</h1>Log in</header><nav>Home</nav><article><header>By Ada</header>They sat.")
     ('', 'Cats\\nBy Ada\\nThey sat.')
     """
-    page, source = Page(), strip_comments(source)
+    page, source = Page(), COMMENT.sub("", source)
     end = source.rfind(">") + 1
     page.feed(DECLARATION.sub("", source[:end]))
     page.close()
     page.handle_data(unescape(source[end:]))
     return SPACES.sub(" ", "".join(page.titles)).strip(), "\n".join(page.lines())
-
-
-def strip_comments(source: str) -> str:
-    """Remove comments; one that is not closed extends to the end.
-
-    If they were left to the parser, many unclosed comments would take hours, as would many unclosed tags.
-    """
-    parts, start = [], 0
-    while (comment := source.find("<!--", start)) >= 0:
-        parts.append(source[start:comment])
-        end = source.find("-->", comment + 4)
-        start = len(source) if end < 0 else end + 3
-    return "".join([*parts, source[start:]])

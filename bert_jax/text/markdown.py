@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from bert_jax.text.html import strip_comments
+from bert_jax.text.html import COMMENT
 
 FRONT = re.compile(r"\A---[ \t]*\n.*?\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S)
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -44,7 +44,7 @@ def extract_markdown(source: str) -> tuple[str, str]:
     lines: list[list[str]] = []  # parts of each line: the lines of the page that it joins, or a table's cells
     code: set[int] = set()  # indices of lines of code, which stay as they are
     title, fence, joins = "", "", False
-    for line in strip_comments(FRONT.sub("", source.replace("\r\n", "\n"))).split("\n"):
+    for line in COMMENT.sub("", FRONT.sub("", source.replace("\r\n", "\n"))).split("\n"):
         mark = FENCE.match(line)
         if mark and (not fence or (mark[1].startswith(fence) and not line.strip(" `~"))):
             fence, joins = "" if fence else mark[1], False

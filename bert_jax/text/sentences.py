@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from sentencex import segment
 
@@ -46,10 +47,6 @@ def paragraphs(text: str) -> Iterator[str]:
     if "" not in lines:
         yield from lines
         return
-    together: list[str] = []
-    for line in [*lines, ""]:
-        if line:
-            together.append(line)
-        elif together:
+    for is_text, together in groupby(lines, bool):
+        if is_text:
             yield " ".join(together)
-            together = []

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from html import unescape
 
-from bert_jax.text.html import strip_comments
+from bert_jax.text.html import COMMENT
 
 FILES = ("file", "image", "media", "category")  # links with these prefixes show no text
 DEEPEST = 20  # levels of links within links; deeper [[ are removed, but open no link
@@ -36,7 +36,8 @@ def text_of(markup: str, files: Collection[str] = FILES) -> str:
     >>> text_of("'''Cats''' ({{lang|la|Felis}}) are [[Pet|pets]].<ref>Ann</ref>\\n== See also ==\\n[[File:a.png]]")
     'Cats are pets.'
     """
-    text = replace_links(strip_templates_and_tables(strip_hidden_elements(strip_comments(markup))), files)
+    text = strip_hidden_elements(COMMENT.sub("", markup))
+    text = replace_links(strip_templates_and_tables(text), files)
     text = EXTERNAL.sub(r"\1", text)
     text = TAGS.sub("", BREAKS.sub("\n", text))
     text = QUOTES.sub("", SWITCHES.sub("", text))
