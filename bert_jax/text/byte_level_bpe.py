@@ -34,9 +34,8 @@ class ByteLevelBPE(Tokenizer):
         if is_deberta:
             # As the model was trained. transformers 5 puts two [SEP] between the texts of a pair, and makes a token of
             # the space before [MASK].
-            rust.post_processor = template_processor(
-                names, {role: vocabulary[name] for role, name in names.items()}
-            )
+            ids = {role: vocabulary[name] for role, name in names.items()}
+            rust.post_processor = template_processor(names, ids)
             mask = AddedToken(names["mask"], lstrip=True, special=True, normalized=False)
             settings = replace(settings, special={"mask": mask} | settings.special)
         elif sep in vocabulary and start in vocabulary:  # Tokenizer reports missing ones

@@ -13,9 +13,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.text import html, markdown, wikitext
 from bert_jax.text.input_files import file_extension
 
-LONGEST_DOCUMENT = (
-    16 << 20
-)  # characters; reading and splitting a document takes several times its length in memory
+# Characters; reading and splitting a document takes several times its length in memory.
+LONGEST_DOCUMENT = 16 << 20
 LONGEST_FILE = 4 * LONGEST_DOCUMENT  # characters of a file that is one document, with its markup
 # Numbers of the namespaces of articles, and of files, categories and media.
 ARTICLES, FILES = "0", ("6", "14", "-2")
@@ -128,9 +127,8 @@ def extracted_articles(name: str, lines: Iterable[str]) -> Iterator[Article]:
             title = unescape(attributes.get("title", ""))
             if text and text[0].strip() == title:
                 del text[0]
-            yield Article(
-                where, attributes.get("id", ""), title, "\n".join(line for line in text if line.strip())
-            )
+            kept = (line for line in text if line.strip())
+            yield Article(where, attributes.get("id", ""), title, "\n".join(kept))
             attributes = None
         else:
             text.append(unescape(stripped))

@@ -159,16 +159,14 @@ class Tokenizer:
         deciding["template"] = asdict(self.template)
         if isinstance(self.rust.model, models.Unigram):
             # JSON loses the last digit of a score.
-            deciding["model"]["vocab"] = [
-                (piece, round(score, 5)) for piece, score in parts["model"]["vocab"]
-            ]
+            scores = parts["model"]["vocab"]
+            deciding["model"]["vocab"] = [(piece, round(score, 5)) for piece, score in scores]
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return only the ids of texts, without special tokens; this is the fast path for preparing a corpus."""
-        return [
-            encoding.ids for encoding in self._batches(self.rust.encode_batch_fast, sanitize_texts(texts))
-        ]
+        encoded = self._batches(self.rust.encode_batch_fast, sanitize_texts(texts))
+        return [encoding.ids for encoding in encoded]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without special tokens."""

@@ -75,10 +75,8 @@ class TruncationCounter:
         """Return a notice for users; "" if nothing was truncated."""
         if not self.truncated:
             return ""
-        share, longer = (
-            f"{self.truncated:,} of {self.texts:,} {what}",
-            f"longer than {self.max_length} tokens",
-        )
+        share = f"{self.truncated:,} of {self.texts:,} {what}"
+        longer = f"longer than {self.max_length} tokens"
         number, by = f"(number {self.longest + 1:,})", f"by {pluralize(self.most, 'token')}"
         if self.truncated == 1:
             notice = f"{share} {number} is {longer} and was truncated {by}"

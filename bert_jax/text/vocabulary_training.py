@@ -184,9 +184,8 @@ def measure_vocabulary(tokenizer: Tokenizer, lines: Iterable[str]) -> str:
         return "  too little text to hold out lines for measuring"
     ids = [i for line in tokenizer.ids(lines) for i in line]
     unknown = ids.count(tokenizer.special.unk)
-    single = sum(
-        words[word] for word, ids in zip(words, tokenizer.ids(list(words)), strict=True) if len(ids) == 1
-    )
+    pieces = tokenizer.ids(list(words))
+    single = sum(times for times, ids in zip(words.values(), pieces, strict=True) if len(ids) == 1)
     return (
         f"  on {len(lines):,} held-out lines, {count:,} words: {len(ids) / count:.3f} tokens per word, "
         f"{single / count:.1%} of the words are one token, {unknown / len(ids):.3%} of the tokens unknown"

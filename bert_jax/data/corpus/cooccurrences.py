@@ -28,9 +28,8 @@ def cooccurrence_embeddings(
     parts = [leading_tokens(corpus, corpora) for corpus in corpora]
     counts = sum(np.bincount(tokens, minlength=entries) for tokens in parts)
     logs = np.log(counts + 1)
-    vectors = singular_vectors(
-        pointwise_mutual_information(sum(neighbours(tokens, entries) for tokens in parts)), width
-    )
+    near = sum(neighbours(tokens, entries) for tokens in parts)
+    vectors = singular_vectors(pointwise_mutual_information(near), width)
     vectors[counts < FEWEST] = 0
     return vectors, (logs - logs.mean()).astype(np.float32)
 

@@ -43,9 +43,8 @@ class DataConfig:
     mask_replace_prob: Share = 0.8  # share of the predicted tokens that are replaced by [MASK]
     # share of the predicted tokens that are replaced by a random token; the rest stay unchanged
     random_replace_prob: Share = 0.1
-    mask_unit: Literal["token", "word", "span"] = (
-        "token"  # what is masked: tokens, whole words, or spans of words
-    )
+    # what is masked: tokens, whole words, or spans of words
+    mask_unit: Literal["token", "word", "span"] = "token"
     max_span_length: Annotated[int, Range(1, 512)] = 3  # maximum number of words in a span
 
     # number of ways to cut the corpus into examples, used in turn

@@ -52,12 +52,10 @@ def cut_long_sentences(
     """Return the start, size and document rank of all sentences, with overlong sentences cut into pieces.
 
     `documents` gives the order of the documents; the rank is an index into it."""
-    first = corpus_split.documents[documents].astype(np.int64)
-    sentence, rank = concatenated_ranges(
-        first, corpus_split.documents[documents + 1].astype(np.int64) - first
-    )
-    start = corpus_split.sentences[sentence].astype(np.int64)
-    size = corpus_split.sentences[sentence + 1].astype(np.int64) - start
+    first, stop = (corpus_split.documents[documents + n].astype(np.int64) for n in (0, 1))
+    sentence, rank = concatenated_ranges(first, stop - first)
+    start, end = (corpus_split.sentences[sentence + n].astype(np.int64) for n in (0, 1))
+    size = end - start
     parts = -(-size // room)
     within, owner = concatenated_ranges(np.zeros(len(size), np.int64), parts)
     return start[owner] + within * room, np.minimum(size[owner] - within * room, room), rank[owner]

@@ -26,9 +26,8 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_directory import open_tokenizer
 
 CHUNKS = "chunks"  # the folder of the chunks, beside the corpus that is made of them
-ChunkMaker = Callable[
-    [TextSource, ChunkSettings, Path], Iterable[Path]
-]  # writes the chunks of a source to a folder
+# Writes the chunks of a source to a folder.
+ChunkMaker = Callable[[TextSource, ChunkSettings, Path], Iterable[Path]]
 FEW = 4  # documents with fewer sentences than this on average are too short for pairs
 
 

@@ -92,22 +92,14 @@ def make_candidates(group: Group) -> Candidates:
             raise BadRowError(
                 f"{where}: the label is {least:g}; use 0 for not relevant and above 0 for relevant"
             )
-    return Candidates(
-        group.texts,
-        None,
-        where,
-        document=group.document,
-        grades=grades,
-        scores=teacher_scores,
-        places=(where,) * count,
-    )
+    places = (where,) * count
+    return Candidates(group.texts, None, where, "", group.document, grades, teacher_scores, places)
 
 
 def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
     """Merge the rows of each query, and keep each document once."""
-    lists: dict[
-        str, dict[str, tuple[float, tuple[float, ...], str]]
-    ] = {}  # query -> text -> what is known of it
+    # query -> text of a document -> (grade, a teacher's score, place)
+    lists: dict[str, dict[str, tuple[float, tuple[float, ...], str]]] = {}
     first: dict[str, Candidates] = {}
     for row in rows:
         first.setdefault(row.query, row)

@@ -41,9 +41,8 @@ class ExampleColumns:
     id: str = ""  # column of the example's id, which predictions and reports show; "": none
     # column of the document that a row belongs to; a document is never split between training and validation; "": none
     group: str = ""
-    label_separator: str = (
-        ""  # separator of several labels in one cell; "": a comma, or that of the training data
-    )
+    # separator of several labels in one cell; "": a comma, or that of the training data
+    label_separator: str = ""
     # skip and count bad rows, such as rows with an empty cell, instead of stopping with an error
     skip_bad: bool = False
 

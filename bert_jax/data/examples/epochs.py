@@ -158,9 +158,8 @@ def mix_sets(
         own = turns == n
         if own.any():
             part = classes[first : first + size]
-            chosen[own] = first + shuffle_epochs(size, int(own.sum()) * examples, seed, part).reshape(
-                -1, examples
-            )
+            indices = shuffle_epochs(size, int(own.sum()) * examples, seed, part)
+            chosen[own] = first + indices.reshape(-1, examples)
         first += size
     return chosen
 

@@ -109,9 +109,8 @@ def parse_questions(
         document = columns.group or (title if get_optional_cell(row, title) else "")
         # Questions about the same passage stay together if no document is named.
         within = read_name_cell(where, row, document) or passage
-        return Example(
-            (question, passage), answers, where, read_name_cell(where, row, columns.id or id), within
-        )
+        id = read_name_cell(where, row, columns.id or id)
+        return Example((question, passage), answers, where, id, within)
 
     yield from parse_examples(rows, parse_example, columns.skip_bad, is_whole=need_label)
 
