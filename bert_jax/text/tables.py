@@ -154,9 +154,7 @@ def get_text_cell(where: str, row: Mapping, column: str) -> str:
     return value or ""
 
 
-def separated_rows(
-    name: str, lines: Iterable[str], numbered: bool = False, tabs: bool = False
-) -> Iterator[tuple[str, Row]]:
+def separated_rows(name: str, lines: Iterable[str], numbered: bool, tabs: bool) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a csv or tsv file. Cells between tabs are literal, quotes included; cells between commas or
     semicolons may be quoted."""
     lines = iter(lines)

@@ -44,13 +44,10 @@ def read_questions(
 def iterate_questions(spec: str, columns: ExampleColumns, need_label: bool) -> Iterator[Example]:
     for name in expand_inputs([spec]):
         if file_extension(name) != ".json":
-            yield from parse_questions(
-                tables.read_file_rows(name, columns.numbered, keep_broken=True), columns, need_label
-            )
-            continue
-        value = tables.read_json_value(name)
-        if articles := articles_in(value):
-            squad_columns = replace(AUTODETECT, skip_bad=columns.skip_bad)
+            rows = tables.read_file_rows(name, columns.numbered, keep_broken=True)
+            yield from parse_questions(rows, columns, need_label)
+        elif articles := articles_in(value := tables.read_json_value(name)):
+            squad_columns = ExampleColumns(skip_bad=columns.skip_bad)
             yield from parse_questions(flatten_squad(name, articles), squad_columns, need_label)
         else:
             yield from parse_questions(tables.rows_of_list(name, value), columns, need_label)
@@ -85,7 +82,7 @@ def flatten_squad(name: str, articles: Iterable) -> Iterator[LocatedRow]:
 
 
 def parse_questions(
-    rows: Iterable[LocatedRow], columns: ExampleColumns = AUTODETECT, need_label: bool = True
+    rows: Iterable[LocatedRow], columns: ExampleColumns, need_label: bool
 ) -> Iterator[Example]:
     first, rows = peek_readable_row(rows)
     if first is None:

@@ -13,6 +13,8 @@ from bert_jax.text.input_files import NOT_FILES, expand_inputs, file_extension
 from bert_jax.text.line_reader import LineReader
 from bert_jax.text.tables import BadRowError, Row, get_cell
 
+# Other files are read as CoNLL. So are .tsv and .txt: CoNLL's columns may be separated by tabs.
+TABLES = set(tables.TABLE_EXTENSIONS) - {".tsv", ".txt"}
 MOST_PARTS = 5  # the most words in a cell that still counts as one word, such as New York
 
 
@@ -25,14 +27,9 @@ def read_tags(
 
 def iterate_tagged_words(spec: str, columns: ExampleColumns, need_label: bool) -> Iterator[Example]:
     for name in expand_inputs([spec]):
-        # Other files are read as CoNLL. So are .tsv and .txt: CoNLL's columns may be separated by tabs.
-        if name.startswith(NOT_FILES) or file_extension(name) in set(tables.TABLE_EXTENSIONS) - {
-            ".tsv",
-            ".txt",
-        }:
-            yield from parse_tagged_words(
-                tables.read_file_rows(name, columns.numbered, keep_broken=True), columns, need_label
-            )
+        if name.startswith(NOT_FILES) or file_extension(name) in TABLES:
+            rows = tables.read_file_rows(name, columns.numbered, keep_broken=True)
+            yield from parse_tagged_words(rows, columns, need_label)
         else:
             documents = any(line.startswith("-DOCSTART-") for line in LineReader(name))
             yield from conll(name, LineReader(name), need_label, documents)
