@@ -13,6 +13,10 @@ from bert_jax.text.input_files import decompressed
 
 LONGEST_LINE = 256 << 20  # bytes; a line takes several times its length in memory
 REMEDY = "convert it to UTF-8 text"
+READ_REMEDIES: dict[type, str] = {
+    IsADirectoryError: "name a file, not a folder",
+    PermissionError: "check its permissions",
+}
 # Files that begin with these bytes are not text, even if the bytes could be.
 BINARY = {b"PK\3\4": "a zip archive (as .xlsx and .docx are)", b"PAR1": "a Parquet file", b"%PDF": "a PDF"}
 
@@ -86,13 +90,7 @@ def explain_read_errors(name: str) -> Iterator[None]:
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         if isinstance(error, FileNotFoundError):
             raise BertJaxError(f"no file at {name}; check the path") from error
-        match error:
-            case IsADirectoryError():
-                remedy = "name a file, not a folder"
-            case PermissionError():
-                remedy = "check its permissions"
-            case _:
-                remedy = "fetch it again"
+        remedy = READ_REMEDIES.get(type(error), "fetch it again")
         raise BertJaxError(f"{name} cannot be read ({first_line(error)}); {remedy}") from error
 
 

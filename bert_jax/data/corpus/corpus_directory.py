@@ -130,25 +130,23 @@ class Corpus:
     def _arrays(self, name: str) -> list[np.ndarray]:
         """Open the arrays of one part. Refuse files that are not arrays, or whose length or type is wrong."""
         counts, arrays = self.manifest["counts"][name], []
-        for array in ARRAYS:
-            file = f"{name}/{array}.npy"
-            is_tokens = array == "tokens"
-            size = counts[array] if is_tokens else counts[array] + 1
+        for part in ARRAYS:
+            file = f"{name}/{part}.npy"
+            is_tokens = part == "tokens"
+            size = counts[part] if is_tokens else counts[part] + 1
             kinds = ("uint16", "uint32") if is_tokens else ("uint64",)
             try:
-                arrays.append(np.asarray(np.load(self.directory / file, mmap_mode="r")))
+                array = np.asarray(np.load(self.directory / file, mmap_mode="r"))
             except (OSError, ValueError, EOFError) as error:
                 raise BertJaxError(
                     f"{self.name}/{file} is not an array ({first_line(error)}); {AGAIN}"
                 ) from error
-            if (
-                file not in self.manifest["files"]
-                or arrays[-1].shape != (size,)
-                or arrays[-1].dtype.name not in kinds
-            ):
+            is_listed = file in self.manifest["files"]
+            if not (is_listed and array.shape == (size,) and array.dtype.name in kinds):
                 raise BertJaxError(
                     f"{self.name}/{file} does not match manifest.json (length or type); {AGAIN}"
                 )
+            arrays.append(array)
         return arrays
 
     def _verify(self, rehash: bool) -> None:

@@ -176,12 +176,8 @@ def refuse_header(where: str, row: Mapping, columns: ExampleColumns) -> None:
     if not columns.numbered:
         return
     header = [str(row.get(name)) for name in columns.named]
-    if {*map(normalize_column, header)} & {
-        *TEXT_LABELS,
-        *TEXTS,
-        *SECOND_TEXTS,
-        *(name for names in PAIRS for name in names),
-    }:
+    usual = {*TEXT_LABELS, *TEXTS, *SECOND_TEXTS, *(name for pair in PAIRS for name in pair)}
+    if usual & set(map(normalize_column, header)):
         names = ", ".join(header)
         raise BertJaxError(f"{where} is a header ({names}); name the columns as it does, not by numbers")
 

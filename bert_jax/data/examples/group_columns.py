@@ -184,11 +184,8 @@ def describe_columns(spec: str, columns: GroupColumns, advice: str, most: int = 
     resolved, rows = columns.resolve(some), [row for _, row in some]
     used = resolved.texts[: most or None]
     roles = columns.roles if len(used) > 1 else ("text",)
-    parts = [
-        f"{role} {quote_names(names)}"
-        for n, role in enumerate(roles)
-        if (names := used[n:] if n == 2 else used[n : n + 1])
-    ]
+    in_roles = zip(roles, (used[:1], used[1:2], used[2:]), strict=False)
+    parts = [f"{role} {quote_names(names)}" for role, names in in_roles if names]
     if resolved.score:
         parts.append(f"{'score' if len(used) > 1 else 'label'} {quote_names([resolved.score])}")
     if resolved.group:

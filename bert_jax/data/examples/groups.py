@@ -136,12 +136,11 @@ def parse_groups(spec: str, columns: GroupColumns, make: Callable[[Group], E]) -
         )  # fmt: skip
         if not columns.score:
             return group
-        if empty := [
-            column for column in columns.texts if is_empty_list(tables.get_cell(where, row, column))
-        ]:
-            raise BadRowError(
-                f'{where}: column "{empty[0]}" is an empty list beside a score; leave the row out'
-            )
+        for column in columns.texts:
+            if is_empty_list(tables.get_cell(where, row, column)):
+                raise BadRowError(
+                    f'{where}: column "{column}" is an empty list beside a score; leave the row out'
+                )
         value = read_label_cell(where, row, columns.score, need_label=True)
         place = f'{where}: column "{columns.score}"'
         if len(texts) == 1:

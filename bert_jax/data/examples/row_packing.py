@@ -233,12 +233,10 @@ def collate_rows(
                 for text, first in enumerate(piece.encoding.text_starts):
                     batch["segment_ids"][row, begin + first : end] = slot * texts + text + 1
                     batch["cls_positions"][row, slot * texts + text] = begin + first
+            place = (row, slot)[: len(per_piece)]
             if PLACE in targets:
-                batch[PLACE][(row, slot)[: len(per_piece)]] = i
+                batch[PLACE][place] = i
             for name, value in piece.targets.items():
-                where = (
-                    (row, slice(begin, end)) if targets[name].each_token else (row, slot)[: len(per_piece)]
-                )
-                batch[name][where] = value
+                batch[name][(row, slice(begin, end)) if targets[name].each_token else place] = value
             begin = end
     return batch
