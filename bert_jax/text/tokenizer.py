@@ -95,19 +95,16 @@ class Template:
         before, after = len(self.prefix), len(self.suffix)
         input_ids, offsets = [*self.prefix, *first[0]], [(0, 0)] * before + first[1]
         spans: tuple[range, ...] = (range(before, len(input_ids)),)
-        token_type_ids = [0] * len(input_ids)
+        first_segment = len(input_ids) + after  # its number of tokens
         if second is not None:
             input_ids += self.middle
-            token_type_ids += [0] * len(self.middle)
+            first_segment = len(input_ids)
             spans += (range(len(input_ids), len(input_ids) + len(second[0])),)
             input_ids += second[0]
             offsets += [(0, 0)] * len(self.middle) + second[1]
-            token_type_ids += [self.second] * (len(second[0]) + after)
-        else:
-            token_type_ids += [0] * after
-        return Encoding(
-            [*input_ids, *self.suffix], token_type_ids, offsets + [(0, 0)] * after, dropped, spans
-        )
+        input_ids += self.suffix
+        token_type_ids = [0] * first_segment + [self.second] * (len(input_ids) - first_segment)
+        return Encoding(input_ids, token_type_ids, offsets + [(0, 0)] * after, dropped, spans)
 
 
 class Tokenizer:
