@@ -119,20 +119,15 @@ def encode_separately(tokenizer: "Tokenizer", pairs: "Sequence[Text]", max_lengt
     if single is not None:
         raise BertJaxError(f'this model takes pairs of texts, but "{single[:40]}" is a single text')
     firsts, seconds = (tokenizer.encode([pair[n] for pair in pairs]) for n in range(2))
-    return [
-        join_encodings(truncate_pair(tokenizer, pair, first, second, max_length))
-        for pair, first, second in zip(pairs, firsts, seconds, strict=True)
-    ]
-
-
-def truncate_pair(
-    tokenizer: "Tokenizer", pair: "Text", first: "Encoding", second: "Encoding", max_length: int
-) -> "list[Encoding]":
-    lengths = len(first.input_ids), len(second.input_ids)
-    if sum(lengths) <= max_length:
-        return [first, second]
-    keep = longest_first(*lengths, max_length)
-    return [tokenizer.encode([text], max_length=most)[0] for text, most in zip(pair, keep, strict=True)]
+    joined = []
+    for pair, first, second in zip(pairs, firsts, seconds, strict=True):
+        encodings = [first, second]
+        lengths = len(first.input_ids), len(second.input_ids)
+        if sum(lengths) > max_length:
+            keep = zip(pair, longest_first(*lengths, max_length), strict=True)
+            encodings = [tokenizer.encode([text], max_length=most)[0] for text, most in keep]
+        joined.append(join_encodings(encodings))
+    return joined
 
 
 def join_encodings(encodings: "Sequence[Encoding]") -> "Encoding":

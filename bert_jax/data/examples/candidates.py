@@ -114,8 +114,8 @@ def merged_by_query(rows: Iterable[Candidates]) -> list[Candidates]:
     merged = []
     for query, row in first.items():
         grades, scores, places = zip(*lists[query].values(), strict=True)
-        text, scores = (query, *lists[query]), tuple(chain.from_iterable(scores))
-        merged.append(replace(row, text=text, grades=grades, scores=scores, places=places))
+        scores = tuple(chain.from_iterable(scores))
+        merged.append(replace(row, text=(query, *lists[query]), grades=grades, scores=scores, places=places))
     return merged
 
 
