@@ -26,13 +26,12 @@ def split_columns(source: str, column: str = "") -> tuple[str, list[str]]:
 
 def find_column(source: str, column: str) -> tuple[str, tables.Row, Iterator[LocatedRow]]:
     """Return (the column to read, the first row, an iterator over all rows); a file of lines has JSON objects."""
-    reader = LineReader(source)
-    is_table = holds_rows(source)
-    first, rows = peeked(
-        tables.read_table_rows(source, column.isdecimal())
-        if is_table
-        else tables.json_rows(reader.name, reader)
-    )
+    if holds_rows(source):
+        rows = tables.read_table_rows(source, column.isdecimal())
+    else:
+        reader = LineReader(source)
+        rows = tables.json_rows(reader.name, reader)
+    first, rows = peeked(rows)
     if first is None:
         return "", {}, rows
     (name, *_), _ = text_and_label(*first, ExampleColumns(text=column), need_label=False, pairs=False)
