@@ -16,7 +16,6 @@ class ByteLevelBPE(Tokenizer):
     @classmethod
     def from_vocab_json(cls, vocab, merges, settings: TokenizerSettings) -> "ByteLevelBPE":
         """Build the tokenizer from the files of entries with their ids, and of pairs to merge in order of rank."""
-        vocabulary: dict[str, int] = read_json(Path(vocab))
         pairs = []
         for line in Path(merges).read_text(encoding="utf-8").split("\n"):
             if line and not line.startswith("#version"):
@@ -24,6 +23,7 @@ class ByteLevelBPE(Tokenizer):
                     raise BertJaxError(f'{merges}: "{line[:60]}" is not a pair to merge; fetch it again')
                 first, second = line.split(" ")
                 pairs.append((first, second))
+        vocabulary: dict[str, int] = read_json(Path(vocab))
         is_deberta = set(BERT_NAMES.values()) <= set(vocabulary)
         names = (BERT_NAMES if is_deberta else ROBERTA_NAMES) | settings.names
         prefix_space = settings.config.get("add_prefix_space", False)

@@ -38,7 +38,7 @@ class SegmentPlan:
         return len(self.table)
 
 
-# Rows of a plan's table, and how much text they use and drop.
+# What a kind of plan yields: rows of the table, and how much text they use and drop.
 Part = tuple[np.ndarray, dict[str, int]]
 
 
