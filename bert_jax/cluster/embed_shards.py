@@ -19,7 +19,7 @@ from bert_jax.data.shards.shard_folder import AGAIN, WrittenShard
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading
 from bert_jax.search import vector_shards
-from bert_jax.search.content_keys import KEY, content_keys
+from bert_jax.search.cache import KEY, content_keys
 from bert_jax.search.embed_file import EmbedSettings, describe_clipped, embed_windows, read_texts
 from bert_jax.search.stored_vectors import KEYS
 from bert_jax.search.vector_files import TYPES, Quantizer, ranges_of, read_vectors, vector_writer

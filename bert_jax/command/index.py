@@ -101,7 +101,7 @@ def export_index(args) -> None:
 def update_index(args) -> None:
     from bert_jax.search import index_update
     from bert_jax.search.documents import DocumentColumns, DocumentSource
-    from bert_jax.search.index_settings import IndexOptions, IndexSettings
+    from bert_jax.search.index_manifest import absolute_source
     from bert_jax.search.language import AUTO
 
     start, path = time.monotonic(), Path(args.output)
@@ -116,7 +116,7 @@ def update_index(args) -> None:
         )
     if args.dry_run and args.compact:
         raise BertJaxError("--dry-run is for adding DOCS; give it without --compact")
-    options = IndexOptions(
+    options = index_update.IndexOptions(
         args.model,
         args.passage_tokens,
         args.overlap,
@@ -127,7 +127,7 @@ def update_index(args) -> None:
     )
     columns = DocumentColumns(args.text, args.id, args.title)
     source = DocumentSource(args.documents, columns) if args.documents else None
-    settings = IndexSettings(path, options, args.compact)
+    settings = index_update.IndexSettings(path, options, args.compact)
     if source and settings.is_new and settings.manifest.model is None:
         print_line("no --model, so documents are found by keywords alone")
     update = index_update.IndexUpdate(
@@ -138,12 +138,14 @@ def update_index(args) -> None:
         for line in source.notes() if source else ():
             print_line(line)
         return
+    only_adds = {*map(absolute_source, args.documents)}.isdisjoint(settings.manifest.sources)
     updated = index_update.update_index(settings, update, lambda line: print_line(line))
     print_line(summarize_update(path, updated.manifest, updated.counts, time.monotonic() - start))
     if settings.manifest.language == AUTO:
         print_line(describe_language(updated.manifest.language))
-    if updated.missing and not updated.only_adds:
-        print_line(one_line(describe_missing(updated.missing, updated.other_sources)))
+    if updated.missing and not only_adds:
+        others = updated.manifest.other_sources(args.documents)
+        print_line(one_line(describe_missing(updated.missing, others)))
 
 
 def describe_language(detected: str | None) -> str:

@@ -21,7 +21,7 @@ from bert_jax.core.terminal import BOLD, RESET, YELLOW, is_coloured, print_line,
 
 if TYPE_CHECKING:
     from bert_jax.search.index import Hit
-    from bert_jax.search.words import WordFinder
+    from bert_jax.search.keywords import WordFinder
 
 QUERIES_AT_ONCE = 64  # queries searched together
 EXCERPT_CHARACTERS = 240  # characters of a passage that are shown, about three lines of a terminal
@@ -66,7 +66,7 @@ def search(args):
 
 def print_hits(args) -> None:
     from bert_jax.search.index import RERANK_TOP, Index
-    from bert_jax.search.words import WordFinder
+    from bert_jax.search.keywords import WordFinder
 
     index = Index.open(args.index, args.model, args.verify, **engine_of(args))
     if not len(index):
@@ -144,7 +144,7 @@ def format_hit(rank: int, hit: "Hit", wanted: "WordFinder", explain: bool, full:
 def excerpt(text: str, wanted: "WordFinder", longest: int = EXCERPT_CHARACTERS) -> str:
     """Return the part of a text with the largest number of distinct wanted words; among equal parts, the first.
 
-    >>> from bert_jax.search.words import WordFinder
+    >>> from bert_jax.search.keywords import WordFinder
     >>> excerpt("Dogs bark. Most cats land on their feet, and some do not.", WordFinder("cats feet", None), 32)
     '… cats land on their feet, and …'
     >>> excerpt("Dogs bark. Most cats land on their feet.", WordFinder("fish", None), 20)

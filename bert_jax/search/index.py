@@ -14,7 +14,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
 from bert_jax.inference import exact_search
 from bert_jax.metrics.retrieval import DEPTH
-from bert_jax.search.documents import DocumentColumns
+from bert_jax.search.documents import DocumentColumns, Documents
 from bert_jax.search.index_manifest import IndexManifest
 from bert_jax.search.keywords import KeywordSearch, WeightedQuery
 from bert_jax.search.nearest import find_nearest
@@ -22,11 +22,8 @@ from bert_jax.search.segment import Segment, read_current, search_text
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
 
-if (
-    TYPE_CHECKING
-):  # imported only where they are used: everything that builds models, and what imports this file
+if TYPE_CHECKING:  # imported only where they are used: what builds models, and what imports this file
     from bert_jax.inference.encoder import Encoder
-    from bert_jax.search.documents import Documents
     from bert_jax.search.index_encoder import IndexEncoder, IndexModel
     from bert_jax.search.index_writer import UpdateCounts
 
@@ -99,7 +96,7 @@ class Index:
     @classmethod
     def build(
         cls,
-        documents: "Documents",
+        documents: Documents,
         path: AnyPath,
         *,
         model: "IndexModel | None" = None,
@@ -124,8 +121,7 @@ class Index:
         >>> index.search("fish")[0].text
         'Fish swim.'
         """
-        from bert_jax.search.index_settings import IndexOptions
-        from bert_jax.search.index_update import build_index
+        from bert_jax.search.index_update import IndexOptions, build_index
 
         index = cls(path, model)
         options = IndexOptions(index.model, passage_tokens, overlap, quantize, approximate, language)
@@ -134,7 +130,7 @@ class Index:
 
     def add(
         self,
-        documents: "Documents",
+        documents: Documents,
         *,
         text: str = "",
         id: str = "",
@@ -329,12 +325,12 @@ class Index:
         return self.rerankers[name]
 
     def rerank(
-        self, query: str, places: Sequence[PassagePlace], judge: "Encoder", truncated: TruncationCounter
+        self, query: str, places: Sequence[PassagePlace], model: "Encoder", truncated: TruncationCounter
     ) -> Ranking:
-        texts = [search_text(*self.segments[segment].read_passage(passage)) for segment, passage in places]
         from bert_jax.inference.reranker import rank_documents
 
-        ranked = rank_documents(judge, query, texts, truncated=truncated)
+        texts = [search_text(*self.segments[segment].read_passage(passage)) for segment, passage in places]
+        ranked = rank_documents(model, query, texts, truncated=truncated)
         return {places[index]: score for index, score in ranked}
 
     def make_hit(

@@ -1,41 +1,171 @@
-"""A change of an index in one step: read documents, encode and add the new ones, remove others, merge segments."""
+"""A change of an index in one step: its settings, given or those of the existing index; read documents, encode and add
+the new ones, remove others, merge segments."""
 
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.config import check_flag
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.output import explain_os_errors
 from bert_jax.core.progress import format_duration, track
 from bert_jax.core.surrogates import replace_surrogates
 from bert_jax.core.terminal import pluralize
-from bert_jax.search import index_manifest as manifests
-from bert_jax.search.content_keys import KeyIndex, content_keys
+from bert_jax.search.cache import KeyIndex, content_keys
 from bert_jax.search.documents import Document, DocumentColumns, Documents, DocumentSource, open_documents
-from bert_jax.search.index_manifest import IndexManifest, absolute_source
-from bert_jax.search.index_settings import IndexOptions, IndexSettings
+from bert_jax.search.index_encoder import IndexEncoder, IndexModel, directory_of, load_encoder
+from bert_jax.search.index_manifest import (
+    INDEX_FILE,
+    MAX_PASSAGE_TOKENS,
+    IndexManifest,
+    read_index_manifest,
+)
 from bert_jax.search.index_writer import (
     DocumentChanges,
+    IndexWriter,
     UpdateCounts,
     document_places,
     open_writer,
     refuse_output,
 )
+from bert_jax.search.language import AUTO, LANGUAGES, NONE
+from bert_jax.search.nearest import import_faiss
+from bert_jax.search.passages import PassageCutter, WordCounter
 from bert_jax.search.segment import Segment, read_current, search_text
+from bert_jax.search.stored_vectors import StoredVectors
 from bert_jax.text.array_likes import to_plain_list
 from bert_jax.text.truncation import TruncationCounter
 
 if TYPE_CHECKING:
     from bert_jax.search.index import Index
 
+DEFAULT_PASSAGE_TOKENS = 256  # of a passage by default, or fewer if the model reads fewer
+OVERLAP_DIVISOR = 8  # by default, one in OVERLAP_DIVISOR of a passage's tokens may be repeated in the next
+CHANGEABLE = ("quantization", "approximate", "language")  # by --compact
 SAMPLE = 256  # passages by which a dry run estimates
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """The settings that the user gave; None if not given."""
+
+    model: IndexModel | None = None
+    passage_tokens: int | None = None
+    overlap: int | None = None
+    quantization: str | None = None
+    approximate: str | None = None
+    language: str | None = None
+    vectors: str | None = None  # a folder of vectors that were computed elsewhere
+
+
+class IndexSettings:
+    """The settings of an index, and its model, which is loaded only when it is needed."""
+
+    def __init__(self, path: Path, options: IndexOptions, merging: bool = False):
+        self.path, self.options = path, options
+        if options.language is not None:
+            check_name(options.language, (AUTO, NONE, *LANGUAGES), "language")
+        if options.model and path.resolve().is_relative_to(directory_of(options.model)):
+            raise BertJaxError(f"{path} is in the model's directory; name one elsewhere")
+        existing = read_index_manifest(path) if (path / INDEX_FILE).exists() else None
+        if existing is not None and not existing.changes:  # nothing was built with its settings
+            if existing.model and not options.model:
+                self.options = replace(options, model=existing.model.path)
+            existing = None
+        self.is_new = existing is None
+        self.manifest = self.new_manifest() if existing is None else self.existing_manifest(existing, merging)
+
+    @cached_property
+    def encoder(self) -> IndexEncoder | None:
+        if self.is_new:
+            return IndexEncoder(self.options.model) if self.options.model else None
+        model = self.manifest.model
+        return load_encoder(self.path, model, self.options.model) if model else None
+
+    @cached_property
+    def stored_vectors(self) -> StoredVectors | None:
+        """The vectors of --vectors, which are not computed again."""
+        if self.options.vectors is None:
+            return None
+        encoder = self.encoder
+        if encoder is None:
+            raise BertJaxError(
+                "--vectors are those of a model; add --model DIR, with which they were computed"
+            )
+        return StoredVectors(self.options.vectors, encoder.facts, encoder.model.embedder)
+
+    @property
+    def cutter(self) -> PassageCutter:
+        tokens, encoder = self.manifest.passage_tokens, self.encoder
+        if encoder is None:
+            return PassageCutter(WordCounter(), tokens, self.manifest.overlap)
+        return PassageCutter(encoder.token_counter, encoder.passage_room(tokens), self.manifest.overlap)
+
+    def new_manifest(self) -> IndexManifest:
+        options, model = self.options, self.encoder.facts if self.encoder else None
+        most = model.max_length if model else MAX_PASSAGE_TOKENS
+        tokens = (
+            min(DEFAULT_PASSAGE_TOKENS, most) if options.passage_tokens is None else options.passage_tokens
+        )
+        check_number(
+            tokens, "--passage-tokens", is_whole=True, allowed=Range(1, min(most, MAX_PASSAGE_TOKENS))
+        )
+        overlap = tokens // OVERLAP_DIVISOR if options.overlap is None else options.overlap
+        check_number(overlap, "--overlap", is_whole=True, allowed=Range(0, tokens // 2))
+        if model is None and (options.quantization or options.approximate):
+            raise BertJaxError("--quantize and --approximate apply to vectors; add --model DIR")
+        quantization, approximate = parse_none(options.quantization), parse_none(options.approximate)
+        language = parse_none(options.language or AUTO)
+        return check_candidates(
+            IndexManifest(model, tokens, overlap, quantization, approximate, language=language)
+        )
+
+    def existing_manifest(self, existing: IndexManifest, merging: bool) -> IndexManifest:
+        """Return the settings of the index, with the changes that merging allows. Raise if others were given."""
+        if self.options.model and not existing.model:
+            raise BertJaxError(
+                f"{self.path} was built without a model; leave --model out, or name a new index"
+            )
+        given: dict[str, Any] = {
+            name: parse_none(value)
+            for name in ("passage_tokens", "overlap", *CHANGEABLE)
+            if (value := getattr(self.options, name)) is not None and (merging or value != AUTO)
+        }
+        for name, value in given.items():
+            if value == getattr(existing, name):
+                continue
+            if name not in CHANGEABLE:
+                flag = f"--{name.replace('_', '-')}"
+                raise BertJaxError(
+                    f"{self.path} was built with {flag} {getattr(existing, name)}, not {value}; name a new index"
+                )
+            if not merging:
+                raise BertJaxError(
+                    f"{self.path} was built with {name} {getattr(existing, name) or NONE}, not {value or NONE}; add "
+                    "--compact to this command to change that"
+                )
+        return check_candidates(replace(existing, **given))
+
+
+def check_candidates(manifest: IndexManifest) -> IndexManifest:
+    if manifest.quantization and manifest.approximate:
+        raise BertJaxError(
+            "--quantize and --approximate both choose the candidates to rescore; set one of them to none"
+        )
+    if manifest.approximate:
+        import_faiss()  # raises if faiss is missing, before anything is built
+    return manifest
+
+
+def parse_none(value: str | None) -> str | None:
+    return None if value == NONE else value
 
 
 @dataclass(frozen=True)
@@ -49,39 +179,19 @@ class IndexUpdate:
     replace: bool = False  # documents of a new source may replace those of another with their ids
 
 
-@dataclass(frozen=True)
-class UpdatedIndex:
-    """An index after a change."""
-
-    manifest: IndexManifest
-    counts: UpdateCounts
-    missing: list[str]  # ids of the documents of the index that were not read
-    other_sources: list[str]  # the sources of the index that were not read
-    only_adds: bool  # none of the sources that were read had been read before
-
-
-def update_index(
-    settings: IndexSettings,
-    update: IndexUpdate,
-    notify: Callable[[str], None],
-) -> UpdatedIndex:
-    """Change the index that `settings` names; build it if it is new. `notify` takes a line for each kind of document
-    that was left out."""
-    other_sources, only_adds, source = list[str](), False, update.source
-    stored = settings.stored_vectors  # refused before anything is written
+def update_index(settings: IndexSettings, update: IndexUpdate, notify: Callable[[str], None]) -> IndexWriter:
+    """Change the index that `settings` names; build it if it is new. Return the writer, which holds what has changed.
+    `notify` takes a line for each kind of document that was left out."""
+    source, stored = update.source, settings.stored_vectors  # refused before anything is written
     with open_writer(settings.path, settings.manifest if source else None) as writer:
         if update.remove:
             writer.remove_documents(update.remove)
         if source:
-            other_sources = writer.manifest.other_sources(source.inputs)
-            only_adds = {*map(absolute_source, source.inputs)}.isdisjoint(writer.manifest.sources)
             refuse_other_sources(update, writer.manifest, writer.segments)
             writer.stored = stored
             encoder = settings.encoder
-            if encoder:
-                encoder.truncated = TruncationCounter(
-                    encoder.truncated.max_length
-                )  # counts this change alone
+            if encoder:  # it counts this change alone
+                encoder.truncated = TruncationCounter(encoder.truncated.max_length)
             documents = track(source.documents(), "documents", "reading")
             encode = encoder.encode_documents if encoder else None
             writer.add_documents(documents, settings.cutter, encode, source.inputs)
@@ -95,7 +205,7 @@ def update_index(
                 writer.remove_documents(writer.missing)
         if update.compact:
             writer.compact(settings.manifest)
-    return UpdatedIndex(writer.manifest, writer.counts, writer.missing, other_sources, only_adds)
+    return writer
 
 
 def refuse_other_sources(update: IndexUpdate, manifest: IndexManifest, segments: Sequence[Segment]) -> None:
@@ -162,14 +272,12 @@ def index_sample(settings: IndexSettings, sample: Sequence[Document]) -> tuple[f
 
 
 def build_index(path: Path, options: IndexOptions, documents: Documents, columns: DocumentColumns) -> None:
-    for name, value, known in (
-        ("quantize", options.quantization, ("none", "binary")),
-        ("approximate", options.approximate, ("none", "hnsw")),
-    ):
-        if value is not None:
-            check_name(value, known, name)
+    if options.quantization is not None:
+        check_name(options.quantization, ("none", "binary"), "quantize")
+    if options.approximate is not None:
+        check_name(options.approximate, ("none", "hnsw"), "approximate")
     with use_python_spelling():
-        if (path / manifests.INDEX_FILE).exists() and manifests.read_index_manifest(path).changes:
+        if (path / INDEX_FILE).exists() and read_index_manifest(path).changes:
             raise BertJaxError(
                 f'{path} is an index already; bert_jax.Index.open("{path}").add(...) adds to it'
             )
@@ -180,11 +288,14 @@ def build_index(path: Path, options: IndexOptions, documents: Documents, columns
 def add_documents(
     index: "Index", documents: Documents, columns: DocumentColumns, replace: bool
 ) -> UpdateCounts:
+    """Add documents to an open index. A text without an id gets a number, one above all ids that are numbers."""
     check_flag(replace, "replace")
     with use_python_spelling():
         index.refresh()
-        source = open_documents(documents, columns, next_number(index))
-        settings = open_settings(index)
+        ids = (segment.ids[number] for segment in index.segments for number in segment.live_documents())
+        numbers = (int(name) for name in ids if name.isascii() and name.isdigit())
+        source = open_documents(documents, columns, max(numbers, default=-1) + 1)
+        settings = IndexSettings(index.path, IndexOptions(index.model))
         settings.encoder = index.encoder if settings.manifest.model else None  # loaded once for many changes
         counts = update_index(settings, IndexUpdate(source, replace=replace), warn_caller).counts
         index.refresh()
@@ -201,16 +312,7 @@ def remove_documents(index: "Index", ids: str | Iterable[str]) -> UpdateCounts:
             raise BertJaxError(f"ids[{number}] must be the id of a document, a string, not {name!r:.60}")
     names = list(dict.fromkeys(map(replace_surrogates, listed)))
     with use_python_spelling():
-        counts = update_index(open_settings(index), IndexUpdate(remove=names), warn_caller).counts
+        settings = IndexSettings(index.path, IndexOptions(index.model))
+        counts = update_index(settings, IndexUpdate(remove=names), warn_caller).counts
         index.refresh()
     return counts
-
-
-def open_settings(index: "Index") -> IndexSettings:
-    return IndexSettings(index.path, IndexOptions(index.model))
-
-
-def next_number(index: "Index") -> int:
-    """Return the number of the next text without an id: one above all ids that are numbers."""
-    ids = (segment.ids[number] for segment in index.segments for number in segment.live_documents())
-    return max((int(name) + 1 for name in ids if name.isascii() and name.isdigit()), default=0)

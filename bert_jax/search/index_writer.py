@@ -17,10 +17,8 @@ from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search import index_manifest as manifests
 from bert_jax.search import keywords, nearest
-from bert_jax.search.cache import RowCache
-from bert_jax.search.content_keys import KEY, KeyIndex
+from bert_jax.search.cache import KEY, KeyIndex, RowCache
 from bert_jax.search.documents import Document
-from bert_jax.search.hnsw import write_hnsw
 from bert_jax.search.index_manifest import (
     BUILDING,
     INDEX_FILE,
@@ -261,7 +259,7 @@ class IndexWriter:
             if self.manifest.quantization:
                 nearest.write_bits(stage, vectors)
             if self.manifest.approximate:
-                write_hnsw(stage, vectors)
+                nearest.write_hnsw(stage, vectors)
         names = sorted(os.listdir(stage))
         name = f"{self.manifest.changes + 1:06}"
         (self.directory / SEGMENTS).mkdir(exist_ok=True)
@@ -279,8 +277,8 @@ class IndexWriter:
         places = key_index.find(SegmentFiles(stage).array(KEYS, KEY, len(texts)))
         unknown = np.flatnonzero(places < 0)
         # Stored vectors come after those of the segments, and are checked when they are opened.
-        used = [n for n in key_index.tables(places[places >= 0]) if n < len(tables)]
-        copied = [self.manifest.segments[number] for number in used]
+        used = np.unique(np.searchsorted(key_index.starts, places[places >= 0], side="right") - 1)
+        copied = [self.manifest.segments[number] for number in used if number < len(tables)]
         self.refuse_damage(
             {f"{SEGMENTS}/{facts.name}/{nearest.VECTORS}": facts.files[nearest.VECTORS] for facts in copied}
         )
@@ -307,10 +305,8 @@ class IndexWriter:
                 if rows is not None:
                     between = slice(*np.searchsorted(unknown, (start, start + len(block_places))))
                     block[block_places < 0] = rows[between]
-                if (block_places >= 0).any():
-                    block[block_places >= 0] = key_index.rows(
-                        block_places[block_places >= 0], self.vectors_of
-                    )
+                if (has_vector := block_places >= 0).any():
+                    block[has_vector] = key_index.rows(block_places[has_vector], self.vectors_of)
                 file.append(block)
 
     def vectors_of(self, number: int) -> np.ndarray | StoredRows:

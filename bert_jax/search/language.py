@@ -7,7 +7,7 @@ from itertools import chain
 
 from bert_jax.core.grouping import group_by_size
 from bert_jax.data.randomness import sample_indices
-from bert_jax.search.words import MARKS
+from bert_jax.search.keywords import MARKS
 
 # Words of one ASCII letter and keywords of programming languages are left out, so that code is not taken for prose.
 # The languages with a stemmer, by Snowball's names.

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.output import open_output
@@ -18,24 +19,74 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.column_names import ANCHOR, NEGATIVE, POSITIVE
 from bert_jax.data.examples.group_columns import GroupColumns, describe_columns, positive_column
 from bert_jax.data.examples.groups import Group, read_groups, read_text_column
-from bert_jax.hub.model_directory import ModelDirectory
+from bert_jax.hub.model_directory import ModelDirectory, model_fingerprint
+from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.exact_search import search_exact
-from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS
-from bert_jax.search.cached_vectors import CachedEncoder, CachedPairScorer
+from bert_jax.inference.load import load
+from bert_jax.inference.reranker import check_cross_encoder
+from bert_jax.inference.text_vectors import (
+    DOCUMENT_PROMPTS,
+    QUERY_PROMPTS,
+    EmbeddingPipeline,
+    embedder_reading,
+    find_prompt_name,
+    prompt_text,
+)
+from bert_jax.models.heads import HEADS
+from bert_jax.predictions.whole_text_kind import WholeTextKind
+from bert_jax.search.cache import CachedRows, RowCache
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter
 
 BLOCK = 4096  # anchors whose candidates are held and scored at once
 RANGES = {"margin": (0, 1), "min_score": (-1, 1), "max_score": (-1, 1)}  # of cosines
 NOISE = 1e-5  # how much the scores of texts that look identical to a model may differ
 
 
-class TextEncoder(Protocol):
-    def encode(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> Any:
-        """Return unit vectors [N, D], which can be sliced and indexed."""
+class CachedEncoder:
+    """The unit vectors of texts from the embedder in a directory, cached in a folder."""
+
+    def __init__(self, directory: str | ModelDirectory, folder: Path):
+        self.model, self.folder = load(directory), folder
+        self.embedder = model_fingerprint(directory)
+
+    def encode(self, texts: Sequence[str], prompts: Sequence[str] = ()) -> CachedRows:
+        """Return the vectors [N, D] of texts, with the first of these prompts that the embedder has."""
+        prompt = find_prompt_name(self.model.embedder, prompts)
+        before = prompt_text(self.model.embedder, prompt)
+        truncated = TruncationCounter(embedder_reading(self.model).max_length)
+        compute = EmbeddingPipeline(self.model, prompt=prompt, normalize=True, truncated=truncated)
+        vectors = RowCache(self.folder, "vectors", [self.embedder, before]).get_or_compute(texts, compute)
+        if notice := truncated.notice():
+            warn_caller(notice)
+        return vectors
 
 
-class PairScorer(Protocol):
+class CachedPairScorer:
+    """The logits of pairs of texts from the cross-encoder in a directory, cached in a folder."""
+
+    def __init__(self, directory: str | ModelDirectory, folder: Path):
+        self.model = load(directory)
+        check_cross_encoder(self.model, directory)
+        head = self.model.require_head(WholeTextKind.heads, "--rescore")
+        self.wanted = HeadLogits(head, 1)
+        self.reading = EncodingOptions(
+            self.model.config.max_position_embeddings, separate_texts=HEADS[head].compares
+        )
+        self.truncated = TruncationCounter(self.reading.max_length)
+        self.cache = RowCache(folder, "scores", model_fingerprint(directory))
+
+    def compute(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        encodings = [encoding for (encoding,) in self.reading.encode(self.model.tokenizer, pairs)]
+        self.truncated.count(encodings)
+        return np.stack(self.model.run(encodings, self.wanted))[:, 0]
+
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the score of each (anchor, text) pair, [N]."""
+        """Return the logit of each pair, [N]. Warn of truncated pairs at the end of the first call that has some."""
+        before = self.truncated.truncated
+        logits = self.cache.get_or_compute(pairs, self.compute)[:]
+        if self.truncated.truncated and not before:
+            warn_caller(self.truncated.notice(what="pairs"))
+        return logits
 
 
 @dataclass(frozen=True)
@@ -101,10 +152,10 @@ class NegativeSearch:
 def mine_hard_negatives(
     groups: Sequence[Group],
     corpus: Sequence[str],
-    embedder: TextEncoder,
+    embedder: CachedEncoder,
     limits: MiningLimits,
     counts: MiningCounts,
-    reranker: PairScorer | None = None,
+    reranker: CachedPairScorer | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with an anchor, its positive, its negatives and the scores of the positive and the negatives, in the
     order of the groups. Candidates are the texts of the `corpus` and all positives. A reranker's scores replace the
@@ -145,7 +196,7 @@ def run_searches(
     searches: Sequence[NegativeSearch],
     texts: Sequence[str],
     limits: MiningLimits,
-    reranker: PairScorer | None,
+    reranker: CachedPairScorer | None,
 ) -> None:
     """Find the negatives of all searches in rounds: a reranker is slow, and most anchors have their negatives among
     the first few texts."""

@@ -4,45 +4,46 @@ Candidates come from products of many rows at once. The last bits of such a scor
 candidates are scored again in float64, each on its own: equal vectors then have equal scores, wherever they are stored.
 """
 
+import errno
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from bert_jax.core.errors import BertJaxError, first_line
+from bert_jax.core.output import atomic_file
 from bert_jax.core.processor import cores
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.inference.exact_search import top_k
-from bert_jax.search.hnsw import find_hnsw_candidates
 from bert_jax.search.index_manifest import Recall
 from bert_jax.search.segment_files import SegmentFiles
 from bert_jax.search.vector_files import to_bits
 
-VECTORS, BITS = "vectors.npy", "binary.npy"
+if TYPE_CHECKING:
+    from bert_jax.search.segment import Segment
+
+VECTORS, BITS, HNSW_FILE = "vectors.npy", "binary.npy", "hnsw.faiss"
 MIN_PASSAGES = 4096  # a segment with fewer passages is searched exactly, whatever the settings
-CANDIDATE_FACTOR = 32  # candidates from binary vectors per requested passage
+BINARY_CANDIDATES, HNSW_CANDIDATES = 32, 2  # candidates of each kind per requested passage
 ROWS = 1 << 15  # the most rows scored at once
 HELD = 1 << 24  # the most scores in a block
 RECALL_AT, RECALL_QUERIES = 10, 200  # passages and queries by which recall is measured
 NOISE = 1e-5  # the error that a score in float32 may have
+LINKS, BUILDING_BREADTH, BREADTH = 32, 80, 128  # of HNSW: M, efConstruction and minimum efSearch
+SAMPLE = 1 << 16  # vectors that give HNSW the range of each dimension
+ADDED = 1 << 16  # vectors added to HNSW at once
 
 Scores = Callable[[slice], np.ndarray]  # slice of rows -> their scores [Q, rows]
 
 
-class VectorSegment(Protocol):
-    vectors: np.ndarray
-    bits: np.ndarray | None  # the binary vectors, if candidates come from them
-    order: np.ndarray  # rank of each passage among equal scores, the lowest first
-    live: np.ndarray | None  # which passages are not removed; None: all
-    hnsw: Any  # the index of faiss, if candidates come from it
-
-
 def find_nearest(
-    segment: VectorSegment, queries: np.ndarray, count: int, exact: bool = False
+    segment: "Segment", queries: np.ndarray, count: int, exact: bool = False
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return, for each query [Q, D], the `count` passages with the highest inner products, best first, and these
     products. With `exact`, compare the query with all passages, whatever the settings."""
@@ -55,7 +56,7 @@ def find_nearest(
     return results
 
 
-def find_candidates(segment: VectorSegment, queries: np.ndarray, count: int) -> list[np.ndarray]:
+def find_candidates(segment: "Segment", queries: np.ndarray, count: int) -> list[np.ndarray]:
     if segment.hnsw is not None:
         places = find_hnsw_candidates(segment.hnsw, queries, segment.live, count)
         wanted = min(count, len(segment.order) if segment.live is None else int(segment.live.sum()))
@@ -63,11 +64,11 @@ def find_candidates(segment: VectorSegment, queries: np.ndarray, count: int) -> 
             return places
     if (bits := segment.bits) is not None:
         scores_of = binary_scores(queries, bits)
-        return find_best_rows(scores_of, len(queries), len(bits), segment.live, CANDIDATE_FACTOR * count)
+        return find_best_rows(scores_of, len(queries), len(bits), segment.live, BINARY_CANDIDATES * count)
     return find_exact_candidates(segment, queries, count)
 
 
-def find_exact_candidates(segment: VectorSegment, queries: np.ndarray, count: int) -> list[np.ndarray]:
+def find_exact_candidates(segment: "Segment", queries: np.ndarray, count: int) -> list[np.ndarray]:
     vectors = segment.vectors
     return find_best_rows(
         lambda block: queries @ vectors[block].T, len(queries), len(vectors), segment.live, count, NOISE
@@ -153,7 +154,56 @@ def binary_scores(queries: np.ndarray, rows: np.ndarray) -> Scores:
     return scores
 
 
-def measure_recall(segments: Sequence[VectorSegment]) -> Recall | None:
+def import_faiss():
+    try:
+        import faiss
+    except ImportError as error:
+        raise BertJaxError(
+            f"--approximate needs faiss ({first_line(error)}); install it with pip install faiss-cpu"
+        ) from error
+    return faiss
+
+
+def write_hnsw(folder: Path, vectors: np.ndarray) -> None:
+    """Write the HNSW index of faiss, a graph of neighbours: a query is compared with few of the vectors. It stores one
+    byte per number, because the full vectors score the candidates."""
+    faiss, (count, width) = import_faiss(), vectors.shape
+    index = faiss.index_factory(width, f"HNSW{LINKS},SQ8", faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = BUILDING_BREADTH
+    sample = np.random.default_rng(0).permutation(count)[:SAMPLE]
+    index.train(vectors[np.sort(sample)])
+    for start in range(0, count, ADDED):
+        index.add(vectors[start : start + ADDED])
+    with atomic_file(folder / HNSW_FILE) as new:
+        faiss.write_index(index, str(new))
+
+
+def open_hnsw(files: SegmentFiles, passages: int, dimensions: int):
+    faiss, path = import_faiss(), files.folder / HNSW_FILE
+    if is_mapped := files.is_large(HNSW_FILE):
+        files.watch(HNSW_FILE)
+    try:
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if is_mapped else 0)
+    except RuntimeError as error:
+        if not path.exists():  # a writer may have removed it
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+        raise files.damage_error(HNSW_FILE) from error
+    if (index.ntotal, index.d) != (passages, dimensions):
+        raise files.damage_error(HNSW_FILE)
+    return index
+
+
+def find_hnsw_candidates(index, queries: np.ndarray, live: np.ndarray | None, count: int) -> list[np.ndarray]:
+    """Return, for each query [Q, D], the indices of vectors near it, in no guaranteed order: up to twice `count`, but
+    possibly fewer than `count` if faiss finds no more."""
+    faiss, wanted = import_faiss(), min(HNSW_CANDIDATES * count, index.ntotal)
+    selector = None if live is None else faiss.IDSelectorBitmap(np.packbits(live, bitorder="little"))
+    parameters = faiss.SearchParametersHNSW(efSearch=max(BREADTH, wanted), sel=selector)
+    _, places = index.search(np.ascontiguousarray(queries, np.float32), wanted, params=parameters)
+    return [row[row >= 0] for row in places]
+
+
+def measure_recall(segments: "Sequence[Segment]") -> Recall | None:
     """Return the recall of approximate search, with a sample of passages as queries, or None if there are too few. A
     query's own passage is not counted."""
     rows = [
@@ -175,7 +225,7 @@ def measure_recall(segments: Sequence[VectorSegment]) -> Recall | None:
 
 
 def best_scores(
-    segments: Sequence[VectorSegment], queries: np.ndarray, places: Sequence[tuple[int, int]], exact: bool
+    segments: "Sequence[Segment]", queries: np.ndarray, places: Sequence[tuple[int, int]], exact: bool
 ) -> list[list[float]]:
     """Return the highest scores of each query, without the score of its own passage, in descending order."""
     per_segment = [find_nearest(segment, queries, RECALL_AT + 1, exact) for segment in segments]

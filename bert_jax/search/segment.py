@@ -9,8 +9,7 @@ from bert_jax.core.grouping import group_by_size
 from bert_jax.core.hashes import FileFacts, describe_mismatch, find_damaged_files
 from bert_jax.data.npy_writer import npy_writer
 from bert_jax.search import keywords, nearest, segment_files
-from bert_jax.search.content_keys import KEY, content_keys
-from bert_jax.search.hnsw import HNSW_FILE, open_hnsw
+from bert_jax.search.cache import KEY, content_keys
 from bert_jax.search.index_manifest import (
     INDEX_FILE,
     REMOVED,
@@ -36,7 +35,7 @@ HASHES, KEYS, DOCUMENTS, SPANS, ORDER = "hashes.npy", "keys.npy", "documents.npy
 FILES = {HASHES, KEYS, DOCUMENTS, SPANS, ORDER, *keywords.TYPES}.union(
     *map(string_files, (IDS, TITLES, TEXTS, keywords.WORDS))
 )
-CANDIDATES = {nearest.BITS, HNSW_FILE}
+CANDIDATES = {nearest.BITS, nearest.HNSW_FILE}
 LARGE_FILES = {string_files(TEXTS)[0], keywords.PASSAGES, keywords.FREQUENCIES, nearest.VECTORS, *CANDIDATES}
 
 
@@ -93,7 +92,9 @@ class Segment:
         if dimensions:
             self.vectors = nearest.open_vectors(files, passages, dimensions)
         self.bits = nearest.open_bits(files, passages, dimensions) if nearest.BITS in facts.files else None
-        self.hnsw = open_hnsw(files, passages, dimensions) if HNSW_FILE in facts.files else None
+        self.hnsw = None
+        if nearest.HNSW_FILE in facts.files:
+            self.hnsw = nearest.open_hnsw(files, passages, dimensions)
 
     def read_passage(self, number: int) -> tuple[str, str]:
         """Return the title and the text of a passage. Raise if they are not those that were written: the hashes of

@@ -13,7 +13,7 @@ from bert_jax.core.hashes import find_damaged_files
 from bert_jax.data.shards.shard_folder import JOB, MANIFESTS, ShardManifest, read_shard_manifest
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.text_vectors import prompt_text
-from bert_jax.search.content_keys import KEY
+from bert_jax.search.cache import KEY
 from bert_jax.search.index_manifest import IndexedModel
 from bert_jax.search.vector_files import read_vectors
 

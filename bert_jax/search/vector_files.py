@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -131,3 +132,20 @@ def read_vectors(path: Path) -> np.ndarray:
             vectors[first : first + len(batch)] = batch.column(0).flatten().to_numpy().reshape(-1, size)
             first += len(batch)
     return vectors
+
+
+def gather_rows(
+    places: np.ndarray,
+    starts: np.ndarray,
+    table: Callable[[int], Any],
+    dtype: np.typing.DTypeLike = np.float32,
+) -> np.ndarray:
+    """Return the rows at these indices of the concatenation of tables, which begin at `starts`; `table(i)` returns all
+    rows of table `i`, as an array or what reads the selected rows."""
+    numbers = np.searchsorted(starts, places, side="right") - 1
+    first = int(numbers.flat[0]) if numbers.size else 0
+    rows = np.empty((*places.shape, *table(first).shape[1:]), dtype)
+    for number in np.unique(numbers):
+        selected = numbers == number
+        rows[selected] = table(number)[places[selected] - starts[number]]
+    return rows

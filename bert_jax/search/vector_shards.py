@@ -23,7 +23,7 @@ from bert_jax.core.hashes import json_digest
 from bert_jax.core.output import locked_directory, refuse_unlisted
 from bert_jax.core.paths import require_path
 from bert_jax.data.npy_writer import npy_writer
-from bert_jax.search.vector_files import TYPES, Quantizer, from_bits, from_bytes
+from bert_jax.search.vector_files import TYPES, Quantizer, from_bits, from_bytes, gather_rows
 from bert_jax.text.truncation import TruncationCounter
 
 VECTORS_FILE = "vectors.json"
@@ -268,13 +268,14 @@ class ShardedVectors:
         return np.dtype(np.float32 if self.dequantize else self.facts.dtype)
 
     def __getitem__(self, which) -> np.ndarray:
-        places = self.indices(which)
-        shard = np.searchsorted(self.starts, places, side="right") - 1
-        rows = np.empty((*places.shape, self.shards[0].shape[1]), self.facts.dtype)
-        for number in np.unique(shard):
-            here = shard == number
-            rows[here] = self.shards[number][places[here] - self.starts[number]]
-        return self.dequantize_rows(rows) if self.dequantize else rows
+        rows = gather_rows(self.indices(which), self.starts, self.shards.__getitem__, self.facts.dtype)
+        if not self.dequantize:
+            return rows
+        if self.ranges is not None:
+            return from_bytes(rows, self.ranges)
+        if self.facts.settings.quantization == "binary":
+            return from_bits(rows, self.facts.settings.dimensions)
+        return rows
 
     def indices(self, which) -> np.ndarray:
         """Return the non-negative indices of the selected rows."""
@@ -292,13 +293,6 @@ class ShardedVectors:
         if outside.size:
             raise IndexError(f"row {outside[0]:,} is out of range: there are {len(self):,} rows")
         return numbers % len(self)
-
-    def dequantize_rows(self, rows: np.ndarray) -> np.ndarray:
-        if self.ranges is not None:
-            return from_bytes(rows, self.ranges)
-        if self.facts.settings.quantization == "binary":
-            return from_bits(rows, self.facts.settings.dimensions)
-        return rows
 
 
 def open_vectors(path: str | os.PathLike[str], dequantize: bool = False) -> ShardedVectors:

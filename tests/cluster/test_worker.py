@@ -19,7 +19,7 @@ from bert_jax.data.shards.cut_file import CutFile
 from bert_jax.data.shards.shard import list_shards
 from bert_jax.inference.onnx_session import threads_of_environment
 from bert_jax.inference.row_predictor import PredictionOptions
-from bert_jax.search.content_keys import content_keys
+from bert_jax.search.cache import content_keys
 from bert_jax.search.stored_vectors import KEYS
 from tests.support.small_models import SMALL_TEXTS
 from tests.support.tables import write_jsonl

@@ -8,8 +8,8 @@ import pytest
 import bert_jax
 from bert_jax.command import search
 from bert_jax.command.main import main
+from bert_jax.search.keywords import WordFinder, stem_words
 from bert_jax.search.language import LANGUAGES, detect_language
-from bert_jax.search.words import WordFinder, stem_words
 from tests.support.indexes import file_contents
 
 # The first article of the Universal Declaration of Human Rights, in languages with and without a stemmer.

@@ -21,10 +21,10 @@ from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS, QUERY_PROMPTS, EmbeddingPipeline
 from bert_jax.predictions.calibration import log_odds
-from bert_jax.search import cached_vectors, mining
+from bert_jax.search import mining
 from bert_jax.search.cache import RowCache
-from bert_jax.search.cached_vectors import CachedEncoder
 from bert_jax.search.mining import (
+    CachedEncoder,
     MinedTable,
     MiningCounts,
     MiningLimits,
@@ -149,7 +149,7 @@ def counted(monkeypatch):
 
         return of_texts
 
-    monkeypatch.setattr(cached_vectors, "EmbeddingPipeline", counting)
+    monkeypatch.setattr(mining, "EmbeddingPipeline", counting)
     return texts_read
 
 

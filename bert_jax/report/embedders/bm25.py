@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_jax.inference.exact_search import rank_ties, top_k
+from bert_jax.search.keywords import split_words
 from bert_jax.search.language import detect_language
-from bert_jax.search.words import split_words
 
 
 class BM25:

@@ -15,7 +15,7 @@ from bert_jax.inference.text_vectors import (
     embedder_reading,
     find_prompt_name,
 )
-from bert_jax.search.content_keys import KeyIndex, content_keys
+from bert_jax.search.cache import KeyIndex, content_keys
 from bert_jax.search.index import Index
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
