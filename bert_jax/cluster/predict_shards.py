@@ -13,8 +13,7 @@ from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import WrittenShard
 from bert_jax.hub.model_directory import resolve_directory
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.predict_file import predict_rows, write_rows
-from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
+from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor, predict_rows, write_rows
 from bert_jax.predictions.training_origin import read_origin
 from bert_jax.text.csv_lines import cell_of
 

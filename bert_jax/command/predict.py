@@ -136,9 +136,8 @@ def predict(args):
 
 def predict_here(args, options: "PredictionOptions", columns: "ExampleColumns") -> None:
     from bert_jax.inference.load import load
-    from bert_jax.inference.predict_file import predict_rows, write_rows
     from bert_jax.inference.rank_for_labelling import rank_rows
-    from bert_jax.inference.row_predictor import RowPredictor
+    from bert_jax.inference.row_predictor import RowPredictor, predict_rows, write_rows
 
     refuse_input(args.output, args.input)
     output = None if args.output is None else Path(args.output)

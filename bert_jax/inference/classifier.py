@@ -1,6 +1,7 @@
 """Classifiers: one class, several labels or a number for a text or a pair of texts, with scikit-learn's names."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any, cast, overload
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts, vector_stacker
-from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome
+from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.selective import Precision
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
@@ -101,10 +102,16 @@ class Classifier(Encoder):
     def _map_outcomes(
         self, texts: Any, long_texts: str, read: Callable[[Any, Calibration], Any], gather: Callable = list
     ) -> Any:
-        """Return what `read` makes of the raw output for each text."""
-        compute_outcomes = refuse_blank_texts(OutcomePipeline(self, self.text_kind, long_texts))
+        """Return what `read` makes of the raw output for each text; refuse blank texts."""
+        compute_outcomes, numbers = OutcomePipeline(self, self.text_kind, long_texts), count(1)
 
         def read_chunk(chunk: Sequence) -> Iterator:
+            for text, number in zip(chunk, numbers, strict=False):
+                parts = text if isinstance(text, tuple | list) else (text,)
+                if any(isinstance(part, str) and not part.strip() for part in parts):
+                    raise BertJaxError(
+                        f"text {number:,} is blank, so there is nothing to classify; leave it out"
+                    )
             return (read(raw, self.calibration) for raw, _ in compute_outcomes(chunk))
 
         return map_texts(texts, read_chunk, gather)
@@ -136,21 +143,3 @@ class Classifier(Encoder):
             return (float(self.scope.p_value(similarity)) for _, similarity in compute_outcomes(chunk))
 
         return map_texts(texts, compare_chunk, np.array)
-
-
-def refuse_blank_texts(
-    compute_outcomes: Callable[[Sequence], Iterator[TextOutcome]],
-) -> Callable[[Sequence], Iterator[TextOutcome]]:
-    """Return the function, which is called with one list of texts after another, so that it refuses blank texts."""
-    before = 0
-
-    def compute_or_refuse(chunk: Sequence) -> Iterator[TextOutcome]:
-        nonlocal before
-        for number, text in enumerate(chunk, before + 1):
-            parts = text if isinstance(text, tuple | list) else (text,)
-            if any(isinstance(part, str) and not part.strip() for part in parts):
-                raise BertJaxError(f"text {number:,} is blank, so there is nothing to classify; leave it out")
-        before += len(chunk)
-        return compute_outcomes(chunk)
-
-    return compute_or_refuse

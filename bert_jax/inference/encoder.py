@@ -6,19 +6,27 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self, overload
 
+import numpy as np
+
 from bert_jax.core.caller_warning import warn_caller
-from bert_jax.core.config import check_flag
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings
 from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory, check_path
 from bert_jax.hub.sentence_transformers import EmbedderSettings
-from bert_jax.inference import layer_states, warm_up
-from bert_jax.inference.computations import POOLER, PooledStates
+from bert_jax.inference import warm_up
+from bert_jax.inference.computations import (
+    POOLER,
+    AttentionWeights,
+    Computation,
+    HiddenStates,
+    LayerStates,
+    PooledStates,
+)
 from bert_jax.inference.engine import open_directory, start_engine
-from bert_jax.inference.layer_states import ALL, Layers
-from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, vector_stacker
+from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
+from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts, vector_stacker
 from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions import out_of_scope as scopes
@@ -27,7 +35,11 @@ from bert_jax.predictions.kinds.answers import Answers
 from bert_jax.predictions.kinds.tags import Tags
 from bert_jax.predictions.whole_text_kind import WholeTextKind
 from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
+ALL = "all"
+Layers = int | Sequence[int] | str  # the number of a layer, several, or ALL
+TEXTS_AT_ONCE = 16  # texts computed at a time: the outputs of several layers take much memory
 # The class that opens a model with one of these heads, unless it is an embedder or a cross-encoder.
 CLASS_HEADS: dict[str, tuple[str, ...]] = {
     "QuestionAnswerer": Answers.heads,
@@ -75,9 +87,8 @@ class Encoder(Runner):
     need. A tuple is a pair of texts; only `encode` takes it as a list of texts, as sentence-transformers does.
     """
 
-    directory: Path | None = (
-        None  # that it was loaded from; None if it is not what that holds, or was never saved
-    )
+    # That it was loaded from; None if it is not what that holds, or was never saved.
+    directory: Path | None = None
 
     @classmethod
     def accepts(cls, layout: Layout) -> bool:
@@ -200,7 +211,8 @@ class Encoder(Runner):
         >>> [states.shape for states in model.hidden_states(["the cat", ("the cat", "the mat")])]
         [(4, 8), (7, 8)]
         """
-        return layer_states.hidden_states(self, texts, layers)
+        at_once = 0 if layers is None else TEXTS_AT_ONCE
+        return map_texts(texts, StatesPipeline(self, layers), at_once=at_once)
 
     @overload
     def attentions(self, texts: TextOrPair, layers: Layers = ...) -> Vectors: ...
@@ -220,7 +232,15 @@ class Encoder(Runner):
         >>> model.attentions("the cat", layers=-1).sum(-1).round(3).tolist()[0]
         [1.0, 1.0, 1.0, 1.0]
         """
-        return layer_states.attentions(self, texts, layers)
+        chosen, place = parse_layers(layers, self.config.num_hidden_layers)
+
+        def read(encodings: list[Encoding]) -> Iterator[Vectors]:
+            outputs = self.run(encodings, AttentionWeights(chosen))
+            for weights, encoding in zip(outputs, encodings, strict=True):
+                length = len(encoding.input_ids)
+                yield weights[place, :, :length, :length]
+
+        return self.map_encodings(texts, read, at_once=TEXTS_AT_ONCE)
 
     def warm_up(self, lengths: Sequence[int] | None = None, *, texts: int = 1) -> None:
         """Compile the programs that predictions need for texts of these `lengths` in tokens, so that no text waits.
@@ -278,3 +298,42 @@ class Encoder(Runner):
             calibrations.save_calibration(new, self.calibration)
             training_origin.save_origin(new, self.origin)
             scopes.save_detector(new, self.scope)
+
+
+class StatesPipeline(TextPipeline[np.ndarray]):
+    """Computes the hidden states of a text's tokens, [L, D], or [layers, L, D] of several `layers`."""
+
+    def __init__(
+        self, model: Runner, layers: Layers | None = None, truncated: TruncationCounter | None = None
+    ):
+        wanted: Computation = HiddenStates()
+        self.place: int | slice = slice(None)
+        if layers is not None:
+            chosen, place = parse_layers(layers, model.config.num_hidden_layers + 1)
+            wanted, self.place = LayerStates(chosen), place
+        self.of_layers = layers is not None
+        super().__init__(model, wanted, truncated or TruncationWarner(model.config.max_position_embeddings))
+
+    def preprocess(self, texts: Sequence) -> ModelInputs:
+        encodings = self.model.tokenizer.encode(texts, max_length=self.truncated.max_length)
+        return ModelInputs(texts, encodings, encodings)
+
+    def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterator[np.ndarray]:
+        for states, encoding in zip(outputs, inputs.rows, strict=True):
+            length = len(encoding.input_ids)
+            yield states[self.place, :length] if self.of_layers else states[:length]
+
+
+def parse_layers(layers, count: int) -> tuple[tuple[int, ...], int | slice]:
+    """Return the layers, as numbers from 0, and the index into them: 0 for a single layer, a full slice for several."""
+    if isinstance(layers, str):
+        if layers != ALL:
+            raise BertJaxError(f'layers must be numbers or "{ALL}", not {layers!r:.40}')
+        return tuple(range(count)), slice(None)
+    several = isinstance(layers, Sequence | np.ndarray | range)
+    numbers = list(layers) if several else [layers]
+    for number in numbers:
+        check_number(number, "layers", is_whole=True, allowed=Range(-count, count - 1))
+    if not numbers:
+        raise BertJaxError(f'layers is empty; give numbers from 0 to {count - 1}, or "{ALL}"')
+    return tuple(int(number) % count for number in numbers), slice(None) if several else 0

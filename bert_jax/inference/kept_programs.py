@@ -22,6 +22,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
 from bert_jax.core.processor import cores, processor_flags
 
+PACKAGE = Path(bert_jax.__file__).parent
 SUFFIX = ".program"
 HASH = hashlib.sha256
 LIBRARIES = "jax", "jaxlib", "flax", "numpy"
@@ -52,21 +53,16 @@ def program_file(program: object, block: type) -> Path | None:
     """Return where a program is kept, which is named by all that it depends on; None if it is not kept, as where its
     block is a user's, whose code may change."""
     folder, code = kept_folder(), getattr(sys.modules[block.__module__], "__file__", None)
-    if folder is None or code is None or not Path(code).is_relative_to(package_root()):
+    if folder is None or code is None or not Path(code).is_relative_to(PACKAGE):
         return None
-    facts = repr((program, jax_settings(), variables(), machine(), hash_sources()))
+    settings = [
+        (name, getattr(jax.config, name, value))  # in this thread
+        for name, value in sorted(jax.config.values.items())
+        if not any(part in name for part in OF_CACHES)
+    ]
+    variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(VARIABLES))
+    facts = repr((program, settings, variables, machine(), hash_sources()))
     return folder / f"{HASH(facts.encode()).hexdigest()}{SUFFIX}"
-
-
-def jax_settings() -> list[tuple[str, object]]:
-    """Return JAX's settings in this thread."""
-    values = sorted(jax.config.values.items())
-    settings = [(name, getattr(jax.config, name, value)) for name, value in values]
-    return [(name, value) for name, value in settings if not any(part in name for part in OF_CACHES)]
-
-
-def variables() -> list[tuple[str, str]]:
-    return sorted((name, value) for name, value in os.environ.items() if name.startswith(VARIABLES))
 
 
 @cache
@@ -78,16 +74,12 @@ def machine() -> tuple:
     return client.platform, client.platform_version, device.device_kind, device.id, cores(), flags, versions
 
 
-def package_root() -> Path:
-    return Path(bert_jax.__file__).parent
-
-
 @cache
 def hash_sources() -> str:
     """Return a hash of the code that programs are made by."""
     digest = HASH()
     for name in SOURCES:
-        for file in sorted(package_root().glob(name)):
+        for file in sorted(PACKAGE.glob(name)):
             digest.update(file.read_bytes())
     return digest.hexdigest()
 

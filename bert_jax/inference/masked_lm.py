@@ -1,15 +1,45 @@
 """Masked language models: what fits at [MASK], and how probable a text is."""
 
-from collections.abc import Iterable, Iterator
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
+import numpy as np
+
 from bert_jax.core.config import Range, check_number
+from bert_jax.core.errors import BertJaxError
+from bert_jax.core.grouping import group_by_size
+from bert_jax.inference.computations import LogLikelihoods
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.masks import Filled, fill_masks
-from bert_jax.inference.pseudo_likelihood import PseudoLogLikelihood, score_texts
-from bert_jax.inference.streaming import Texts
+from bert_jax.inference.masks import (
+    Filled,
+    FillingPipeline,
+    encode_overlapping_windows,
+    fill_in_passes,
+    require_text,
+    use_mask_token,
+)
+from bert_jax.inference.runner import Runner
+from bert_jax.inference.streaming import Texts, map_texts
+from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.word_windows import choose_central_windows
 
 __all__ = ["Filled", "MaskedLM", "PseudoLogLikelihood"]
+
+TOKENS_AT_ONCE = 1 << 18  # tokens of masked copies held in memory at a time
+
+
+@dataclass(frozen=True)
+class PseudoLogLikelihood:
+    score: float  # the sum of `tokens`
+    tokens: tuple[float, ...]  # the log probability of each token, in order
+
+    @property
+    def perplexity(self) -> float:
+        """The perplexity per token, to compare texts of different lengths."""
+        return math.exp(-self.score / len(self.tokens))
 
 
 class MaskedLM(Encoder):
@@ -41,7 +71,13 @@ class MaskedLM(Encoder):
         """
         check_number(top_k, "top_k", is_whole=True, allowed=Range(1, self.config.vocab_size))
         check_number(steps, "steps", is_whole=True, allowed=Range(0, self.config.max_position_embeddings))
-        return fill_masks(self, texts, top_k, steps)
+        self.require_head(("mlm",), "fill_mask")
+
+        def fill_together(chunk: Sequence) -> Iterator[Filled]:
+            for completion in fill_in_passes(self, [use_mask_token(self, text) for text in chunk], steps):
+                yield Filled(" ".join(completion.words), completion.score, completion.text)
+
+        return map_texts(texts, fill_together if steps else FillingPipeline(self, top_k))
 
     @overload
     def pseudo_log_likelihood(self, texts: str) -> PseudoLogLikelihood: ...
@@ -55,11 +91,59 @@ class MaskedLM(Encoder):
     def pseudo_log_likelihood(self, texts: Any) -> Any:
         """Return the `PseudoLogLikelihood` of each text: the higher its score, the more probable the text.
 
-        Each token is masked in turn and predicted from all others. If a text is too long for the model, each token is
-        predicted in the window in which it is most central.
+        Each token is masked in turn and predicted from all others; the score is the sum of the log probabilities of the
+        true tokens (Salazar et al., "Masked Language Model Scoring"). If a text is too long for the model, each token
+        is predicted in the window in which it is most central.
 
         >>> likely = model.pseudo_log_likelihood("the cat sat")
         >>> likely.score == sum(likely.tokens), len(likely.tokens)
         (True, 3)
         """
-        return score_texts(self, texts)
+        self.require_head(("mlm",), "pseudo_log_likelihood")
+
+        def score_chunk(chunk: Sequence) -> list[PseudoLogLikelihood]:
+            texts = [require_text(text, "pseudo_log_likelihood") for text in chunk]
+            logarithms: list[list[float]] = [[] for _ in texts]
+            for part in group_by_size(
+                masked_copies(self, texts), TOKENS_AT_ONCE, lambda copy: len(copy[1].input_ids)
+            ):
+                positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))
+                beside = {"target_positions": positions, "targets": targets}
+                for (i, *_), value in zip(
+                    part, self.run([copy[1] for copy in part], LogLikelihoods(), beside), strict=True
+                ):
+                    logarithms[i].append(float(value[0]))
+            return [PseudoLogLikelihood(sum(values), tuple(values)) for values in logarithms]
+
+        return map_texts(texts, score_chunk)
+
+
+# The index of a text, a window of it with one token masked, the position of the mask, and the id of the true token.
+MaskedCopy = tuple[int, Encoding, int, int]
+
+
+def masked_copies(model: Runner, texts: list[str]) -> Iterator[MaskedCopy]:
+    """Yield a copy for each token of each text, in order."""
+    mask = model.tokenizer.special.mask
+    for i, windows in enumerate(encode_overlapping_windows(model, texts)):
+        tokens = choose_central_windows(windows, map(token_places, windows), count_itself=True)
+        if not tokens:
+            raise BertJaxError(f'"{texts[i][:60]}" has no token to score; leave empty texts out')
+        for _, n, position in tokens:
+            ids = list(windows[n].input_ids)
+            ids[position] = mask
+            yield i, replace(windows[n], input_ids=ids), position, windows[n].input_ids[position]
+
+
+def token_places(window: Encoding) -> list[tuple[tuple, int]]:
+    """Return (place in the text, position in the window) of each token that is not special.
+
+    Several tokens may be parts of one character, so a place is (characters, number of the token at these characters).
+    """
+    counts: Counter[tuple[int, int]] = Counter()
+    places = []
+    for position, characters in enumerate(window.offsets):
+        if characters != (0, 0):
+            places.append(((characters, counts[characters]), position))
+            counts[characters] += 1
+    return places

@@ -7,9 +7,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.computations import MaskFillings
-from bert_jax.inference.pipeline import ModelInputs, TextPipeline
-from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import map_texts
+from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.text.tokenizer import Encoding
 from bert_jax.text.truncation import TruncationCounter
 from bert_jax.text.word_windows import choose_central_windows
@@ -145,17 +143,6 @@ class Filled:
     score: float  # its probability at the mask
     text: str
     token_id: int | None = None  # None for the tokens of several masks
-
-
-def fill_masks(model: Runner, texts, top: int, steps: int):
-    """Return the fillings of each text; see `MaskedLM.fill_mask`."""
-    model.require_head(("mlm",), "fill_mask")
-
-    def fill_together(chunk):
-        for completion in fill_in_passes(model, [use_mask_token(model, text) for text in chunk], steps):
-            yield Filled(" ".join(completion.words), completion.score, completion.text)
-
-    return map_texts(texts, fill_together if steps else FillingPipeline(model, top))
 
 
 class FillingPipeline(TextPipeline[list]):

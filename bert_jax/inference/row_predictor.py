@@ -1,21 +1,36 @@
-"""The rows that `predict` writes: what the input says of a text, and what a model predicts for it."""
+"""The rows that `predict` writes: what the input says of a text, and what a model predicts for it.
 
-from collections.abc import Callable, Iterator, Sequence
+Predictions come in the order of the rows, and only some batches are held in memory. Rows that arrive on a pipe are
+predicted at once: one line is not delayed, and many lines form a batch.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from queue import Queue
+from threading import Thread
+from typing import Any, BinaryIO, TextIO, TypeVar
 
+from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
-from bert_jax.data.examples.columns import ExampleColumns
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_parsing import peeked
+from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.live_input import open_live_input
-from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome
+from bert_jax.inference.streaming import stream_results
+from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome, advice_for
 from bert_jax.predictions.prediction_input import InputRow, PredictionInput
 from bert_jax.predictions.selective import MinConfidence, Precision
 from bert_jax.text import tables
-from bert_jax.text.truncation import TruncationCounter
+from bert_jax.text.csv_lines import csv_lines
+from bert_jax.text.input_files import file_extension
+from bert_jax.text.truncation import TruncationCounter, TruncationWarner
+
+T = TypeVar("T")
 
 COLUMN_PREFIX = "predicted_"  # of the columns that we add to a table
 
@@ -145,3 +160,80 @@ def count_abstentions(prediction: dict[str, Any]) -> int:
         if isinstance(listed := prediction.get(name), list):
             parts += listed
     return sum(part.get("abstained") is True for part in parts)
+
+
+def predict_rows(
+    predictor: RowPredictor, source: str, columns: ExampleColumns = AUTODETECT
+) -> Iterator[dict]:
+    """Yield the row of each prediction."""
+    given, examples = predictor.read_input(source, columns)
+    max_length = predictor.model.config.max_position_embeddings
+    # On a pipe, warn of truncated texts at once, because the end may be hours away.
+    advice = advice_for(predictor.model, predictor.kind)
+    truncated = TruncationWarner(max_length, advice) if given.live else TruncationCounter(max_length)
+    compute_outcomes = predictor.outcome_pipeline(truncated)
+
+    def predict_chunk(chunk: list[Example]) -> Iterator[dict]:
+        outcomes = compute_outcomes([example.text for example in chunk])
+        for example, outcome in zip(chunk, outcomes, strict=True):
+            yield predictor.make_row(example, given.row_of(example), predictor.make_prediction(outcome))
+
+    if given.live:
+        for arrived in group_arrivals(examples, most=tokens_per_batch() // 2):
+            yield from predict_chunk(arrived)
+        return
+    total = tables.count_rows(source) if file_extension(source) in tables.TABLE_EXTENSIONS else None
+    yield from stream_results(examples, predict_chunk, total)
+    if notice := truncated.notice(advice):
+        warn_caller(notice)
+
+
+def write_rows(predictor: RowPredictor, rows: Iterator[dict], file: TextIO) -> int:
+    """Write each row as soon as it is there, as a line of a table, of JSON or of a terminal; return their number."""
+    count = 0
+    lines = csv_lines(rows) if predictor.in_table else map(predictor.to_line, rows)
+    for count, line in enumerate(lines, 1):  # noqa: B007
+        print(line, file=file, flush=True)
+    return count
+
+
+def open_live_input() -> BinaryIO | None:
+    """Return standard input if it is live, such as a pipe or a terminal; None if it is a file.
+
+    It is opened again, because the interpreter cannot exit while a thread waits for `sys.stdin` itself.
+    """
+    try:
+        handle = sys.stdin.fileno()
+        is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+    except (AttributeError, OSError, ValueError):  # closed, or without a descriptor
+        return None
+    return None if is_file else open(handle, "rb", closefd=False)
+
+
+def group_arrivals(items: Iterable[T], most: int) -> Iterator[list[T]]:
+    """Yield lists of the items that have arrived, 1 to `most` items each, while a thread waits for the next ones.
+
+    >>> [item for items in group_arrivals("abc", most=2) for item in items]
+    ['a', 'b', 'c']
+    """
+    queue: Queue[tuple[list[T], BaseException | None]] = Queue(most)
+
+    def wait() -> None:
+        try:
+            for item in items:
+                queue.put(([item], None))
+            queue.put(([], StopIteration()))
+        except BaseException as error:  # raised again in the caller's thread
+            queue.put(([], error))
+
+    Thread(target=wait, daemon=True).start()
+    end = None
+    while end is None:
+        arrived, end = queue.get()
+        while end is None and len(arrived) < most and not queue.empty():
+            more, end = queue.get()
+            arrived += more
+        if arrived:
+            yield arrived
+    if not isinstance(end, StopIteration):
+        raise end

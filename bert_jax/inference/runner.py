@@ -1,8 +1,11 @@
-"""A model with its engine and tokenizer, and the code that runs it on texts of any lengths."""
+"""A model with its engine and tokenizer, the code that runs it on texts of any lengths, and what it does with texts in
+three steps: encode them, compute, and read the results from the outputs."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -23,11 +26,12 @@ from bert_jax.predictions.out_of_scope import NO_DETECTOR as NO_SCOPE
 from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.training_origin import UNKNOWN_ORIGIN, TrainingOrigin
 from bert_jax.text.tokenizer import Encoding, Tokenizer
-from bert_jax.text.truncation import EncodingOptions, TruncationWarner
+from bert_jax.text.truncation import EncodingOptions, TruncationCounter, TruncationWarner
 
 if TYPE_CHECKING:
     from bert_jax.models.bert import Bert
 
+Result = TypeVar("Result")
 TRAINED_BY = {"mlm": "pretrain"}  # head -> config that trains it, if their names differ
 
 
@@ -160,3 +164,38 @@ class Runner:
             return read(encodings)
 
         return map_texts(texts, encode_chunk, gather, at_once)
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """Texts as a model reads them: rows of tokens, of which a long text may have several."""
+
+    texts: Sequence
+    rows: list[Encoding]
+    first_rows: list[Encoding]  # the first row of each text, which says whether it was truncated
+    parts: Any = None  # what else the pipeline needs to read the results
+    # Further arrays of the batch, with a row for each row of tokens.
+    beside: dict[str, np.ndarray] | None = None
+
+
+class TextPipeline(ABC, Generic[Result]):
+    """A function of a list of texts that returns a result for each. Its steps can also be called one by one, so that
+    the rows of several callers are computed together."""
+
+    # The shapes of the further arrays of a row, in each of the programs that it may need.
+    beside_shapes: ClassVar[tuple[dict[str, tuple[int, ...]], ...]] = ({},)
+
+    def __init__(self, model: Runner, computation: Computation, truncated: TruncationCounter):
+        self.model, self.computation, self.truncated = model, computation, truncated
+
+    @abstractmethod
+    def preprocess(self, texts: Sequence) -> ModelInputs: ...
+
+    @abstractmethod
+    def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterable[Result]:
+        """Return a result for each text; `outputs` has an entry for each row."""
+
+    def __call__(self, texts: Sequence) -> Any:
+        inputs = self.preprocess(texts)
+        self.truncated.count(inputs.first_rows)
+        return self.postprocess(inputs, self.model.run(inputs.rows, self.computation, inputs.beside))

@@ -11,8 +11,7 @@ from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, source_la
 from bert_jax.data.examples.example import Example
 from bert_jax.inference.computations import HeadLogits, PooledStates
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.pipeline import ModelInputs, TextPipeline
-from bert_jax.inference.runner import Runner
+from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.inference.streaming import map_texts
 from bert_jax.predictions.kind import Kind, Outcomes
 from bert_jax.text.truncation import WINDOWS_ADVICE, TruncationCounter, TruncationWarner, windows_advice

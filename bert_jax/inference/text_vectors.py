@@ -9,8 +9,7 @@ from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference.computations import PooledStates
-from bert_jax.inference.pipeline import ModelInputs, TextPipeline
-from bert_jax.inference.runner import Runner
+from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.models.pooling_weights import POOLINGS
 from bert_jax.text.truncation import WINDOWS_ADVICE, EncodingOptions, TruncationCounter, TruncationWarner
 

@@ -50,7 +50,9 @@ def compute_once(model: Runner, program: Program) -> None:
     """Compute a batch of this shape, which compiles the program."""
     length, rows = program.length, program.rows
     unknown = [model.tokenizer.special.unk] * length
-    encoding = Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts(model, length))
+    compares = any(HEADS[head].compares for head in model.layout.heads)
+    text_starts = (0, length // 2) if compares else (0,)
+    encoding = Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts)
     batch = pad_batch([encoding] * rows, model.tokenizer.special.pad)
     batch |= {name: np.zeros((rows, *shape), np.int32) for name, shape in program.beside.items()}
     model.engine.read(model.engine.start(program.computation, batch))
@@ -76,8 +78,3 @@ def list_computations(model: Runner) -> list[tuple[Computation, Mapping[str, tup
     if "mlm" in heads:
         computations.append((MaskFillings(5), {"target_positions": (1,)}))
     return computations
-
-
-def text_starts(model: Runner, length: int) -> tuple[int, ...]:
-    """Return the positions at which the texts of an encoding begin: two texts if a head compares texts, else one."""
-    return (0, length // 2) if any(HEADS[head].compares for head in model.layout.heads) else (0,)

@@ -69,7 +69,8 @@ def write_vectors(
                 progress.reach(count)  # includes the texts of shards that exist already
 
         if output is None:
-            print_vectors(compute(given(), truncated))
+            for vector in chain.from_iterable(compute(given(), truncated)):
+                print(to_json([round(float(x), 7) for x in vector]))
         elif is_file:
             quantizer = Quantizer(quantize, vector_shards.TEXTS_PER_SHARD)
             write_npy_file(Path(output), compute(given(), truncated), quantizer, source)
@@ -79,7 +80,9 @@ def write_vectors(
             facts = vector_shards.write_shards(Path(output), given(), compute, made)
             truncated, clipped = facts.truncations(), facts.clipped
     if output is not None:
-        print_summary(output, truncated.texts, clipped, describe_column(source, column), is_new)
+        read, unread = describe_column(source, column)
+        vectors, done = pluralize(truncated.texts, "vector"), "" if is_new else "; it was complete already"
+        print(f"{vectors}{read} in {output}{done}{unread}{describe_clipped(clipped)}", file=sys.stderr)
     if truncated.truncated:
         warn_caller(truncated.notice(windows_advice()))
 
@@ -114,11 +117,6 @@ def check_output(
         raise BertJaxError(f"--output {output} should end in .npy, or be the name of a directory")
     if Path(output).resolve().is_relative_to(directory.path.resolve()):
         raise BertJaxError(f"{output} is in the model's directory; name one elsewhere")
-
-
-def print_vectors(parts: Iterator[np.ndarray]) -> None:
-    for vector in chain.from_iterable(parts):
-        print(to_json([round(float(x), 7) for x in vector]))
 
 
 def write_npy_file(path: Path, parts: Iterator[np.ndarray], quantizer: Quantizer, source: str) -> None:
@@ -161,15 +159,6 @@ def describe_column(source: str, column: str) -> tuple[str, str]:
     return (
         f' of column "{name:.40}"',
         f"; {unread}{more} {verb} not read; choose with --text" if unread else "",
-    )
-
-
-def print_summary(output: str, count: int, clipped: int, columns: tuple[str, str], is_new: bool) -> None:
-    read, unread = columns
-    done = "" if is_new else "; it was complete already"
-    print(
-        f"{pluralize(count, 'vector')}{read} in {output}{done}{unread}{describe_clipped(clipped)}",
-        file=sys.stderr,
     )
 
 

@@ -27,9 +27,7 @@ from bert_jax.search.index_manifest import IndexedModel
 from bert_jax.search.passages import TokenizerCounter
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
-IndexModel = (
-    str | PathLike[str] | Encoder
-)  # the directory of a model, or one that was loaded from a directory
+IndexModel = str | PathLike[str] | Encoder  # a model's directory, or a model loaded from one
 
 
 class IndexEncoder:

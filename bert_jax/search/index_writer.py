@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_jax.core.errors import BertJaxError
-from bert_jax.core.errors import suggest_name as nearest_name
+from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.hashes import FileFacts, collect_file_facts, find_damaged_files
 from bert_jax.core.output import locked_directory, refuse_unlisted, remove_path
 from bert_jax.data.npy_writer import npy_writer
@@ -105,8 +104,8 @@ def remove_building(directory: Path) -> None:
 
 def remove_if_empty(directory: Path) -> None:
     """Remove an index that holds nothing yet. Keep it if vectors were computed, which the next attempt reuses."""
-    remove_path(directory / BUILDING / STAGE)
     building = directory / BUILDING
+    remove_path(building / STAGE)
     if not any(path.is_file() for path in building.rglob("*")):
         remove_building(directory)
         (directory / INDEX_FILE).unlink(missing_ok=True)
@@ -191,7 +190,7 @@ class IndexWriter:
     def remove_documents(self, ids: Collection[str]) -> None:
         places = document_places(self.segments)
         if missing := [name for name in ids if name not in places]:
-            hint = nearest_name(missing[0], places, "it has", most=3)
+            hint = suggest_name(missing[0], places, "it has", most=3)
             listing = f"`bert-jax info {self.directory} --ids` lists all"
             raise BertJaxError(f'{self.directory} has no document "{missing[0]}"; {hint}; {listing}')
         removed = {places[name] for name in ids}
@@ -225,20 +224,14 @@ class IndexWriter:
             if len(numbers) == facts.documents:
                 continue
             if len(numbers) > len(segment.removed):
-                facts = replace(facts, removed=self.write_removed(facts, segment, numbers))
+                folder, name = self.directory / REMOVED, f"{facts.name}-{self.manifest.changes + 1:06}.npy"
+                with npy_writer(folder / name, np.int64) as file:
+                    file.append(np.array(sorted(numbers)))
+                passages = int(np.isin(segment.documents, list(numbers)).sum())
+                written = collect_file_facts(folder, [name])[name]
+                facts = replace(facts, removed=RemovedDocuments(name, len(numbers), passages, written))
             kept.append(facts)
         return kept
-
-    def write_removed(
-        self, facts: SegmentFacts, segment: Segment, numbers: Collection[int]
-    ) -> RemovedDocuments:
-        name = f"{facts.name}-{self.manifest.changes + 1:06}.npy"
-        with npy_writer(self.directory / REMOVED / name, np.int64) as file:
-            file.append(np.array(sorted(numbers)))
-        passages = int(np.isin(segment.documents, list(numbers)).sum())
-        return RemovedDocuments(
-            name, len(numbers), passages, collect_file_facts(self.directory / REMOVED, [name])[name]
-        )
 
     def build_segment(self, cuts: Iterable[CutDocument], encode: Encode | None) -> SegmentFacts | None:
         """Write a segment of these documents, under its final name. Return None if there are no documents."""

@@ -97,9 +97,8 @@ def write_postings(folder: Path, scratch: Path, numbers: dict[str, int], counts:
         frequencies.flush()
 
 
-WordScores = list[
-    tuple[np.ndarray, np.ndarray]
-]  # of each segment: passages, and what a word adds to their scores
+# Of each segment: passages, and what a word adds to their scores.
+WordScores = list[tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -255,11 +254,9 @@ class WordFinder:
 
 
 def stem_words(words: list[str], language: str | None) -> list[str]:
-    """Return the stem of each word; without a language, the words themselves."""
     if not language:
         return words
     import Stemmer
 
-    return Stemmer.Stemmer(language, 0).stemWords(
-        words
-    )  # a new one each time: it must not be shared by threads
+    # A new one each time: it must not be shared by threads.
+    return Stemmer.Stemmer(language, 0).stemWords(words)

@@ -101,7 +101,7 @@ class Segment:
         large files are not checked when an index is opened."""
         title, text = self.titles[self.documents[number]], self.texts[number]
         if content_keys([search_text(title, text)])[0] != self.keys[number]:
-            raise self.files.damage_error(self.texts.path.name)
+            raise self.files.damage_error(self.texts.name)
         return title, text
 
     def document_place(self, passage: int) -> tuple[str, int]:

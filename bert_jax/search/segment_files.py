@@ -63,7 +63,7 @@ class SegmentFiles:
         is_whole = len(starts) and starts[0] == 0 and starts[-1] == len(content)
         if not is_whole or not is_ascending(starts, 0, len(content)):
             raise self.damage_error(starts_file)
-        return StringArray(self.folder / content_file, content, starts)
+        return StringArray(self, content_file, content, starts)
 
     def is_large(self, name: str) -> bool:
         return (self.folder / name).stat().st_size > SMALL
@@ -82,11 +82,7 @@ class SegmentFiles:
                 )
 
     def damage_error(self, name: str) -> DamagedFileError:
-        return damage_error(self.folder / name)
-
-
-def damage_error(path: Path) -> DamagedFileError:
-    return DamagedFileError(f"{path} is damaged; {REBUILD_REMEDY}")
+        return DamagedFileError(f"{self.folder / name} is damaged; {REBUILD_REMEDY}")
 
 
 def is_ascending(numbers: np.ndarray, least: int, most: int) -> bool:
@@ -111,8 +107,8 @@ def string_files(name: str) -> tuple[str, str]:
 class StringArray(Sequence[str]):
     """Texts, each of which is decoded only when it is used."""
 
-    def __init__(self, path: Path, content: np.ndarray, starts: np.ndarray):
-        self.path, self.content, self.starts = path, content, starts
+    def __init__(self, files: SegmentFiles, name: str, content: np.ndarray, starts: np.ndarray):
+        self.files, self.name, self.content, self.starts = files, name, content, starts
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -125,7 +121,7 @@ class StringArray(Sequence[str]):
         try:
             return str(self.content[self.starts[which] : self.starts[which + 1]].tobytes(), "utf-8")
         except UnicodeDecodeError as error:
-            raise damage_error(self.path) from error
+            raise self.files.damage_error(self.name) from error
 
     def find(self, text: str) -> int | None:
         """Return the index of a text, or None if it is not present. The texts must be sorted."""

@@ -31,7 +31,11 @@ class StoredVectors:
         self.folder, self.normalizes = Path(folder), not embedder.normalize
         self.check_settings(model, embedder)
         self.open_vectors = lru_cache(maxsize=OPENED)(read_vectors)
-        self.shards = [read_shard_manifest(path) for path in self.list_manifests()]
+        self.shards = [
+            read_shard_manifest(path) for path in sorted((self.folder / MANIFESTS).rglob("*.json"))
+        ]
+        if not self.shards:
+            raise BertJaxError(f"{self.folder} holds no complete shard; repeat the command that writes it")
         self.keys = [self.read_keys(shard) for shard in self.shards]
 
     def check_settings(self, model: IndexedModel, embedder: EmbedderSettings) -> None:
@@ -60,12 +64,6 @@ class StoredVectors:
             raise BertJaxError(
                 f"{self.folder} was made with another prompt than that of documents; take {remedy}"
             )
-
-    def list_manifests(self) -> list[Path]:
-        paths = sorted((self.folder / MANIFESTS).rglob("*.json"))
-        if not paths:
-            raise BertJaxError(f"{self.folder} holds no complete shard; repeat the command that writes it")
-        return paths
 
     def read_keys(self, shard: ShardManifest) -> np.ndarray:
         """Return the keys of a shard; refuse a shard whose files are damaged."""

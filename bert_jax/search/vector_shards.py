@@ -29,9 +29,8 @@ from bert_jax.text.truncation import TruncationCounter
 VECTORS_FILE = "vectors.json"
 TEXTS_PER_SHARD = 65_536  # per shard
 
-Compute = Callable[
-    [Iterable[str], TruncationCounter], Iterator[np.ndarray]
-]  # yields the vectors of texts in batches
+# Yields the vectors of texts in batches.
+Compute = Callable[[Iterable[str], TruncationCounter], Iterator[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -74,22 +73,6 @@ class VectorsManifest:
     ranges: list[list[float]] | None  # for int8: the minimum and the maximum of each dimension
 
     @classmethod
-    def from_shards(
-        cls, settings: ShardSettings, shards: list[Shard], ranges: np.ndarray | None, complete: bool
-    ) -> "VectorsManifest":
-        return cls(
-            settings,
-            TYPES[settings.quantization],
-            sum(shard.texts for shard in shards),
-            complete,
-            sum(shard.truncated for shard in shards),
-            sum(shard.clipped for shard in shards),
-            json_digest([shard.blake2b for shard in shards]),
-            shards,
-            None if ranges is None else ranges.tolist(),
-        )
-
-    @classmethod
     def load(cls, directory: Path) -> "VectorsManifest":
         try:
             return read_json(directory / VECTORS_FILE, cls, "name a new directory")
@@ -107,20 +90,11 @@ class VectorsManifest:
         return counts
 
 
-class HashedTexts:
-    """An iterable of texts that hashes them as they are read."""
-
-    def __init__(self, texts: Iterable[str]):
-        self.texts, self._hash = texts, blake2b(digest_size=16)
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-    def __iter__(self) -> Iterator[str]:
-        for text in self.texts:
-            self._hash.update(json.dumps(text).encode())
-            yield text
+def hash_texts(texts: Iterable[str], digest: blake2b) -> Iterator[str]:
+    """Yield the texts, and add each to the digest as it is read."""
+    for text in texts:
+        digest.update(json.dumps(text).encode())
+        yield text
 
 
 def split_texts(texts: Iterable[str], size: int) -> Iterator[Iterator[str]]:
@@ -138,7 +112,7 @@ def write_shards(
     with locked_directory(directory):
         writer = ShardWriter(directory, settings)
         for part in split_texts(texts, settings.shard):
-            writer.write_or_check(HashedTexts(part), compute)
+            writer.write_or_check(part, compute)
         return writer.finish()
 
 
@@ -165,41 +139,45 @@ class ShardWriter:
                 raise BertJaxError(f"{self.directory} holds vectors {unlike}; name a new directory")
 
     def write_manifest(self) -> VectorsManifest:
-        facts = VectorsManifest.from_shards(self.settings, self.shards, self.ranges, self.complete)
+        facts = VectorsManifest(
+            self.settings,
+            TYPES[self.settings.quantization],
+            sum(shard.texts for shard in self.shards),
+            self.complete,
+            sum(shard.truncated for shard in self.shards),
+            sum(shard.clipped for shard in self.shards),
+            json_digest([shard.blake2b for shard in self.shards]),
+            self.shards,
+            None if self.ranges is None else self.ranges.tolist(),
+        )
         write_json(self.directory / VECTORS_FILE, asdict(facts))
         return facts
 
-    def write_or_check(self, part: HashedTexts, compute: Compute) -> None:
+    def write_or_check(self, part: Iterable[str], compute: Compute) -> None:
         number, path = self.taken, shard_path(self.directory, self.taken)
-        is_listed = number < len(self.shards)
+        self.taken += 1
+        is_listed, digest = number < len(self.shards), blake2b(digest_size=16)
         if self.complete and not is_listed:
             raise self.other_texts_error(number)
+        texts = hash_texts(part, digest)
         if is_listed and path.exists():
             map_shard(path, self.shards[number].texts)
-            deque(part, maxlen=0)
-            self.check_texts(number, part)
-        else:
-            shard = self.write_shard(number, part, compute)
-            if not is_listed:
-                self.shards.append(shard)
-                self.write_manifest()
-        self.taken += 1
-
-    def write_shard(self, number: int, part: HashedTexts, compute: Compute) -> Shard:
+            deque(texts, maxlen=0)
+            if self.shards[number].blake2b != digest.hexdigest():
+                raise self.other_texts_error(number)
+            return
         counts = TruncationCounter(self.settings.max_length)
         quantizer = Quantizer(self.settings.quantization, self.settings.shard, self.ranges)
-        with npy_writer(shard_path(self.directory, number), TYPES[quantizer.kind]) as array:
-            for rows in quantizer(compute(part, counts)):
+        with npy_writer(path, TYPES[quantizer.kind]) as array:
+            for rows in quantizer(compute(texts, counts)):
                 array.append(rows)
-            self.check_texts(number, part)
+            if is_listed and self.shards[number].blake2b != digest.hexdigest():
+                raise self.other_texts_error(number)
         self.ranges = quantizer.ranges
-        return Shard(
-            counts.texts, part.digest, counts.truncated, counts.most, counts.longest, quantizer.clipped
-        )
-
-    def check_texts(self, number: int, part: HashedTexts) -> None:
-        if number < len(self.shards) and self.shards[number].blake2b != part.digest:
-            raise self.other_texts_error(number)
+        if not is_listed:
+            cut = counts.truncated, counts.most, counts.longest
+            self.shards.append(Shard(counts.texts, digest.hexdigest(), *cut, quantizer.clipped))
+            self.write_manifest()
 
     def other_texts_error(self, number: int) -> BertJaxError:
         first = number * self.settings.shard

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax.inference.pipeline import ModelInputs, TextPipeline
+from bert_jax.inference.runner import ModelInputs, TextPipeline
 from bert_jax.serve.requests import overloaded, unavailable, unprocessable
 
 Function = Callable[[list], Any]  # of texts, with a result for each; a TextPipeline is called step by step

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from bert_jax.inference.encoder import Encoder
-from bert_jax.inference.pipeline import TextPipeline
+from bert_jax.inference.runner import TextPipeline
 
 
 class ServedModel(ABC):

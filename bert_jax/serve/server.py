@@ -22,7 +22,7 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.load import load
-from bert_jax.inference.pipeline import TextPipeline
+from bert_jax.inference.runner import TextPipeline
 from bert_jax.inference.warm_up import Program, compute_once
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import INDEX_FILE

@@ -9,9 +9,8 @@ import pytest
 import bert_jax
 from bert_jax.command import main as cli
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference import predict_file
-from bert_jax.inference.predict_file import write_rows
-from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
+from bert_jax.inference import row_predictor
+from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor, write_rows
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.metrics.tagged_spans import extract_spans
 from bert_jax.predictions.calibration import Calibration
@@ -135,7 +134,7 @@ def test_a_tagger_marks_the_text_on_a_terminal(headed_model, tmp_path, monkeypat
     def lines(source: str) -> list[str]:
         predictor = RowPredictor(tagger, in_terminal=True)
         file = io.StringIO()
-        write_rows(predictor, predict_file.predict_rows(predictor, source), file)
+        write_rows(predictor, row_predictor.predict_rows(predictor, source), file)
         return file.getvalue().splitlines()
 
     plain = lines(data)

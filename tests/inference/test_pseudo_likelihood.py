@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.command.main import main
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference import pseudo_likelihood as scoring
+from bert_jax.inference import masked_lm
 from bert_jax.inference.load import load
 from tests.support.made_up_language import ENTRIES, IDS, save_tokenizer, token_ids
 from tests.support.optional_modules import torch
@@ -43,7 +43,7 @@ def scored_by_torch(model, text: str) -> list[float]:
 @pytest.mark.slow
 def test_scores_equal_an_independent_computation(models, monkeypatch, capsys):
     theirs, path = models
-    monkeypatch.setattr(scoring, "TOKENS_AT_ONCE", 40)  # parts that end within a text
+    monkeypatch.setattr(masked_lm, "TOKENS_AT_ONCE", 40)  # parts that end within a text
     model = load(path)
     expected = [scored_by_torch(theirs, text) for text in TEXTS]
     for scored, values in zip(model.pseudo_log_likelihood(TEXTS), expected, strict=True):

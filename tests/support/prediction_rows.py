@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
-from bert_jax.inference import predict_file
+from bert_jax.inference import row_predictor
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 
 PLAIN = PredictionOptions()
@@ -16,4 +16,4 @@ def predict_rows(
     options: PredictionOptions = PLAIN,
     in_table: bool = False,
 ) -> Iterator[dict]:
-    return predict_file.predict_rows(RowPredictor(model, options, in_table), source, columns)
+    return row_predictor.predict_rows(RowPredictor(model, options, in_table), source, columns)

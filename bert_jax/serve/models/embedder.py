@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.inference.layer_states import StatesPipeline
-from bert_jax.inference.pipeline import ModelInputs
+from bert_jax.inference.encoder import StatesPipeline
+from bert_jax.inference.runner import ModelInputs
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading, find_prompt_name
 from bert_jax.serve.call import Call
 from bert_jax.serve.served_model import ServedModel

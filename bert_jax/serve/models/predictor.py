@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_jax.inference.pipeline import ModelInputs
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
+from bert_jax.inference.runner import ModelInputs
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.selective import Precision, highest_precision
 from bert_jax.serve.call import Call
