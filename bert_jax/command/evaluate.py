@@ -96,16 +96,16 @@ def measure_models(args, command: str) -> None:
         skip_bad=args.skip_bad, dimensions=args.dimensions, command=command, **given
     )
     models = [open_measured(name, engine_of(args)) for name in args.compare or [args.model]]
-    results, table = evaluate_models(models, settings, args.json)
+    evaluation, table = evaluate_models(models, settings)
     if table:
         print_line(table)
-    print(results)
+    print(evaluation.format(args.json))
 
 
 def open_measured(name: str, computed: dict):
     """Return the model or the index of a directory, or the name of BM25, which has none."""
     from bert_jax.inference.engine import open_directory
-    from bert_jax.report.embedders.bm25 import BM25
+    from bert_jax.report.embedders.evaluated_embedder import BM25
     from bert_jax.search.index import Index
     from bert_jax.search.index_manifest import is_index
 
@@ -125,4 +125,4 @@ def measure_index(args, command: str) -> None:
         raise BertJaxError(f"--{unused[0].replace('_', '-')} is not for an index; leave it out")
     eval_config = IndexEvalConfig(args.data, args.split, args.rerank, args.rerank_top)
     index = Index.open(args.index, args.embedder, False, **engine_of(args))
-    print(describe_index_evaluation(index, eval_config, args.json, args.report, command))
+    print(describe_index_evaluation(index, eval_config, args.report, command).format(args.json))

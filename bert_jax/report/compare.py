@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import to_json
 from bert_jax.core.terminal import pluralize
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.inference.load import load
@@ -14,14 +13,15 @@ from bert_jax.metrics.intervals import Interval, difference_intervals
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.label_matching import abbreviate_labels
 from bert_jax.predictions.report_data import ReportExample
+from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.prediction_page import shorten
 
 MAX_CHANGED = 10  # the number of examples shown of each sort
 
 
 def compare_models(
-    a, b, data: str, columns: ExampleColumns = AUTODETECT, long_texts: str = "truncate", as_json: bool = False
-) -> str:
+    a, b, data: str, columns: ExampleColumns = AUTODETECT, long_texts: str = "truncate"
+) -> Evaluation:
     models = [load(directory) for directory in (a, b)]
     examples, label_order = read_examples(models[0], data, columns)
     pair = [predict_outcomes(model, examples, label_order, long_texts) for model in models]
@@ -37,25 +37,23 @@ def compare_models(
     notes = list(dict.fromkeys(note for given in pair for note in given.notes))
     shown = [given.report_data.examples for given in pair]
     better, worse, other = changed_examples(pair, shown)
-    if as_json:
-        facts = {
-            "models": [str(a), str(b)],
-            "data": data,
-            "notes": notes,
-            "scores": scores,
-            "differences": {name: asdict(interval) for name, interval in score_differences.items()},
-            "better": better,
-            "worse": worse,
-            "otherwise": other,
-        }
-        return to_json(facts)
+    facts = {
+        "models": [str(a), str(b)],
+        "data": data,
+        "notes": notes,
+        "scores": scores,
+        "differences": {name: asdict(interval) for name, interval in score_differences.items()},
+        "better": better,
+        "worse": worse,
+        "otherwise": other,
+    }
     lines = [
         f"A {a}, B {b}, on {len(examples):,} examples of {data}",
         *notes,
         *score_lines(scores, score_differences),
     ]
     if not all(shown):
-        return "\n".join(lines)
+        return Evaluation(lines, facts)
     lines.append(
         f"only B is right on {pluralize(len(better), 'example')}, only A on {len(worse):,}; on {len(other):,} both are "
         "wrong, with different predictions"
@@ -67,7 +65,7 @@ def compare_models(
             lines.append(
                 f"    true {shorten(in_a.true)} | A {shorten(in_a.predicted)} | B {shorten(in_b.predicted)}"
             )
-    return "\n".join(lines)
+    return Evaluation(lines, facts)
 
 
 def score_lines(scores: list[dict[str, float]], score_differences: dict[str, Interval]) -> list[str]:

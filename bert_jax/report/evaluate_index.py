@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import combinations
 from os import PathLike
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from bert_jax.core.arguments import spell_setting
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import to_json, write_atomically
+from bert_jax.core.files import write_atomically
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.progress import track
 from bert_jax.data.examples.beir import BeirDataset, read_beir
@@ -22,9 +23,9 @@ from bert_jax.metrics import retrieval
 from bert_jax.metrics.intervals import RESAMPLES, Interval, bootstrap_intervals, difference_intervals
 from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.report.embedders import embedder_plots
-from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, ReportPicture
-from bert_jax.report.embedders.search_results import NOT_IN_FOLDER, SearchResults
+from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, picture_lines
+from bert_jax.report.embedders.search_results import SearchResults, plot_recall
+from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.prediction_page import markdown_table
 from bert_jax.search.index import FUSION, KEYWORDS, RERANK_TOP, VECTORS, Hit, Index
 
@@ -71,7 +72,7 @@ class SearchMethod:
     def quality(self) -> np.ndarray:
         return self.sums.compute_scores(self.sums.rows)[MAIN_METRIC]
 
-    @property
+    @cached_property
     def intervals(self) -> dict[str, Interval]:
         return bootstrap_intervals(self.sums)
 
@@ -85,7 +86,7 @@ class IndexComparison:
     notes: list[str]
     methods: list[SearchMethod]
 
-    @property
+    @cached_property
     def differences(self) -> dict[tuple[str, str], dict[str, Interval]]:
         """For every two ways, the second's scores minus the first's."""
         return {
@@ -94,19 +95,13 @@ class IndexComparison:
 
 
 def describe_index_evaluation(
-    index: Index,
-    eval_config: IndexEvalConfig,
-    as_json: bool,
-    report: str | PathLike[str] | None,
-    command: str,
-) -> str:
+    index: Index, eval_config: IndexEvalConfig, report: str | PathLike[str] | None, command: str
+) -> Evaluation:
     with atomic_directory(Path(report)) if report else nullcontext() as folder:
         compared = measure_index(index, eval_config)
         if folder:
             write_index_report(folder, compared, command)
-    if as_json:
-        return to_json(comparison_to_json(index, eval_config, compared))
-    return "\n".join(format_comparison(compared))
+    return Evaluation(format_comparison(compared), comparison_to_json(index, eval_config, compared))
 
 
 def measure_index(index: Index, eval_config: IndexEvalConfig) -> IndexComparison:
@@ -116,55 +111,30 @@ def measure_index(index: Index, eval_config: IndexEvalConfig) -> IndexComparison
     notes = judged.note_missing(indexed, f"the index {index.path}", remedy)
     if eval_config.reranker is not None:  # refuse it before the other searches are timed
         index.load_reranker(eval_config.reranker)
-    by_method = {
-        name: time_searches(index, judged, name, settings)
-        for name, settings in eval_config.search_methods(index)
-    }
     methods = [
-        make_search_method(name, judged, lists, seconds) for name, (lists, seconds) in by_method.items()
+        measure_searches(index, judged, name, settings)
+        for name, settings in eval_config.search_methods(index)
     ]
     held = f"{len(index):,} documents ({index.manifest.passages:,} passages)"
     what = f"{len(judged.queries):,} queries of {eval_config.data}, in {held}"
     return IndexComparison(what, notes, methods)
 
 
-def time_searches(
-    index: Index, judged: BeirDataset, name: str, settings: dict[str, Any]
-) -> tuple[list[list[str]], np.ndarray]:
-    """Return the documents of each query, best first, and the milliseconds that each search took."""
+def measure_searches(index: Index, judged: BeirDataset, name: str, settings: dict[str, Any]) -> SearchMethod:
+    """Search for each query; measure the documents that are found, and the milliseconds that each search takes."""
     passages, documents = index.manifest.passages, len(index)
     top = DEPTH * min(3, -(-passages // max(documents, 1)))  # several passages may be of one document
     queries = [*judged.queries.values()]
     index.search(queries[0], top, **settings)  # warm-up: don't time what the first search opens and compiles
-    lists, milliseconds = [], []
+    found, milliseconds = [], []
     for query in track(queries, "queries", name):
         begun = time.perf_counter()
         hits: list[Hit] = index.search(query, top, **settings)
         milliseconds.append(1000 * (time.perf_counter() - begun))
-        lists.append(list(dict.fromkeys(hit.id for hit in hits))[:DEPTH])
-    return lists, np.array(milliseconds)
-
-
-def make_search_method(
-    name: str, judged: BeirDataset, lists: Sequence[list[str]], milliseconds: np.ndarray
-) -> SearchMethod:
-    grades, known = [*judged.relevant.values()], judged.documents
-    texts = known | {n: NOT_IN_FOLDER for some in (*lists, *grades) for n in some if n not in known}
-    place = {document: n for n, document in enumerate(texts)}
-    right = [
-        [place[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0]
-        for some in grades
-    ]
-    ranked = [np.array([place[n] for n in of_query], int) for of_query in lists]
-    search = SearchResults.from_rankings(
-        [*judged.queries.values()],
-        [f"{n}: {text}" for n, text in texts.items()],
-        right,
-        [(order[:DEPTH], np.zeros(len(order))) for order in ranked],
-        name,
-    )
-    sums = retrieval.ranking_metrics([of_query[:DEPTH] for of_query in lists], grades)
-    return SearchMethod(name, sums, search, milliseconds)
+        found.append(list(dict.fromkeys(hit.id for hit in hits))[:DEPTH])
+    sums = retrieval.ranking_metrics(found, [*judged.relevant.values()])
+    search = SearchResults.from_ids(judged, queries, found, name)
+    return SearchMethod(name, sums, search, np.array(milliseconds))
 
 
 def format_comparison(compared: IndexComparison) -> list[str]:
@@ -219,10 +189,8 @@ def write_index_report(directory: Path, compared: IndexComparison, command: str)
     lines += [*score_table(compared.methods), "", "Times are from searches run one after another.", ""]
     lines += ["## Differences", "", *difference_table(compared), ""]
     curves = {way.name: way.search.recall for way in compared.methods}
-    file = embedder_plots.plot_recall(
-        directory / "recall.png", curves, "recall: share of the relevant documents found"
-    )
-    lines += ReportPicture("Recall by depth", "recall by depth", file).lines
+    file = plot_recall(directory / "recall.png", curves, "recall: share of the relevant documents found")
+    lines += picture_lines("Recall by depth", "recall by depth", file)
     for examples in example_tables(compared):
         lines += examples.lines
     lines += ["## Reproduce", "", f"    {command}", ""]

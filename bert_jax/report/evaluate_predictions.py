@@ -6,7 +6,6 @@ The model's head, and for a classifier its problem_type, decide which metrics ar
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from bert_jax.core.files import to_json
 from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.encoder import Encoder
@@ -16,6 +15,7 @@ from bert_jax.metrics.intervals import Interval, bootstrap_intervals
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import Outcomes, find_kind
 from bert_jax.report import out_of_scope_detection
+from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, OutOfScopeScores
 
 
@@ -42,12 +42,10 @@ class PredictionScores:
     out_of_scope: OutOfScopeScores | None = None
 
 
-def format_prediction_scores(scored: PredictionScores, directory, data: str, as_json: bool = False) -> str:
-    if as_json:
-        facts = asdict(scored)
-        if scored.out_of_scope is None:
-            del facts["out_of_scope"]
-        return to_json({"model": str(directory), "data": data} | facts)
+def describe_prediction_scores(scored: PredictionScores, directory, data: str) -> Evaluation:
+    facts = {"model": str(directory), "data": data} | asdict(scored)
+    if scored.out_of_scope is None:
+        del facts["out_of_scope"]
     lines = [f"{directory} on {scored.examples:,} examples of {data}: {scored.task}", *scored.notes]
     lines += interval_rows(scored.intervals)
     if scored.by_kind:
@@ -59,7 +57,7 @@ def format_prediction_scores(scored: PredictionScores, directory, data: str, as_
             lines.append(f"  {name:<{width}}  {''.join(values)}")
     if scored.out_of_scope:
         lines += out_of_scope_detection.format_out_of_scope(scored.out_of_scope)
-    return "\n".join(lines)
+    return Evaluation(lines, facts)
 
 
 def interval_rows(intervals: Mapping[str, Interval]) -> list[str]:
@@ -108,6 +106,6 @@ def describe_table(directory, eval_config: PredictionEvalConfig) -> str:
     )
 
 
-def describe_evaluation(directory, eval_config: PredictionEvalConfig, as_json: bool = False) -> str:
+def evaluate_directory(directory, eval_config: PredictionEvalConfig) -> Evaluation:
     given, compared = run_evaluation(load(directory), eval_config)
-    return format_prediction_scores(score_outcomes(given, compared), directory, eval_config.data, as_json)
+    return describe_prediction_scores(score_outcomes(given, compared), directory, eval_config.data)

@@ -17,10 +17,11 @@ from bert_jax.report.embedders import evaluate_embedders as embedders
 from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig
 from bert_jax.report.evaluate_predictions import (
     PredictionEvalConfig,
-    describe_evaluation,
     describe_table,
+    evaluate_directory,
     run_evaluation,
 )
+from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.prediction_page import evaluate_with_report
 
 
@@ -43,14 +44,14 @@ class EvaluationSettings:
 
 
 def evaluate_models(
-    models: Sequence[embedders.Ranker], settings: EvaluationSettings, as_json: bool
-) -> tuple[str, str]:
-    """Return the scores of a model or a comparison of two, as lines or as JSON, and what the columns of the data were
-    used for. Write a report if the settings name one."""
+    models: Sequence[embedders.Ranker], settings: EvaluationSettings
+) -> tuple[Evaluation, str]:
+    """Return the scores of a model or a comparison of two, and what the columns of the data were used for. Write a
+    report if the settings name one."""
     if embedders.evaluates_vectors(models, str(settings.data)):
-        return evaluate_vectors(models, settings, as_json)
+        return evaluate_vectors(models, settings)
     directories = [model for model in models if isinstance(model, ModelDirectory)]
-    return evaluate_predictions(directories, settings, as_json)
+    return evaluate_predictions(directories, settings)
 
 
 def measure_scores(directory: ModelDirectory, data: str) -> tuple[str, ScoreSums]:
@@ -63,8 +64,8 @@ def measure_scores(directory: ModelDirectory, data: str) -> tuple[str, ScoreSums
 
 
 def evaluate_vectors(
-    models: Sequence[embedders.Ranker], settings: EvaluationSettings, as_json: bool
-) -> tuple[str, str]:
+    models: Sequence[embedders.Ranker], settings: EvaluationSettings
+) -> tuple[Evaluation, str]:
     data = str(settings.data)
     refused = ["out_of_scope", "label_separator"]
     if is_beir(data):
@@ -74,16 +75,15 @@ def evaluate_vectors(
             f"--{unused[0].replace('_', '-')} does not apply where vectors are measured on {data}; leave it out"
         )
     texts = tuple(name for name in (settings.text, settings.text_pair) if name)
-    report = str(settings.report or "")
     groups = GroupColumns(texts, settings.label, skip_bad=settings.skip_bad)
     eval_config = EmbedderEvalConfig(data, settings.split, groups, settings.dimensions, settings.long_texts)
-    results = embedders.describe_embedders(models, eval_config, as_json, report, settings.command)
+    results = embedders.evaluate_embedders(models, eval_config, settings.report, settings.command)
     return results, embedders.describe_table(models, eval_config)
 
 
 def evaluate_predictions(
-    models: Sequence[ModelDirectory], settings: EvaluationSettings, as_json: bool
-) -> tuple[str, str]:
+    models: Sequence[ModelDirectory], settings: EvaluationSettings
+) -> tuple[Evaluation, str]:
     if settings.split or settings.dimensions:
         raise BertJaxError(
             "--split and --dimensions are not for predictions of labels, tags or answers; leave them out"
@@ -108,9 +108,9 @@ def evaluate_predictions(
         if settings.out_of_scope:
             raise BertJaxError("--out-of-scope needs --model; evaluate each of the two models with it")
         first, second = models
-        results = compare_models(first, second, data, columns, settings.long_texts, as_json)
+        results = compare_models(first, second, data, columns, settings.long_texts)
     elif settings.report:
-        results = evaluate_with_report(settings.report, models[0], eval_config, as_json, settings.command)
+        results = evaluate_with_report(settings.report, models[0], eval_config, settings.command)
     else:
-        results = describe_evaluation(models[0], eval_config, as_json)
+        results = evaluate_directory(models[0], eval_config)
     return results, describe_table(models[0], eval_config)

@@ -26,10 +26,11 @@ from bert_jax.report.confusions import ConfusionMatrix
 from bert_jax.report.data_facts import DataFacts, collect_data_facts, find_contradictions, format_label
 from bert_jax.report.evaluate_predictions import (
     PredictionEvalConfig,
-    format_prediction_scores,
+    describe_prediction_scores,
     run_evaluation,
     score_outcomes,
 )
+from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.guaranteed_precision import MAX_LABELS, rows_of_all, rows_of_labels
 from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, list_aurocs
 from bert_jax.report.out_of_scope_detection import draw_similarities as draw_scope
@@ -47,9 +48,9 @@ MAX_CHARACTERS = 240  # the number of characters of a text that are shown
 
 
 def evaluate_with_report(
-    report, directory, eval_config: PredictionEvalConfig, as_json: bool = False, command: str = ""
-) -> str:
-    """Return the lines of `evaluate`, and write the report to the directory `report`."""
+    report, directory, eval_config: PredictionEvalConfig, command: str = ""
+) -> Evaluation:
+    """Evaluate a model, and write the report to the directory `report`."""
     with atomic_directory(Path(report)) as new:
         model = load(directory)
         given, compared = run_evaluation(model, eval_config)
@@ -57,7 +58,7 @@ def evaluate_with_report(
             f"{directory} on {eval_config.data}", command, {"scored": given.examples}, out_of_scope=compared
         )
         write_report(new, given, model, about)
-    return format_prediction_scores(score_outcomes(given, compared), directory, eval_config.data, as_json)
+    return describe_prediction_scores(score_outcomes(given, compared), directory, eval_config.data)
 
 
 @dataclass(frozen=True)

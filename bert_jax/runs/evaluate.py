@@ -13,8 +13,8 @@ from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.paths import require_path
 from bert_jax.core.terminal import print_line
 from bert_jax.inference.encoder import Encoder
-from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.evaluate_embedders import Ranker
+from bert_jax.report.embedders.evaluated_embedder import BM25
 from bert_jax.report.evaluate_index import IndexEvalConfig, describe_index_evaluation
 from bert_jax.report.model_evaluation import EvaluationSettings, evaluate_models
 from bert_jax.runs.model_argument import AnyModel, open_model
@@ -99,7 +99,8 @@ def evaluate_index(
             given.append(f"reranker={write_argument('reranker', reranker)}")
         options = given_options(settings) | ({} if rerank_top is None else {"rerank_top": rerank_top})
         command = format_call("evaluate_index", given, options)
-        return json.loads(describe_index_evaluation(opened, eval_config, True, report, command))
+        evaluation = describe_index_evaluation(opened, eval_config, report, command)
+    return json.loads(evaluation.format(as_json=True))
 
 
 def compare(
@@ -139,10 +140,10 @@ def measure(function: str, models: Mapping[str, Any], settings: EvaluationSettin
     command = format_call(function, [*given, repr(str(settings.data))], given_options(settings))
     with use_python_spelling(), ExitStack() as stack:
         opened = [open_ranker(name, model, stack) for name, model in models.items()]
-        results, table = evaluate_models(opened, replace(settings, command=command), as_json=True)
+        evaluation, table = evaluate_models(opened, replace(settings, command=command))
         if table:
             print_line(table)
-    return json.loads(results)
+    return json.loads(evaluation.format(as_json=True))
 
 
 def open_ranker(name: str, model: AnyModel | Index, stack: ExitStack) -> Ranker:

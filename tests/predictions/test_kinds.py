@@ -1,6 +1,5 @@
 """Kinds of prediction: nobody else asks which one it is, and one of your own is one file."""
 
-import json
 import re
 from types import SimpleNamespace
 
@@ -110,7 +109,7 @@ def test_a_kind_of_ones_own_is_trained_scored_calibrated_reported_predicted_and_
     report = (tmp_path / "run0" / "report" / "report.md").read_text()
     assert "classify (stars) on 24 examples" in report and "### Least confident predictions" in report
     assert "Expected calibration error of these texts" in report and "![confusion matrix]" in report
-    apart = json.loads(compare_models(*directories, data, as_json=True))
+    apart = compare_models(*directories, data).facts
     assert apart["differences"].keys() == {"exact", "near"} and apart["better"] + apart["worse"]
     assert "5 stars: [CLS]" in show_examples("configs/classify.py", given, 0, 32)
 

@@ -20,7 +20,7 @@ from bert_jax.predictions import out_of_scope as scopes
 from bert_jax.predictions.kind import KINDS
 from bert_jax.predictions.out_of_scope import FILE, KEPT, OutOfScopeDetector
 from bert_jax.predictions.prediction_input import read_out_of_scope
-from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation, run_evaluation
+from bert_jax.report.evaluate_predictions import PredictionEvalConfig, evaluate_directory, run_evaluation
 from bert_jax.report.out_of_scope_detection import area_under_curve
 from bert_jax.report.prediction_page import evaluate_with_report
 from bert_jax.runs.run import FinishedRun
@@ -268,7 +268,8 @@ def test_evaluate_measures_how_well_foreign_texts_are_told(scoped, classifier, f
 def test_a_report_shows_what_is_out_of_scope(scoped, classifier, files, tmp_path):
     trial = PredictionEvalConfig(files[0], ExampleColumns(text="review"), out_of_scope=files[1])
     told = evaluate_with_report(tmp_path / "r", classifier, trial)
-    assert told == describe_evaluation(classifier, trial) and "out-of-scope detection" in told
+    assert told == evaluate_directory(classifier, trial)
+    assert "out-of-scope detection" in told.format(as_json=False)
     page = (tmp_path / "r" / "report.md").read_text()
     section = page.split("## Out of scope")[1].split("\n## ")[0]
     scores = run_evaluation(scoped, trial)[1].scores

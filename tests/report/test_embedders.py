@@ -15,9 +15,8 @@ from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.text_vectors import DOCUMENT_PROMPTS
 from bert_jax.report.embedders.bitext import Translations
-from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.evaluate_embedders import read_evaluation_data
-from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig, EvaluatedEmbedder
+from bert_jax.report.embedders.evaluated_embedder import BM25, EmbedderEvalConfig, EvaluatedEmbedder
 from tests.support.tables import write_jsonl
 from tests.support.texts import random_texts
 

@@ -1,6 +1,5 @@
 """The verb `evaluate`: models of each kind, scored on files."""
 
-import json
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -17,7 +16,7 @@ from bert_jax.predictions.kind import require_kind
 from bert_jax.predictions.kinds.labels import Labels
 from bert_jax.predictions.label_matching import match_label_names
 from bert_jax.report.compare import compare_models
-from bert_jax.report.evaluate_predictions import PredictionEvalConfig, describe_evaluation
+from bert_jax.report.evaluate_predictions import PredictionEvalConfig, evaluate_directory
 from bert_jax.report.prediction_page import evaluate_with_report
 from tests.support.scoring import evaluate_model
 from tests.support.small_models import SMALL_TEXTS, SMALL_VOCABULARY, edit_config, write_model
@@ -68,9 +67,7 @@ def test_two_classes_and_what_is_said_of_them(tmp_path):
         "review,stars\n" + "".join(f'"{t}",{label.upper()}\n' for t, label in zip(texts, truth, strict=True))
     )
     columns = ExampleColumns(text="review", label="stars")
-    found = json.loads(
-        describe_evaluation(tmp_path / "model", PredictionEvalConfig(str(data), columns), as_json=True)
-    )
+    found = evaluate_directory(tmp_path / "model", PredictionEvalConfig(str(data), columns)).facts
     right = sum(a == b for a, b in zip(said, truth, strict=True))
     both = sum(a == b == "yes" for a, b in zip(said, truth, strict=True))
     assert found["metrics"]["accuracy"] == pytest.approx(right / 9)
@@ -160,10 +157,11 @@ def test_scores_have_intervals(tmp_path):
     truth = [*said[:-2], "no", "yes"]
     rows = [{"text": text, "label": label} for text, label in zip(SMALL_TEXTS, truth, strict=True)]
     trial = PredictionEvalConfig(write_jsonl(tmp_path / "dev.jsonl", rows))
-    found = json.loads(describe_evaluation(tmp_path / "model", trial, as_json=True))
+    evaluation = evaluate_directory(tmp_path / "model", trial)
+    found = evaluation.facts
     expected = bootstrap_intervals(score_single_label(said, truth, ("no", "yes", "?")))
     assert found["intervals"] == {name: asdict(interval) for name, interval in expected.items()}
-    header, accuracy, *_ = describe_evaluation(tmp_path / "model", trial).splitlines()[1:]
+    header, accuracy, *_ = evaluation.lines[1:]
     low, high = expected["accuracy"].low, expected["accuracy"].high
     assert header.strip() == "95 % interval" and low < expected["accuracy"].value < high
     assert accuracy == f"  accuracy  {found['metrics']['accuracy']:.4f}   {low:.4f} to {high:.4f}"
@@ -183,7 +181,7 @@ def test_examples_of_a_class_that_the_model_does_not_know_are_errors(tmp_path):
         f'the model has no label "maybe" (first in {data} row 3); examples with it count as errors: 3'
     )
     report = evaluate_with_report(tmp_path / "report", tmp_path / "model", PredictionEvalConfig(data))
-    assert scored.notes[0] in report
+    assert scored.notes[0] in report.lines
     page = (tmp_path / "report" / "report.md").read_text()
     assert "| maybe | 0.0000 | 0.0000 | 0.0000 | 3 | 0 |" in page and "Probable label errors" not in page
 
@@ -206,7 +204,8 @@ def test_spans_of_a_type_that_the_tagger_does_not_know_are_missed(tmp_path):
     scored = scores(new, note)
     assert scored.by_kind["product"] == {"f1": 0, "precision": 0, "recall": 0, "spans": 1}
     assert scored.metrics["recall"] < 1
-    shown = describe_evaluation(tmp_path / "model", PredictionEvalConfig(f"{tmp_path}/dev.conll"))
+    evaluation = evaluate_directory(tmp_path / "model", PredictionEvalConfig(f"{tmp_path}/dev.conll"))
+    shown = evaluation.format(as_json=False)
     assert "8 examples of " in shown and "\n  product" in shown
     new[-1] = ["B-Y", "I-Y"]
     scored = scores(new, 'the model has no tag "I-Y" (first in {} row 28); words with it count as wrong: 1')

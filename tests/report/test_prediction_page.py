@@ -1,6 +1,5 @@
 """Pages of predictions: facts of the data, confusions, pictures, comparisons."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -204,7 +203,8 @@ def two(tmp_path):
 @pytest.mark.slow
 def test_two_models_are_compared_example_by_example(two, tmp_path):
     a, b, data = two
-    lines, found = compare_models(a, b, data), json.loads(compare_models(a, b, data, as_json=True))
+    compared = compare_models(a, b, data)
+    lines, found = compared.format(as_json=False), compared.facts
     right = [evaluate_model(bert_jax.load(one), data).metrics["accuracy"] for one in (a, b)]
     assert [each["accuracy"] for each in found["scores"]] == right
     assert found["differences"]["accuracy"]["value"] == pytest.approx(right[1] - right[0])
@@ -224,7 +224,7 @@ def test_models_that_order_their_labels_differently_are_compared_by_the_f1_of_th
     layout = replace(model.layout, labels=("yes", "no"))
     replaced = JaxEngine(layout.config, model.params | {"classify": head})
     bert_jax.Classifier(layout, replaced, model.tokenizer).save(tmp_path / "c")
-    compared = json.loads(compare_models(a, tmp_path / "c", data, as_json=True))
+    compared = compare_models(a, tmp_path / "c", data).facts
     assert compared["scores"][0] == compared["scores"][1]
 
 
@@ -274,7 +274,7 @@ def test_a_run_is_calibrated_and_reported_on_examples_it_did_not_learn_from(tmp_
 def test_evaluate_writes_a_report(two, tmp_path):
     a, _, data = two
     said = evaluate_with_report(tmp_path / "r", a, PredictionEvalConfig(data), command="bert-jax evaluate")
-    assert f"8 examples of {data}: classify" in said
+    assert f"8 examples of {data}: classify" in said.lines[0]
     text = (tmp_path / "r" / "report.md").read_text()
     assert "This model was not calibrated." in text and "| scored | 8 |" in text
     (tmp_path / "file").write_text("")

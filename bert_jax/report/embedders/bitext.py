@@ -10,10 +10,9 @@ from bert_jax.data.examples.groups import Group
 from bert_jax.inference.exact_search import search_exact
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.report.embedders.cosines import Cosines
 from bert_jax.report.embedders.embedder_results import note_duplicates
 from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig
-from bert_jax.report.embedders.retrieval_results import RetrievalResults
+from bert_jax.report.embedders.retrieval_results import Cosines, RetrievalResults
 from bert_jax.report.embedders.search_results import SearchResults
 
 FORWARD, BACKWARD = "forward", "backward"  # from the first texts to the second, and back
@@ -73,9 +72,9 @@ class Translations:
     def rank_translations(
         self, places: Sequence[str], vectors: np.ndarray, others: np.ndarray, name: str
     ) -> SearchResults:
-        ranked = search_exact(vectors, others[self.kept], None)
+        order, scores = zip(*search_exact(vectors, others[self.kept], None), strict=True)
         shown = [f"{place}: {text}" for place, text in zip(places, self.texts, strict=True)]
-        return SearchResults.from_rankings(shown, self.others, self.translations, ranked, name)
+        return SearchResults(shown, self.others, self.translations, order, scores, name)
 
     def score_rows(self, search: SearchResults) -> np.ndarray:
         first = np.array([order[0] for order in search.order])

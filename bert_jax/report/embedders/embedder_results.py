@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from bert_jax.metrics.intervals import Interval, bootstrap_intervals
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.report.prediction_page import MAX_ERRORS, image_link, markdown_table, shorten
 
@@ -34,24 +36,9 @@ class ExampleTable:
         ]
 
 
-@dataclass(frozen=True)
-class ReportPicture:
-    """A picture in a report, with its title and note."""
-
-    title: str
-    what: str  # what the picture shows
-    file: str
-    note: str = ""
-
-    @property
-    def lines(self) -> list[str]:
-        return [
-            f"## {self.title}",
-            "",
-            *([self.note, ""] if self.note else []),
-            image_link(self.what, self.file),
-            "",
-        ]
+def picture_lines(title: str, what: str, file: str, note: str = "") -> list[str]:
+    """Return the section of a picture, which shows `what`."""
+    return [f"## {title}", "", *([note, ""] if note else []), image_link(what, file), ""]
 
 
 @dataclass(frozen=True)
@@ -60,14 +47,18 @@ class EmbedderResults(ABC):
     sums: ScoreSums
     notes: list[str]  # on how the embedder read the texts
 
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        return bootstrap_intervals(self.sums)
+
     @property
     @abstractmethod
     def facts(self) -> dict[str, Any]:
         """The facts that --json adds to the scores."""
 
     @abstractmethod
-    def pictures(self, directory: Path, other: Self | None = None) -> list[ReportPicture]:
-        """Draw the pictures of one embedder, or of two on the same data."""
+    def pictures(self, directory: Path, other: Self | None = None) -> list[str]:
+        """Draw the pictures of one embedder, or of two on the same data; return their sections of the report."""
 
     def sides(self, other: Self | None) -> dict[str, Self]:
         """Return the embedders by letter, A and B, or by "" if there is only one."""

@@ -2,29 +2,36 @@
 and queries, scored pairs, or pairs."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import date
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import to_json, write_atomically
+from bert_jax.core.files import write_atomically
 from bert_jax.core.output import atomic_directory
 from bert_jax.data.examples.beir import is_beir
 from bert_jax.data.examples.group_columns import describe_columns, reuse_training_columns
 from bert_jax.data.examples.groups import read_unpaired
 from bert_jax.hub.model_directory import ModelDirectory
-from bert_jax.metrics.intervals import RESAMPLES, bootstrap_intervals, difference_intervals
+from bert_jax.metrics.intervals import RESAMPLES, Interval, difference_intervals
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import find_kind
 from bert_jax.report.compare import score_lines
 from bert_jax.report.embedders.bitext import Bitext
-from bert_jax.report.embedders.bm25 import BM25
 from bert_jax.report.embedders.document_retrieval import RetrievalData
 from bert_jax.report.embedders.embedder_results import EmbedderResults, EvaluationData
-from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig, EvaluatedEmbedder, EvaluatedIndex
+from bert_jax.report.embedders.evaluated_embedder import (
+    BM25,
+    EmbedderEvalConfig,
+    EvaluatedEmbedder,
+    EvaluatedIndex,
+)
 from bert_jax.report.embedders.scored_pairs import ScoredPairsData
 from bert_jax.report.evaluate_predictions import interval_rows
+from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.prediction_page import interval_lines, markdown_table
 from bert_jax.search.index import Index
 
@@ -53,25 +60,18 @@ def read_evaluation_data(eval_config: EmbedderEvalConfig) -> EvaluationData:
     )
 
 
-def describe_embedders(
-    names: Sequence[Ranker],
-    eval_config: EmbedderEvalConfig,
-    as_json: bool = False,
-    report: str = "",
-    command: str = "",
-) -> str:
-    """Describe one embedder, or two on the same data, as lines or JSON. Write a report to `report` if given."""
-    if report:
-        with atomic_directory(Path(report)) as new:
-            data, measured = measure_embedders(names, eval_config)
-            write_embedder_report(new, data, measured, command)
-    else:
+def evaluate_embedders(
+    names: Sequence[Ranker], eval_config: EmbedderEvalConfig, report: str | PathLike[str] | None, command: str
+) -> Evaluation:
+    """Evaluate one embedder, or two on the same data. Write a report to the directory `report` if given."""
+    with atomic_directory(Path(report)) if report else nullcontext() as folder:
         data, measured = measure_embedders(names, eval_config)
-    if as_json:
-        return to_json(
-            {"data": eval_config.data, "what": data.what, **embedder_results_to_json(data, measured)}
-        )
-    return "\n".join(format_embedder_results(data, measured))
+        a, b = measured[0], measured[-1]
+        intervals = difference_intervals(a.sums, b.sums) if len(measured) == 2 else a.intervals
+        if folder:
+            write_embedder_report(folder, data, measured, intervals, command)
+    facts = {"data": eval_config.data, "what": data.what} | list_facts(data, measured, intervals)
+    return Evaluation(list_scores(data, measured, intervals), facts)
 
 
 def describe_table(names: Sequence[Ranker], eval_config: EmbedderEvalConfig) -> str:
@@ -116,22 +116,26 @@ def open_ranker(name: Ranker, eval_config: EmbedderEvalConfig) -> EvaluatedEmbed
     return BM25() if name == BM25.name else EvaluatedEmbedder(name, eval_config)
 
 
-def format_embedder_results(data: EvaluationData, measured: Sequence[EmbedderResults]) -> list[str]:
+def list_scores(
+    data: EvaluationData, measured: Sequence[EmbedderResults], intervals: dict[str, Interval]
+) -> list[str]:
+    """Return the lines of scores with their intervals or, of two embedders, those of their differences."""
     notes = collect_notes(data, measured)
-    if len(measured) == 2:
-        a, b = measured
-        lines = score_lines([a.sums.scores, b.sums.scores], difference_intervals(a.sums, b.sums))
-        return [f"A {a.name}, B {b.name}, on {data.what}", *notes, *lines]
-    rows = interval_rows(bootstrap_intervals(measured[0].sums))
-    return [f"{measured[0].name} on {data.what}", *notes, *rows]
+    if len(measured) == 1:
+        return [f"{measured[0].name} on {data.what}", *notes, *interval_rows(intervals)]
+    a, b = measured
+    lines = score_lines([a.sums.scores, b.sums.scores], intervals)
+    return [f"A {a.name}, B {b.name}, on {data.what}", *notes, *lines]
 
 
-def embedder_results_to_json(data: EvaluationData, measured: Sequence[EmbedderResults]) -> dict[str, Any]:
+def list_facts(
+    data: EvaluationData, measured: Sequence[EmbedderResults], intervals: dict[str, Interval]
+) -> dict[str, Any]:
     sides = [
         {
             "model": side.name,
             "notes": side.notes,
-            "metrics": {name: asdict(interval) for name, interval in bootstrap_intervals(side.sums).items()},
+            "metrics": {name: asdict(interval) for name, interval in side.intervals.items()},
             **side.facts,
             "worst": side.worst_examples.objects,
         }
@@ -144,24 +148,29 @@ def embedder_results_to_json(data: EvaluationData, measured: Sequence[EmbedderRe
     return {
         "notes": data.notes,
         "models": sides,
-        "differences": {name: asdict(x) for name, x in difference_intervals(a.sums, b.sums).items()},
+        "differences": {name: asdict(x) for name, x in intervals.items()},
         "better": better.objects,
         "worse": worse.objects,
     }
 
 
 def write_embedder_report(
-    directory: Path, data: EvaluationData, measured: Sequence[EmbedderResults], command: str
+    directory: Path,
+    data: EvaluationData,
+    measured: Sequence[EmbedderResults],
+    intervals: dict[str, Interval],
+    command: str,
 ) -> None:
     a, *others = measured
     other = others[0] if others else None
     title = f"{a.name} (A) and {other.name} (B)" if other else a.name
     lines = [f"# {title} on {data.what}", "", f"{date.today()}.", ""]
     lines += [*(f"- {note}" for note in collect_notes(data, measured)), "", "## Scores", ""]
-    lines += comparison_table(a, other, data.units) if other else interval_lines(a.sums, data.units)
+    lines += (
+        comparison_table(a, other, intervals, data.units) if other else interval_lines(a.sums, data.units)
+    )
     lines.append("")
-    for picture in a.pictures(directory, other):
-        lines += picture.lines
+    lines += a.pictures(directory, other)
     for examples in a.compare_with(other) if other else [a.worst_examples]:
         lines += examples.lines
     lines += ["## Reproduce", "", f"    {command}", ""]
@@ -177,7 +186,9 @@ def collect_notes(data: EvaluationData, measured: Sequence[EmbedderResults]) -> 
     ]
 
 
-def comparison_table(a: EmbedderResults, b: EmbedderResults, units: str) -> list[str]:
+def comparison_table(
+    a: EmbedderResults, b: EmbedderResults, differences: dict[str, Interval], units: str
+) -> list[str]:
     """Return a table of the scores of both embedders and their differences, and a note."""
     first, second = a.sums.scores, b.sums.scores
     rows = [
@@ -189,7 +200,7 @@ def comparison_table(a: EmbedderResults, b: EmbedderResults, units: str) -> list
             f"{gap.low:+.4f} to {gap.high:+.4f}",
             "" if gap.low <= 0 <= gap.high else "yes",
         )
-        for name, gap in difference_intervals(a.sums, b.sums).items()
+        for name, gap in differences.items()
     ]
     note = (
         f"Intervals come from {RESAMPLES:,} bootstrap resamples of the {units}, the same for both; they do not "

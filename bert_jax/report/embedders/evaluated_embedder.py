@@ -1,12 +1,13 @@
-"""Compute the vectors of a model directory that is evaluated, or take them from its index."""
+"""What ranks documents for queries: an embedder, that of an index with the vectors of its documents, or BM25."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bert_jax.data.examples.group_columns import GroupColumns
 from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.exact_search import rank_ties, top_k
 from bert_jax.inference.load import load
 from bert_jax.inference.streaming import map_texts
 from bert_jax.inference.text_vectors import (
@@ -17,6 +18,8 @@ from bert_jax.inference.text_vectors import (
 )
 from bert_jax.search.cache import KeyIndex, content_keys
 from bert_jax.search.index import Index
+from bert_jax.search.keywords import split_words
+from bert_jax.search.language import detect_language
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
 
@@ -77,3 +80,24 @@ class EvaluatedIndex(EvaluatedEmbedder):
             rows = stored.rows(places[held], lambda number: self.index.segments[number].vectors)[:, :width]
             vectors[held] = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-12)
         return vectors, [f"{len(held):,} of {len(texts):,} vectors of {noun} come from the index", *notes]
+
+
+class BM25:
+    """The baseline for ranking by vectors: it matches the words of an index, with the default weights of bm25s."""
+
+    name = "bm25"
+
+    def nearest(
+        self, queries: Sequence[str], documents: Sequence[str], ids: Sequence[str]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield results like search_exact, but without documents that share no word with the query."""
+        import bm25s
+
+        language = detect_language(documents)
+        index, before = bm25s.BM25(), rank_ties(ids)
+        index.index(split_words(documents, language), show_progress=False)
+        for query in split_words(queries, language):
+            scores = index.get_scores(query) if query else np.zeros(len(documents), np.float32)
+            order = top_k(scores, before)
+            order = order[scores[order] > 0]
+            yield order, scores[order]

@@ -7,16 +7,88 @@ from typing import Any, Self
 
 import numpy as np
 
-from bert_jax.report.embedders import embedder_plots
-from bert_jax.report.embedders.cosines import Cosines
 from bert_jax.report.embedders.embedder_results import (
     SHOWN,
     EmbedderResults,
     ExampleTable,
-    ReportPicture,
     picture_file_name,
+    picture_lines,
 )
-from bert_jax.report.embedders.search_results import SearchResults
+from bert_jax.report.embedders.search_results import SearchResults, plot_recall
+from bert_jax.report.out_of_scope_detection import area_under_curve
+from bert_jax.report.plots import ACCENT, finish_axes, save_plot
+
+DRAWN = 10_000  # at most this many pairs of matching texts, and of random ones
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+BINS = 60
+
+
+@dataclass(frozen=True)
+class Cosines:
+    """The cosines of matching pairs, and of random pairs."""
+
+    right: np.ndarray
+    random: np.ndarray
+    noun: str  # what a query's match is called
+
+    @classmethod
+    def from_vectors(
+        cls, queries: np.ndarray, documents: np.ndarray, relevant: Sequence[Sequence[int]], noun: str
+    ) -> "Cosines":
+        rng = np.random.default_rng(0)
+        right = np.array([(q, d) for q, those in enumerate(relevant) for d in those])
+        if len(right) > DRAWN:
+            right = right[np.sort(rng.choice(len(right), DRAWN, replace=False))]
+        matches_by_query = [set(those) for those in relevant]
+        drawn = rng.integers((len(queries), len(documents)), size=(DRAWN, 2))
+        random = np.array([(q, d) for q, d in drawn.tolist() if d not in matches_by_query[q]], int).reshape(
+            -1, 2
+        )
+        matching_cosines, random_cosines = (
+            (queries[pairs[:, 0]] * documents[pairs[:, 1]]).sum(-1) for pairs in (right, random)
+        )
+        return cls(matching_cosines, random_cosines, noun)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        sides = {"right": self.right, "random": self.random}
+        quantiles = {
+            name: {str(q): float(np.quantile(values, q)) for q in QUANTILES}
+            for name, values in sides.items()
+            if len(values)
+        }
+        return {"quantiles": quantiles, "right_above_random": self.matching_above_random}
+
+    @property
+    def matching_above_random(self) -> float | None:
+        """The probability that a matching pair's cosine exceeds a random pair's; None if there are no random pairs."""
+        return area_under_curve(self.right, self.random) if len(self.random) else None
+
+    @property
+    def description(self) -> str:
+        if self.matching_above_random is None:
+            return f"The median cosine with a {self.noun} is {np.median(self.right):.3f}."
+        return (
+            f"The median cosine with a {self.noun} is {np.median(self.right):.3f}, with a random one "
+            f"{np.median(self.random):.3f}; the former is higher in {self.matching_above_random:.1%} of cases."
+        )
+
+
+def plot_cosines(path: Path, given: Cosines) -> str:
+    every = np.concatenate([given.right, given.random])
+    edges = np.linspace(every.min(), max(every.max(), every.min() + 1e-6), BINS + 1)
+    sides = {f"{given.noun}s": (given.right, "#d95f02", "-"), "random ones": (given.random, ACCENT, "--")}
+
+    def draw(axes):
+        for name, (values, color, stroke) in sides.items():
+            weights = np.full(len(values), 1 / max(len(values), 1))
+            label = f"{name}: {len(values):,} pairs"
+            axes.hist(values, edges, weights=weights, color=color, alpha=0.2)
+            axes.hist(values, edges, weights=weights, color=color, linestyle=stroke, histtype="step",
+                      linewidth=1.5, label=label)  # fmt: skip
+        finish_axes(axes, "cosine", "share of the pairs", 2)
+
+    return save_plot(path, (6, 3.4), draw)
 
 
 @dataclass(frozen=True)
@@ -33,7 +105,7 @@ class RetrievalResults(EmbedderResults):
         cosines = {"cosines": self.cosines.facts} if self.cosines else {}
         return {"recall_by_depth": recall if len(recall) > 1 else recall[self.searches[0].name], **cosines}
 
-    def pictures(self, directory: Path, other: Self | None = None) -> list[ReportPicture]:
+    def pictures(self, directory: Path, other: Self | None = None) -> list[str]:
         sides = self.sides(other)
         curves = {
             ", ".join(filter(None, (letter, letter and Path(side.name).name, search.name))): search.recall
@@ -41,22 +113,20 @@ class RetrievalResults(EmbedderResults):
             for search in side.searches
         }
         what = f"recall: share of the {self.noun}s found"
-        file = embedder_plots.plot_recall(directory / "recall.png", curves, what)
-        drawn = [ReportPicture("Recall by depth", what, file)]
+        file = plot_recall(directory / "recall.png", curves, what)
+        lines = picture_lines("Recall by depth", what, file)
         for letter, side in sides.items():
             if side.cosines:
-                file = embedder_plots.plot_cosines(
-                    directory / picture_file_name("cosines", letter), side.cosines
-                )
+                file = plot_cosines(directory / picture_file_name("cosines", letter), side.cosines)
                 title, what = f"Cosines {letter}".strip(), f"cosines of {self.noun}s and of random ones"
-                drawn.append(ReportPicture(title, what, file, side.cosines.description))
-        return drawn
+                lines += picture_lines(title, what, file, side.cosines.description)
+        return lines
 
     @property
     def worst_examples(self) -> ExampleTable:
         """The queries of lowest quality; ties: the worst place of a relevant text first, then the highest top score."""
         keys = [
-            (value, -place, -search.highest[q], s, q)
+            (value, -place, -search.highest_score(q), s, q)
             for s, (search, quality) in enumerate(zip(self.searches, self.quality, strict=True))
             for q, (value, place) in enumerate(
                 zip(quality.tolist(), search.first_ranks.tolist(), strict=True)

@@ -11,16 +11,18 @@ import numpy as np
 from bert_jax.data.examples.groups import Group
 from bert_jax.metrics.regression import average_ranks, score_numbers
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.report.embedders import embedder_plots
 from bert_jax.report.embedders.embedder_results import (
     SHOWN,
     EmbedderResults,
     ExampleTable,
-    ReportPicture,
     note_duplicates,
     picture_file_name,
+    picture_lines,
 )
 from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig
+from bert_jax.report.plots import ACCENT, INK, PALE, finish_axes, save_plot
+
+COLUMNS = 12  # groups of scores, if there are more distinct scores than this
 
 
 class ScoredPairsData:
@@ -60,14 +62,13 @@ class CorrelationResults(EmbedderResults):
     def facts(self) -> dict[str, Any]:
         return {"cosines": [round(x, 6) for x in self.cosines.tolist()]}  # in the order of the rows
 
-    def pictures(self, directory: Path, other: Self | None = None) -> list[ReportPicture]:
-        drawn = []
+    def pictures(self, directory: Path, other: Self | None = None) -> list[str]:
+        lines = []
         for letter, side in self.sides(other).items():
-            file = embedder_plots.plot_cosines_by_score(
-                directory / picture_file_name("cosines", letter), side.scores, side.cosines
-            )
-            drawn.append(ReportPicture(f"Cosines {letter}".strip(), "cosine of each pair by its score", file))
-        return drawn
+            path = directory / picture_file_name("cosines", letter)
+            file = plot_cosines_by_score(path, side.scores, side.cosines)
+            lines += picture_lines(f"Cosines {letter}".strip(), "cosine of each pair by its score", file)
+        return lines
 
     @property
     def worst_examples(self) -> ExampleTable:
@@ -100,3 +101,25 @@ class CorrelationResults(EmbedderResults):
             return ExampleTable(title, note, header, rows)
 
         return shown("Better with B", gain, "nearer to"), shown("Worse with B", -gain, "farther from")
+
+
+def plot_cosines_by_score(path: Path, scores: np.ndarray, cosines: np.ndarray) -> str:
+    """Plot each pair, and the quartiles of the cosines of pairs with about the same score."""
+    values = np.unique(scores)
+    if len(values) > COLUMNS:
+        values = np.linspace(values[0], values[-1], COLUMNS)
+    nearest = np.abs(scores[:, None] - values).argmin(1)
+    known = [n for n in range(len(values)) if (nearest == n).any()]
+
+    def draw(axes):
+        axes.plot(
+            scores, cosines, "o", color=ACCENT, alpha=0.3, markersize=3.5, markeredgewidth=0, label="pair"
+        )
+        low, middle, high = (
+            [np.quantile(cosines[nearest == n], q) for n in known] for q in (0.25, 0.5, 0.75)
+        )
+        axes.fill_between(values[known], low, high, color=PALE, alpha=0.5, linewidth=0, label="middle half")
+        axes.plot(values[known], middle, color=INK, linewidth=1.6, label="median")
+        finish_axes(axes, "score", "cosine", 3)
+
+    return save_plot(path, (6, 4.2), draw)

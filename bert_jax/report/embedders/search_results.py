@@ -1,15 +1,20 @@
-"""The documents that a search found for queries."""
+"""The documents that a search found for queries, and their recall by depth."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
+from bert_jax.data.examples.beir import BeirDataset
+from bert_jax.metrics.intervals import bootstrap_intervals
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.report.plots import STROKES, finish_axes, save_plot
 
 NOT_IN_FOLDER = "(not in the folder)"  # in place of the text of a document
+TICKS = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 
 
 @dataclass(frozen=True)
@@ -18,17 +23,23 @@ class SearchResults:
     documents: Sequence[str]
     relevant: Sequence[Sequence[int]]  # documents relevant to each query, the most relevant first
     order: Sequence[np.ndarray]  # documents found for each query, the best first, at most DEPTH
-    highest: Sequence[float]  # score of the first document found
+    scores: Sequence[np.ndarray] = ()  # of these documents
     name: str = ""
 
     @classmethod
-    def from_rankings(
-        cls, queries, documents, relevant, rankings: Iterable[tuple[np.ndarray, np.ndarray]], name=""
+    def from_ids(
+        cls, judged: BeirDataset, queries: Sequence[str], found: Sequence[Sequence[str]], name="", scores=()
     ) -> "SearchResults":
-        """Build a search from `ranked`, which has the form of retrieval.nearest's results."""
-        order, scores = zip(*rankings, strict=True)
-        highest = [float(row[0]) if len(row) else 0.0 for row in scores]
-        return cls(queries, documents, relevant, order, highest, name)
+        """Build a search from the ids of the documents found for each query; they need not be in the folder."""
+        known, grades = judged.documents, judged.relevant.values()
+        texts = known | {n: NOT_IN_FOLDER for some in (*found, *grades) for n in some if n not in known}
+        place = {document: n for n, document in enumerate(texts)}
+        relevant = [
+            [place[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0]
+            for some in grades
+        ]
+        order = [np.array([place[n] for n in of_query], int) for of_query in found]
+        return cls(queries, [f"{n}: {text}" for n, text in texts.items()], relevant, order, scores, name)
 
     @cached_property
     def hits(self) -> np.ndarray:
@@ -61,6 +72,31 @@ class SearchResults:
         place = self.first_ranks[query]
         return str(place) if place <= DEPTH else f"not in the first {DEPTH}"
 
+    def highest_score(self, query: int) -> float:
+        """Return the score of the first document found, 0 if there is none."""
+        return float(self.scores[query][0]) if len(self.scores[query]) else 0.0
+
     def top_document(self, query: int) -> str:
         order = self.order[query]
         return self.documents[order[0]] if len(order) else "nothing"
+
+
+def plot_recall(path: Path, curves: Mapping[str, ScoreSums], what: str) -> str:
+    """Plot the recall at each depth, from 1 on, with its 95 % interval."""
+
+    def draw(axes):
+        for (name, sums), (color, stroke) in zip(curves.items(), STROKES, strict=False):
+            curve = [*bootstrap_intervals(sums).values()]
+            depths = np.arange(1, len(curve) + 1)
+            low, high = ([getattr(point, edge) for point in curve] for edge in ("low", "high"))
+            axes.fill_between(depths, low, high, color=color, alpha=0.15, linewidth=0)
+            axes.plot(depths, [point.value for point in curve], color=color, linestyle=stroke, linewidth=1.6,
+                      label=f"{name or 'recall'}, 95 % interval")  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xticks(TICKS, [str(tick) for tick in TICKS])
+        axes.minorticks_off()
+        axes.set_xlim(1, depths[-1])
+        axes.set_ylim(0, 1.02)
+        finish_axes(axes, "depth: number of texts, best first", what, 1)
+
+    return save_plot(path, (6, 4.2), draw)
