@@ -54,16 +54,21 @@ class Finding:
     name: str
     predicted: str
     measured: str
-    verdict: str
+    passes: bool | None  # None: it was not measured
     advice: str  # what to do unless it passes
+
+    @property
+    def verdict(self) -> str:
+        return UNKNOWN if self.passes is None else PASS if self.passes else FAIL
 
 
 def format_bytes(size: float) -> str:
     return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 
-def judge(name: str, predicted: str, measured: str, good: bool, advice: str) -> Finding:
-    return Finding(name, predicted, measured, PASS if good else FAIL, advice)
+def find_errors(hosts: list[dict], part: str) -> list[str]:
+    """Return the errors of the hosts that could not measure a part."""
+    return [f"host {host['host']}: {host[part]['error']}" for host in hosts if "error" in host[part]]
 
 
 def predict(kind: str, price: float, spec: str, overrides: Sequence[str]) -> dict:
@@ -95,7 +100,7 @@ def find_all(
 ) -> list[Finding]:
     whole, interrupted = (runs.get(name, {}) for name in (WHOLE, INTERRUPTED))
     findings = [
-        Finding("the scripts", "every step succeeds", failure, FAIL, "see the logs of the hosts")
+        Finding("the scripts", "every step succeeds", failure, False, "see the logs of the hosts")
         for failure in failures
     ]
     findings += [judge_versions(hosts), judge_devices(predicted, hosts)]
@@ -119,7 +124,7 @@ def judge_versions(hosts: list[dict]) -> Finding:
         measured = f"{compared} packages on each of {len(hosts)} hosts, Python {' and '.join(pythons)}"
     good = bool(hosts) and not differing and len(pythons) == 1
     advice = "delete bert-jax/.venv on that host and run launch/setup.sh"
-    return judge("versions", "those of launch/constraints.txt, on all hosts", measured, good, advice)
+    return Finding("versions", "those of launch/constraints.txt, on all hosts", measured, good, advice)
 
 
 def judge_devices(predicted: dict, hosts: list[dict]) -> Finding:
@@ -128,19 +133,19 @@ def judge_devices(predicted: dict, hosts: list[dict]) -> Finding:
     measured = f"{len(hosts)} hosts, {' and '.join(slices) or 'no answer'}"
     good = len(hosts) == predicted["hosts"] and slices == [f"{count} x {kind}"]
     advice = "compare `type` in settings.sh with the slice (launch/status.sh), and see check-N.log of a missing host"
-    return judge("devices", f"{predicted['hosts']} hosts, {count} x {kind}", measured, good, advice)
+    return Finding("devices", f"{predicted['hosts']} hosts, {count} x {kind}", measured, good, advice)
 
 
 def judge_kernels(hosts: list[dict]) -> list[Finding]:
     """Return a line for each kernel, with what the worst host measured."""
     advice = "train with --config.model.attention=xla, and report this line with the versions above"
     predicted = f"values and gradients within {MAX_DIFFERENCE:.0%} of the definition"
+    findings = [
+        Finding("kernels", predicted, error, False, advice) for error in find_errors(hosts, "kernels")
+    ]
     cases: dict[str, list[dict]] = {}
-    findings = []
     for host in hosts:
-        if error := host["kernels"].get("error"):
-            findings.append(judge("kernels", predicted, f"host {host['host']}: {error}", False, advice))
-        else:
+        if "error" not in host["kernels"]:
             for name, case in host["kernels"].items():
                 cases.setdefault(name, []).append(case)
     for name, measured in cases.items():
@@ -154,7 +159,7 @@ def judge_kernels(hosts: list[dict]) -> list[Finding]:
             kept = max((case["kept"] for case in measured), key=lambda share: abs(share - KEPT))
             good, text = good and abs(kept - KEPT) <= MAX_DROPOUT_ERROR, f"{text}, {kept:.1%} kept"
             expected += f", {KEPT:.0%} of the weights kept"
-        findings.append(judge(f"kernel: {name}", expected, text, good, advice))
+        findings.append(Finding(f"kernel: {name}", expected, text, good, advice))
     return findings
 
 
@@ -176,7 +181,7 @@ def judge_steps(predicted: dict, run: dict) -> list[Finding]:
         bounds = f"{1e3 * seconds['least']:.1f} to {1e3 * seconds['serial']:.1f} ms"
         if not lines:
             advice = f"it needs {STEPS} steps; see the last lines of logs/0.log"
-            findings.append(Finding(name, bounds, "", UNKNOWN, advice))
+            findings.append(Finding(name, bounds, "", None, advice))
             continue
         taken = median(line["seconds_per_step"] for line in lines)
         good = FASTER * seconds["least"] <= taken <= SLOWER * seconds["serial"]
@@ -186,7 +191,7 @@ def judge_steps(predicted: dict, run: dict) -> list[Finding]:
             if taken < seconds["least"]
             else "see the input's line, then the profile: which operations take longer than their bytes explain?"
         )
-        findings.append(judge(name, bounds, share, good, advice))
+        findings.append(Finding(name, bounds, share, good, advice))
     findings.append(judge_links(predicted, run))
     return [*findings, judge_memory(predicted, run)]
 
@@ -196,17 +201,11 @@ def judge_links(predicted: dict, run: dict) -> Finding:
     name, text = "links, of a step", f"at most {1e3 * expected:.1f} ms"
     taken = run.get("profile", {}).get("collectives")
     if taken is None:
-        return Finding(
-            name,
-            text,
-            "",
-            UNKNOWN,
-            "the trace has no operations of a TPU",
-        )
+        return Finding(name, text, "", None, "the trace has no operations of a TPU")
     advice = (
         "look in the profile for collectives that wait for a slow host; try the flags of launch/README.md"
     )
-    return judge(name, text, f"{1e3 * taken:.1f} ms", taken <= SLOWER * expected, advice)
+    return Finding(name, text, f"{1e3 * taken:.1f} ms", taken <= SLOWER * expected, advice)
 
 
 def judge_memory(predicted: dict, run: dict) -> Finding:
@@ -216,47 +215,39 @@ def judge_memory(predicted: dict, run: dict) -> Finding:
         line["time"]["peak_memory"] for line in run.get("lines", []) if "peak_memory" in line.get("time", {})
     ]
     if not peaks:
-        return Finding("memory of a chip", text, "", UNKNOWN, "the device does not say what it uses")
+        return Finding("memory of a chip", text, "", None, "the device does not say what it uses")
     advice = "preflight may be wrong by as much for other settings: leave that much memory free"
     measured = f"{format_bytes(max(peaks))} at most"
-    return judge("memory of a chip", text, measured, max(peaks) <= MEMORY_MARGIN * needed, advice)
+    return Finding("memory of a chip", text, measured, max(peaks) <= MEMORY_MARGIN * needed, advice)
 
 
 def judge_input(predicted: dict, hosts: list[dict], run: dict) -> list[Finding]:
-    findings = []
+    findings, errors = [], find_errors(hosts, "input")
     for phase, lines in lines_of_phases(predicted, run.get("lines", [])):
         step = median(line["seconds_per_step"] for line in lines) if lines else phase["seconds"]["scheduled"]
         needed = predicted["rows"] / predicted["hosts"] / step
         name, text = f"input of {phase['length']} tokens", f"{needed:,.0f} rows/s a host are taken"
         advice = "a host with more cores, longer steps (--config.data.batch_size), or --config.data.mask_unit=token"
-        errors = [
-            f"host {host['host']}: {host['input']['error']}" for host in hosts if "error" in host["input"]
-        ]
         speeds = [
             host["input"][str(phase["length"])] for host in hosts if str(phase["length"]) in host["input"]
         ]
         measured = errors[0] if errors else f"{min(speeds):,.0f} rows/s are made" if speeds else ""
         if not measured:
-            findings.append(Finding(name, text, "", UNKNOWN, "no host answered"))
+            findings.append(Finding(name, text, "", None, "no host answered"))
         else:
-            findings.append(judge(name, text, measured, not errors and min(speeds) >= needed, advice))
+            findings.append(Finding(name, text, measured, not errors and min(speeds) >= needed, advice))
     return findings
 
 
 def judge_storage(hosts: list[dict]) -> Finding:
-    errors = [
-        f"host {host['host']}: {host['storage']['error']}" for host in hosts if "error" in host["storage"]
-    ]
-    slowest = max((host["storage"].get("seconds", 0.0) for host in hosts), default=0.0)
-    measured = (
-        errors[0]
-        if errors
-        else f"1 MB there and back in {slowest:.2f} s at most"
-        if hosts
-        else "no host answered"
-    )
+    errors = find_errors(hosts, "storage")
+    if errors or not hosts:
+        measured = errors[0] if errors else "no host answered"
+    else:
+        slowest = max(host["storage"]["seconds"] for host in hosts)
+        measured = f"1 MB there and back in {slowest:.2f} s at most"
     advice = "give the slice's service account the role Storage Object User on the bucket, or export the share writable"
-    return judge("storage", "every host reads what it wrote", measured, bool(hosts) and not errors, advice)
+    return Finding("storage", "every host reads what it wrote", measured, bool(hosts) and not errors, advice)
 
 
 def judge_checkpoint(predicted: dict, hosts: list[dict]) -> Finding:
@@ -264,16 +255,16 @@ def judge_checkpoint(predicted: dict, hosts: list[dict]) -> Finding:
     name, text = "checkpoint, there and back", f"{format_bytes(state)}, equal"
     results = [host["checkpoint"] for host in hosts if host["checkpoint"]]
     if not results:
-        return Finding(name, text, "", UNKNOWN, "the storage must work first")
+        return Finding(name, text, "", None, "the storage must work first")
     advice = "try a bucket in the region of the slice, with a hierarchical namespace"
     if errors := [result["error"] for result in results if "error" in result]:
-        return judge(name, text, errors[0], False, advice)
+        return Finding(name, text, errors[0], False, advice)
     size, equal = max(result["bytes"] for result in results), all(result["equal"] for result in results)
     save, restore = (max(result["seconds"][part] for result in results) for part in ("save", "restore"))
     times = f"{save:.1f} s to write, {restore:.1f} s to read"
     measured = f"{format_bytes(size)}, {'equal' if equal else 'DIFFERENT'}; {times}"
     good = equal and LEAST_BYTES * state <= size <= MOST_BYTES * state + 1e6
-    return judge(name, text, measured, good, advice)
+    return Finding(name, text, measured, good, advice)
 
 
 def judge_interruptions(whole: dict, interrupted: dict, resumed: list[str]) -> Finding:
@@ -285,24 +276,24 @@ def judge_interruptions(whole: dict, interrupted: dict, resumed: list[str]) -> F
     steps = " and ".join(line.split()[-1] for line in resumed)
     measured = f"{f'resumed at step {steps}' if steps else 'never resumed'}; parameters and losses: {state}"
     advice = "see logs/before: a run that ends before it is interrupted shows nothing; other bits are a bug to report"
-    return judge(name, text, measured, equal and len(resumed) >= 2, advice)
+    return Finding(name, text, measured, equal and len(resumed) >= 2, advice)
 
 
 def judge_profile(run: dict) -> Finding:
     profile = run.get("profile", {})
     size, error = profile.get("bytes", 0), profile.get("error", "")
     measured = error or (f"{format_bytes(size)} in {profile['directory']}" if size else "none")
-    return judge("profile", "a trace of five steps", measured, size > 0 and not error, "see logs/0.log")
+    return Finding("profile", "a trace of five steps", measured, size > 0 and not error, "see logs/0.log")
 
 
 def write_page(predicted: dict, findings: list[Finding]) -> str:
     """Return the page in Markdown."""
-    passed = sum(finding.verdict == PASS for finding in findings)
+    passed = sum(finding.passes is True for finding in findings)
     rows = [
         f"| {finding.name} | {finding.predicted} | {finding.measured} | {finding.verdict} |"
         for finding in findings
     ]
-    todo = [f"- **{finding.name}**: {finding.advice}" for finding in findings if finding.verdict != PASS]
+    todo = [f"- **{finding.name}**: {finding.advice}" for finding in findings if not finding.passes]
     lines = [
         f"# The first hour on {predicted['topology']}",
         "",
@@ -323,7 +314,7 @@ def show_page(findings: list[Finding]) -> str:
         colour, reset = (COLOURS[finding.verdict], RESET) if is_coloured() else ("", "")
         lines.append(f"{colour}{finding.verdict:<12}{reset} {finding.name}: {finding.measured or '-'}")
         lines.append(f"{'':13}predicted: {finding.predicted}")
-        if finding.verdict != PASS:
+        if not finding.passes:
             lines.append(f"{'':13}what to do: {finding.advice}")
     return "\n".join(lines)
 
@@ -351,7 +342,7 @@ def make_page(folder: Path) -> bool:
     )
     write_atomically(folder / "page.md", write_page(predicted, findings))
     print(show_page(findings))
-    return all(finding.verdict == PASS for finding in findings)
+    return all(finding.passes for finding in findings)
 
 
 def main(words: Sequence[str]) -> int:

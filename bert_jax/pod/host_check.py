@@ -115,18 +115,18 @@ def measure_checkpoint(config: RunConfig, directory: Path) -> dict:
     state = jax.block_until_ready(make_noise(initial_state(task, config, mesh)))
     if jax.process_index() == 0:
         remove_path(directory)
-    wait_for_all("empty")
+    multihost_utils.sync_global_devices("empty")
     checkpoints, begun = Checkpoints(directory, config.checkpoints), time.perf_counter()
     checkpoints.save(0, state, {})
     checkpoints.finish()
-    wait_for_all("saved")
+    multihost_utils.sync_global_devices("saved")
     saved = time.perf_counter()
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     restored, _ = Checkpoints(directory, config.checkpoints).restore(0, abstract_state(task, config, mesh))
     jax.block_until_ready(restored)
     seconds = {"save": saved - begun, "restore": time.perf_counter() - saved}
     equal = jax.jit(lambda *trees: jax.tree.map(lambda a, b: (a == b).all(), *trees))(state, restored)
-    wait_for_all("restored")
+    multihost_utils.sync_global_devices("restored")
     if jax.process_index() == 0:
         remove_path(directory)
     return {"bytes": size, "seconds": seconds, "equal": all(bool(same) for same in jax.tree.leaves(equal))}
@@ -147,18 +147,13 @@ def make_noise(state):
     return jax.jit(fill, out_shardings=get_shardings(state))(state)
 
 
-def wait_for_all(what: str) -> None:
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(what)
-
-
 def main() -> None:
     directory, constraints, coordinator, count, index, _, spec, *flags = sys.argv[1:]
     overrides = [flag.removeprefix("--config.") for flag in flags]
     several = (coordinator, int(count), int(index)) if int(count) > 1 else ()
     with join_processes(*several):
         facts = check_host(Path(directory), Path(constraints), spec, overrides)
-        wait_for_all("checked")
+        multihost_utils.sync_global_devices("checked")
     print(to_json(facts))
 
 

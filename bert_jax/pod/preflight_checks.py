@@ -121,12 +121,12 @@ def check_input(data: DataConfig, seed: int, phase: dict, where: Slice) -> str:
     )
 
 
-def rows_per_second(data: DataConfig, seed: int = 0, seconds: float = MEASURE_SECONDS) -> float:
+def rows_per_second(data: DataConfig, seed: int) -> float:
     """Measure how many rows of a corpus this machine makes per second."""
     batches = Stream(data, seed, steps=1_000_000).batches()
     for _ in range(5):  # warm-up: plans, tracing, threads
         next(batches)
     start, rows = time.perf_counter(), 0
-    while (passed := time.perf_counter() - start) < seconds:
+    while (passed := time.perf_counter() - start) < MEASURE_SECONDS:
         rows += len(next(batches)["input_ids"])
     return rows / passed

@@ -5,8 +5,9 @@ So few examples, or few errors among many examples, hardly change a probability;
 stay bounded.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ FOLDS = 10  # of a cross-fitting
 SMALLEST = 1e-6  # the lowest probability in a log loss, which bounds it
 
 ExampleIndices = np.ndarray  # indices of examples
+Parts = TypeVar("Parts", CalibratedPredictions, PredictedLabels)
 FitCalibration = Callable[[ExampleIndices], Calibration]
 
 
@@ -152,13 +154,13 @@ def cross_fitted(
     parts, everything = document_folds(documents), np.arange(len(documents))
     # [ways, folds]
     partial = [[fit(np.setdiff1d(everything, part)) for part in parts] for fit in fits]
-    applied = [concatenate_predictions(map(apply, calibrations, parts)) for calibrations in partial]
+    applied = [concatenate_parts([*map(apply, calibrations, parts)]) for calibrations in partial]
     best = int(np.argmin([log_losses(way.calibrated, way.right).sum() for way in applied]))
     final = fits[best](everything)
     # Levels order predictions by confidence. The scales of the folds differ and would mix up that order, so all use the
     # final scale, which leaks nothing about what is right. What is predicted is still up to the fold's calibration.
     rescaled = [replace(c, temperatures=final.temperatures, offset=final.offset) for c in partial[best]]
-    ordered = concatenate_predictions(map(apply, rescaled, parts))
+    ordered = concatenate_parts([*map(apply, rescaled, parts)])
     names = np.asarray(documents)
     effect = design_effect(ordered.correct, names[ordered.example])
     return replace(
@@ -177,12 +179,11 @@ def mean_log_loss(probability: np.ndarray, right: np.ndarray) -> float:
     return float(log_losses(probability, right).mean()) if len(right) else 0.0
 
 
-def concatenate_predictions(parts: Iterable[CalibratedPredictions]) -> CalibratedPredictions:
-    """Concatenate the predictions of all folds."""
-    parts = list(parts)
-    names = ("uncalibrated", "calibrated", "right", "confidence", "correct", "example")
-    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return CalibratedPredictions(**arrays, labels=PredictedLabels.concatenate(part.labels for part in parts))
+def concatenate_parts(parts: Sequence[Parts]) -> Parts:
+    """Concatenate the predictions of all folds, field by field."""
+    columns = [[getattr(part, field.name) for part in parts] for field in fields(parts[0])]
+    joined = (concatenate_parts(c) if is_dataclass(c[0]) else np.concatenate(c) for c in columns)
+    return type(parts[0])(*joined)
 
 
 def document_folds(documents: Sequence[str]) -> list[ExampleIndices]:

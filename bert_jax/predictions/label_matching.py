@@ -18,7 +18,8 @@ def match_label_names(
         matched = {label: label for label in in_data if label in in_model}
     else:
         matched = {label: names[label.casefold()] for label in in_data if label.casefold() in names}
-    if unnamed(in_model) and len(matched) < len(in_data):
+    unnamed = list(in_model) == [f"LABEL_{i}" for i in range(len(in_model))]
+    if unnamed and len(matched) < len(in_data):
         order = known if len(known) == len(in_model) else [str(i) for i in range(len(in_model))]
         matched = {label: in_model[order.index(label)] for label in in_data if label in order}
         if len(matched) < len(in_data):
@@ -27,10 +28,6 @@ def match_label_names(
         raise unmatched_labels(examples, in_model)
     pairs = abbreviate_labels([f"{a} = {b}" for a, b in matched.items() if a != b])
     return matched, [f"labels in the data and their names in the model: {pairs}"] if pairs else []
-
-
-def unnamed(in_model: Sequence[str]) -> bool:
-    return list(in_model) == [f"LABEL_{i}" for i in range(len(in_model))]
 
 
 def find_label(examples: Sequence[Example], labels: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ Link = Literal["softmax", "sigmoid", "identity"]
 # The strongest first: each solution is where the search for the next one starts.
 PENALTIES = 10.0 ** np.arange(2, -2.5, -0.5)
 FOLDS = 5
-SPREAD = 10.0  # the mean squared distance of scaled features from their mean, see `fit_alone`
+SPREAD = 10.0  # the mean squared distance of scaled features from their mean, see `fit_linear_model`
 MAX_UNITS = 50_000  # units to fit to; more would improve the fit by little, and slow it down by much
 MOST_TRIED = 4_000  # units that choose the penalty
 
@@ -49,15 +49,11 @@ class Units:
         return Units(self.x[kept], self.y[kept], self.weight[kept], self.group[kept])
 
 
+# Between so many small products, threads lose more by waiting for one another than they gain: with two, 400 texts took
+# 9.4 s instead of 0.4, and 50,000 took twice as long.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def fit_linear_model(units: Units, link: Link, strongest: int = 0) -> LinearModel:
     """Fit with the best penalty or, if `strongest` is given, with the last of that many strongest penalties."""
-    # Between so many small products, threads lose more by waiting for one another than they gain: with two, 400 texts
-    # took 9.4 s instead of 0.4, and 50,000 took twice as long.
-    with threadpool_limits(limits=1, user_api="blas"):
-        return fit_alone(units, link, strongest)
-
-
-def fit_alone(units: Units, link: Link, strongest: int) -> LinearModel:
     units = units[sample_groups(units.group, MAX_UNITS)]
     # Numbers are standardised: their distances from the mean, in standard deviations.
     mean, deviation = (units.y.mean(0), units.y.std(0) or 1.0) if link == "identity" else (0.0, 1.0)

@@ -7,8 +7,8 @@ any level is at most RISK. This holds for any P, but not for several values of P
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -166,11 +166,6 @@ class PredictedLabels:
     confidence: np.ndarray  # the probability that it is right
     correct: np.ndarray
     example: np.ndarray  # the index of its example
-
-    @classmethod
-    def concatenate(cls, parts: Iterable["PredictedLabels"]) -> "PredictedLabels":
-        parts = list(parts)
-        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
 NO_LABELS = PredictedLabels(np.zeros(0, str), np.zeros(0), np.zeros(0, bool), np.zeros(0, int))

@@ -23,7 +23,12 @@ from bert_jax.metrics import retrieval
 from bert_jax.metrics.intervals import RESAMPLES, Interval, bootstrap_intervals, difference_intervals
 from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, picture_lines
+from bert_jax.report.embedders.embedder_results import (
+    SHOWN,
+    ExampleTable,
+    difference_cells,
+    picture_lines,
+)
 from bert_jax.report.embedders.search_results import SearchResults, plot_recall
 from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.prediction_page import markdown_table
@@ -208,11 +213,10 @@ def score_table(ways: Sequence[SearchMethod]) -> list[str]:
 
 def difference_table(compared: IndexComparison) -> list[str]:
     rows = [
-        (b, a, name, f"{gaps[name].value:+.4f}", f"{gaps[name].low:+.4f} to {gaps[name].high:+.4f}",
-         "" if gaps[name].low <= 0 <= gaps[name].high else "yes")
+        (b, a, name, *difference_cells(gaps[name]))
         for (a, b), gaps in compared.differences.items()
         for name in SHOWN_MEASURES
-    ]  # fmt: skip
+    ]
     note = (
         f"Intervals come from {RESAMPLES:,} bootstrap resamples of the queries, the same for all searches; they do not "
         "cover other data. A difference is significant if its interval excludes 0."
@@ -266,11 +270,7 @@ def missed_queries(ways: Sequence[SearchMethod]) -> ExampleTable:
     places = np.stack([way.search.first_ranks for way in ways])
     misses = np.flatnonzero((places > 10).all(0))
     order = misses[np.argsort(-places[:, misses].min(0), kind="stable")].tolist()
-    last = ways[-1].search
-    rows = [
-        (last.queries[q], last.relevant_document(q), last.describe_rank(q), last.top_document(q))
-        for q in order[:SHOWN]
-    ]
+    rows = [ways[-1].search.describe_query(q) for q in order[:SHOWN]]
     return ExampleTable(
         "Queries that all miss",
         f"{len(order):,} of {places.shape[1]:,} queries have no relevant document among the first ten of any search.",

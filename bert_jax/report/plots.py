@@ -11,22 +11,23 @@ from bert_jax.predictions.calibration_fitting import BINS
 from bert_jax.predictions.learning_curve import LearningCurve
 from bert_jax.predictions.report_data import ReportData
 from bert_jax.report.data_facts import DataFacts
+from bert_jax.training.log import read_metrics
 
 INK, PALE, ACCENT = "#1a1a1a", "#9ecae1", "#08519c"
 STROKES = [("#08519c", "-"), ("#d95f02", "--"), ("#1b7837", "-."), ("#762a83", ":"), ("#7f3b08", (0, (5, 1, 1, 1))),
            (INK, (0, (8, 1)))]  # fmt: skip
 HATCHES = ("", "////", "....", "xx")
 MAX_LABELS = 20  # at most this many labels in a confusion matrix or a bar chart
+CURVE_COLOURS = {"train": "tab:blue", "validation": "tab:orange"}
+MANY_POINTS = 60  # curves with this many points or more are drawn without markers
 WIDEST = 26  # at most this many characters of a label
 
 
 def save_plot(path: Path, size: tuple[float, float], draw: Callable, below: Callable | None = None) -> str:
     """Write a picture that `draw(axes)` draws, with a smaller panel under it by `below(axes)`. Return the file name."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
     draws = [draw] if below is None else [draw, below]
     panels = figure.subplots(len(draws), squeeze=False, sharex=True, height_ratios=(3, 1)[: len(draws)])
     for axes, panel in zip(panels[:, 0], draws, strict=True):
@@ -201,3 +202,56 @@ def draw_learning_curve(path: Path, curve: LearningCurve) -> str:
         finish_axes(axes, "labelled examples", curve.metric.replace("_", " "), 2)
 
     return save_plot(path, (5, 3), draw)
+
+
+def draw_training_curves(metrics: Path, picture: Path) -> None:
+    """Draw a metrics.jsonl: a panel for each loss and score, and one for the learning rate."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    lines = {
+        kind: [line for line in read_metrics(metrics) if line["kind"] == kind]
+        for kind in ("train", "validation")
+    }
+    panels = choose_panels(*(lines[kind][0] if lines[kind] else {} for kind in CURVE_COLOURS)) or ["loss"]
+    steps = [line["step"] for kind in CURVE_COLOURS for line in lines[kind]] or [0]
+    margin = 0.03 * max(max(steps) - min(steps), 1)
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.0 * rows), facecolor="white", layout="constrained")
+    for number, name in enumerate(panels):
+        axes = figure.add_subplot(rows, columns, number + 1, facecolor="white")
+        axes.set_title(name.replace("_", " "), fontsize=10)
+        axes.grid(color="0.9")
+        for kind, color in CURVE_COLOURS.items():
+            points = [(line["step"], line[name]) for line in lines[kind] if name in line]
+            if points:
+                axes.plot(
+                    *zip(*points, strict=True),
+                    label=kind,
+                    linewidth=1.2,
+                    marker="o" if len(points) < MANY_POINTS else None,
+                    markersize=3,
+                    color=color,
+                )
+                axes.legend(fontsize=8, frameon=False)
+        axes.set_xlim(min(steps) - margin, max(steps) + margin)
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        axes.set_xlabel("step", fontsize=8)
+        axes.tick_params(labelsize=8)
+    with atomic_file(picture) as path:
+        figure.savefig(path, format="png", dpi=110)
+
+
+def choose_panels(train: dict, validation: dict) -> list[str]:
+    """Return the panels to draw: training's losses, scores and learning rate, and everything that validation measures.
+
+    >>> trained = {"loss": 1.0, "tag_loss": 1.0, "learning_rate": 0.1, "tokens": 7}
+    >>> choose_panels(trained, {"tag_loss": 1.1, "f1": 0.5, "time": {}})
+    ['tag_loss', 'learning_rate', 'f1']
+    """
+    losses = [name for name in train if name.endswith("_loss")]
+    shown = [name for name in train if name.endswith(("loss", "accuracy", "perplexity", "learning_rate"))]
+    shown += [name for name in validation if name not in ("step", "kind", "time")]
+    # If there is only one "..._loss", "loss" is the same curve.
+    return [name for name in dict.fromkeys(shown) if name != "loss" or len(losses) != 1]

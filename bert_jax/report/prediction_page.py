@@ -32,9 +32,7 @@ from bert_jax.report.evaluate_predictions import (
 )
 from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.guaranteed_precision import MAX_LABELS, rows_of_all, rows_of_labels
-from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, list_aurocs
-from bert_jax.report.out_of_scope_detection import draw_similarities as draw_scope
-from bert_jax.report.plots import draw_learning_curve
+from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, draw_similarities, list_aurocs
 
 MAX_ERRORS = 12  # the number of errors shown of each sort
 # If a few classes had 1 to 3 examples, simulated 95 % intervals of f1_macro contained the true score in 44 to 88 %.
@@ -94,7 +92,7 @@ def write_report(directory: Path, given: Outcomes, model: Encoder, about: Report
     if about.out_of_scope:
         lines += ["## Out of scope", "", *out_of_scope_lines(directory, about.out_of_scope), ""]
     if learning_curve := about.learning_curve:
-        drawn = draw_learning_curve(directory / "learning_curve.png", learning_curve)
+        drawn = plots.draw_learning_curve(directory / "learning_curve.png", learning_curve)
         lines += [
             "## Would more labels help?",
             "",
@@ -279,7 +277,7 @@ def out_of_scope_lines(directory: Path, given: OutOfScopeComparison) -> list[str
     return [
         *lines,
         "",
-        image_link("similarity to the training texts", draw_scope(directory / "scope.png", given)),
+        image_link("similarity to the training texts", draw_similarities(directory / "scope.png", given)),
     ]
 
 

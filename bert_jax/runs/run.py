@@ -34,8 +34,8 @@ from bert_jax.predictions.out_of_scope import OutOfScopeDetector
 from bert_jax.predictions.training_origin import TrainingOrigin
 from bert_jax.report import model_card
 from bert_jax.report.out_of_scope_detection import compare_with_known
+from bert_jax.report.plots import draw_training_curves
 from bert_jax.report.prediction_page import REPORT_FILES, ReportContext, write_report
-from bert_jax.report.training_curves import draw_training_curves
 from bert_jax.runs.sweep import (
     SweepRun,
     metric_values,

@@ -25,8 +25,7 @@ from bert_jax.core.progress import format_duration
 from bert_jax.core.terminal import no_lines, part_of_run, print_line
 from bert_jax.hub.model_directory import WRITTEN_FILES, ModelDirectories, atomic_model_directory
 from bert_jax.metrics.score_sums import uninformative_metric
-from bert_jax.report.plots import ACCENT, INK, save_plot
-from bert_jax.report.training_curves import draw_training_curves
+from bert_jax.report.plots import ACCENT, INK, draw_training_curves, save_plot
 from bert_jax.tasks import read_config
 from bert_jax.training.best_evaluation import lower_is_better, rank_key, read_kept_metrics
 from bert_jax.training.log import validation_lines

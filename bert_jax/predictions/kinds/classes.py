@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -119,9 +120,7 @@ class Classes(WholeTextKind):
     def keep_confident(self, result: Label, confidence: float, min_confidence: MinConfidence) -> Any:
         return None if abstains(confidence, min_confidence, result.label) else result
 
-    def to_record(
-        self, raw: np.ndarray, calibration: Calibration, min_confidence: MinConfidence
-    ) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         label, score = self.result_and_confidence(raw, calibration)
         return round_floats(asdict(label)) | abstention_fields(score, min_confidence, label.label)
 
@@ -134,17 +133,14 @@ def fit_class_calibration(
     few = len(truth) < FEW
     expected = expected_right(len(labels)) if few else (0.0, 0.0)
 
-    def unscaled(rows: ExampleIndices) -> Calibration:
-        return Calibration(Classes.name, tuple(labels), (1.0,))
+    unscaled = Calibration(Classes.name, tuple(labels), (1.0,))
 
     def scaled(rows: ExampleIndices) -> Calibration:
-        return replace(unscaled(rows), temperatures=(fit_temperature(logits[rows], truth[rows], expected),))
-
-    def apply(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-        return class_predictions(logits, truth, labels, calibration, rows)
+        return replace(unscaled, temperatures=(fit_temperature(logits[rows], truth[rows], expected),))
 
     true = dict(zip(labels, np.bincount(truth, minlength=len(labels)).tolist(), strict=True))
-    return cross_fitted((scaled,) if few else (unscaled, scaled), apply, documents, true)
+    apply = partial(class_predictions, logits, truth, labels)
+    return cross_fitted([scaled] if few else [lambda rows: unscaled, scaled], apply, documents, true)
 
 
 def class_predictions(

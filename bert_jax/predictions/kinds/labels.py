@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,8 +91,7 @@ class Labels(WholeTextKind):
         return binary_cross_entropy(logits, batch["labels"], label_weights)
 
     def predict(self, raw: np.ndarray, calibration: Calibration) -> set[str]:
-        likely = calibration.probabilities(raw, multi_label=True)
-        chosen = likely > calibration.decision_thresholds(len(self.labels))
+        chosen = self.probabilities(raw, calibration) > calibration.decision_thresholds(len(self.labels))
         return {self.labels[i] for i in np.flatnonzero(chosen)}
 
     def score_sums(self, predicted: Sequence[set], truth: Sequence[set]) -> ScoreSums:
@@ -152,9 +152,7 @@ class Labels(WholeTextKind):
         ]
         return [label for label in every if label.margin > 0], float(all_right(likely, likely > above))
 
-    def to_record(
-        self, raw: np.ndarray, calibration: Calibration, min_confidence: MinConfidence
-    ) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         # The score is the probability that no label is wrong and none is missing.
         # With a precision for each label, the model abstains from labels, otherwise from texts.
         labels, score = self.result_and_confidence(raw, calibration)
@@ -204,11 +202,10 @@ def fit_label_calibration(
         thresholds = (label_threshold(*both) for both in zip(likely.T, truth[rows].T, strict=True))
         return replace(calibration, thresholds=tuple(thresholds))
 
-    def apply(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-        return label_predictions(logits, truth, labels, calibration, rows)
-
     true = dict(zip(labels, truth.sum(0).astype(int).tolist(), strict=True))
-    return cross_fitted((unscaled, scaled), apply, documents, true)
+    return cross_fitted(
+        (unscaled, scaled), partial(label_predictions, logits, truth, labels), documents, true
+    )
 
 
 def label_predictions(

@@ -123,9 +123,7 @@ class Number(WholeTextKind):
     def probabilities(self, raw: np.ndarray, calibration: Calibration) -> np.ndarray:
         raise BertJaxError("this model gives a number and no probability; call predict")
 
-    def to_record(
-        self, raw: np.ndarray, calibration: Calibration, min_confidence: MinConfidence
-    ) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         return {"number": round(float(raw[0]), 6)}
 
     def confidence_threshold(self, calibration: Calibration, precision: Precision) -> MinConfidence:

@@ -5,6 +5,7 @@ Ranking metrics are per query: all pairs of a query are ranked together.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -62,10 +63,11 @@ class Relevance(WholeTextKind):
     """The relevance of pairs. `raw` is the logit, and a prediction is the probability."""
 
     name = "relevance"
-    heads = ("classify",)
+    heads, title = ("classify",), "relevance of documents for queries"
     best_metric = retrieval.MAIN_METRIC
     units = abstention_units = "pairs"
     detects_out_of_scope = False
+    label_target = Target("float32")
 
     @classmethod
     def matches_layout(cls, layout: Layout) -> bool:
@@ -78,10 +80,6 @@ class Relevance(WholeTextKind):
                 f"this model gives {len(layout.labels)} numbers for a pair; a cross-encoder gives one"
             )
         return cls(LABELS)
-
-    @property
-    def title(self) -> str:
-        return "relevance of documents for queries"
 
     @property
     def hf_config_keys(self) -> dict[str, Any]:
@@ -126,10 +124,6 @@ class Relevance(WholeTextKind):
         """Return the logit of the most relevant window: a document is relevant if a part of it is."""
         return float(np.max(logits))
 
-    @property
-    def label_target(self) -> Target:
-        return Target("float32")
-
     def target_value(self, example: Example) -> float:
         return self.truth(example).grade
 
@@ -159,8 +153,15 @@ class Relevance(WholeTextKind):
         )
 
     def calibrate(self, outcomes: Outcomes) -> Calibration:
-        logits = np.array(outcomes.raw_outputs, np.float64)
-        return fit_relevance_calibration(logits, true_relevance(outcomes), document_names(outcomes.examples))
+        logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)
+        unscaled = Calibration(Relevance.name, LABELS, (1.0,))
+
+        def scaled(rows: ExampleIndices) -> Calibration:
+            slope, offset = fit_logistic(logits[rows], truth[rows])
+            return replace(unscaled, temperatures=(1 / slope,), offset=offset)
+
+        apply, documents = partial(relevance_predictions, logits, truth), document_names(outcomes.examples)
+        return cross_fitted([lambda rows: unscaled, scaled], apply, documents)
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
         logits, truth = np.array(outcomes.raw_outputs, np.float64), true_relevance(outcomes)
@@ -200,9 +201,7 @@ class Relevance(WholeTextKind):
     def probabilities(self, raw: float, calibration: Calibration) -> np.ndarray:
         return np.array([self.predict(raw, calibration)], np.float32)
 
-    def to_record(
-        self, raw: float, calibration: Calibration, min_confidence: MinConfidence
-    ) -> dict[str, Any]:
+    def to_record(self, raw, calibration: Calibration, min_confidence: MinConfidence) -> dict[str, Any]:
         probability = self.predict(raw, calibration)
         is_relevant = probability >= RELEVANT
         if min_confidence is not None:
@@ -233,22 +232,6 @@ def relevance_probability(logits: np.ndarray, calibration: Calibration) -> np.nd
     if calibration.temperatures:
         logits = logits / calibration.temperatures[0] + calibration.offset
     return sigmoid(logits)
-
-
-def fit_relevance_calibration(logits: np.ndarray, truth: np.ndarray, documents: Sequence[str]) -> Calibration:
-    """Fit a calibration; `truth` [pairs] says whether each document is relevant."""
-
-    def unscaled(rows: ExampleIndices) -> Calibration:
-        return Calibration(Relevance.name, LABELS, (1.0,))
-
-    def scaled(rows: ExampleIndices) -> Calibration:
-        slope, offset = fit_logistic(logits[rows], truth[rows])
-        return replace(unscaled(rows), temperatures=(1 / slope,), offset=offset)
-
-    def apply(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-        return relevance_predictions(logits, truth, calibration, rows)
-
-    return cross_fitted((unscaled, scaled), apply, documents)
 
 
 def relevance_predictions(

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -224,18 +225,15 @@ class Tags(Kind):
             logits, truth = ([side[row] for row in rows] for side in (outcomes.raw_outputs, numbers))
             return np.concatenate(logits), np.concatenate(truth)
 
-        def unscaled(rows: ExampleIndices) -> Calibration:
-            return Calibration(self.name, self.labels, (1.0,))
+        unscaled = Calibration(self.name, self.labels, (1.0,))
 
         def scaled(rows: ExampleIndices) -> Calibration:
-            return replace(unscaled(rows), temperatures=(fit_temperature(*words(rows)),))
-
-        def apply(calibration: Calibration, rows: ExampleIndices) -> CalibratedPredictions:
-            return self.calibrated_predictions(outcomes, calibration, rows)
+            return replace(unscaled, temperatures=(fit_temperature(*words(rows)),))
 
         true = Counter(span[0] for tags in outcomes.truth for span in extract_spans(tags))
         by_type = {name: true[name] for name in self.span_types}
-        return cross_fitted((unscaled, scaled), apply, document_names(outcomes.examples), by_type)
+        apply, documents = partial(self.calibrated_predictions, outcomes), document_names(outcomes.examples)
+        return cross_fitted([lambda rows: unscaled, scaled], apply, documents, by_type)
 
     @property
     def span_types(self) -> list[str]:

@@ -36,6 +36,15 @@ class ExampleTable:
         ]
 
 
+def difference_cells(gap: Interval) -> tuple[str, str, str]:
+    """Return the cells of a difference in a table: its value, its interval, and whether it is significant."""
+    return (
+        f"{gap.value:+.4f}",
+        f"{gap.low:+.4f} to {gap.high:+.4f}",
+        "" if gap.low <= 0 <= gap.high else "yes",
+    )
+
+
 def picture_lines(title: str, what: str, file: str, note: str = "") -> list[str]:
     """Return the section of a picture, which shows `what`."""
     return [f"## {title}", "", *([note, ""] if note else []), image_link(what, file), ""]

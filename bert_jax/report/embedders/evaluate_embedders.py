@@ -3,8 +3,9 @@ and queries, scored pairs, or pairs."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,11 @@ from bert_jax.predictions.kind import find_kind
 from bert_jax.report.compare import score_lines
 from bert_jax.report.embedders.bitext import Bitext
 from bert_jax.report.embedders.document_retrieval import RetrievalData
-from bert_jax.report.embedders.embedder_results import EmbedderResults, EvaluationData
+from bert_jax.report.embedders.embedder_results import (
+    EmbedderResults,
+    EvaluationData,
+    difference_cells,
+)
 from bert_jax.report.embedders.evaluated_embedder import (
     BM25,
     EmbedderEvalConfig,
@@ -65,13 +70,10 @@ def evaluate_embedders(
 ) -> Evaluation:
     """Evaluate one embedder, or two on the same data. Write a report to the directory `report` if given."""
     with atomic_directory(Path(report)) if report else nullcontext() as folder:
-        data, measured = measure_embedders(names, eval_config)
-        a, b = measured[0], measured[-1]
-        intervals = difference_intervals(a.sums, b.sums) if len(measured) == 2 else a.intervals
+        measured = MeasuredEmbedders(*measure_embedders(names, eval_config))
         if folder:
-            write_embedder_report(folder, data, measured, intervals, command)
-    facts = {"data": eval_config.data, "what": data.what} | list_facts(data, measured, intervals)
-    return Evaluation(list_scores(data, measured, intervals), facts)
+            measured.write_report(folder, command)
+    return Evaluation(measured.lines, {"data": eval_config.data} | measured.facts)
 
 
 def describe_table(names: Sequence[Ranker], eval_config: EmbedderEvalConfig) -> str:
@@ -116,98 +118,83 @@ def open_ranker(name: Ranker, eval_config: EmbedderEvalConfig) -> EvaluatedEmbed
     return BM25() if name == BM25.name else EvaluatedEmbedder(name, eval_config)
 
 
-def list_scores(
-    data: EvaluationData, measured: Sequence[EmbedderResults], intervals: dict[str, Interval]
-) -> list[str]:
-    """Return the lines of scores with their intervals or, of two embedders, those of their differences."""
-    notes = collect_notes(data, measured)
-    if len(measured) == 1:
-        return [f"{measured[0].name} on {data.what}", *notes, *interval_rows(intervals)]
-    a, b = measured
-    lines = score_lines([a.sums.scores, b.sums.scores], intervals)
-    return [f"A {a.name}, B {b.name}, on {data.what}", *notes, *lines]
+@dataclass(frozen=True)
+class MeasuredEmbedders:
+    """The results of one embedder, or of two on the same data."""
 
+    data: EvaluationData
+    sides: Sequence[EmbedderResults]
 
-def list_facts(
-    data: EvaluationData, measured: Sequence[EmbedderResults], intervals: dict[str, Interval]
-) -> dict[str, Any]:
-    sides = [
-        {
-            "model": side.name,
-            "notes": side.notes,
-            "metrics": {name: asdict(interval) for name, interval in side.intervals.items()},
-            **side.facts,
-            "worst": side.worst_examples.objects,
+    @property
+    def notes(self) -> list[str]:
+        """The notes on the data, and on how each embedder read it."""
+        names = ["", ""] if len(self.sides) == 1 else ["A: ", "B: "]
+        of_sides = (f"{name}{n}" for name, side in zip(names, self.sides, strict=False) for n in side.notes)
+        return [*self.data.notes, *of_sides]
+
+    @cached_property
+    def differences(self) -> dict[str, Interval]:
+        a, b = self.sides
+        return difference_intervals(a.sums, b.sums)
+
+    @property
+    def lines(self) -> list[str]:
+        a, *others = self.sides
+        if not others:
+            return [f"{a.name} on {self.data.what}", *self.notes, *interval_rows(a.intervals)]
+        lines = score_lines([side.sums.scores for side in self.sides], self.differences)
+        return [f"A {a.name}, B {others[0].name}, on {self.data.what}", *self.notes, *lines]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        sides = [
+            {
+                "model": side.name,
+                "notes": side.notes,
+                "metrics": {name: asdict(interval) for name, interval in side.intervals.items()},
+                **side.facts,
+                "worst": side.worst_examples.objects,
+            }
+            for side in self.sides
+        ]
+        if len(sides) == 1:
+            return {"what": self.data.what} | sides[0] | {"notes": self.notes}
+        a, b = self.sides
+        better, worse = a.compare_with(b)
+        return {
+            "what": self.data.what,
+            "notes": self.data.notes,
+            "models": sides,
+            "differences": {name: asdict(x) for name, x in self.differences.items()},
+            "better": better.objects,
+            "worse": worse.objects,
         }
-        for side in measured
-    ]
-    if len(measured) == 1:
-        return sides[0] | {"notes": collect_notes(data, measured)}
-    a, b = measured
-    better, worse = a.compare_with(b)
-    return {
-        "notes": data.notes,
-        "models": sides,
-        "differences": {name: asdict(x) for name, x in intervals.items()},
-        "better": better.objects,
-        "worse": worse.objects,
-    }
 
-
-def write_embedder_report(
-    directory: Path,
-    data: EvaluationData,
-    measured: Sequence[EmbedderResults],
-    intervals: dict[str, Interval],
-    command: str,
-) -> None:
-    a, *others = measured
-    other = others[0] if others else None
-    title = f"{a.name} (A) and {other.name} (B)" if other else a.name
-    lines = [f"# {title} on {data.what}", "", f"{date.today()}.", ""]
-    lines += [*(f"- {note}" for note in collect_notes(data, measured)), "", "## Scores", ""]
-    lines += (
-        comparison_table(a, other, intervals, data.units) if other else interval_lines(a.sums, data.units)
-    )
-    lines.append("")
-    lines += a.pictures(directory, other)
-    for examples in a.compare_with(other) if other else [a.worst_examples]:
-        lines += examples.lines
-    lines += ["## Reproduce", "", f"    {command}", ""]
-    write_atomically(directory / "report.md", "\n".join(lines))
-
-
-def collect_notes(data: EvaluationData, measured: Sequence[EmbedderResults]) -> list[str]:
-    """Return the notes on the data, and on how each embedder read it."""
-    names = ["", ""] if len(measured) == 1 else ["A: ", "B: "]
-    return [
-        *data.notes,
-        *(f"{name}{note}" for name, side in zip(names, measured, strict=False) for note in side.notes),
-    ]
-
-
-def comparison_table(
-    a: EmbedderResults, b: EmbedderResults, differences: dict[str, Interval], units: str
-) -> list[str]:
-    """Return a table of the scores of both embedders and their differences, and a note."""
-    first, second = a.sums.scores, b.sums.scores
-    rows = [
-        (
-            name,
-            first[name],
-            second[name],
-            f"{gap.value:+.4f}",
-            f"{gap.low:+.4f} to {gap.high:+.4f}",
-            "" if gap.low <= 0 <= gap.high else "yes",
+    @property
+    def score_table(self) -> list[str]:
+        """The table of scores with their intervals or, of two embedders, those of their differences, and a note."""
+        units = self.data.units
+        if len(self.sides) == 1:
+            return interval_lines(self.sides[0].sums, units)
+        first, second = (side.sums.scores for side in self.sides)
+        rows = [
+            (name, first[name], second[name], *difference_cells(gap))
+            for name, gap in self.differences.items()
+        ]
+        note = (
+            f"Intervals come from {RESAMPLES:,} bootstrap resamples of the {units}, the same for both; they do not "
+            "cover other data or seeds. A difference is significant if its interval excludes 0."
         )
-        for name, gap in differences.items()
-    ]
-    note = (
-        f"Intervals come from {RESAMPLES:,} bootstrap resamples of the {units}, the same for both; they do not "
-        "cover other data or seeds. A difference is significant if its interval excludes 0."
-    )
-    return [
-        *markdown_table(("score", "A", "B", "B - A", "95 % interval", "significant"), rows),
-        "",
-        note,
-    ]
+        return [*markdown_table(("score", "A", "B", "B - A", "95 % interval", "significant"), rows), "", note]
+
+    def write_report(self, directory: Path, command: str) -> None:
+        a, *others = self.sides
+        other = others[0] if others else None
+        title = f"{a.name} (A) and {other.name} (B)" if other else a.name
+        lines = [f"# {title} on {self.data.what}", "", f"{date.today()}.", ""]
+        lines += [*(f"- {note}" for note in self.notes), "", "## Scores", "", *self.score_table, ""]
+        lines += a.pictures(directory, other)
+        for examples in a.compare_with(other) if other else [a.worst_examples]:
+            lines += examples.lines
+        lines += ["## Reproduce", "", f"    {command}", ""]
+        write_atomically(directory / "report.md", "\n".join(lines))

@@ -132,18 +132,7 @@ class RetrievalResults(EmbedderResults):
                 zip(quality.tolist(), search.first_ranks.tolist(), strict=True)
             )
         ]
-        rows = []
-        for value, _, _, s, q in sorted(keys)[:SHOWN]:
-            search = self.searches[s]
-            rows.append(
-                (
-                    search.queries[q],
-                    search.relevant_document(q),
-                    search.describe_rank(q),
-                    search.top_document(q),
-                    value,
-                )
-            )
+        rows = [(*self.searches[s].describe_query(q), value) for value, _, _, s, q in sorted(keys)[:SHOWN]]
         return ExampleTable(
             "Worst queries",
             f"The {len(rows)} of {len(keys):,} queries with the lowest {self.measure}; ties: the lowest-ranked "

@@ -72,6 +72,11 @@ class SearchResults:
         place = self.first_ranks[query]
         return str(place) if place <= DEPTH else f"not in the first {DEPTH}"
 
+    def describe_query(self, query: int) -> tuple[str, str, str, str]:
+        """Return a query, a document that is relevant to it, the rank of that, and the first document found."""
+        found = self.relevant_document(query), self.describe_rank(query), self.top_document(query)
+        return self.queries[query], *found
+
     def highest_score(self, query: int) -> float:
         """Return the score of the first document found, 0 if there is none."""
         return float(self.scores[query][0]) if len(self.scores[query]) else 0.0
