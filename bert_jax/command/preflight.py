@@ -17,6 +17,8 @@ from bert_jax.command.flags import CONFIG, JSON, flag, number_type, verb
     JSON,
 )
 def preflight(args):
+    from bert_jax.core.files import to_json
     from bert_jax.pod import preflight
 
-    print(preflight.preflight(args.config, args.overrides, args.topology, args.price, args.json))
+    facts = preflight.preflight(args.config, args.overrides, args.topology, args.price)
+    print(to_json(facts) if args.json else preflight.describe_preflight(facts))

@@ -35,9 +35,8 @@ MINUTES = {
 LIMIT = 60  # minutes after which the slice is deleted, whatever it does
 CORPORA = "data.corpora="
 # Margins of verdicts.
-MAX_DIFFERENCE = (
-    0.02  # of a kernel, in bfloat16, from the definition; 0.002 to 0.007 where kernels are interpreted
-)
+# Of a kernel, in bfloat16, from the definition; 0.002 to 0.007 where kernels are interpreted.
+MAX_DIFFERENCE = 0.02
 KEPT = 0.9  # share of the weights that the dropout of kernel_check.CASES keeps
 MAX_DROPOUT_ERROR = 0.006  # of the share of weights that are kept: 3.6 standard errors
 SLOWER, FASTER = 1.1, 0.95  # than the serial bound, than the least bound
@@ -81,7 +80,7 @@ def predict(kind: str, price: float, spec: str, overrides: Sequence[str]) -> dic
     where = slice_of_type(kind)
     if not Path(corpora[-1].removeprefix(CORPORA)).is_dir():
         overrides = [override for override in overrides if override not in corpora]
-    facts = json.loads(preflight(spec, overrides, str(where), price, as_json=True))
+    facts = preflight(spec, overrides, str(where), price)
     return facts | {"price": price, "kind": where.chip.kind, "chip_memory": where.chip.memory}
 
 

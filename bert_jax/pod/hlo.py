@@ -24,13 +24,8 @@ FREE_KINDS = {
 }  # fmt: skip
 READS_A_PART = ("dynamic-slice", "slice", "gather")
 WRITES_A_PART = ("dynamic-update-slice", "scatter")
-WINDOW = {
-    "size": 1,
-    "pad": 0,
-    "stride": 1,
-    "lhs_dilate": 1,
-    "rhs_dilate": 1,
-}  # settings of a convolution's window, and their defaults
+# Settings of a convolution's window, and their defaults.
+WINDOW = {"size": 1, "pad": 0, "stride": 1, "lhs_dilate": 1, "rhs_dilate": 1}
 RENAMING_KINDS = ("bitcast", "copy", "convert", "reshape", "transpose")  # the same numbers under another name
 
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
-from bert_jax.core.files import to_json
 from bert_jax.core.terminal import print_line
 from bert_jax.pod import preflight_checks
 from bert_jax.pod.roofline import BOUNDS, Roofline
@@ -30,13 +29,7 @@ ENVIRONMENT = {
 }
 
 
-def preflight(
-    spec: str,
-    overrides: Sequence[str],
-    topology: str,
-    price: float | None = None,
-    as_json: bool = False,
-) -> str:
+def preflight(spec: str, overrides: Sequence[str], topology: str, price: float | None = None) -> dict:
     """Return facts about the run; raise if it would fail."""
     where = parse_slice(topology)
     _, config = tasks.load_config(spec, overrides, "tpu")
@@ -47,7 +40,7 @@ def preflight(
             raise BertJaxError(memory_advice(facts, phase, config, where))
     facts |= total_cost(facts, where, price)
     facts["checks"] += preflight_checks.describe_machine(config, facts, where)
-    return to_json(facts) if as_json else describe_preflight(facts, where)
+    return facts
 
 
 def compile_in_subprocess(spec: str, overrides: Sequence[str], where: Slice) -> dict:
@@ -129,8 +122,9 @@ def memory_advice(facts: dict, phase: dict, config: RunConfig, where: Slice) -> 
     return f"{shortage}; take a larger slice, or a smaller model"
 
 
-def describe_preflight(facts: dict, where: Slice) -> str:
-    chip, first = where.chip, facts["phases"][0]
+def describe_preflight(facts: dict) -> str:
+    where, first = parse_slice(facts["topology"]), facts["phases"][0]
+    chip = where.chip
     mesh = " x ".join(f"{axis} {size}" for axis, size in first["mesh"].items())
     in_rows = f" in {facts['rows']} rows" if facts["rows"] != facts["batch_size"] else ""
     lines = [

@@ -59,14 +59,11 @@ class Kind(ABC):
     abstention_units: ClassVar[str] = ""  # a plural noun: what a model may abstain on
     # The link function of a probe, a linear function of frozen features; None: no probe can learn it.
     link: ClassVar[Link | None] = None
-    supports_contrastive: ClassVar[bool] = (
-        False  # a text has one of several classes, so two texts share it or not
-    )
+    # A text has one of several classes, so two texts share it or not.
+    supports_contrastive: ClassVar[bool] = False
     one_label: ClassVar[bool] = False  # a unit has one label, so the loss takes class weights and smoothing
-    detects_out_of_scope: ClassVar[bool] = (
-        True  # the beginning of a text shows whether it is like the training texts
-    )
-
+    # The beginning of a text shows whether it is like the training texts.
+    detects_out_of_scope: ClassVar[bool] = True
     separates_labels: ClassVar[bool] = False  # a cell may hold several labels with a separator between them
     marks_text: ClassVar[bool] = False  # whether a terminal shows predictions as parts of the text
 

@@ -40,9 +40,8 @@ from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.prediction_page import interval_lines, markdown_table
 from bert_jax.search.index import Index
 
-Ranker = (
-    str | ModelDirectory | Index
-)  # what ranks documents for queries: "bm25", an embedder, or that of an index
+# What ranks documents for queries: "bm25", an embedder, or that of an index.
+Ranker = str | ModelDirectory | Index
 
 
 def evaluates_vectors(models: Sequence[Ranker], data: str) -> bool:
