@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -74,17 +75,12 @@ def check_kernel(case: KernelCase, interpret: bool) -> KernelDifference:
         with jax.default_matmul_precision("highest"):
             return attend_by_definition(qkv, with_terms(context, terms), case.request, seeds, draw_kept)
 
-    results = [
-        jax.jit(lambda qkv, terms, target, run=run: gradients_of(run, qkv, terms, target))(qkv, terms, target)
-        for run in (ours, theirs)
-    ]
-    (our_values, our_gradients), (values, gradients) = results
+    (our_values, our_gradients), (values, gradients) = (
+        jax.jit(partial(gradients_of, run))(qkv, terms, target) for run in (ours, theirs)
+    )
     return KernelDifference(
         difference(our_values, values),
-        max(
-            difference(a, b)
-            for a, b in zip(jax.tree.leaves(our_gradients), jax.tree.leaves(gradients), strict=True)
-        ),
+        max(jax.tree.leaves(jax.tree.map(difference, our_gradients, gradients))),
         share_kept(case, ours, terms) if case.dropout else None,
     )
 
