@@ -131,14 +131,14 @@ def measure_searches(index: Index, judged: BeirDataset, name: str, settings: dic
     top = DEPTH * min(3, -(-passages // max(documents, 1)))  # several passages may be of one document
     queries = [*judged.queries.values()]
     index.search(queries[0], top, **settings)  # warm-up: don't time what the first search opens and compiles
-    found, milliseconds = [], []
+    rankings, milliseconds = [], []
     for query in track(queries, "queries", name):
         begun = time.perf_counter()
         hits: list[Hit] = index.search(query, top, **settings)
         milliseconds.append(1000 * (time.perf_counter() - begun))
-        found.append(list(dict.fromkeys(hit.id for hit in hits))[:DEPTH])
-    sums = retrieval.ranking_metrics(found, [*judged.relevant.values()])
-    search = SearchResults.from_ids(judged, queries, found, name)
+        rankings.append(list(dict.fromkeys(hit.id for hit in hits))[:DEPTH])
+    sums = retrieval.ranking_metrics(rankings, [*judged.relevant.values()])
+    search = SearchResults.from_ids(judged, queries, rankings, name)
     return SearchMethod(name, sums, search, np.array(milliseconds))
 
 

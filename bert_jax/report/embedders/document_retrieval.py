@@ -36,13 +36,13 @@ class RetrievalData:
             notes = [*document_notes, *query_notes]
             ranked = search_exact(vectors, documents, ids)
         order, scores = zip(*ranked, strict=True)
-        found = [[ids[n] for n in best] for best in order]
+        rankings = [[ids[n] for n in best] for best in order]
         shown = [f"{name}: {text}" for name, text in judged.queries.items()]
-        search = SearchResults.from_ids(judged, shown, found, scores=scores)
+        search = SearchResults.from_ids(judged, shown, rankings, scores=scores)
         if vectors is not None:
             held = [[n for n in some if n < len(texts)] for some in search.relevant]
             cosines = Cosines.from_vectors(vectors, documents, held, "relevant document")
-        sums = retrieval.ranking_metrics(found, [*judged.relevant.values()])
+        sums = retrieval.ranking_metrics(rankings, [*judged.relevant.values()])
         quality = sums.compute_scores(sums.rows)[retrieval.MAIN_METRIC]
         return RetrievalResults(
             embedder.name, sums, notes, [search], cosines, [quality], retrieval.MAIN_METRIC

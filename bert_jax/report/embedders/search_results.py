@@ -28,17 +28,17 @@ class SearchResults:
 
     @classmethod
     def from_ids(
-        cls, judged: BeirDataset, queries: Sequence[str], found: Sequence[Sequence[str]], name="", scores=()
+        cls, judged: BeirDataset, queries: Sequence[str], ids: Sequence[Sequence[str]], name="", scores=()
     ) -> "SearchResults":
         """Build a search from the ids of the documents found for each query; they need not be in the folder."""
         known, grades = judged.documents, judged.relevant.values()
-        texts = known | {n: NOT_IN_FOLDER for some in (*found, *grades) for n in some if n not in known}
+        texts = known | {n: NOT_IN_FOLDER for some in (*ids, *grades) for n in some if n not in known}
         place = {document: n for n, document in enumerate(texts)}
         relevant = [
             [place[n] for n, grade in sorted(some.items(), key=lambda item: -item[1]) if grade > 0]
             for some in grades
         ]
-        order = [np.array([place[n] for n in of_query], int) for of_query in found]
+        order = [np.array([place[n] for n in of_query], int) for of_query in ids]
         return cls(queries, [f"{n}: {text}" for n, text in texts.items()], relevant, order, scores, name)
 
     @cached_property
@@ -74,8 +74,8 @@ class SearchResults:
 
     def describe_query(self, query: int) -> tuple[str, str, str, str]:
         """Return a query, a document that is relevant to it, the rank of that, and the first document found."""
-        found = self.relevant_document(query), self.describe_rank(query), self.top_document(query)
-        return self.queries[query], *found
+        rank, top = self.describe_rank(query), self.top_document(query)
+        return self.queries[query], self.relevant_document(query), rank, top
 
     def highest_score(self, query: int) -> float:
         """Return the score of the first document found, 0 if there is none."""
