@@ -7,7 +7,7 @@ stay bounded.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -182,7 +182,7 @@ def mean_log_loss(probability: np.ndarray, right: np.ndarray) -> float:
 def concatenate_parts(parts: Sequence[Parts]) -> Parts:
     """Concatenate the predictions of all folds, field by field."""
     columns = [[getattr(part, field.name) for part in parts] for field in fields(parts[0])]
-    joined = (concatenate_parts(c) if is_dataclass(c[0]) else np.concatenate(c) for c in columns)
+    joined: list[Any] = [concatenate_parts(c) if is_dataclass(c[0]) else np.concatenate(c) for c in columns]
     return type(parts[0])(*joined)
 
 

@@ -63,7 +63,7 @@ class CorrelationResults(EmbedderResults):
         return {"cosines": [round(x, 6) for x in self.cosines.tolist()]}  # in the order of the rows
 
     def pictures(self, directory: Path, other: Self | None = None) -> list[str]:
-        lines = []
+        lines: list[str] = []
         for letter, side in self.sides(other).items():
             path = directory / picture_file_name("cosines", letter)
             file = plot_cosines_by_score(path, side.scores, side.cosines)
