@@ -135,10 +135,7 @@ def describe_preflight(facts: dict) -> str:
     for phase in facts["phases"]:
         lines += ["", *describe_phase(phase, where)]
     if hours := facts.get("hours"):
-        lines += [
-            "",
-            f"{facts['steps']:,} steps, hours: {list_bounds(hours, ',.1f')}",
-        ]
+        lines += ["", f"{facts['steps']:,} steps, hours: {list_bounds(hours, ',.1f')}"]
     if cost := facts.get("cost"):
         lines.append(f"cost: {list_bounds(cost, ',.0f')}")
     lines += ["", *facts["checks"]]

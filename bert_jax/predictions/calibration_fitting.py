@@ -17,12 +17,7 @@ from bert_jax.data.examples.split import document_keys
 from bert_jax.data.randomness import random_key
 from bert_jax.predictions.calibration import Calibration, sigmoid, softmax
 from bert_jax.predictions.report_data import CalibratedPredictions
-from bert_jax.predictions.selective import (
-    PredictedLabels,
-    count_label_levels,
-    count_levels,
-    design_effect,
-)
+from bert_jax.predictions.selective import PredictedLabels, count_label_levels, count_levels, design_effect
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.1, 20.0
 # Standard deviations of the normal priors of the factor of logits and of the offset of log odds.

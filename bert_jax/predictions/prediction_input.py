@@ -8,12 +8,7 @@ from typing import BinaryIO, NamedTuple
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.column_names import ID, NOT_PREDICTED_FROM, TEXTS
-from bert_jax.data.examples.columns import (
-    ColumnsFromTraining,
-    ExampleColumns,
-    LocatedRow,
-    find_usual_column,
-)
+from bert_jax.data.examples.columns import ColumnsFromTraining, ExampleColumns, LocatedRow, find_usual_column
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.row_parsing import peek_readable_row, peeked
 from bert_jax.predictions.kind import Kind

@@ -23,12 +23,7 @@ from bert_jax.metrics import retrieval
 from bert_jax.metrics.intervals import RESAMPLES, Interval, bootstrap_intervals, difference_intervals
 from bert_jax.metrics.retrieval import DEPTH, MAIN_METRIC
 from bert_jax.metrics.score_sums import ScoreSums
-from bert_jax.report.embedders.embedder_results import (
-    SHOWN,
-    ExampleTable,
-    difference_cells,
-    picture_lines,
-)
+from bert_jax.report.embedders.embedder_results import SHOWN, ExampleTable, difference_cells, picture_lines
 from bert_jax.report.embedders.search_results import SearchResults, plot_recall
 from bert_jax.report.evaluation import Evaluation
 from bert_jax.report.prediction_page import markdown_table
@@ -212,6 +207,8 @@ def score_table(ways: Sequence[SearchMethod]) -> list[str]:
 
 
 def difference_table(compared: IndexComparison) -> list[str]:
+    if not compared.differences:
+        return ["This index can be searched by keywords alone."]
     rows = [
         (b, a, name, *difference_cells(gaps[name]))
         for (a, b), gaps in compared.differences.items()
@@ -222,11 +219,7 @@ def difference_table(compared: IndexComparison) -> list[str]:
         "cover other data. A difference is significant if its interval excludes 0."
     )
     header = "search", "compared with", "score", "difference", "95 % interval", "significant"
-    return (
-        [*markdown_table(header, rows), "", note]
-        if rows
-        else ["This index can be searched by keywords alone."]
-    )
+    return [*markdown_table(header, rows), "", note]
 
 
 def example_tables(compared: IndexComparison) -> list[ExampleTable]:

@@ -14,9 +14,14 @@ from bert_jax.inference.text_outcomes import predict_outcomes, read_examples
 from bert_jax.metrics.intervals import Interval, bootstrap_intervals
 from bert_jax.predictions import training_origin
 from bert_jax.predictions.kind import Outcomes, find_kind
-from bert_jax.report import out_of_scope_detection
 from bert_jax.report.evaluation import Evaluation
-from bert_jax.report.out_of_scope_detection import OutOfScopeComparison, OutOfScopeScores
+from bert_jax.report.out_of_scope_detection import (
+    OutOfScopeComparison,
+    OutOfScopeScores,
+    compare_with_known,
+    format_out_of_scope,
+    read_out_of_scope_texts,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ def describe_prediction_scores(scored: PredictionScores, directory, data: str) -
             values = (f"{x:11.4f}" if isinstance(x, float) else f"{x:>11,}" for x in scores.values())
             lines.append(f"  {name:<{width}}  {''.join(values)}")
     if scored.out_of_scope:
-        lines += out_of_scope_detection.format_out_of_scope(scored.out_of_scope)
+        lines += format_out_of_scope(scored.out_of_scope)
     return Evaluation(lines, facts)
 
 
@@ -86,15 +91,11 @@ def run_evaluation(
     model: Encoder, eval_config: PredictionEvalConfig
 ) -> tuple[Outcomes, OutOfScopeComparison | None]:
     examples, known = read_examples(model, eval_config.data, eval_config.columns)
-    out_of_scope_texts = (
-        out_of_scope_detection.read_out_of_scope_texts(model, eval_config.out_of_scope, eval_config.columns)
-        if eval_config.out_of_scope
-        else []
-    )
-    given = predict_outcomes(model, examples, known, eval_config.long_texts, bool(out_of_scope_texts))
-    return given, out_of_scope_detection.compare_with_known(
-        model, given, out_of_scope_texts, eval_config.long_texts
-    ) if out_of_scope_texts else None
+    if not eval_config.out_of_scope:
+        return predict_outcomes(model, examples, known, eval_config.long_texts), None
+    texts = read_out_of_scope_texts(model, eval_config.out_of_scope, eval_config.columns)
+    given = predict_outcomes(model, examples, known, eval_config.long_texts, compares=True)
+    return given, compare_with_known(model, given, texts, eval_config.long_texts)
 
 
 def describe_table(directory, eval_config: PredictionEvalConfig) -> str:

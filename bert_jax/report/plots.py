@@ -165,10 +165,8 @@ def plot_numbers(path: Path, predicted: np.ndarray, truth: np.ndarray) -> str:
 
 def plot_class_balance(path: Path, parts: Mapping[str, DataFacts]) -> str:
     every = list(dict.fromkeys(label for part in parts.values() for label in part.labels))
-    labels, of = (
-        every[:MAX_LABELS],
-        f" (the {MAX_LABELS} most frequent of {len(every)} classes)" if len(every) > MAX_LABELS else "",
-    )
+    labels = every[:MAX_LABELS]
+    of = f" (the {MAX_LABELS} most frequent of {len(every)} classes)" if len(every) > MAX_LABELS else ""
     height = 0.8 / len(parts)
 
     def draw(axes):

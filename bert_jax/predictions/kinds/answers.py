@@ -208,10 +208,8 @@ class Answers(Kind):
         return best.calibration(document_names(outcomes.examples))
 
     def report_data(self, outcomes: Outcomes) -> ReportData:
-        texts, calibration = (
-            list(zip(outcomes.truth, outcomes.predictions, strict=True)),
-            outcomes.calibration,
-        )
+        texts = list(zip(outcomes.truth, outcomes.predictions, strict=True))
+        calibration = outcomes.calibration
         before = np.array([answer.score for answer, _ in outcomes.raw_outputs])
         after = answer_probability(before, calibration)
         kept = np.array([gap <= calibration.missing for _, gap in outcomes.raw_outputs])

@@ -10,12 +10,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.column_names import WORDS
-from bert_jax.data.examples.columns import (
-    AUTODETECT,
-    ExampleColumns,
-    LocatedRow,
-    find_usual_column,
-)
+from bert_jax.data.examples.columns import AUTODETECT, ExampleColumns, LocatedRow, find_usual_column
 from bert_jax.data.examples.example import Example, label_names, labels_of
 from bert_jax.data.examples.labelled_texts import parse_labelled_texts
 from bert_jax.data.examples.row_packing import Target

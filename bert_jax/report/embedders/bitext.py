@@ -10,9 +10,9 @@ from bert_jax.data.examples.groups import Group
 from bert_jax.inference.exact_search import search_exact
 from bert_jax.metrics.retrieval import DEPTH
 from bert_jax.metrics.score_sums import ScoreSums
+from bert_jax.report.embedders.document_retrieval import Cosines, RetrievalResults
 from bert_jax.report.embedders.embedder_results import note_duplicates
 from bert_jax.report.embedders.evaluated_embedder import EmbedderEvalConfig
-from bert_jax.report.embedders.retrieval_results import Cosines, RetrievalResults
 from bert_jax.report.embedders.search_results import SearchResults
 
 FORWARD, BACKWARD = "forward", "backward"  # from the first texts to the second, and back

@@ -23,11 +23,7 @@ from bert_jax.predictions.kind import find_kind
 from bert_jax.report.compare import score_lines
 from bert_jax.report.embedders.bitext import Bitext
 from bert_jax.report.embedders.document_retrieval import RetrievalData
-from bert_jax.report.embedders.embedder_results import (
-    EmbedderResults,
-    EvaluationData,
-    difference_cells,
-)
+from bert_jax.report.embedders.embedder_results import EmbedderResults, EvaluationData, difference_cells
 from bert_jax.report.embedders.evaluated_embedder import (
     BM25,
     EmbedderEvalConfig,
@@ -77,12 +73,10 @@ def evaluate_embedders(
 
 def describe_table(names: Sequence[Ranker], eval_config: EmbedderEvalConfig) -> str:
     """Describe which column of the table is used for what; "" for a folder of documents and queries."""
+    if is_beir(eval_config.data):
+        return ""
     columns = complete_columns(names, eval_config).columns
-    return (
-        ""
-        if is_beir(eval_config.data)
-        else describe_columns(eval_config.data, columns, "--text, --text-pair or --label")
-    )
+    return describe_columns(eval_config.data, columns, "--text, --text-pair or --label")
 
 
 def complete_columns(names: Sequence[Ranker], eval_config: EmbedderEvalConfig) -> EmbedderEvalConfig:
