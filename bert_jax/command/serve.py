@@ -54,21 +54,23 @@ def serve(args):
     from bert_jax.inference.onnx_session import require_packages
 
     require_packages("serve", "uvicorn", "uvloop", "httptools", "msgspec", "orjson")
-    from bert_jax.serve.settings import ServerOptions, ServeSettings
+    from bert_jax.serve.settings import ServeSettings
     from bert_jax.serve.workers import serve_by_workers, serve_in_process
 
-    limits = ServeSettings(
+    settings = ServeSettings(
+        args.models,
+        args.host,
+        args.port,
+        warms_up=not args.no_warm_up,
         batch_tokens=args.max_batch_tokens or 0,
         queued_tokens=args.max_queued_tokens or 0,
         body_bytes=args.max_body_bytes,
         timeout=args.timeout,
         api_key=args.api_key or os.environ.get("API_KEY") or None,
         logs_requests=args.log_requests,
-    )
-    options = ServerOptions(
-        args.models, args.host, args.port, warms_up=not args.no_warm_up, limits=limits, **engine_of(args)
+        **engine_of(args),
     )
     if args.workers == 1:
-        serve_in_process(options)
+        serve_in_process(settings)
     else:
-        serve_by_workers(options, args.workers)
+        serve_by_workers(settings, args.workers)

@@ -20,6 +20,7 @@ from bert_jax.serve.call import Call
 from bert_jax.serve.compute_queue import BatchRows, ComputeQueue
 from bert_jax.serve.dialects import openai, own
 from bert_jax.serve.metrics import ERRORS, PARTS, Metrics
+from bert_jax.serve.models import ServedModel
 from bert_jax.serve.requests import (
     Disconnected,
     Receive,
@@ -29,12 +30,10 @@ from bert_jax.serve.requests import (
     decode_json,
     json_response,
     read_body,
-    read_headers,
     refusal_of,
     unavailable,
 )  # fmt: skip
 from bert_jax.serve.route import Route, describe_server, read_dialects
-from bert_jax.serve.served_model import ServedModel
 from bert_jax.serve.settings import ServeSettings
 
 LOG = logging.getLogger("bert_jax.serve")
@@ -49,7 +48,6 @@ PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-cache",
 }
-OPEN_PATHS = ("/health", "/ping", "/metrics", "/docs", "/openapi.json")  # without a key, as is the page
 
 
 class Application:
@@ -89,7 +87,7 @@ class Application:
 
     async def answer(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        headers = read_headers(scope)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         method, dialect_error, call = scope["method"], own.error_body, None
         try:
             name, path = split_path(scope["path"])
@@ -137,7 +135,7 @@ class Application:
     def static_response(
         self, method: str, path: str, name: str | None, headers: dict[str, str]
     ) -> Response | None:
-        """Return the answer that needs no model."""
+        """Return the answer that needs neither a model nor the key."""
         if method not in ("GET", "HEAD") or name not in (None, *self.models):
             return None
         if path == "/" and "text/html" in headers.get("accept", ""):

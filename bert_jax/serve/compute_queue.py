@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_jax.core.grouping import group_by_size
 from bert_jax.inference.runner import ModelInputs, TextPipeline
 from bert_jax.serve.requests import overloaded, unavailable, unprocessable
 
 Function = Callable[[list], Any]  # of texts, with a result for each; a TextPipeline is called step by step
 CHARACTERS_PER_TOKEN, SPECIAL_TOKENS = 4, 2  # of an English text, before it is tokenized
-TEXTS_AT_ONCE = 256  # texts tokenized together, so that the device need not wait for all that have come
+TEXTS_AT_ONCE = 256  # or a few more are tokenized together: the device need not wait for all that have come
 
 
 @dataclass(eq=False)
@@ -60,11 +61,6 @@ class Work:
         return sum(map(self.count_tokens, range(len(self.rows)))) if self.inputs else 0
 
     @property
-    def estimated_tokens(self) -> int:
-        """Return about how many tokens it has, before it is tokenized."""
-        return sum(min(self.most_tokens, estimate_tokens(text)) for text in self.texts)
-
-    @property
     def truncated(self) -> list[int]:
         """Return the indices of the texts that were truncated."""
         rows = self.inputs.first_rows if self.inputs else []
@@ -78,12 +74,6 @@ class Work:
         assert isinstance(self.function, TextPipeline)
         shapes = {name: array.shape[1:] for name, array in (self.inputs.beside or {}).items()}
         return id(self.function.model), self.function.computation, *sorted(shapes.items())
-
-    def read_results(self) -> list:
-        """Return the results of its texts, once all rows are computed."""
-        if not isinstance(self.function, TextPipeline) or self.inputs is None:
-            return self.outputs
-        return list(self.function.postprocess(self.inputs, self.outputs))
 
 
 class BatchRows(NamedTuple):
@@ -138,7 +128,7 @@ class ComputeQueue:
         """Return the results of a request's texts."""
         if not self.is_open:
             raise unavailable("the server is stopping or broken; ask another one")
-        tokens = work.estimated_tokens
+        tokens = sum(min(work.most_tokens, estimate_tokens(text)) for text in work.texts)
         if self.waiting_tokens and self.waiting_tokens + tokens > self.most_tokens:
             raise overloaded("too many texts wait already; try again later, or ask another server")
         self.requests += 1
@@ -164,33 +154,40 @@ class ComputeQueue:
         while True:
             waiting = take_all(self.to_tokenize)
             # Work whose rows are all computed waits for its results; the device waits for the other.
-            for function, works in groupby(
-                (w for w in waiting if w and not w.computed_at and not w.dropped), lambda w: w.function
-            ):
-                for together in split_works(list(works)):
+            computed = [work for work in waiting if work and work.computed_at]
+            arrived = [work for work in waiting if work and not work.computed_at and not work.dropped]
+            for function, works in groupby(arrived, lambda work: work.function):
+                for together in group_by_size(works, TEXTS_AT_ONCE, lambda work: len(work.texts)):
                     if isinstance(function, TextPipeline):
                         call_apart_on_error(tokenize_together, together, self._answer)
                     for work in together:
                         if not (work.may_truncate or work.failed) and work.truncated:
                             self._answer(work, unprocessable(describe_truncation(work)))
                         self.to_compute.put(work)
-            for work in waiting:
-                if work and work.computed_at:
-                    self._read_results(work)
+            for work in computed:
+                self._read_results(work)
             self.tokenizer_seconds = time.thread_time()
             if None in waiting:
                 self.to_compute.put(None)
                 return
 
     def _read_results(self, work: Work) -> None:
-        if not work.dropped:
-            call_apart_on_error(lambda _: self._answer(work, work.read_results()), [work], self._answer)
+        """Answer work whose rows are all computed."""
+        if work.dropped:
+            return
+        results: Any = work.outputs
+        try:
+            if isinstance(work.function, TextPipeline) and work.inputs is not None:
+                results = list(work.function.postprocess(work.inputs, work.outputs))
+        except Exception as error:
+            results = error
+        self._answer(work, results)
 
     # The computing thread
 
     def _compute(self) -> None:
         while True:
-            arrived = take_all(self.to_compute) if not self.ready else take_all(self.to_compute, wait=False)
+            arrived = take_all(self.to_compute, wait=not self.ready)
             if None in arrived:
                 return
             self.ready.extend(work for work in arrived if work)
@@ -238,16 +235,6 @@ def take_all(queue: SimpleQueue, wait: bool = True) -> list:
             taken.append(queue.get_nowait())
     except Empty:
         return taken
-
-
-def split_works(works: list[Work]) -> list[list[Work]]:
-    """Split works so that few texts are tokenized together, but the texts of a request at once."""
-    groups: list[list[Work]] = [[]]
-    for work in works:
-        if sum(len(other.texts) for other in groups[-1]) >= TEXTS_AT_ONCE:
-            groups.append([])
-        groups[-1].append(work)
-    return groups
 
 
 def call_apart_on_error(
@@ -322,9 +309,5 @@ def describe_truncation(work: Work) -> str:
     assert isinstance(work.function, TextPipeline)
     longest, numbers = work.function.truncated.max_length, work.truncated
     shown = ", ".join(str(n + 1) for n in numbers[:5]) + ", ..." * (len(numbers) > 5)
-    of = (
-        f"text {shown} of {len(work.texts)} is"
-        if len(numbers) == 1
-        else f"texts {shown} of {len(work.texts)} are"
-    )
-    return f"{of} longer than the {longest} tokens that the model reads"
+    noun, verb = ("text", "is") if len(numbers) == 1 else ("texts", "are")
+    return f"{noun} {shown} of {len(work.texts)} {verb} longer than the {longest} tokens that the model reads"

@@ -69,10 +69,6 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
     return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), JSON, status, headers or {})
 
 
-def read_headers(scope: dict[str, Any]) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
 async def read_body(receive: Receive, headers: dict[str, str], most: int, timeout: float) -> bytes:
     """Return the body of a request; refuse one that is too large, too slow, or not plain JSON."""
     if headers.get("content-encoding", "identity") != "identity":

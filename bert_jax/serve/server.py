@@ -29,23 +29,9 @@ from bert_jax.search.index_manifest import INDEX_FILE
 from bert_jax.serve.application import Application
 from bert_jax.serve.connection import Connection
 from bert_jax.serve.metrics import Metrics
-from bert_jax.serve.models.embedder import ServedEmbedder
-from bert_jax.serve.models.index import ServedIndex
-from bert_jax.serve.models.masked_lm import ServedMaskedLM
-from bert_jax.serve.models.predictor import (
-    ServedClassifier,
-    ServedQuestionAnswerer,
-    ServedReranker,
-    ServedTagger,
-)  # fmt: skip
-from bert_jax.serve.served_model import ServedModel
-from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, STOPPING, ServerOptions
+from bert_jax.serve.models import SERVED, ServedModel
+from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, STOPPING, ServeSettings
 
-# The name of a model's class -> what it is served as.
-SERVED: dict[str, type[ServedModel]] = {
-    "Embedder": ServedEmbedder, "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
-    "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
-}  # fmt: skip
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 LOOK_AFTER = 0.5  # seconds before the server looks again for connections that are stuck
 MOST_FILES = 65_536
@@ -90,7 +76,6 @@ def open_models(named: Mapping[str, Path], **computed: Any) -> dict[str, ServedM
 
 
 def serve_model(name: str, model: Any) -> ServedModel:
-    """Return a model or an index as it is served under a name."""
     if served := SERVED.get(type(model).__name__):
         return served(name, model)
     raise BertJaxError(
@@ -100,25 +85,25 @@ def serve_model(name: str, model: Any) -> ServedModel:
 
 
 def serve_models(
-    options: ServerOptions, listener: socket.socket, metrics: Metrics, announce: Callable[[str], object]
+    settings: ServeSettings, listener: socket.socket, metrics: Metrics, announce: Callable[[str], object]
 ) -> None:
     """Serve models on a socket until a signal comes; `announce` is called when all is ready."""
-    named = named_directories(options.directories)
-    models = open_models(named, engine=options.engine, dtype=options.dtype)
+    named = named_directories(settings.directories)
+    models = open_models(named, engine=settings.engine, dtype=settings.dtype)
     shapes = next(
         (model.encoder.engine.shapes for model in models.values() if model.encoder), BatchShapes(1024)
     )
     engines = {id(model.encoder.engine): model.encoder.engine for model in models.values() if model.encoder}
     for engine in engines.values():
         engine.shapes = serving_shapes(engine.shapes)
-    for model in models.values() if options.warms_up else ():
+    for model in models.values() if settings.warms_up else ():
         compile_pipelines(model)
-    limits = replace(
-        options.limits,
-        batch_tokens=options.limits.batch_tokens or BATCHES_AT_ONCE * shapes.tokens,
-        queued_tokens=options.limits.queued_tokens or BATCHES_QUEUED * shapes.tokens,
+    settings = replace(
+        settings,
+        batch_tokens=settings.batch_tokens or BATCHES_AT_ONCE * shapes.tokens,
+        queued_tokens=settings.queued_tokens or BATCHES_QUEUED * shapes.tokens,
     )
-    run_server(Application(models, limits, metrics), listener, announce)
+    run_server(Application(models, settings, metrics), listener, announce)
 
 
 def serving_shapes(shapes: BatchShapes) -> BatchShapes:

@@ -7,28 +7,22 @@ from dataclasses import dataclass
 # By the last of them the command tells that one of the others came during an import.
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 
-BATCHES_AT_ONCE = (
-    4  # of an engine, which are computed in one call, so that rows of even lengths share a batch
-)
+# Batches of an engine, which are computed in one call, so that rows of even lengths share a batch.
+BATCHES_AT_ONCE = 4
 BATCHES_QUEUED = 64  # that may wait: a client waits no longer than these take
 
 
 @dataclass(frozen=True)
 class ServeSettings:
+    directories: Sequence[str] = ()  # DIR or NAME=DIR
+    host: str = "127.0.0.1"
+    port: int = 3000
+    engine: str = "jax"
+    dtype: str = "float32"
+    warms_up: bool = True  # compiles all programs before it answers
     batch_tokens: int = 0  # that are taken for one call of a model; 0: BATCHES_AT_ONCE batches
     queued_tokens: int = 0  # that may wait; 0: BATCHES_QUEUED batches
     body_bytes: int = 2_000_000
     timeout: float = 60.0  # seconds for a body to arrive, and for an answer
     api_key: str | None = None
     logs_requests: bool = False
-
-
-@dataclass(frozen=True)
-class ServerOptions:
-    directories: Sequence[str]  # DIR or NAME=DIR
-    host: str = "127.0.0.1"
-    port: int = 3000
-    engine: str = "jax"
-    dtype: str = "float32"
-    warms_up: bool = True  # compiles all programs before it answers
-    limits: ServeSettings = ServeSettings()

@@ -14,24 +14,24 @@ from pathlib import Path
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
 from bert_jax.serve.metrics import Metrics, Shared
-from bert_jax.serve.settings import STOPPING, ServerOptions
+from bert_jax.serve.settings import STOPPING, ServeSettings
 
 STOPPED = "stopped: all requests that were accepted are answered"
 PAUSE = 1.0  # seconds before a worker that died is started again
 FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)  # which reach all processes; the first one tells the others
 
 
-def serve_in_process(options: ServerOptions) -> None:
+def serve_in_process(settings: ServeSettings) -> None:
     from bert_jax.serve.server import serve_models
 
     # Before anything slow, so that a port in use is told at once.
-    serve_models(options, bind(options.host, options.port), Metrics(), print_line)
+    serve_models(settings, bind(settings.host, settings.port), Metrics(), print_line)
     print_line(STOPPED)
 
 
-def serve_by_workers(options: ServerOptions, count: int) -> None:
+def serve_by_workers(settings: ServeSettings, count: int) -> None:
     """Start workers, start again those that die, and stop all when a signal comes."""
-    listener = bind(options.host, options.port)
+    listener = bind(settings.host, settings.port)
     received: list[int] = []
     for number in STOPPING:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -42,7 +42,7 @@ def serve_by_workers(options: ServerOptions, count: int) -> None:
         workers: list[Worker] = []
         try:
             for n in range(count):  # in turn: the first compiles what the others read from the cache
-                workers.append(Worker(options, listener, Shared(Path(numbers.name), count, n)))
+                workers.append(Worker(settings, listener, Shared(Path(numbers.name), count, n)))
                 announcement = workers[n].wait_until_ready(received)
             if not received:
                 print_line(f"{announcement}, by {count} workers")
@@ -52,7 +52,7 @@ def serve_by_workers(options: ServerOptions, count: int) -> None:
                     if worker.process.sentinel in ended and not received:
                         time.sleep(PAUSE)
                         print_line(f"worker {n} ended by itself and is started again")
-                        workers[n] = Worker(options, listener, worker.shared)
+                        workers[n] = Worker(settings, listener, worker.shared)
                         workers[n].wait_until_ready(received)
         finally:
             listener.close()  # the last worker that closes it ends it
@@ -66,11 +66,11 @@ def serve_by_workers(options: ServerOptions, count: int) -> None:
 
 
 class Worker:
-    def __init__(self, options: ServerOptions, listener: socket.socket, shared: Shared):
+    def __init__(self, settings: ServeSettings, listener: socket.socket, shared: Shared):
         context = multiprocessing.get_context("spawn")
         self.shared = shared
         self.ready, announces = context.Pipe(duplex=False)
-        self.process = context.Process(target=run_worker, args=(options, listener, shared, announces))
+        self.process = context.Process(target=run_worker, args=(settings, listener, shared, announces))
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_TERMINAL)  # also in the new process
         self.process.start()
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -88,7 +88,7 @@ class Worker:
 
 
 def run_worker(
-    options: ServerOptions, listener: socket.socket, shared: Shared, announces: Connection
+    settings: ServeSettings, listener: socket.socket, shared: Shared, announces: Connection
 ) -> None:
     for number in FROM_TERMINAL:
         signal.signal(number, signal.SIG_IGN)
@@ -97,7 +97,7 @@ def run_worker(
     from bert_jax.serve.server import serve_models
 
     try:
-        serve_models(options, listener, Metrics(shared), announces.send)
+        serve_models(settings, listener, Metrics(shared), announces.send)
     except BertJaxError as error:
         raise SystemExit(f"worker {shared.number}: {error}") from None
 

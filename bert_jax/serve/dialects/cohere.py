@@ -13,10 +13,7 @@ from bert_jax.serve.requests import Refusal, unprocessable
 from bert_jax.serve.route import Route
 
 PROMPTS = {"search_query": QUERY_PROMPTS, "search_document": DOCUMENT_PROMPTS}
-EMBEDDING_TYPES = {
-    "float": lambda vectors: list(vectors),
-    "base64": encode_base64,
-}
+EMBEDDING_TYPES: dict[str, Any] = {"float": list, "base64": encode_base64}
 
 
 def error_body(refusal: Refusal) -> dict[str, Any]:
@@ -84,7 +81,7 @@ async def embed(call: Call, body: EmbedRequest, version: str) -> dict[str, Any]:
             f'embedding type "{unknown[0]:.40}" is not served; known: {", ".join(EMBEDDING_TYPES)}'
         )
     vectors = await call.model.embed(
-        call, texts, prompts=PROMPTS.get(body.input_type or "", ()), normalize=True,
+        call, texts, prompts=PROMPTS.get(body.input_type or "", ()),
         dimensions=body.output_dimension, truncate=body.truncate == "END",
     )  # fmt: skip
     embeddings: Any = {kind: EMBEDDING_TYPES[kind](vectors) for kind in types}

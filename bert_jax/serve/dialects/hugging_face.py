@@ -7,7 +7,7 @@ import msgspec
 
 from bert_jax.serve.call import Call
 from bert_jax.serve.dialects import tei
-from bert_jax.serve.models.predictor import RequestOptions
+from bert_jax.serve.models import RequestOptions
 from bert_jax.serve.requests import unprocessable
 from bert_jax.serve.route import TEXT_MODELS, Route, tei_error_body
 
@@ -67,12 +67,7 @@ async def embed(call: Call, request: dict) -> Any:
     return await tei.embed(call, convert(request, tei.EmbedRequest))
 
 
-async def rerank(call: Call, request: dict) -> Any:
-    return await tei.rerank(call, convert(request, tei.RerankRequest))
-
-
-async def classify(call: Call, request: dict) -> Any:
-    body = convert(request, Classification)
+async def classify(call: Call, body: Classification) -> Any:
     parameters = body.parameters or ClassificationParameters()
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     results = await tei.score_labels(call, texts, function=parameters.function_to_apply)
@@ -80,8 +75,7 @@ async def classify(call: Call, request: dict) -> Any:
     return [scored[: parameters.top_k] for scored in results]
 
 
-async def tag(call: Call, request: dict) -> Any:
-    body = convert(request, TokenClassification)
+async def tag(call: Call, body: TokenClassification) -> Any:
     ignored = (body.parameters and body.parameters.ignore_labels) or ()
     (record,) = await call.model.predict(call, [body.inputs])
     return [
@@ -91,8 +85,7 @@ async def tag(call: Call, request: dict) -> Any:
     ]  # fmt: skip
 
 
-async def answer(call: Call, request: dict) -> Any:
-    body = convert(request, QuestionAnswering)
+async def answer(call: Call, body: QuestionAnswering) -> Any:
     missing = body.parameters.handle_impossible_answer if body.parameters else None
     pair = (body.inputs.question, body.inputs.context)
     (record,) = await call.model.predict(call, [pair], RequestOptions(allow_no_answer=missing))
@@ -101,8 +94,7 @@ async def answer(call: Call, request: dict) -> Any:
     return {name: record[name] for name in ("answer", "score", "start", "end")}
 
 
-async def fill(call: Call, request: dict) -> Any:
-    body = convert(request, FillMask)
+async def fill(call: Call, body: FillMask) -> Any:
     parameters = body.parameters or FillParameters()
     if parameters.targets:
         raise unprocessable("targets are not served; leave them out")
@@ -117,10 +109,15 @@ async def fill(call: Call, request: dict) -> Any:
     return shown[0] if len(shown) == 1 else shown
 
 
-BY_KIND: dict[str, Callable[[Call, dict], Awaitable[Any]]] = {
-    "embedder": embed, "reranker": rerank, "classifier": classify, "tagger": tag, "question-answerer": answer,
-    "masked-lm": fill,
-}  # fmt: skip
+# The kind of a model -> what it reads, and the function that answers.
+BY_KIND: dict[str, tuple[Any, Callable[[Call, Any], Awaitable[Any]]]] = {
+    "embedder": (dict[str, Any], embed),
+    "reranker": (tei.RerankRequest, tei.rerank),
+    "classifier": (Classification, classify),
+    "tagger": (TokenClassification, tag),
+    "question-answerer": (QuestionAnswering, answer),
+    "masked-lm": (FillMask, fill),
+}
 
 
 def convert(request: dict, kind: Any) -> Any:
@@ -131,7 +128,8 @@ def convert(request: dict, kind: Any) -> Any:
 
 
 async def answer_by_kind(call: Call, request: dict[str, Any]) -> Any:
-    return await BY_KIND[call.model.kind](call, request)
+    kind, function = BY_KIND[call.model.kind]
+    return await function(call, convert(request, kind))
 
 
 ROUTES = [

@@ -49,9 +49,7 @@ class Embeddings(msgspec.Struct):
 
 async def embeddings(call: Call, body: EmbeddingsRequest) -> dict[str, Any]:
     # As OpenAI's own, the vectors have length 1, shortened ones too.
-    vectors = await call.model.embed(
-        call, listed_inputs(body.input), normalize=True, dimensions=body.dimensions
-    )
+    vectors = await call.model.embed(call, listed_inputs(body.input), dimensions=body.dimensions)
     rows = encode_base64(vectors) if body.encoding_format == "base64" else list(vectors)
     return {
         "object": "list",

@@ -7,8 +7,7 @@ import msgspec
 
 from bert_jax.search.index import RERANK_TOP, Hit
 from bert_jax.serve.call import Call
-from bert_jax.serve.models.masked_lm import USUAL_FILLINGS
-from bert_jax.serve.models.predictor import RequestOptions, hashable_precision
+from bert_jax.serve.models import USUAL_FILLINGS, RequestOptions, Search
 from bert_jax.serve.requests import Refusal, unprocessable
 from bert_jax.serve.route import Route, tei_error_body
 
@@ -56,7 +55,7 @@ class FillMaskRequest(msgspec.Struct, forbid_unknown_fields=True):
 class SearchRequest(msgspec.Struct, forbid_unknown_fields=True):
     queries: str | list[str]
     top_k: Size = 10
-    retrievers: list[str] | None = None
+    retrievers: tuple[str, ...] | None = None
     weights: dict[str, float] | None = None
     reranker: str | None = None
     rerank_top: Size = RERANK_TOP
@@ -82,9 +81,7 @@ async def classify(call: Call, body: ClassifyRequest) -> dict[str, Any]:
         given if isinstance(given, str) else (given.text, given.text_pair) for given in listed(body.inputs)
     ]
     refuse_blank(texts)
-    options = RequestOptions(
-        hashable_precision(body.min_precision), body.probabilities, body.out_of_scope, None, body.long_texts
-    )
+    options = RequestOptions(body.long_texts, None, body.min_precision, body.out_of_scope, body.probabilities)
     return answers(call, await call.model.predict(call, texts, options, body.truncate))
 
 
@@ -97,13 +94,13 @@ def refuse_blank(texts: list) -> None:
 
 
 async def tag(call: Call, body: TagRequest) -> dict[str, Any]:
-    options = RequestOptions(hashable_precision(body.min_precision))
+    options = RequestOptions(precision=body.min_precision)
     return answers(call, await call.model.predict(call, listed(body.inputs), options))
 
 
 async def answer(call: Call, body: AnswerRequest) -> dict[str, Any]:
     pairs = [(given.question, given.context) for given in listed(body.inputs)]
-    options = RequestOptions(body.min_precision, allow_no_answer=body.allow_no_answer)
+    options = RequestOptions(precision=body.min_precision, allow_no_answer=body.allow_no_answer)
     return answers(call, await call.model.predict(call, pairs, options))
 
 
@@ -115,10 +112,10 @@ async def fill_mask(call: Call, body: FillMaskRequest) -> dict[str, Any]:
 
 
 async def search(call: Call, body: SearchRequest) -> dict[str, Any]:
-    by_query = await call.model.search(
-        call, listed(body.queries), top_k=body.top_k, retrievers=body.retrievers, weights=body.weights,
-        reranker=find_reranker(call, body.reranker), rerank_top=body.rerank_top,
-    )  # fmt: skip
+    weights = tuple(sorted((body.weights or {}).items()))
+    reranker = find_reranker(call, body.reranker)
+    found = Search(call.model.model, body.top_k, body.retrievers, weights, reranker, body.rerank_top)
+    by_query = await call.compute(found, listed(body.queries))
     return answers(call, [[show_hit(hit, body.explain) for hit in hits] for hits in by_query])
 
 

@@ -11,7 +11,7 @@ from bert_jax import __version__
 from bert_jax.inference.text_vectors import prompt_text
 from bert_jax.serve.call import Call
 from bert_jax.serve.compute_queue import estimate_tokens
-from bert_jax.serve.models.predictor import RequestOptions
+from bert_jax.serve.models import RequestOptions
 from bert_jax.serve.requests import unprocessable
 from bert_jax.serve.route import ANY, TEXT_MODELS, Route, tei_error_body
 
@@ -163,9 +163,7 @@ async def score_labels(call: Call, texts: list, truncate: bool = True, function:
 async def similarity(call: Call, body: SimilarityRequest) -> list[float]:
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
     parameters = body.parameters or SimilarityParameters()
-    vectors = await call.model.embed(
-        call, texts, prompt=parameters.prompt_name, normalize=True, truncate=parameters.truncate
-    )
+    vectors = await call.model.embed(call, texts, prompt=parameters.prompt_name, truncate=parameters.truncate)
     return (vectors[1:] @ vectors[0]).tolist()
 
 

@@ -1,0 +1,277 @@
+"""What the server serves: a model or an index of each kind, under its name."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bert_jax.core.errors import BertJaxError
+from bert_jax.inference.encoder import Encoder, StatesPipeline
+from bert_jax.inference.masks import FillingPipeline
+from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
+from bert_jax.inference.runner import ModelInputs, TextPipeline
+from bert_jax.inference.text_outcomes import OutcomePipeline
+from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading, find_prompt_name
+from bert_jax.predictions.selective import highest_precision
+from bert_jax.search.index import Hit, Index
+from bert_jax.serve.call import Call
+from bert_jax.serve.requests import unprocessable
+from bert_jax.text.tokenizer import Encoding
+from bert_jax.text.truncation import TruncationCounter
+
+MOST_FILLINGS = 100  # of a mask; each number of them is a program of its own
+USUAL_FILLINGS = 5
+
+
+class ServedModel(ABC):
+    kind: ClassVar[str]
+
+    def __init__(self, name: str, model: Any):
+        self.name, self.model = name, model
+
+    @abstractmethod
+    def pipelines(self) -> Sequence[TextPipeline]:
+        """Return the pipelines of requests without options, whose programs are compiled before the first request."""
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """The model that reads its texts; None for an index of keywords alone."""
+        return self.model
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a client may want to know."""
+        shown: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if encoder := self.encoder:
+            shown |= {
+                "max_length": self.max_length,
+                "engine": encoder.engine.name,
+                "dtype": encoder.engine.dtype,
+                "family": encoder.layout.family.model_type,
+            }
+        return shown
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens of a text that it reads at once."""
+        return self.model.config.max_position_embeddings
+
+
+class TokenIdsPipeline(EmbeddingPipeline):
+    """Computes the vectors of texts that were tokenized before, [CLS] and [SEP] included."""
+
+    def preprocess(self, texts: Sequence) -> ModelInputs:
+        special, size = self.model.tokenizer.special, self.model.config.vocab_size
+        rows = []
+        for ids in texts:
+            # Other tokenizers' ids are often in range, too; their vectors would mean nothing.
+            if ids[:1] != [special.cls] or ids[-1] != special.sep or not all(0 <= i < size for i in ids):
+                raise BertJaxError(
+                    "token ids must be this model's own, as /tokenize gives them, with its special tokens; send "
+                    "texts instead. langchain-openai sends other ids unless check_embedding_ctx_length=False"
+                )
+            over = max(0, len(ids) - self.reading.max_length)
+            kept = [*ids[: len(ids) - over - 1], special.sep]
+            rows.append(Encoding(kept, [0] * len(kept), [(0, 0)] * len(kept), over))
+        return ModelInputs(texts, rows, rows, [[row] for row in rows])
+
+
+class ServedEmbedder(ServedModel):
+    kind: ClassVar = "embedder"
+
+    def __init__(self, name: str, model: Any):
+        super().__init__(name, model)
+        counter = TruncationCounter(self.max_length)
+        self.pipeline = lru_cache(maxsize=64)(
+            lambda of_inputs, **options: of_inputs(model, truncated=counter, **options)
+        )
+        self.states = StatesPipeline(model, truncated=TruncationCounter(model.config.max_position_embeddings))
+
+    @property
+    def max_length(self) -> int:
+        return embedder_reading(self.model).max_length
+
+    def pipelines(self) -> list:
+        return [self.pipeline(EmbeddingPipeline)]
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {
+            "dimensions": self.model.layout.vector_size,
+            "prompts": sorted(self.model.embedder.prompts),
+        }
+
+    async def embed(
+        self, call: Call, texts: Sequence[str | list[int]], *, prompt: str | None = None, prompts: Sequence[str] = (),
+        dimensions: int | None = None, truncate: bool = True, normalize: bool = True,
+    ) -> np.ndarray:  # fmt: skip
+        """Return the vectors [N, D], with the named prompt or the first of `prompts` that the model has."""
+        of_ids = bool(texts) and not isinstance(texts[0], str)
+        width = self.model.layout.vector_size
+        call.refuse_large_answer(len(texts) * min(dimensions or width, width))
+        function = self.pipeline(
+            TokenIdsPipeline if of_ids else EmbeddingPipeline,
+            prompt=find_prompt_name(self.model.embedder, prompts) if prompt is None else prompt,
+            normalize=normalize,
+            dimensions=dimensions,
+        )
+        return np.stack(await call.compute(function, texts, truncate=truncate, most_tokens=self.max_length))
+
+
+@dataclass(frozen=True)
+class RequestOptions(PredictionOptions):
+    """What a request asks of predictions."""
+
+    raw: bool = False  # the outcomes before they become records
+
+    def __hash__(self) -> int:
+        return hash((self.long_texts, self.out_of_scope, self.raw))  # a precision may be a dict
+
+
+class PredictionPipeline(OutcomePipeline):
+    """Predicts the records of texts, as `bert-jax predict` writes them."""
+
+    def __init__(self, model: Any, options: RequestOptions):
+        self.options, self.predictor = options, RowPredictor(model, options)
+        kind = self.predictor.kind
+        counter = TruncationCounter(model.reading(kind).max_length)
+        super().__init__(model, kind, options.long_texts, counter, options.out_of_scope is not None)
+
+    def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterator[Any]:
+        outcomes = super().postprocess(inputs, outputs)
+        return outcomes if self.options.raw else map(self.predictor.make_prediction, outcomes)
+
+
+class ServedPredictor(ServedModel):
+    reads_whole = False  # whether long texts are read whole without being asked to
+
+    def __init__(self, name: str, model: Any):
+        super().__init__(name, model)
+        self.pipeline = lru_cache(maxsize=64)(lambda options: PredictionPipeline(model, options))
+
+    def pipelines(self) -> list:
+        return [self.pipeline(RequestOptions())]
+
+    @cached_property
+    def highest_precision(self) -> float:
+        """The highest precision that a request may ask for; 0 if none can be guaranteed."""
+        return highest_precision(self.model.calibration.levels)
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {
+            "labels": list(self.model.labels),
+            "predicts": self.model.kind.name,
+            "calibrated": self.model.calibration.is_fitted,
+            "highest_precision": self.highest_precision,
+        }
+
+    async def predict(
+        self, call: Call, texts: Sequence, options: RequestOptions = RequestOptions(), truncate: bool = True
+    ) -> list:
+        truncates = not self.reads_whole and options.long_texts == "truncate"
+        most = self.max_length if truncates else None
+        return await call.compute(self.pipeline(options), texts, truncate=truncate, most_tokens=most)
+
+
+class ServedClassifier(ServedPredictor):
+    kind: ClassVar = "classifier"  # of one class, several labels, or a number
+
+
+class ServedTagger(ServedPredictor):
+    kind: ClassVar = "tagger"
+    reads_whole = True
+
+
+class ServedQuestionAnswerer(ServedPredictor):
+    kind: ClassVar = "question-answerer"
+    reads_whole = True
+
+
+class ServedReranker(ServedPredictor):
+    kind: ClassVar = "reranker"
+
+    def pipelines(self) -> list:
+        return [self.pipeline(RequestOptions(raw=True))]
+
+    async def rank(
+        self, call: Call, query: str, documents: Sequence[str], *, raw_scores: bool = False, truncate: bool = True
+    ) -> list[tuple[int, float]]:  # fmt: skip
+        """Return the index and the score of each document, best first."""
+        pairs = [(query, document) for document in documents]
+        outcomes = await self.predict(call, pairs, RequestOptions(raw=True), truncate)
+        logits = [float(np.ravel(outcome.raw)[0]) for outcome in outcomes]
+        kind, calibration = self.model.kind, self.model.calibration
+        scores = logits
+        if not raw_scores:
+            scores = [float(kind.result_and_confidence(o.raw, calibration)[0]) for o in outcomes]
+        # Sort by logits, because probabilities near 1 are equal in floating point.
+        return [(n, scores[n]) for n in sorted(range(len(logits)), key=lambda n: (-logits[n], n))]
+
+
+class ServedMaskedLM(ServedModel):
+    kind: ClassVar = "masked-lm"
+
+    def __init__(self, name: str, model: Any):
+        super().__init__(name, model)
+        self.pipeline = lru_cache(maxsize=8)(lambda top: FillingPipeline(model, top))
+
+    def pipelines(self) -> list:
+        return [self.pipeline(USUAL_FILLINGS)]
+
+    async def fill(self, call: Call, texts: Sequence[str], top: int = USUAL_FILLINGS) -> list:
+        """Return the fillings of each mask of each text."""
+        most = min(MOST_FILLINGS, self.model.config.vocab_size)
+        if not 1 <= top <= most:
+            raise unprocessable(f"top_k must be a whole number from 1 to {most}, not {top}")
+        # One program serves all that ask for no more than the usual number.
+        computed = USUAL_FILLINGS if top <= USUAL_FILLINGS else most
+        filled = await call.compute(self.pipeline(min(computed, most)), texts)
+        masks = [of_text if isinstance(of_text[0], list) else [of_text] for of_text in filled]
+        return [[fillings[:top] for fillings in of_text] for of_text in masks]
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search with its settings, as a function of queries."""
+
+    index: Index
+    top_k: int
+    retrievers: tuple[str, ...] | None
+    weights: tuple[tuple[str, float], ...]
+    reranker: Encoder | None
+    rerank_top: int
+
+    def __call__(self, queries: Sequence[str]) -> list[list[Hit]]:
+        return self.index.search(
+            list(queries), self.top_k, self.retrievers, dict(self.weights), self.reranker, self.rerank_top
+        )
+
+
+class ServedIndex(ServedModel):
+    """Documents that are found by keywords, by vectors, or by both."""
+
+    kind: ClassVar = "index"
+
+    def pipelines(self) -> list:
+        if self.encoder is None:
+            return []
+        return [EmbeddingPipeline(self.encoder, truncated=TruncationCounter(self.max_length))]
+
+    @property
+    def encoder(self) -> Encoder | None:
+        return self.model.encoder.model if self.model.manifest.model else None
+
+    @property
+    def max_length(self) -> int:
+        return self.model.encoder.facts.max_length
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"documents": len(self.model), "retrievers": self.model.retrievers}
+
+
+# The name of a model's class -> what it is served as.
+SERVED: dict[str, type[ServedModel]] = {
+    "Embedder": ServedEmbedder, "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
+    "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
+}  # fmt: skip
