@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from bert_jax.cluster.work import ShardWork
-from bert_jax.cluster.worker import Refusal, ShardResult, WorkerPlan, list_versions
+from bert_jax.cluster.worker import Refusal, ShardResult, ShardWork, WorkerPlan, list_versions
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import LogLines, format_duration
 from bert_jax.core.terminal import log_file, pluralize, print_line

@@ -1,19 +1,18 @@
 """Vectors of shards: each is computed by the functions of `embed`. The keys of the texts are kept beside them, so that
 an index can take over the vectors."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from bert_jax.cluster.run_shards import complete_shards, temporary_work
-from bert_jax.cluster.work import ModelShards
-from bert_jax.cluster.worker import ClusterOptions
+from bert_jax.cluster.worker import ClusterOptions, ModelShards
 from bert_jax.core.caller_warning import warn_caller
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
-from bert_jax.data.npy_writer import NpyWriter, npy_writer
+from bert_jax.data.npy_writer import npy_writer
 from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import AGAIN, WrittenShard
 from bert_jax.inference.encoder import Encoder
@@ -25,9 +24,6 @@ from bert_jax.search.stored_vectors import KEYS
 from bert_jax.search.vector_files import TYPES, Quantizer, ranges_of, read_vectors, vector_writer
 from bert_jax.text.truncation import TruncationCounter, windows_advice
 
-Windows = Iterator[tuple[list[str], np.ndarray]]  # texts and their vectors
-
-
 RANGES = "_ranges.npy"  # the minimum and the maximum of each dimension, [2, D]
 
 
@@ -36,9 +32,8 @@ class EmbedShards(ModelShards):
     pipeline: EmbedSettings
     column: str
     quantize: str | None
-    ranges: np.ndarray | None = field(
-        default=None, compare=False
-    )  # for int8; without them vectors stay whole
+    # For int8; without them vectors stay whole.
+    ranges: np.ndarray | None = field(default=None, compare=False)
 
     verb, noun, unit = "embed", "vector", "texts"
     formats = "npy", "parquet"
@@ -83,29 +78,22 @@ class EmbedShards(ModelShards):
         EmbeddingPipeline(model, **self.pipeline)  # refuses wrong settings
         return model
 
-    @staticmethod
-    def make_windows(
-        embed: EmbeddingPipeline, texts: Iterable[str], quantizer: Quantizer, keys: NpyWriter
-    ) -> Windows:
-        """Yield texts and their vectors as they are stored; append the keys of the texts to `keys`."""
-        for window, vectors in embed_windows(embed, texts):
-            keys.append(content_keys(window))
-            yield window, quantizer.quantized(vectors)
-
     def write(self, model: Encoder, shard: Shard) -> WrittenShard:
         truncated = TruncationCounter(embedder_reading(model).max_length)
         embed = EmbeddingPipeline(model, **self.pipeline, truncated=truncated)
         path, keys = self.folder.output_path(shard), self.folder.path / KEYS / f"{shard.name}.npy"
         kind = None if self.quantize == "int8" and self.ranges is None else self.quantize
         quantizer = Quantizer(kind, 0, self.ranges)
-        with npy_writer(keys, KEY, shared=True) as array:
-            windows = self.make_windows(embed, read_texts(shard.source, self.column), quantizer, array)
-            rows = 0
-            with vector_writer(path, TYPES[kind], shared=True) as append:
-                for texts, vectors in windows:
-                    numbers = np.arange(len(texts)) + shard.first_row + rows + 1
-                    append(vectors, row=numbers, text=texts)
-                    rows += len(texts)
+        rows = 0
+        with (
+            npy_writer(keys, KEY, shared=True) as array,
+            vector_writer(path, TYPES[kind], shared=True) as append,
+        ):
+            for texts, vectors in embed_windows(embed, read_texts(shard.source, self.column)):
+                array.append(content_keys(texts))
+                numbers = np.arange(len(texts)) + shard.first_row + rows + 1
+                append(quantizer.quantized(vectors), row=numbers, text=texts)
+                rows += len(texts)
         if notice := truncated.notice(windows_advice()):
             warn_caller(notice)
         return self.describe_written(

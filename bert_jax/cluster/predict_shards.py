@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_jax.cluster.work import ModelShards
+from bert_jax.cluster.worker import ModelShards
 from bert_jax.core.errors import BertJaxError, first_line
 from bert_jax.core.output import atomic_file
 from bert_jax.data.examples.columns import ExampleColumns

@@ -10,8 +10,7 @@ from typing import Any
 
 from bert_jax.cluster.connection import check_reachable
 from bert_jax.cluster.run_shards import complete_shards, estimate, temporary_work
-from bert_jax.cluster.work import ShardWork, WriteShard
-from bert_jax.cluster.worker import ClusterOptions
+from bert_jax.cluster.worker import ClusterOptions, ShardWork, WriteShard
 from bert_jax.core.bucket import is_bucket
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import json_digest
@@ -63,7 +62,8 @@ class PrepareParts(ShardWork):
         """Return the parts: they depend on the files alone, so that a command which resumes has the same."""
         files = list_files(self.source.inputs, self.source.files)
         if len(files) == 1 and self.can_cut(files[0].source):
-            return self.cut(files[0].source)
+            shard = replace(files[0], name="part")
+            return CutFile(shard, PART_ROWS, self.folder.path / CUT, at_blank_lines=True).list_parts()
         return join_shards(files, min(PART_BYTES, -(-sum(file.size for file in files) // MOST_PARTS)))
 
     def can_cut(self, file: str) -> bool:
@@ -73,10 +73,6 @@ class PrepareParts(ShardWork):
         kind = file_extension(file)
         is_text = kind == ".txt" and self.source.layout != "file"
         return kind in ROW_FILES or (is_text and not begins_with(file, WIKIEXTRACTOR_START))
-
-    def cut(self, file: str) -> list[Shard]:
-        shard = Shard((file,), "part", os.path.getsize(file))
-        return CutFile(shard, PART_ROWS, self.folder.path / CUT, at_blank_lines=True).list_parts()
 
     def open(self) -> WriteShard:
         tokenizer = open_tokenizer(self.recipe.tokenizer)

@@ -12,8 +12,7 @@ from uuid import uuid4
 
 from bert_jax.cluster.connection import check_reachable, connected
 from bert_jax.cluster.dispatch import Dispatcher
-from bert_jax.cluster.work import ModelShards, ShardWork
-from bert_jax.cluster.worker import ClusterOptions, plan_workers
+from bert_jax.cluster.worker import ClusterOptions, ModelShards, ShardWork, plan_workers
 from bert_jax.core.bucket import Bucket, is_bucket, without_options
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import explain_os_errors
@@ -172,7 +171,7 @@ def temporary_work(work: Work) -> Iterator[Work]:
     beside that of the outputs, or in it if that is in a bucket."""
     if is_bucket(work.output):
         bucket = Bucket(work.output) / f".dry-run-{uuid4().hex}"
-        tried = work.with_output(bucket.address)
+        tried = replace(work, output=bucket.address)
         with tried.folder.opened():
             try:
                 yield tried
@@ -183,6 +182,6 @@ def temporary_work(work: Work) -> Iterator[Work]:
     with explain_os_errors(parent):
         parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".dry-run-", dir=parent) as folder:
-            tried = work.with_output(folder)
+            tried = replace(work, output=folder)
             with tried.folder.opened():
                 yield tried

@@ -1,4 +1,5 @@
-"""A worker: an actor of Ray that opens what is needed once, and then does shard after shard.
+"""What a cluster does with each shard: the same functions that a command on one machine calls for a whole input. A
+worker is an actor of Ray that opens what is needed once, and then does shard after shard.
 
 What a user can correct is its answer, so that the other shards go on; any other error ends the command.
 """
@@ -9,18 +10,23 @@ import platform
 import socket
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from bert_jax import __version__
-from bert_jax.cluster.work import ShardWork, WriteShard
 from bert_jax.core.errors import BertJaxError, explain_os_error
 from bert_jax.core.terminal import no_lines, pluralize, print_line
 from bert_jax.data.shards.shard import Shard
+from bert_jax.data.shards.shard_folder import Job, ShardFolder, WrittenShard, open_folder
+from bert_jax.hub.model_directory import model_fingerprint
+from bert_jax.inference.encoder import Encoder
+from bert_jax.inference.load import load
 
 PACKAGES = ("jax", "jaxlib", "numpy", "onnxruntime", "tokenizers", "sentencepiece", "sentencex", "pyarrow")
 
@@ -28,6 +34,113 @@ PACKAGES = ("jax", "jaxlib", "numpy", "onnxruntime", "tokenizers", "sentencepiec
 THREADS = ("NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Accelerator = Literal["gpu", "tpu"]
+RESOURCES: dict[Accelerator | None, dict[str, Any]] = {
+    None: {},
+    "gpu": {"num_gpus": 1},
+    "tpu": {"resources": {"TPU": 1}},
+}
+WriteShard = Callable[[Shard], WrittenShard]
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    address: str
+    workers: int | None = None  # None: one for each core, or for each accelerator
+    accelerator: Accelerator | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardWork(ABC):
+    """It is sent to every worker, and so has no model; each worker opens its own."""
+
+    output: str  # the address of the folder of outputs
+
+    unit: ClassVar[str]  # what is counted, as a plural, such as "rows"
+    counts_rows: ClassVar[bool]  # whether a unit is a row of the input
+
+    @property
+    @abstractmethod
+    def folder(self) -> ShardFolder: ...
+
+    @property
+    @abstractmethod
+    def required_path(self) -> str:
+        """The directory that every machine has to see, such as that of the model."""
+
+    @abstractmethod
+    def open(self) -> WriteShard:
+        """Open what every shard needs; refuse what is not the same as where the command runs."""
+
+    def describe_written(self, rows: int, files: Iterable[Path], **counts: int) -> WrittenShard:
+        """Return what was written for a shard, in files of the folder of the outputs."""
+        return WrittenShard(rows, [str(file.relative_to(self.folder.path)) for file in files], counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShards(ShardWork):
+    """What a model makes of shards. A verb is one of these: what it writes for a shard, and its settings."""
+
+    model: str
+    fingerprint: str  # of the model
+    engine: dict[str, Any]
+    format: str
+    shard_rows: int | None = None
+
+    verb: ClassVar[str]
+    noun: ClassVar[str]  # what is written, such as "prediction"
+    formats: ClassVar[tuple[str, ...]]  # the first is the default
+    counts_rows = True
+
+    @classmethod
+    def from_model(cls, model: str, format: str | None, output: str, **settings) -> Self:
+        """Return the work for workers, whose working directory is another: the name of a published model stays."""
+        model = os.path.abspath(model) if os.path.isdir(model) else model
+        fingerprint, format = model_fingerprint(model), format or cls.formats[0]
+        return cls(model=model, fingerprint=fingerprint, format=format, output=output, **settings)
+
+    @property
+    def required_path(self) -> str:
+        return self.model
+
+    @property
+    @abstractmethod
+    def has_header(self) -> bool:
+        """Whether the first line of a .csv or .tsv file names columns."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> Mapping[str, Any]:
+        """What else than the model determines the outputs."""
+
+    @cached_property
+    def folder(self) -> ShardFolder:
+        settings = {"model": self.fingerprint, **self.engine, **self.settings}
+        settings |= {"format": self.format, "shard_rows": self.shard_rows}
+        return open_folder(self.output, Job(self.verb, f"{self.noun}s", settings), f".{self.format}")
+
+    def prepare(self, options: ClusterOptions, shards: list[Shard], is_new: bool) -> Self:
+        """Return the work with what has to be known of all shards; `is_new`: none of them is complete yet."""
+        return self
+
+    def open(self) -> WriteShard:
+        if model_fingerprint(self.model) != self.fingerprint:
+            raise BertJaxError(
+                f"{self.model} is another model here than where the command runs; copy it again"
+            )
+        return partial(self.write, self.open_model(load(self.model, **self.engine)))
+
+    @abstractmethod
+    def open_model(self, model: Encoder) -> Any:
+        """Return what `write` needs of the model; refuse wrong settings."""
+
+    @abstractmethod
+    def write(self, model: Any, shard: Shard) -> WrittenShard: ...
+
+    def describe_counts(self, counts: Mapping[str, int]) -> str:
+        """Return the end of the line that says what was written."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +173,7 @@ class Worker:
         try:
             check_versions(versions)
             check_visible(work)
-            work = work.with_output(work.output)  # a bucket's files stand elsewhere before they are copied
+            work = replace(work)  # a bucket's files stand elsewhere before they are copied
             with no_lines():
                 self.work, self.write_shard = work, work.open()
         except BertJaxError as error:
@@ -114,16 +227,6 @@ def check_versions(expected: Mapping[str, str]) -> None:
             )
 
 
-Accelerator = Literal["gpu", "tpu"]
-
-
-@dataclass(frozen=True)
-class ClusterOptions:
-    address: str
-    workers: int | None = None  # None: one for each core, or for each accelerator
-    accelerator: Accelerator | None = None
-
-
 @dataclass(frozen=True)
 class WorkerPlan:
     count: int
@@ -145,13 +248,6 @@ class WorkerPlan:
         dead = sum(not node["Alive"] for node in nodes)
         has = f"the cluster has {total} on {pluralize(len(nodes) - dead, 'machine')}"
         return f"each needs {needed} {resource}, and {has}" + (f", and {dead} more dead" if dead else "")
-
-
-RESOURCES: dict[Accelerator | None, dict[str, Any]] = {
-    None: {},
-    "gpu": {"num_gpus": 1},
-    "tpu": {"resources": {"TPU": 1}},
-}
 
 
 def plan_workers(ray: ModuleType, options: ClusterOptions, shards: int) -> WorkerPlan:

@@ -10,8 +10,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
 
 if TYPE_CHECKING:
-    from bert_jax.cluster.work import ModelShards
-    from bert_jax.cluster.worker import ClusterOptions
+    from bert_jax.cluster.worker import ClusterOptions, ModelShards
 
 MAX_WORKERS = 1 << 16
 FLAGS = ("workers", "accelerator", "format", "shard_rows", "dry_run", "remove_missing")  # which need --ray

@@ -95,7 +95,8 @@ class CutFile:
         facts, parts = InputFacts.from_shard(self.shard, self.shard), list[PartFacts]()
         remove_path(self.directory)
         with Progress("rows", work="cutting") as progress, atomic_directory(self.directory) as new:
-            for number, write in enumerate(PART_READERS.get(self.kind, line_parts)(self)):
+            read_parts = parquet_parts if self.kind == ".parquet" else line_parts
+            for number, write in enumerate(read_parts(self)):
                 path = new / f"{number:05d}{self.kind}"
                 parts.append(PartFacts(path.name, write(path), path.stat().st_size))
                 progress.advance(parts[-1].rows)
@@ -171,6 +172,3 @@ def parquet_parts(cut: CutFile) -> Iterator[WritePart]:
 
         while ahead is not None:
             yield write
-
-
-PART_READERS: dict[str, Callable[[CutFile], Iterator[WritePart]]] = {".parquet": parquet_parts}

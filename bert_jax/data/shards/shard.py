@@ -27,9 +27,8 @@ class Shard:
     original: str = ""  # the file whose rows the source holds, if that was cut
     first_row: int = 0  # the number of rows of `original` before these
     changed_ns: int = 0  # when a file in a bucket last changed
-    copied_from: tuple[
-        str, ...
-    ] = ()  # the addresses of the sources, if these are copies of files in a bucket
+    # The addresses of the sources, if these are copies of files in a bucket.
+    copied_from: tuple[str, ...] = ()
 
     @property
     def source(self) -> str:

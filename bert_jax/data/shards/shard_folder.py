@@ -134,14 +134,14 @@ class ShardFolder:
         """Write the manifest of a shard, whose files stand under their names: now it is complete."""
         for name in written.files:
             self.publish(name)
-        manifest = {
-            "sources": [without_options(source) for source in shard.sources],
-            "input": asdict(InputFacts.from_shard(shard, local or shard)),
-            "rows": written.rows,
-            "counts": written.counts,
-            "files": collect_file_facts(self.path, written.files),
-        }
-        self.write_json(manifest_name(shard), sealed(manifest))
+        manifest = ShardManifest(
+            [without_options(source) for source in shard.sources],
+            InputFacts.from_shard(shard, local or shard),
+            written.rows,
+            written.counts,
+            collect_file_facts(self.path, written.files),
+        )
+        self.write_json(manifest_name(shard), sealed(asdict(manifest)))
 
     def read_manifest(self, shard: Shard) -> ShardManifest | None:
         """Return the manifest of a shard that is complete; None if it is to be made."""
