@@ -18,7 +18,7 @@ from bert_jax.inference.streaming import (
     Texts,
     TextStream,
     Vectors,
-    check_progress_bar,
+    check_batch_options,
     map_texts,
     ordered_texts,
     vector_stacker,
@@ -37,10 +37,7 @@ from bert_jax.text.truncation import TruncationWarner
 # Arguments of sentence-transformers that have one possible value here, and what to do instead.
 ONLY = {
     "output_value": ("sentence_embedding", "hidden_states gives a vector for each token"),
-    "precision": (
-        "float32",
-        "`bert-jax embed --quantize` writes rounded vectors",
-    ),
+    "precision": ("float32", "`bert-jax embed --quantize` writes rounded vectors"),
     "convert_to_numpy": (True, "all vectors are NumPy arrays"),
     "convert_to_tensor": (False, "torch.from_numpy makes a tensor of the NumPy array"),
     "device": (None, "JAX chooses the device; set the variable JAX_PLATFORMS, such as JAX_PLATFORMS=cpu"),
@@ -64,19 +61,13 @@ def holds_numbers(value: object) -> bool:
 
 def find_vectors(side: Any, name: str) -> np.ndarray | None:
     """Return a vector, an array or a list of vectors as one array [N, D], or None for anything that may be texts."""
-    if not holds_numbers(side) or (isinstance(side, list | tuple) and not side):
+    is_list = isinstance(side, list | tuple)
+    if not holds_numbers(side) or (is_list and not side):
         return None
     try:
-        array = (
-            np.stack([np.asarray(row) for row in side])
-            if isinstance(side, list | tuple)
-            else np.asarray(side)
-        )
-    except (
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # of different sizes, or a tensor of torch on a GPU
+        array = np.stack([np.asarray(row) for row in side]) if is_list else np.asarray(side)
+    except (ValueError, TypeError, RuntimeError) as error:
+        # Of different sizes, or a tensor of torch on a GPU.
         raise BertJaxError(
             f"{name} is no array or list of vectors of one size: {first_line(error)}"
         ) from error
@@ -176,9 +167,7 @@ class Embedder(Encoder):
             convert_to_tensor=convert_to_tensor, device=device,
         )  # fmt: skip
         check_flag(normalize_embeddings, "normalize_embeddings")
-        check_progress_bar(show_progress_bar)
-        if batch_size is not None:
-            check_number(batch_size, "batch_size", is_whole=True, allowed=Range(1))
+        check_batch_options(batch_size, show_progress_bar)
         width = self.layout.vector_size
         if truncate_dim is not None:
             check_number(truncate_dim, "truncate_dim", is_whole=True, allowed=Range(1, width))

@@ -24,7 +24,7 @@ from bert_jax.inference.computations import (
     LayerStates,
     PooledStates,
 )
-from bert_jax.inference.engine import open_directory, start_engine
+from bert_jax.inference.engine import ENGINES, open_directory
 from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts, vector_stacker
 from bert_jax.models.pooling_weights import POOLINGS
@@ -126,7 +126,6 @@ class Encoder(Runner):
 
     @classmethod
     def from_directory(cls, directory: ModelDirectory, tokenizer: bool = True) -> Self:
-        """Return the model of a directory that is open."""
         check_flag(tokenizer, "tokenizer")
         if tokenizer:
             for note in layout_warnings(directory):
@@ -134,7 +133,7 @@ class Encoder(Runner):
         layout, path = directory.layout, directory.path
         model = cls(
             layout,
-            start_engine(directory),
+            ENGINES[directory.engine].from_directory(directory),
             directory.tokenizer if tokenizer else None,
             calibrations.read_calibration(path, layout.labels),
             training_origin.read_origin(path),

@@ -28,7 +28,6 @@ class Engine(Protocol):
     @classmethod
     def open_directory(cls, path, dtype: str, **settings: Any) -> ModelDirectory:
         """Open a model directory to be computed so; `settings` are attention and remat."""
-        ...
 
     @classmethod
     def from_directory(cls, directory: ModelDirectory) -> Self: ...
@@ -36,23 +35,18 @@ class Engine(Protocol):
     @property
     def params(self) -> dict:
         """The parameters of the model's Flax module."""
-        ...
 
     def write_model(self, directory: Path, layout: Layout, tokenizer: Tokenizer | None) -> None:
         """Write the files of the model into a directory."""
-        ...
 
     def compiling(self, computation: Computation, batches: Sequence[dict]) -> AbstractContextManager:
         """Compile what these batches need in other threads, while this one computes them in the context."""
-        ...
 
     def start(self, computation: Computation, batch: dict) -> Any:
         """Begin to compute a batch; a device may go on while the host does something else."""
-        ...
 
     def read(self, started: Any) -> Any:
         """Return the outputs of a batch as an array, or several, with a row for each row of the batch."""
-        ...
 
 
 def open_directory(
@@ -76,8 +70,3 @@ def check_engine(name: object) -> None:
     if not isinstance(name, str):
         raise BertJaxError(f"engine must be a name, not {name!r:.60}; {suggest_name('', ENGINES.names())}")
     ENGINES.check(name)
-
-
-def start_engine(directory: ModelDirectory) -> Engine:
-    """Read the weights of a directory."""
-    return ENGINES[directory.engine].from_directory(directory)

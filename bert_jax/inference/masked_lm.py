@@ -104,14 +104,12 @@ class MaskedLM(Encoder):
         def score_chunk(chunk: Sequence) -> list[PseudoLogLikelihood]:
             texts = [require_text(text, "pseudo_log_likelihood") for text in chunk]
             logarithms: list[list[float]] = [[] for _ in texts]
-            for part in group_by_size(
-                masked_copies(self, texts), TOKENS_AT_ONCE, lambda copy: len(copy[1].input_ids)
-            ):
+            copies = masked_copies(self, texts)
+            for part in group_by_size(copies, TOKENS_AT_ONCE, lambda copy: len(copy[1].input_ids)):
                 positions, targets = (np.array([[copy[n]] for copy in part], np.int32) for n in (2, 3))
                 beside = {"target_positions": positions, "targets": targets}
-                for (i, *_), value in zip(
-                    part, self.run([copy[1] for copy in part], LogLikelihoods(), beside), strict=True
-                ):
+                outputs = self.run([copy[1] for copy in part], LogLikelihoods(), beside)
+                for (i, *_), value in zip(part, outputs, strict=True):
                     logarithms[i].append(float(value[0]))
             return [PseudoLogLikelihood(sum(values), tuple(values)) for values in logarithms]
 

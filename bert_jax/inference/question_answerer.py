@@ -68,9 +68,8 @@ class QuestionAnswerer(Encoder):
         compute_outcomes = OutcomePipeline(self, kind)
 
         def answer_chunk(chunk: Sequence) -> Iterator[Answer | None]:
-            return (
-                kind.result_and_confidence(raw, self.calibration)[0] for raw, _ in compute_outcomes(chunk)
-            )
+            for raw, _ in compute_outcomes(chunk):
+                yield kind.result_and_confidence(raw, self.calibration)[0]
 
         return map_texts(pair_up(question, text), answer_chunk)
 

@@ -11,7 +11,7 @@ from bert_jax.core.typed_json import type_name
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.runner import Runner
-from bert_jax.inference.streaming import Column, Vectors, check_progress_bar, map_texts, ordered_texts
+from bert_jax.inference.streaming import Column, Vectors, check_batch_options, map_texts, ordered_texts
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.predictions.selective import MinConfidence, abstains
 from bert_jax.predictions.whole_text_kind import WholeTextKind
@@ -64,9 +64,7 @@ class Reranker(Encoder):
         >>> model.predict([("the cat", "the mat"), ("the cat", "cats")]).shape
         (2,)
         """
-        if batch_size is not None:
-            check_number(batch_size, "batch_size", is_whole=True, allowed=Range(1))
-        check_progress_bar(show_progress_bar)
+        check_batch_options(batch_size, show_progress_bar)
         if isinstance(texts, list) and len(texts) == 2 and all(isinstance(text, str) for text in texts):
             texts = tuple(texts)
         score_chunk = make_score_function(self, long_texts)
@@ -74,13 +72,10 @@ class Reranker(Encoder):
         def predict_chunk(chunk: Sequence) -> Iterator[np.float32]:
             return (np.float32(score) for score, _ in score_chunk([as_pair(item) for item in chunk]))
 
-        return map_texts(
-            texts,
-            predict_chunk,
-            lambda scores: np.array(scores, np.float32),
-            batch_size or 0,
-            show_progress_bar,
-        )
+        def gather(scores: list) -> Vectors:
+            return np.array(scores, np.float32)
+
+        return map_texts(texts, predict_chunk, gather, batch_size or 0, show_progress_bar)
 
     def rank(
         self, query: str, documents: Sequence[str], top_k: int | None = None, return_documents: bool = False, *,
@@ -101,12 +96,11 @@ class Reranker(Encoder):
         if isinstance(documents, str):
             raise BertJaxError("documents must be a list of texts, not one text")
         documents = list(ordered_texts(documents))
-        best = rank_documents(self, query, documents, min_precision=min_precision, long_texts=long_texts)[
-            :top_k
-        ]
-        if return_documents:
-            return [{"corpus_id": index, "score": score, "text": documents[index]} for index, score in best]
-        return [{"corpus_id": index, "score": score} for index, score in best]
+        ranked = rank_documents(self, query, documents, min_precision=min_precision, long_texts=long_texts)
+        best: list[Ranked] = [{"corpus_id": index, "score": score} for index, score in ranked[:top_k]]
+        for document in best if return_documents else ():
+            document["text"] = documents[document["corpus_id"]]
+        return best
 
 
 def as_pair(item):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_jax.core.config import check_flag
+from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.grouping import group_by_size
 from bert_jax.core.progress import Progress
@@ -78,8 +78,10 @@ def ordered_texts(texts):
     return texts if isinstance(texts, Sequence) else map(to_plain_value, texts)
 
 
-def check_progress_bar(shows_progress: object) -> None:
-    """Refuse a `show_progress_bar` that is neither a truth value nor None, which leaves the choice to `map_texts`."""
+def check_batch_options(batch_size: object, shows_progress: object) -> None:
+    """Refuse wrong values of arguments of sentence-transformers; None leaves the choice to `map_texts`."""
+    if batch_size is not None:
+        check_number(batch_size, "batch_size", is_whole=True, allowed=Range(1))
     if shows_progress is not None:
         check_flag(shows_progress, "show_progress_bar")
 

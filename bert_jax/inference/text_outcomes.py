@@ -60,9 +60,8 @@ class OutcomePipeline(TextPipeline[TextOutcome]):
             first = np.stack([first[1] for first, *_ in by_text])
             similarities = self.model.scope.similarity(first).tolist()
             by_text = [[logits for logits, _ in of_text] for of_text in by_text]
-        for text, parts, logits, similarity in zip(
-            inputs.texts, inputs.parts, by_text, similarities, strict=True
-        ):
+        rows = zip(inputs.texts, inputs.parts, by_text, similarities, strict=True)
+        for text, parts, logits, similarity in rows:
             yield TextOutcome(self.kind.combine_windows(text, parts, logits), similarity)
 
 

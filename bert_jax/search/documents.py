@@ -125,10 +125,8 @@ class DocumentSource:
         for path in expand_inputs([given]):
             kind = file_extension(path)
             if kind in ENDINGS or (not kind and begins_with(path, document_formats.WIKIEXTRACTOR_START)):
-                yield (
-                    path,
-                    replace_surrogates(os.path.relpath(path, given) if is_folder else Path(path).name),
-                )
+                name = os.path.relpath(path, given) if is_folder else Path(path).name
+                yield path, replace_surrogates(name)
             elif is_folder:
                 self.others[kind] = self.others.get(kind, 0) + 1
             else:
@@ -160,16 +158,10 @@ class DocumentSource:
                 self.unknown.append(path)
                 return
             number = where.rpartition(" ")[2]
-            yield (
-                where,
-                Document(
-                    id=read_name_cell(where, row, columns.id) if columns.id else f"{name}:{number}",
-                    title=get_text_cell(where, row, columns.title)
-                    if get_optional_cell(row, columns.title)
-                    else "",
-                    text=get_text_cell(where, row, columns.text),
-                ),
-            )
+            id = read_name_cell(where, row, columns.id) if columns.id else f"{name}:{number}"
+            has_title = get_optional_cell(row, columns.title)
+            title = get_text_cell(where, row, columns.title) if has_title else ""
+            yield where, Document(id, title, get_text_cell(where, row, columns.text))
 
     def read_table(self, path: str) -> Iterator[tuple[str, tables.Row]]:
         if file_extension(path) not in (".jsonl", ".ndjson"):
@@ -283,10 +275,9 @@ def open_documents(documents: Any, columns: DocumentColumns, first_number: int =
         if not isinstance(column, str):
             raise BertJaxError(f"{name} must be the name of a column, not {column!r:.60}")
     if isinstance(documents, str | PathLike):
-        documents = [documents]
-        if not fspath(documents[0]):
+        if not fspath(documents):
             raise BertJaxError(f'documents is ""; give {FORMS}')
-        return DocumentSource([str(fspath(path)) for path in documents], columns)
+        return DocumentSource([str(fspath(documents))], columns)
     if hasattr(documents, "columns"):
         raise BertJaxError(f"documents is {type_name(documents)}; give its rows, as a list of dicts")
     documents = to_plain_list(documents)

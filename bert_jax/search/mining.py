@@ -163,7 +163,8 @@ def mine_hard_negatives(
     texts = list(dict.fromkeys(chain((group.texts[1] for group in groups), corpus)))
     documents = embedder.encode(texts, DOCUMENT_PROMPTS)
     anchors = embedder.encode([group.texts[0] for group in groups], QUERY_PROMPTS)
-    place = index_own_texts(groups, texts)
+    own = {text for group in groups for text in group.texts[:2]}
+    place = {text: n for n, text in enumerate(texts) if text in own}
     right = np.array([place[group.texts[1]] for group in groups])
     ranked = search_exact(anchors, documents, None, limits.range_max, list_positives(groups, place))
     searches = (
@@ -202,24 +203,17 @@ def run_searches(
     the first few texts."""
     while asked := [(search, n) for search in searches for n in search.next_range(limits.negatives)]:
         if reranker:
-            scores = reranker.score(
-                [(search.anchor, texts[search.candidates[n]]) for search, n in asked]
-            ).tolist()
+            pairs = [(search.anchor, texts[search.candidates[n]]) for search, n in asked]
+            scores = reranker.score(pairs).tolist()
         else:
             scores = [float(search.cosines[n]) for search, n in asked]
         for (search, n), score in zip(asked, scores, strict=True):
             search.consider(n, score, limits)
 
 
-def index_own_texts(groups: Sequence[Group], texts: Sequence[str]) -> dict[str, int]:
-    """Return the index in `texts` of each anchor and positive that `texts` contains."""
-    own = {text for group in groups for text in group.texts[:2]}
-    return {text: n for n, text in enumerate(texts) if text in own}
-
-
 def list_positives(groups: Sequence[Group], place: dict[str, int]) -> list[np.ndarray]:
     """Return, for each group, the indices of the anchors and positives of all groups that share its label, or its
-    anchor if it has no label."""
+    anchor if it has no label. `place` holds the index of each that is among the texts."""
     alike: dict[str, set[int]] = defaultdict(set)
     for group in groups:
         alike[group.alike or group.texts[0]].update(place[text] for text in group.texts[:2] if text in place)
@@ -260,9 +254,8 @@ class MinedTable:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the mined rows, and count them."""
         limits = self.settings.limits
-        for row in mine_hard_negatives(
-            self.groups, self.corpus, self.vectors, limits, self.counts, self.scorer
-        ):
+        groups, corpus = self.groups, self.corpus
+        for row in mine_hard_negatives(groups, corpus, self.vectors, limits, self.counts, self.scorer):
             given = row.pop("scores")
             if self.settings.scores:
                 row["scores"] = [round(score, 6) for score in given]

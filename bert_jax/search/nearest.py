@@ -90,10 +90,8 @@ def find_best_rows(
             among = np.flatnonzero((row >= least[query]) & (row > -np.inf))
             if not len(among):
                 continue
-            kept_rows, values = (
-                np.append(places[query], among + block.start),
-                np.append(best[query], row[among]),
-            )
+            kept_rows = np.append(places[query], among + block.start)
+            values = np.append(best[query], row[among])
             if len(values) > count:
                 least[query] = np.partition(values, -count)[-count] - np.float32(noise)
                 kept = values >= least[query]

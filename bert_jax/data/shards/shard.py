@@ -100,11 +100,8 @@ def list_shards(given: str) -> list[Shard]:
         raise BertJaxError(
             f"all files at {given} begin with {NO_DATA}, as those without data do; name others"
         )
-    root = (
-        given
-        if os.path.isdir(given)
-        else os.path.commonpath([os.path.dirname(file) or "." for file in files])
-    )
+    folders = [given] if os.path.isdir(given) else [os.path.dirname(file) or "." for file in files]
+    root = os.path.commonpath(folders)
     shards = [
         Shard((file,), shard_name(os.path.relpath(file, root)), os.path.getsize(file)) for file in files
     ]
