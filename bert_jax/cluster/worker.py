@@ -172,7 +172,12 @@ class Worker:
         """Open what the shards need; called first, also when Ray has restarted the worker."""
         try:
             check_versions(versions)
-            check_visible(work)
+            for path in filter(os.path.isabs, (work.required_path, work.output)):
+                if not Path(path).exists():
+                    raise BertJaxError(
+                        f"{socket.gethostname()} does not see {path}; put it on storage that all machines mount at "
+                        "this path"
+                    )
             work = replace(work)  # a bucket's files stand elsewhere before they are copied
             with no_lines():
                 self.work, self.write_shard = work, work.open()
@@ -196,15 +201,6 @@ class Worker:
             )
         messages = (str(warning.message) for warning in told if issubclass(warning.category, UserWarning))
         return ShardResult(written.rows, time.monotonic() - begun, tuple(dict.fromkeys(messages)))
-
-
-def check_visible(work: ShardWork) -> None:
-    """Refuse a machine that does not see what the command sees."""
-    for path in filter(os.path.isabs, (work.required_path, work.output)):
-        if not Path(path).exists():
-            raise BertJaxError(
-                f"{socket.gethostname()} does not see {path}; put it on storage that all machines mount at this path"
-            )
 
 
 def list_versions() -> dict[str, str]:

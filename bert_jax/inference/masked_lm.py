@@ -74,8 +74,7 @@ class MaskedLM(Encoder):
         self.require_head(("mlm",), "fill_mask")
 
         def fill_together(chunk: Sequence) -> Iterator[Filled]:
-            for completion in fill_in_passes(self, [use_mask_token(self, text) for text in chunk], steps):
-                yield Filled(" ".join(completion.words), completion.score, completion.text)
+            return fill_in_passes(self, [use_mask_token(self, text) for text in chunk], steps)
 
         return map_texts(texts, fill_together if steps else FillingPipeline(self, top_k))
 

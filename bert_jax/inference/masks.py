@@ -16,6 +16,14 @@ MASKS_PER_ROW = 8  # a text with more masks takes several rows
 MaskPlace = tuple[tuple[int, int], int, int]  # characters in the text, index of a window, position in it
 
 
+@dataclass(frozen=True)
+class Filled:
+    token: str
+    score: float  # its probability at the mask
+    text: str
+    token_id: int | None = None  # None for the tokens of several masks
+
+
 def require_text(text, what: str = "fill_mask") -> str:
     if not isinstance(text, str):
         raise BertJaxError(f"{what} reads single texts, not {text!r:.60}")
@@ -69,7 +77,6 @@ class Completion:
     unfilled: list[MaskPlace]  # masks, in the order of the text
     score: float = 1.0  # the product of the fillings' probabilities when each was chosen
     chosen: dict[tuple[int, int], int] = field(default_factory=dict)  # characters -> token
-    words: list[str] = field(default_factory=list)
 
     def fill(self, mask: MaskPlace, token: int, score: float) -> None:
         """Fill a mask: replace it by the token in every window that contains it."""
@@ -82,17 +89,16 @@ class Completion:
                 ids[window.offsets.index(place)] = token
                 self.windows[n] = replace(window, input_ids=ids)
 
-    def write_words(self, model: Runner) -> "Completion":
+    def write_words(self, model: Runner) -> Filled:
         """Write the words into the text, from the last to the first, so that the other offsets stay valid."""
-        words = []
+        text, words = self.text, []
         for (start, end), token in sorted(self.chosen.items(), reverse=True):
-            word, self.text = replace_mask(model, self.text, start, end, token)
+            word, text = replace_mask(model, text, start, end, token)
             words.append(word)
-        self.words = words[::-1]
-        return self
+        return Filled(" ".join(reversed(words)), self.score, text)
 
 
-def fill_in_passes(model: Runner, texts: list[str], steps: int) -> Iterator[Completion]:
+def fill_in_passes(model: Runner, texts: list[str], steps: int) -> Iterator[Filled]:
     """Fill the masks of each text in a few passes, the most confident predictions first (mask-predict)."""
     completions = [
         Completion(text, list(windows), find_masks(model, text, windows))
@@ -135,14 +141,6 @@ def predict_masks(
         column = columns[key].index(mask[2])
         fillings[id(completion), mask] = float(scores[column, 0]), int(tokens[column, 0])
     return fillings
-
-
-@dataclass(frozen=True)
-class Filled:
-    token: str
-    score: float  # its probability at the mask
-    text: str
-    token_id: int | None = None  # None for the tokens of several masks
 
 
 class FillingPipeline(TextPipeline[list]):

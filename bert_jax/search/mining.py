@@ -111,14 +111,6 @@ class MiningLimits:
 
 
 @dataclass
-class MiningCounts:
-    """Counts of the mined and the skipped groups."""
-
-    groups: int = 0
-    too_few: int = 0  # anchors left out because too few negatives were found
-
-
-@dataclass
 class NegativeSearch:
     """The search for the negatives of one anchor."""
 
@@ -154,12 +146,12 @@ def mine_hard_negatives(
     corpus: Sequence[str],
     embedder: CachedEncoder,
     limits: MiningLimits,
-    counts: MiningCounts,
     reranker: CachedPairScorer | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with an anchor, its positive, its negatives and the scores of the positive and the negatives, in the
-    order of the groups. Candidates are the texts of the `corpus` and all positives. A reranker's scores replace the
-    cosines but do not change the order: the negatives are the texts nearest by cosine that satisfy the limits."""
+    order of the groups; those with too few negatives are left out. Candidates are the texts of the `corpus` and all
+    positives. A reranker's scores replace the cosines but do not change the order: the negatives are the texts nearest
+    by cosine that satisfy the limits."""
     texts = list(dict.fromkeys(chain((group.texts[1] for group in groups), corpus)))
     documents = embedder.encode(texts, DOCUMENT_PROMPTS)
     anchors = embedder.encode([group.texts[0] for group in groups], QUERY_PROMPTS)
@@ -185,9 +177,7 @@ def mine_hard_negatives(
         run_searches(block, texts, limits, reranker)
         for search in block:
             if len(search.negatives) < limits.negatives:
-                counts.too_few += 1
                 continue
-            counts.groups += 1
             negatives = {f"{NEGATIVE}_{n}": texts[i] for n, i in enumerate(search.negatives, 1)}
             scored = [search.positive_score, *search.scores]
             yield {ANCHOR: search.anchor, POSITIVE: search.positive, **negatives, "scores": scored}
@@ -240,7 +230,7 @@ class MinedTable:
 
     def __init__(self, settings: MiningSettings):
         data, columns = settings.data, settings.columns
-        self.settings, self.counts = settings, MiningCounts()
+        self.settings, self.mined = settings, 0
         self.groups = read_groups(data, columns)
         check_pairs(data, self.groups)
         preferred, plain = positive_column(data, columns), GroupColumns(skip_bad=columns.skip_bad)
@@ -255,17 +245,18 @@ class MinedTable:
         """Yield the mined rows, and count them."""
         limits = self.settings.limits
         groups, corpus = self.groups, self.corpus
-        for row in mine_hard_negatives(groups, corpus, self.vectors, limits, self.counts, self.scorer):
+        for row in mine_hard_negatives(groups, corpus, self.vectors, limits, self.scorer):
+            self.mined += 1
             given = row.pop("scores")
             if self.settings.scores:
                 row["scores"] = [round(score, 6) for score in given]
             yield row
 
     def describe_anchors_left_out(self) -> str:
-        """Say how many anchors have too few negatives; "" if there are none."""
-        if not self.counts.too_few:
+        """Say how many anchors have too few negatives, once all rows are mined; "" if there are none."""
+        if self.mined == len(self.groups):
             return ""
-        anchors = pluralize(self.counts.too_few, "anchor")
+        anchors = pluralize(len(self.groups) - self.mined, "anchor")
         return (
             f"{anchors} with fewer than {self.settings.limits.negatives} negatives within the limits left out: "
             "a higher --range-max or a lower --margin keeps more"

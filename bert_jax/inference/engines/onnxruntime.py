@@ -79,9 +79,6 @@ class OnnxRuntimeEngine:
     def compiling(self, computation: Computation, batches: Sequence[Batch]) -> AbstractContextManager:
         return nullcontext()
 
-    def start(self, computation: Computation, batch: Batch) -> Any:
-        return self.compute(computation, batch)
-
     def read(self, started: Any) -> Any:
         return started
 
@@ -94,14 +91,14 @@ class OnnxRuntimeEngine:
         return list(self.session.run(batch, outputs).values())
 
     @singledispatchmethod
-    def compute(self, computation: Computation, batch: Batch) -> Any:
+    def start(self, computation: Computation, batch: Batch) -> Any:
         """Return the outputs of a computation; each of the methods below computes one."""
         raise BertJaxError(
             f"the engine {self.name} computes the states of the last layer alone, and no attention weights; use the "
             "engine jax"
         )
 
-    @compute.register
+    @start.register
     def head_logits(self, wanted: HeadLogits, batch: Batch) -> Any:
         rows = split_texts(batch)
         parts = ANSWER_LOGITS if ANSWER_LOGITS[0] in self.session.outputs else (LOGITS,)
@@ -114,11 +111,11 @@ class OnnxRuntimeEngine:
         states, mask = states.reshape(count, -1, states.shape[-1]), rows["attention_mask"].reshape(count, -1)
         return logits, normalized(pooled(states, mask, "mean"))
 
-    @compute.register
+    @start.register
     def hidden_states(self, wanted: HiddenStates, batch: Batch) -> Any:
         return self.run(batch, HIDDEN_STATES)[0]
 
-    @compute.register
+    @start.register
     def pooled_states(self, wanted: PooledStates, batch: Batch) -> Any:
         if wanted.pooling == POOLER:
             raise BertJaxError(f'pooling="{POOLER}" is not computed by the engine {self.name}; use jax')
@@ -128,13 +125,13 @@ class OnnxRuntimeEngine:
             vectors = ACTIVATIONS[wanted.projection.activation](vectors)
         return normalized(vectors) if wanted.normalize else vectors
 
-    @compute.register
+    @start.register
     def mask_fillings(self, wanted: MaskFillings, batch: Batch) -> Any:
         likely = self.log_probabilities(batch)
         best = np.argsort(-likely, axis=-1, kind="stable")[..., : wanted.top]
         return np.exp(np.take_along_axis(likely, best, axis=-1)), best
 
-    @compute.register
+    @start.register
     def log_likelihoods(self, wanted: LogLikelihoods, batch: Batch) -> Any:
         return np.take_along_axis(self.log_probabilities(batch), batch["targets"][..., None], axis=-1)[..., 0]
 
