@@ -74,7 +74,7 @@ def rank_ties(ids: Sequence[str]) -> np.ndarray:
 
 
 def top_k(scores: np.ndarray, tie_ranks: np.ndarray, count: int = DEPTH) -> np.ndarray:
-    """Return the indices of a query's `count` highest scores, best first; `before` comes from `rank_ties`."""
+    """Return the indices of a query's `count` highest scores, best first; for `tie_ranks` see `rank_ties`."""
     among = np.arange(len(scores))
     if count < len(scores):
         among = np.flatnonzero(scores >= np.partition(scores, -count)[-count])

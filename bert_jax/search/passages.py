@@ -80,13 +80,13 @@ class CutDocument:
 class PassageCutter:
     """Cut documents into passages of at most `room` tokens, with the title; neighbours share at most `overlap`."""
 
-    def __init__(self, ruler: TokenCounter, room: int, overlap: int):
+    def __init__(self, token_counter: TokenCounter, room: int, overlap: int):
         if room < MIN_ROOM:
             raise BertJaxError(
                 f"passages have room for {room} tokens beside the prompt, and need at least {MIN_ROOM}; raise "
                 "--passage-tokens"
             )
-        self.token_counter, self.room, self.overlap = ruler, room, overlap
+        self.token_counter, self.room, self.overlap = token_counter, room, overlap
 
     def __call__(self, documents: Iterable[Document]) -> Iterator[CutDocument]:
         for window in group_by_size(
@@ -120,7 +120,7 @@ class PassageCutter:
         )
 
     def join_units(self, units: list[TextUnit], room: int) -> list[Span]:
-        """Join atoms into passages. A passage begins with the last atoms of the one before, up to `overlap` tokens."""
+        """Join units into passages. A passage begins with the last units of the one before, up to `overlap` tokens."""
         spans: list[Span] = []
         first = total = 0
         for place, (_, end, tokens) in enumerate(units):

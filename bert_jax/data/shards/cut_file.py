@@ -3,8 +3,10 @@
 The parts in FOLDER/NAME.parts/ are removed when all of them are done; FOLDER/NAME.json keeps what they were.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import count, groupby
+from operator import itemgetter
 from pathlib import Path
 
 from bert_jax.core.errors import BertJaxError
@@ -24,9 +26,6 @@ CUTTABLE = (*HEADED, ".txt", ".jsonl", ".ndjson", ".parquet")
 REMEDY = "delete it, and repeat the command"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BATCH = 4096  # rows of a Parquet file that are copied at once
-
-
-WritePart = Callable[[Path], int]  # writes a part to a file, and returns the number of its rows
 
 
 @dataclass(frozen=True)
@@ -95,39 +94,39 @@ class CutFile:
         facts, parts = InputFacts.from_shard(self.shard, self.shard), list[PartFacts]()
         remove_path(self.directory)
         with Progress("rows", work="cutting") as progress, atomic_directory(self.directory) as new:
-            read_parts = parquet_parts if self.kind == ".parquet" else line_parts
-            for number, write in enumerate(read_parts(self)):
-                path = new / f"{number:05d}{self.kind}"
-                parts.append(PartFacts(path.name, write(path), path.stat().st_size))
-                progress.advance(parts[-1].rows)
+            write_parts = write_parquet_parts if self.kind == ".parquet" else write_line_parts
+            for path, rows in write_parts(self, (new / f"{number:05d}{self.kind}" for number in count())):
+                parts.append(PartFacts(path.name, rows, path.stat().st_size))
+                progress.advance(rows)
         whole = CutFacts(self.shard.source, facts, self.rows, self.has_header, parts)
         write_json(self.listing, asdict(whole))
         return whole
 
 
-def line_parts(cut: CutFile) -> Iterator[WritePart]:
+def write_line_parts(cut: CutFile, paths: Iterator[Path]) -> Iterator[tuple[Path, int]]:
+    """Write the parts of a file, and yield each with the number of its rows."""
     first, rows = peeked(read_rows(cut.shard.source, cut.kind))
     first_tells_format = tells_format(first or b"")
     header = next(rows, b"") if cut.has_header else b""
-    ahead = next(rows, None)
 
-    def may_begin(before: bytes, row: bytes) -> bool:
-        """Whether a part may begin with a row, whose first line then tells the format as that of the file does."""
-        ends_document = not (cut.at_blank_lines and before.strip())
-        return ends_document and tells_format(row) == first_tells_format
+    def number_rows() -> Iterator[tuple[int, bytes]]:
+        """Yield each row behind the number of its part. The first line of a part tells the format as that of the file
+        does."""
+        number, size, before = 0, 0, b""
+        for row in rows:
+            ends_document = not (cut.at_blank_lines and before.strip())
+            if size >= cut.rows and ends_document and tells_format(row) == first_tells_format:
+                number, size = number + 1, 0
+            yield number, row
+            size, before = size + 1, row
 
-    def write(path: Path) -> int:
-        nonlocal ahead
-        written, before = 0, b""
-        with open(path, "wb") as part:
-            part.write(header)
-            while ahead is not None and (written < cut.rows or not may_begin(before, ahead)):
-                part.write(ahead)
-                written, before, ahead = written + 1, ahead, next(rows, None)
-        return written
-
-    while ahead is not None:
-        yield write
+    for _, part in groupby(number_rows(), itemgetter(0)):
+        path, size = next(paths), 0
+        with open(path, "wb") as file:
+            file.write(header)
+            for size, (_, row) in enumerate(part, 1):  # noqa: B007
+                file.write(row)
+        yield path, size
 
 
 def tells_format(line: bytes) -> bool:
@@ -152,23 +151,19 @@ def read_rows(source: str, kind: str) -> Iterator[bytes]:
             yield row
 
 
-def parquet_parts(cut: CutFile) -> Iterator[WritePart]:
+def write_parquet_parts(cut: CutFile, paths: Iterator[Path]) -> Iterator[tuple[Path, int]]:
+    """Write the parts of a Parquet file, and yield each with the number of its rows."""
     from pyarrow import parquet
 
     with opened_parquet(cut.shard.source) as file:
         batches = file.iter_batches(batch_size=min(cut.rows, BATCH))
         ahead = next(batches, None)
-
-        def write(path: Path) -> int:
-            nonlocal ahead
-            missing = cut.rows
+        while ahead is not None:
+            path, missing = next(paths), cut.rows
             with parquet.ParquetWriter(path, file.schema_arrow) as part:
                 while ahead is not None and missing:
                     rows = ahead.slice(0, missing)
                     part.write_batch(rows)
                     missing -= len(rows)
                     ahead = ahead.slice(len(rows)) if len(rows) < len(ahead) else next(batches, None)
-            return cut.rows - missing
-
-        while ahead is not None:
-            yield write
+            yield path, cut.rows - missing
