@@ -24,11 +24,6 @@ MIN_DONE = 0.05  # of all bytes, before the time that is left is told
 Actor = Any  # a handle of Ray, whose methods are made at run time
 
 
-class Failure(NamedTuple):
-    shard: Shard
-    message: str
-
-
 class PendingCall(NamedTuple):
     actor: Actor
     shard: Shard | None  # None: it opens the work
@@ -50,7 +45,7 @@ class Dispatcher:
         self.deaths: Counter[str] = Counter()
         self.results: list[ShardResult] = []
         self.bytes_done, self.bytes_left = 0, sum(shard.size for shard in shards)
-        self.failures: list[Failure] = []
+        self.failures: list[str] = []  # a message for each shard that failed
         self.printed_kinds: set[str] = set()  # the warnings that were printed, without their numbers
         self.waiting_since = time.monotonic()
         self.last_death = ""  # why a worker that opened the work died
@@ -148,7 +143,7 @@ class Dispatcher:
 
     def fail(self, shard: Shard, message: str) -> None:
         self.bytes_left -= shard.size
-        self.failures.append(Failure(shard, message))
+        self.failures.append(message)
         print_line(message)
 
     def print_warnings(self, shard: Shard, messages: Sequence[str]) -> None:

@@ -142,7 +142,7 @@ def estimate(options: ClusterOptions, work: ShardWork, shards: list[Shard]) -> s
         dispatcher = Dispatcher(ray, work, tried, "dry run")
         dispatcher.run(replace(plan, count=1))
     if dispatcher.failures:
-        raise BertJaxError(dispatcher.failures[0].message)
+        raise BertJaxError(dispatcher.failures[0])
     measured = dispatcher.results[-1]
     share = size / max(shard.size, 1)
     rows = f"about {measured.rows * share:,.0f}"
