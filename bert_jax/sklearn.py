@@ -180,12 +180,8 @@ class TextEmbedder(TransformerMixin, TextEstimator):
 
     def __init__(self, init: str = "", *, pooling: str | None = None, prompt_name: str | None = None,
                  truncate_dim: int | None = None):  # fmt: skip
-        self.init, self.pooling, self.prompt_name, self.truncate_dim = (
-            init,
-            pooling,
-            prompt_name,
-            truncate_dim,
-        )
+        self.init, self.pooling = init, pooling
+        self.prompt_name, self.truncate_dim = prompt_name, truncate_dim
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

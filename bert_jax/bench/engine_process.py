@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -31,25 +31,17 @@ from bert_jax.report.embedders.evaluate_embedders import evaluates_vectors
 from bert_jax.report.model_evaluation import measure_scores
 
 
-@dataclass(frozen=True)
-class EngineRequest:
-    model: str  # its directory
-    engine: str
-    dtype: str
-    data: str  # labelled data
-    texts: int  # of the data whose speed is measured, at most
-
-
-def measure_engine(request: EngineRequest) -> dict[str, Any]:
+def measure_engine(name: str, engine: str, dtype: str, data: str, most: int) -> dict[str, Any]:
+    """Measure a model directory on labelled data, and its speed on `most` texts of it at most."""
     machine, start = Machine(), time.perf_counter()
-    directory = open_directory(request.model, request.engine, request.dtype)
+    directory = open_directory(name, engine, dtype)
     model = load(directory)
     seconds = time.perf_counter() - start
-    run, texts = text_function(directory, model, request.data)
-    drawn = [texts[i] for i in np.random.RandomState(0).permutation(len(texts))[: request.texts]]
+    run, texts = text_function(directory, model, data)
+    drawn = [texts[i] for i in np.random.RandomState(0).permutation(len(texts))[:most]]
     figures, turns = text_figures(run, drawn, np.ones(len(drawn)))
     peak = memory.peak_process_bytes()
-    main, sums = measure_scores(directory, request.data)
+    main, sums = measure_scores(directory, data)
     return {
         "load_seconds": seconds,
         "texts_per_second": figures["texts_per_second"],
@@ -78,6 +70,6 @@ def text_function(
 
 if __name__ == "__main__":
     try:
-        print(json.dumps(measure_engine(EngineRequest(**json.loads(sys.argv[1])))))
+        print(json.dumps(measure_engine(*json.loads(sys.argv[1]))))
     except BertJaxError as error:
         sys.exit(str(error))

@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bert_jax.bench.engine_process import EngineRequest
 from bert_jax.bench.timing import describe_load, rounded
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
@@ -69,7 +68,7 @@ def list_variants(model: str, exported: str) -> Iterator[tuple[str, str, str, st
 
 
 def measure(model: str, directory: str, engine: str, dtype: str, data: str, texts: int) -> MeasuredEngine:
-    request = json.dumps(asdict(EngineRequest(directory, engine, dtype, data, texts)))
+    request = json.dumps([directory, engine, dtype, data, texts])
     command = [sys.executable, "-m", "bert_jax.bench.engine_process", request]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -30,10 +30,10 @@ TEXTS = (
 
 
 def bench_texts(args) -> None:
-    from bert_jax.bench.text_speed import TextWorkload, measure_texts
+    from bert_jax.bench.text_speed import measure_texts
 
-    workload = TextWorkload(args.choice, args.model, args.input, args.texts)
-    print(measure_texts(workload, args.dtype, args.profile, args.json))
+    texts = args.choice, args.model, args.input, args.texts
+    print(measure_texts(*texts, args.dtype, args.profile, args.json))
 
 
 @verb(
@@ -59,7 +59,7 @@ def predict(args):
 @verb(
     "seconds of a training step of a config, on made-up rows",
     "bert-jax bench train --config configs/pretrain.py:base --config.data.batch_size=8",
-    CONFIG,
+    *CONFIG,
     PROFILE,
     JSON,
 )
@@ -72,7 +72,7 @@ def train(args):
 @verb(
     "rows per second that this machine makes from a corpus",
     "bert-jax bench input --config configs/pretrain.py:base --config.data.corpora=corpus",
-    CONFIG,
+    *CONFIG,
     JSON,
 )
 def input_(args):

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bert_jax.command.flags import Flag, engine_of, flag, positive_integer, whole_number_type
+from bert_jax.command.flags import Flag, engine_of, flag, given_flags, positive_integer, whole_number_type
 from bert_jax.core.bucket import is_bucket
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import print_line
@@ -28,28 +28,30 @@ RAY = (
     ),
     flag("--dry-run", action="store_true", help="with --ray: say what there is to do, and how long it would take"),
 )  # fmt: skip
-ACCELERATOR = flag("--accelerator", choices=("gpu", "tpu"), help="with --ray: an accelerator for each worker")
-SHARD_ROWS = flag(
-    "--shard-rows", type=positive_integer, metavar="N",
-    help="with --ray: cut files into shards of N rows (default: a single file into 65,536, others not)",
-)  # fmt: skip
-
-REMOVE_MISSING = flag(
-    "--remove-missing", action="store_true", help="with --ray: remove outputs whose inputs are not there any more",
-)  # fmt: skip
 
 
-def format_flag(*formats: str) -> Flag:
-    return flag("--format", choices=formats, help=f"with --ray: format of the shards (default {formats[0]})")
+def shard_flags(*formats: str) -> tuple[Flag, ...]:
+    """Return the flags of a verb that writes a file for each shard of its input, in one of the formats."""
+    return (
+        *RAY,
+        flag("--accelerator", choices=("gpu", "tpu"), help="with --ray: an accelerator for each worker"),
+        flag(
+            "--shard-rows", type=positive_integer, metavar="N",
+            help="with --ray: cut files into shards of N rows (default: a single file into 65,536, others not)",
+        ),
+        flag(
+            "--remove-missing", action="store_true",
+            help="with --ray: remove outputs whose inputs are not there any more",
+        ),
+        flag("--format", choices=formats, help=f"with --ray: format of the shards (default {formats[0]})"),
+    )  # fmt: skip
 
 
 def cluster_options(args: argparse.Namespace) -> "ClusterOptions | None":
     """Return the cluster to work on, or None: this process. Refuse flags of a cluster without --ray."""
     if args.ray is None:
-        for name in FLAGS:
-            if getattr(args, name, None):
-                given = f"--{name.replace('_', '-')}"
-                raise BertJaxError(f"{given} is for a cluster; add --ray, or leave {given} out")
+        if given := given_flags(args, FLAGS):
+            raise BertJaxError(f"{given[0]} is for a cluster; add --ray, or leave {given[0]} out")
         return None
     from bert_jax.cluster.connection import check_address, require_ray
     from bert_jax.cluster.worker import ClusterOptions

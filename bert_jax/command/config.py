@@ -4,12 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from bert_jax.command.flags import (
-    JSON,
-    OVERRIDES,
-    flag,
-    verb,
-)
+from bert_jax.command.flags import JSON, OVERRIDES, flag, verb
 from bert_jax.core import terminal
 from bert_jax.core.config import check_values, merge_overrides, parse_config
 from bert_jax.core.config_files import bundled_configs, run_config_file
@@ -61,7 +56,7 @@ def collect_keys(spec: str, overrides: Sequence[str]) -> dict:
     return {"config": spec, "task": value_of["task"], "keys": facts, "refused": refused}
 
 
-def describe_config(spec: str, overrides: Sequence[str], as_json: bool = False) -> str:
+def describe_config(spec: str, overrides: Sequence[str], as_json: bool) -> str:
     facts = collect_keys(spec, overrides)
     if as_json:
         return to_json(facts, indent=2)
@@ -118,7 +113,7 @@ def tint(text: str, colour: str) -> str:
     return f"{colour}{text}{terminal.RESET}" if colour and terminal.is_coloured() else text
 
 
-def describe_recipes(as_json: bool = False) -> str:
+def describe_recipes(as_json: bool) -> str:
     known = bundled_configs()
     if as_json:
         return to_json([asdict(recipe) for recipe in known], indent=2)

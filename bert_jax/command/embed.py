@@ -1,14 +1,6 @@
 """The verb `embed`."""
 
-from bert_jax.command.cluster_flags import (
-    ACCELERATOR,
-    RAY,
-    REMOVE_MISSING,
-    SHARD_ROWS,
-    cluster_options,
-    format_flag,
-    write_on_cluster,
-)
+from bert_jax.command.cluster_flags import cluster_options, shard_flags, write_on_cluster
 from bert_jax.command.flags import ENGINE, LONG, engine_of, flag, positive_integer, verb
 
 
@@ -38,11 +30,7 @@ from bert_jax.command.flags import ENGINE, LONG, engine_of, flag, positive_integ
     ),
     LONG,
     *ENGINE,
-    *RAY,
-    ACCELERATOR,
-    SHARD_ROWS,
-    REMOVE_MISSING,
-    format_flag("npy", "parquet"),
+    *shard_flags("npy", "parquet"),
 )  # fmt: skip
 def embed(args):
     from bert_jax.inference.engine import open_directory

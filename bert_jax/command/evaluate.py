@@ -10,11 +10,13 @@ from bert_jax.command.flags import (
     LONG,
     PAIR,
     PREDICTORS,
+    RERANK_TOP,
     SKIP_BAD,
     TEXT,
     engine_of,
     exactly_one,
     flag,
+    given_flags,
     positive_integer,
     verb,
 )
@@ -69,20 +71,16 @@ INDEX_FLAGS = ("rerank", "rerank_top", "embedder")
     DIMENSIONS,
     flag("--embedder", metavar="DIR", help="for an index: directory of its model, if it was moved"),
     flag("--rerank", metavar="DIR", help="for an index: cross-encoder that reranks the top passages"),
-    flag(
-        "--rerank-top", type=positive_integer, metavar="N", help="passages that --rerank scores "
-        "(default 50)",
-    ),
+    RERANK_TOP,
     *ENGINE,
 )  # fmt: skip
 def evaluate(args):
     command = shlex.join(["bert-jax", *sys.argv[1:]])
-    for name in () if args.index else INDEX_FLAGS:
-        if getattr(args, name):
-            raise BertJaxError(f"--{name.replace('_', '-')} is for an index; leave it out, or give --index")
     if args.index:
         measure_index(args, command)
     else:
+        if given := given_flags(args, INDEX_FLAGS):
+            raise BertJaxError(f"{given[0]} is for an index; leave it out, or give --index")
         measure_models(args, command)
     if args.report:
         print_line(f"the report is {Path(args.report) / 'report.md'}")
@@ -118,11 +116,8 @@ def measure_index(args, command: str) -> None:
     from bert_jax.report.evaluate_index import IndexEvalConfig, describe_index_evaluation
     from bert_jax.search.index import Index
 
-    unused = [name for name in TABLE_FLAGS if getattr(args, name)]
-    if args.long_texts != "truncate":
-        unused.append("long_texts")
-    if unused:
-        raise BertJaxError(f"--{unused[0].replace('_', '-')} is not for an index; leave it out")
+    if unused := given_flags(args, TABLE_FLAGS) + ["--long-texts"] * (args.long_texts != "truncate"):
+        raise BertJaxError(f"{unused[0]} is not for an index; leave it out")
     eval_config = IndexEvalConfig(args.data, args.split, args.rerank, args.rerank_top)
     index = Index.open(args.index, args.embedder, False, **engine_of(args))
     print(describe_index_evaluation(index, eval_config, args.report, command).format(args.json))

@@ -4,10 +4,6 @@ from bert_jax.command.flags import OUTPUT, flag, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import refuse_output
 
-NO_DATA = (
-    "--data measures what --quantize changes, and other files compute what the model does; leave --data out"
-)
-
 
 @verb(
     "write a checkpoint's model, or a model as an ONNX file",
@@ -33,7 +29,9 @@ NO_DATA = (
 def export(args):
     refuse_output(args.output, args.directory)
     if args.data and not args.quantize:
-        raise BertJaxError(NO_DATA)
+        raise BertJaxError(
+            "--data measures what --quantize changes, and other files compute what the model does; leave --data out"
+        )
     if args.format == "onnx":
         write_onnx(args)
         return

@@ -3,7 +3,7 @@
 import argparse
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -94,6 +94,11 @@ def verb(summary: str, example: str, *flags: Flag) -> Callable[[Callable], Verb]
     return lambda run: Verb(run.__name__.strip("_").replace("_", "-"), summary, example, flags, run)
 
 
+def given_flags(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Return those of the flags that were given, as they are written."""
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(args, name, None)]
+
+
 def engine_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the flags of ENGINE as arguments of `bert_jax.load`."""
     return {"engine": args.engine, "dtype": args.dtype}
@@ -117,9 +122,8 @@ def verb_choice(verbs: dict[str, Verb]) -> Flag:
     return add
 
 
-MIN_SIMILARITY = (
-    0.8  # lowest similarity of a misspelt flag and the right one, if it may also be a key of the config
-)
+# Lowest similarity of a misspelt flag and the right one, if it may also be a key of the config.
+MIN_SIMILARITY = 0.8
 
 
 class Parser(argparse.ArgumentParser):
@@ -173,16 +177,14 @@ def list_flags(parser: argparse.ArgumentParser) -> set[str]:
     return flags.union(*(list_flags(parser) for parsers in nested for parser in parsers))
 
 
-def add_config_flags(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
+OVERRIDES: Flag = lambda parser: parser.set_defaults(overrides=[])  # noqa: E731 - filled by Parser.parse_args
+CONFIG = (
+    flag(
         "--config", required=True, metavar="FILE[:NAME]",
         help="config file, and the variant that it names; --config.KEY=VALUE changes a key",
-    )  # fmt: skip
-    parser.set_defaults(overrides=[])  # filled by Parser.parse_args
-
-
-CONFIG: Flag = add_config_flags
-OVERRIDES: Flag = lambda parser: parser.set_defaults(overrides=[])  # noqa: E731
+    ),
+    OVERRIDES,
+)  # fmt: skip
 JSON = flag("--json", action="store_true", help="print one JSON object instead of lines")
 LONG = flag(
     "--long-texts", choices=("truncate", "windows"), default="truncate",
@@ -217,6 +219,9 @@ TEXT = flag(
     "--text", default="", metavar="COLUMN",
     help="column of texts, words or questions; a number (0, 1) without a header (default: by its usual names)",
 )  # fmt: skip
+RERANK_TOP = flag(
+    "--rerank-top", type=positive_integer, metavar="N", help="passages that --rerank scores (default 50)"
+)
 PAIR = flag("--text-pair", default="", metavar="COLUMN", help="column of second texts, or of passages")
 SKIP_BAD = flag(
     "--skip-bad", action="store_true",

@@ -42,7 +42,6 @@ def info(args):
 
 
 def describe_index(index: "Index", directory: str, as_json: bool) -> str:
-    """Describe the contents of an index, and how it is searched."""
     from bert_jax.search.index_manifest import INDEX_FILE
 
     manifest, first = index.manifest, list(islice(document_ids(index), SHOWN))

@@ -2,19 +2,13 @@
 
 from collections.abc import Sequence
 
-from bert_jax.command.flags import (
-    CONFIG,
-    flag,
-    positive_integer,
-    verb,
-    whole_number_type,
-)
+from bert_jax.command.flags import CONFIG, flag, positive_integer, verb, whole_number_type
 
 
 @verb(
     "show the examples of a training step as text",
     "bert-jax inspect --config configs/pretrain.py:base --config.data.corpora=corpus --step 777",
-    CONFIG,
+    *CONFIG,
     flag("--step", type=whole_number_type(0), default=0, help="training step (default 0)"),
     flag(
         "--rows",
@@ -28,7 +22,6 @@ def inspect(args):
 
 
 def show_examples(spec: str, overrides: Sequence[str], step: int, rows: int) -> str:
-    """Return the examples of a step as text."""
     from bert_jax import tasks
     from bert_jax.training.opened_run import preview_run
 

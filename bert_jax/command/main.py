@@ -12,11 +12,10 @@ from keyword import iskeyword
 from multiprocessing import popen_spawn_posix
 
 from bert_jax import __version__
-from bert_jax.command.failures import explain_error
 from bert_jax.command.flags import Parser, Verb
 from bert_jax.core.arguments import use_config_spelling
 from bert_jax.core.compilation_cache import avoid_missing_tpu, enable_compilation_cache
-from bert_jax.core.errors import BertJaxError, one_line, suggest_name
+from bert_jax.core.errors import BertJaxError, explain_os_error, first_line, one_line, suggest_name
 from bert_jax.core.memory import use_large_pages
 from bert_jax.core.terminal import print_line
 
@@ -24,6 +23,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Files in which no exception may be raised: NumPy prints the traceback of an import that is interrupted, and a process
 # that is being started would get only a part of its start data.
 UNINTERRUPTED = {"<frozen importlib._bootstrap>", popen_spawn_posix.__file__}
+WITHOUT_JAX = ("jax", "flax", "optax", "orbax", "ml_collections")  # what launch/light.sh leaves out
+MEMORY_REMEDY = "take a smaller batch, shorter texts or a smaller model, or a machine with more memory"
 GROUPS = {
     "text": ("vocab", "prepare", "inspect"),
     "train": ("config", "train", "preflight", "export", "pairs", "mine"),
@@ -66,7 +67,6 @@ def print_verbs() -> None:
 
 
 def command() -> int:
-    """The entry point of `bert-jax`."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         # Before and after the work, Ctrl-C has nothing to clean up and should show no traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -189,3 +189,35 @@ def end_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def explain_error(error: Exception) -> BertJaxError | None:
+    """Return an error with one line for the user; None for a bug in this program, which needs its traceback."""
+    # An error of a file names the file; that of a connection has no name.
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
+        return explain_os_error(error, error.filename or "standard output")
+    if isinstance(error, ModuleNotFoundError) and error.name in WITHOUT_JAX:
+        return BertJaxError(
+            f"{error.name} is not installed here, so only embed, predict, rerank, search and evaluate work, with "
+            "--engine onnxruntime; pip install bert-jax for all"
+        )
+    text = str(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
+        return BertJaxError(f"out of memory ({first_line(error)}); {MEMORY_REMEDY}")
+    if "jax" in sys.modules and not has_device():
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        named = f" {asked!r:.40}" if asked else ""
+        remedy = "unset JAX_PLATFORMS" if asked else "set JAX_PLATFORMS=cpu"
+        return BertJaxError(
+            f"JAX finds no device{named} here; {remedy}, or install the build of JAX for your device"
+        )
+    return None
+
+
+def has_device() -> bool:
+    import jax
+
+    try:
+        return bool(jax.devices())
+    except Exception:  # most platforms raise a RuntimeError, others a bare AssertionError
+        return False

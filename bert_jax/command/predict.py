@@ -6,15 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bert_jax.command.cluster_flags import (
-    ACCELERATOR,
-    RAY,
-    REMOVE_MISSING,
-    SHARD_ROWS,
-    cluster_options,
-    format_flag,
-    write_on_cluster,
-)
+from bert_jax.command.cluster_flags import cluster_options, shard_flags, write_on_cluster
 from bert_jax.command.flags import (
     ENGINE,
     LONG,
@@ -108,11 +100,7 @@ def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] 
         "many texts that the model is unsure of",
     ),
     *ENGINE,
-    *RAY,
-    ACCELERATOR,
-    SHARD_ROWS,
-    REMOVE_MISSING,
-    format_flag("jsonl", "csv", "parquet"),
+    *shard_flags("jsonl", "csv", "parquet"),
 )  # fmt: skip
 def predict(args):
     from bert_jax.data.examples.columns import ExampleColumns

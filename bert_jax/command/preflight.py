@@ -6,7 +6,7 @@ from bert_jax.command.flags import CONFIG, JSON, flag, number_type, verb
 @verb(
     "check a run on a TPU slice without a TPU: memory, time, cost",
     "bert-jax preflight --config configs/pretrain.py:large --topology v5e:8x8 --price 1.2",
-    CONFIG,
+    *CONFIG,
     flag(
         "--topology",
         required=True,

@@ -2,10 +2,7 @@
 
 from itertools import tee
 
-from bert_jax.command.flags import (
-    flag,
-    verb,
-)
+from bert_jax.command.flags import flag, verb
 from bert_jax.core.files import to_json
 
 

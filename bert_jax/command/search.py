@@ -7,13 +7,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from bert_jax.command.flags import (
-    ENGINE,
-    engine_of,
-    flag,
-    positive_integer,
-    verb,
-)
+from bert_jax.command.flags import ENGINE, RERANK_TOP, engine_of, flag, positive_integer, verb
 from bert_jax.core.errors import BertJaxError, one_line
 from bert_jax.core.files import to_json
 from bert_jax.core.surrogates import replace_surrogates
@@ -39,10 +33,7 @@ TOKEN = re.compile(r"\S+")
     flag("--retrievers", metavar="NAMES", help="keywords, vectors, or both with a comma (default: what the index has)"),
     flag("--weights", metavar="NAME=W,...", help="weights of the retrievers, as keywords=1,vectors=2 (default 1)"),
     flag("--rerank", metavar="DIR", help="cross-encoder that reranks the top passages"),
-    flag(
-        "--rerank-top", type=positive_integer, metavar="N", help="passages that --rerank scores "
-        "(default 50)",
-    ),
+    RERANK_TOP,
     flag("--model", metavar="DIR", help="directory of the index's model, if it was moved"),
     flag("--verify", action="store_true", help="check the hashes of all files first"),
     flag(
@@ -61,21 +52,18 @@ def search(args):
         raise BertJaxError("give a query or --queries FILE, not both")
     if args.rerank_top and not args.rerank:
         raise BertJaxError("--rerank-top is for --rerank; add --rerank DIR, or leave it out")
-    print_hits(args)
 
-
-def print_hits(args) -> None:
-    from bert_jax.search.index import RERANK_TOP, Index
+    from bert_jax.search import index as indexes
     from bert_jax.search.keywords import WordFinder
 
-    index = Index.open(args.index, args.model, args.verify, **engine_of(args))
+    index = indexes.Index.open(args.index, args.model, args.verify, **engine_of(args))
     if not len(index):
         raise BertJaxError(
             f"{args.index} holds no documents; `bert-jax index DOCS --output {args.index}` adds some"
         )
     retrievers = None if args.retrievers is None else args.retrievers.split(",")
     weights = parse_weights(args.weights)
-    rerank_top = args.rerank_top or RERANK_TOP
+    rerank_top = args.rerank_top or indexes.RERANK_TOP
     typed = [] if args.query is None else [replace_surrogates(args.query)]
     queries = iter(typed or read_queries(args.queries))
     while some := list(islice(queries, QUERIES_AT_ONCE)):

@@ -3,19 +3,13 @@
 import shlex
 from collections.abc import Sequence
 
-from bert_jax.command.flags import (
-    CONFIG,
-    flag,
-    positive_integer,
-    verb,
-    whole_number_type,
-)
+from bert_jax.command.flags import CONFIG, flag, positive_integer, verb, whole_number_type
 
 
 @verb(
     "train a model, or resume a run",
     "bert-jax train --config configs/pretrain.py:base --workdir runs/base --config.data.corpora=corpus",
-    CONFIG,
+    *CONFIG,
     flag("--workdir", required=True, metavar="DIR", help="directory of the run; an existing run is resumed"),
     flag(
         "--dry-run", action="store_true", help="read the data, show what the run would do and how long it would take, "
@@ -41,14 +35,10 @@ def train(args):
 
 
 def start_training(spec: str, overrides: Sequence[str], workdir: str) -> None:
-    """`bert-jax train`."""
-    from bert_jax.core import config as configs
+    """Train in this process; the run records the command."""
+    from bert_jax.core.config_files import run_config_file
     from bert_jax.runs.run import run_from_config
 
-    command = format_command(spec, overrides, workdir)
-    run_from_config(configs.run_config_file(spec), overrides, workdir, command)
-
-
-def format_command(spec: str, overrides: Sequence[str], workdir: str) -> str:
     settings = [f"--config.{override}" for override in overrides]
-    return shlex.join(["bert-jax", "train", "--config", spec, *settings, "--workdir", str(workdir)])
+    command = shlex.join(["bert-jax", "train", "--config", spec, *settings, "--workdir", str(workdir)])
+    run_from_config(run_config_file(spec), overrides, workdir, command)

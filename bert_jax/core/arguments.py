@@ -42,11 +42,6 @@ def spell_setting(flags: str, keys: str) -> str:
     return flags if WRITTEN.get() == "flags" else keys
 
 
-def spell_for_caller(text: str) -> str:
-    """Spell the settings in the text as arguments of a call if the run was started from Python."""
-    return spell_as_arguments(text) if WRITTEN.get() == "python" else text
-
-
 def spell_as_arguments(text: str) -> str:
     """Name config keys and flags without their dashes; leave commands in backquotes as they are.
 

@@ -3,7 +3,7 @@
 A config file defines `get_config(name)`, which returns a `ConfigDict`. A key that the file leaves out has the default
 of the dataclass. An unknown key is an error, which suggests a known one:
 
-    config = load("configs/pretrain.py:base", ["data.mlm_probability=0.2"], Pretraining)
+    config = parse_config(run_config_file("configs/pretrain.py:base"), ["data.mlm_probability=0.2"], Pretraining)
     config.data.mlm_probability  # 0.2
 """
 
@@ -19,7 +19,6 @@ from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from bert_jax.core.config_files import run_config_file
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.core.synonyms import hint_for
@@ -141,15 +140,6 @@ def field_ranges(kind: type) -> dict[str, tuple[bool, Range | None]]:
     return ranges
 
 
-def load_config_file(spec: str, overrides: Sequence[str], reader: type[T], *, strict: bool = True) -> T:
-    """Read the config in `FILE` or `FILE:NAME`, with `a.b=value` overrides, as the frozen dataclass `reader`.
-
-    With `strict=False`, top-level keys of the file for which `reader` has no field are ignored instead of refused, and
-    overrides of them too.
-    """
-    return parse_config(run_config_file(spec), overrides, reader, strict=strict)
-
-
 def merge_values(values: Mapping, changes: Mapping) -> dict:
     """Return nested dicts with the values of others in place of theirs.
 
@@ -166,7 +156,11 @@ def merge_values(values: Mapping, changes: Mapping) -> dict:
 
 
 def parse_config(values: dict, overrides: Sequence[str], reader: type[T], *, strict: bool = True) -> T:
-    """Do the same as `load_config_file` with the values of a config file. `values` itself is not changed."""
+    """Read the values of a config file, with `a.b=value` overrides, as the frozen dataclass `reader`.
+
+    With `strict=False`, top-level keys of the file for which `reader` has no field are ignored instead of refused, and
+    overrides of them too. `values` itself is not changed.
+    """
     others = set() if strict else set(values) - {field.name for field in dataclasses.fields(reader)}
     values = {name: value for name, value in values.items() if name not in others}
     overrides = [text for text in overrides if text.split("=")[0].split(".")[0] not in others]

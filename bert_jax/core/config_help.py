@@ -26,11 +26,7 @@ class ConfigKey:
     default: Any
     meaning: str  # "" if the field has no comment
     allowed: str  # the allowed values, in words
-    has_choices: bool  # whether `describe_allowed_values` lists the choices
-
-    @property
-    def section(self) -> str:
-        return self.name.rpartition(".")[0]
+    has_choices: bool  # whether `allowed` is a list of them
 
 
 def list_config_keys(reader: type) -> list[ConfigKey]:
@@ -38,13 +34,11 @@ def list_config_keys(reader: type) -> list[ConfigKey]:
     return [
         ConfigKey(
             name,
-            default_of(field),
+            None if field.default is dataclasses.MISSING else field.default,
             meanings(kind).get(field.name, ""),
-            describe_allowed_values(hint),
-            has_choices(hint),
+            *describe_allowed_values(hints_of(kind)[field.name]),
         )
         for name, (kind, field) in config_fields(reader).items()
-        for hint in [hints_of(kind)[field.name]]
     ]
 
 
@@ -63,10 +57,6 @@ def flatten_config_values(keys: list[ConfigKey], given: Mapping[str, Any]) -> di
     return {key.name: flat.get(key.name, key.default) for key in keys}
 
 
-def default_of(field: dataclasses.Field) -> Any:
-    return None if field.default is dataclasses.MISSING else field.default
-
-
 def format_config_value(value: Any) -> str:
     """Spell a value as it is written after `--config.KEY=`. An empty string is shown as "".
 
@@ -80,14 +70,14 @@ def format_config_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def describe_allowed_values(hint: Any) -> str:
-    """Describe the allowed values of a field with this type hint.
+def describe_allowed_values(hint: Any) -> tuple[str, bool]:
+    """Describe the allowed values of a field with this type hint; return also whether they are listed.
 
     >>> from typing import Annotated
     >>> from bert_jax.core.config import Range
     >>> hints = (Annotated[int, Range(1)], tuple[str, ...], Literal["truncate", "windows"])
-    >>> tuple(describe_allowed_values(hint) for hint in hints)
-    ('whole number, 1 or more', 'texts', 'truncate, windows')
+    >>> [describe_allowed_values(hint) for hint in hints]
+    [('whole number, 1 or more', False), ('texts', False), ('truncate, windows', True)]
     """
     limits = getattr(hint, "__metadata__", ())
     plain = typing.get_args(hint)[0] if limits else hint
@@ -95,24 +85,13 @@ def describe_allowed_values(hint: Any) -> str:
     kind = typing.get_args(plain)[0] if is_list else plain
     for limit in limits:
         if isinstance(limit, OneOf):
-            return ", ".join(map(format_config_value, limit.choices))
+            return ", ".join(map(format_config_value, limit.choices)), True
         if isinstance(limit, Registered):
-            return f"{', '.join(limit.names())}, or one of your own"
+            return f"{', '.join(limit.names())}, or one of your own", True
     if typing.get_origin(kind) is Literal:
-        return ", ".join(format_config_value(choice) for choice in typing.get_args(kind))
+        return ", ".join(map(format_config_value, typing.get_args(kind))), True
     noun = {bool: "true, false", str: "text", int: "whole number", float: "number"}[kind] + "s" * is_list
-    return ", ".join([noun, *(limit.description for limit in limits)])
-
-
-def has_choices(hint: Any) -> bool:
-    """
-    >>> has_choices(Literal["truncate", "windows"]), has_choices(bool)
-    (True, False)
-    """
-    limits = getattr(hint, "__metadata__", ())
-    plain = typing.get_args(hint)[0] if limits else hint
-    of_texts = any(isinstance(limit, OneOf | Registered) for limit in limits)
-    return of_texts or typing.get_origin(plain) is Literal
+    return ", ".join([noun, *(limit.description for limit in limits)]), False
 
 
 @cache

@@ -65,7 +65,6 @@ def suggest_name(name: object, known: Iterable[object], these: str = "known", mo
 
 
 def check_name(name: object, known: Collection[str], noun: str) -> None:
-    """Refuse a name that is not one of the known names."""
     if not isinstance(name, str) or name not in known:
         raise BertJaxError(f'no {noun} "{name!s:.60}"; {suggest_name(name, known)}')
 

@@ -69,11 +69,8 @@ def refuse_constant(name: str):
 
 
 def file_hash(path: Path) -> str:
-    digest = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def hash_files(directory: Path, names: Iterable[str]) -> dict[str, list]:

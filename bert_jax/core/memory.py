@@ -38,13 +38,12 @@ def can_request_large_pages() -> bool:
     return SYSTEM.exists() and "[madvise]" in SYSTEM.read_text()
 
 
-def require_free_memory(needed: float, what: str, remedy: str, device=None) -> None:
-    """Raise if more memory is `needed` than is free, on a JAX device or else on this machine. Nothing is allocated."""
-    free = free_bytes(device)
+def require_free_memory(needed: float, what: str, remedy: str) -> None:
+    """Raise if more memory is `needed` than this machine has free. Nothing is allocated."""
+    free = free_bytes()
     if free is not None and needed > free and not is_check_disabled():
-        where = "this machine" if device is None else device.device_kind
         raise BertJaxError(
-            f"{what} needs at least {needed / 1e9:,.1f} GB of memory, but {where} has {free / 1e9:,.1f} GB free; "
+            f"{what} needs at least {needed / 1e9:,.1f} GB of memory, but this machine has {free / 1e9:,.1f} GB free; "
             f"{remedy}"
         )
 
@@ -60,7 +59,6 @@ def require_address_space() -> None:
 
 
 def is_check_disabled() -> bool:
-    """Whether the user switched the memory check off."""
     return os.environ.get(CHECK) == "0"
 
 

@@ -320,7 +320,6 @@ def keep_mode(new: Path, path: Path, default: int) -> None:
 
 
 def take_place(new: Path, directory: Path) -> None:
-    """Replace `directory` by `new`."""
     try:
         new.rename(directory)  # works if it does not exist or is empty
         return

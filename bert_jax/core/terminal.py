@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO
 
-from bert_jax.core.arguments import spell_for_caller
+from bert_jax.core.arguments import WRITTEN, spell_as_arguments
 
 INDENT = 4  # columns, of continuation lines
 LEAST, MOST = 60, 100  # bounds of the width of a table, in columns
-RUN_PREFIX: ContextVar[str] = ContextVar(
-    "part", default=""
-)  # the prefix of each line: the current part of a run
+RUN_PREFIX: ContextVar[str] = ContextVar("part", default="")  # of each line: the current part of a run
 PARTS_AFTER: ContextVar[int] = ContextVar("parts", default=0)  # parts of the run that follow the current one
 IS_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 RESET, BOLD = "\x1b[0m", "\x1b[1m"
@@ -56,7 +54,7 @@ def no_lines() -> Iterator[None]:
 
 def add_run_prefix(text: str) -> str:
     """Put the current part of the run before the text; in a run from Python, spell settings as arguments."""
-    return RUN_PREFIX.get() + spell_for_caller(text)
+    return RUN_PREFIX.get() + (spell_as_arguments(text) if WRITTEN.get() == "python" else text)
 
 
 def print_line(text: str, file: TextIO | None = None) -> None:

@@ -16,10 +16,10 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax import tasks
-from bert_jax.core import config as configs
 from bert_jax.core import hashes
 from bert_jax.core.arguments import use_python_spelling
 from bert_jax.core.compilation_cache import avoid_missing_tpu, enable_compilation_cache
+from bert_jax.core.config_files import run_config_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import explain_os_errors, temporary_sibling
 from bert_jax.core.paths import require_path
@@ -164,7 +164,7 @@ def config_values(config: Config | None) -> dict:
     if config is None:
         return {}
     if isinstance(config, str | PathLike):
-        return configs.run_config_file(fspath(config))
+        return run_config_file(fspath(config))
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
         raise BertJaxError(f"config must be a name, a file or a dict, not {config!r:.60}")

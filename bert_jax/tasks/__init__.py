@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from types import ModuleType
 
 from bert_jax.core import config as configs
+from bert_jax.core.config_files import run_config_file
 from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
@@ -56,7 +57,7 @@ def load_config(
 
     `device` is the platform of the run, by default that of this process.
     """
-    return read_config(configs.run_config_file(spec), overrides, device=device)
+    return read_config(run_config_file(spec), overrides, device=device)
 
 
 def read_config(

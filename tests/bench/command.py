@@ -109,7 +109,7 @@ def serving(args):
 
 @verb("a pre-training step on made-up rows",
       "python -m tests.bench step --config configs/pretrain.py:base --config.data.batch_size=8 --against torch",
-      CONFIG, DTYPE, against("torch", "torch-autocast", "torch-autocast-compiled"), *limits(6, 60))  # fmt: skip
+      *CONFIG, DTYPE, against("torch", "torch-autocast", "torch-autocast-compiled"), *limits(6, 60))  # fmt: skip
 def step(args):
     from tests.bench.steps import compare_steps
 
@@ -118,7 +118,7 @@ def step(args):
 
 @verb("scores and seconds of a fine-tuning; a round is a seed",
       "python -m tests.bench finetune --config configs/classify.py --config.init=DIR --config.data.train=train.csv",
-      CONFIG, DTYPE, against("transformers", "transformers-autocast", "sentence-transformers"),
+      *CONFIG, DTYPE, against("transformers", "transformers-autocast", "sentence-transformers"),
       *limits(3, 0))  # fmt: skip
 def finetune(args):
     from tests.bench.finetune import compare_finetuning
@@ -129,7 +129,7 @@ def finetune(args):
 @verb("losses of a pre-training and of transformers",
       "python -m tests.bench pretrain --config configs/pretrain.py:tiny --workdir runs/tiny "
       "--config.data.corpora=corpus",
-      CONFIG, flag("--workdir", required=True, metavar="DIR", help="directory of our run"), JSON)  # fmt: skip
+      *CONFIG, flag("--workdir", required=True, metavar="DIR", help="directory of our run"), JSON)  # fmt: skip
 def pretrain(args):
     from tests.bench.pretrain import compare_pretraining
 
@@ -199,7 +199,7 @@ def labels(args):
 @verb("pre-training recipes after equal minutes",
       "python -m tests.bench recipes --config configs/pretrain.py:tiny,laptop --beside configs/electra.py:tiny,laptop "
       "--minutes 10 --workdir runs/recipes --config.data.corpora=corpus",
-      CONFIG,
+      *CONFIG,
       flag("--workdir", required=True, metavar="DIR", help="directory of the runs; existing runs are resumed"),
       flag("--beside", nargs="+", default=[], metavar="RECIPE", help='other recipes, as "FILE:NAME KEY=VALUE ..."; '
            "--config takes this form, too, and --config.KEY=VALUE holds for all"),
@@ -220,7 +220,7 @@ def recipes(args):
 @verb("bytes and FLOPs of a training step that is compiled for an H200, which nobody needs to have",
       "python -m tests.bench gpu --config configs/pretrain.py:base --config.data.batch_size=64 "
       "--config.data.lengths=512 --config.data.length_ratios=1 --config.model.dtype=bfloat16",
-      CONFIG, flag("--picture", metavar="FILE", help="draw the bytes of the parts"))  # fmt: skip
+      *CONFIG, flag("--picture", metavar="FILE", help="draw the bytes of the parts"))  # fmt: skip
 def gpu(args):
     from tests.bench.gpu_program import compare_steps
 
@@ -230,7 +230,7 @@ def gpu(args):
 @verb("kinds of positions: learned in short rows, read in longer ones",
       "python -m tests.bench positions --config configs/pretrain.py:tiny,laptop --workdir runs/positions "
       "--config.data.corpora=corpus --config.data.lengths=128",
-      CONFIG,
+      *CONFIG,
       flag("--workdir", required=True, metavar="DIR", help="directory of the runs; existing runs are resumed"),
       flag("--lengths", nargs="+", type=positive_integer, default=[128, 512, 2048], metavar="L",
            help="tokens of the validation rows (default 128 512 2048)"))  # fmt: skip

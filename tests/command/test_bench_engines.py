@@ -5,7 +5,7 @@ import json
 import pytest
 
 import bert_jax
-from bert_jax.bench.engine_process import EngineRequest, measure_engine
+from bert_jax.bench.engine_process import measure_engine
 from bert_jax.bench.engines import MeasuredEngine, format_table, plot_engines
 from bert_jax.command.main import main
 from tests.support.small_models import SMALL_TEXTS, write_model
@@ -58,7 +58,7 @@ def test_an_embedder_is_measured_on_scored_pairs_and_on_documents(tmp_path):
     pairs = tmp_path / "pairs.csv"
     rows = zip(SMALL_TEXTS, SMALL_TEXTS[::-1], range(8), strict=True)
     pairs.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows))
-    figures = measure_engine(EngineRequest(str(tmp_path / "model"), "jax", "float32", str(pairs), 3))
+    figures = measure_engine(str(tmp_path / "model"), "jax", "float32", str(pairs), 3)
     assert (
         figures["score"]["value"]
         == bert_jax.evaluate(tmp_path / "model", pairs)["metrics"]["spearman"]["value"]

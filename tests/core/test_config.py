@@ -11,7 +11,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bert_jax.core.config import build_config, load_config_file, split_names
+from bert_jax.core.config import build_config, parse_config, split_names
+from bert_jax.core.config_files import run_config_file
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.corpus.data_config import DataConfig
 from bert_jax.data.examples import glue
@@ -43,7 +44,7 @@ def test_overrides_are_read_as_the_type_of_their_field():
         "data.corpora=a,b", "data.weights=1,2.5", "data.mlm_probability=1e-1", "data.batch_size=1e3",
         "data.mask_unit=word", "data.dynamic_masking=false", "steps=5", "model.num_hidden_layers=3",
     ]  # fmt: skip
-    found = load_config_file(f"{PRETRAIN}:base", overrides, Settings, strict=False)
+    found = parse_config(run_config_file(f"{PRETRAIN}:base"), overrides, Settings, strict=False)
     data = found.data
     assert (data.corpora, data.weights, data.mlm_probability, data.batch_size) == (
         ("a", "b"),
@@ -63,8 +64,8 @@ def test_overrides_are_read_as_the_type_of_their_field():
 
 @pytest.mark.parametrize("size", BERT_SIZES)
 def test_named_sizes_are_those_of_the_encoder(size):
-    assert load_config_file(
-        f"{PRETRAIN}:{size}", [], Settings, strict=False
+    assert parse_config(
+        run_config_file(f"{PRETRAIN}:{size}"), [], Settings, strict=False
     ).model == EncoderConfig.from_size(size)
 
 
@@ -98,7 +99,7 @@ def test_going_on_from_a_family_takes_its_sizes_and_no_other_family(tmp_path):
 
 
 def test_recipes():
-    data = load_config_file(f"{PRETRAIN}:large,roberta", [], Settings, strict=False).data
+    data = parse_config(run_config_file(f"{PRETRAIN}:large,roberta"), [], Settings, strict=False).data
     assert (data.sentence_objective, data.lengths, data.batch_size) == ("none", (512,), 8192)
 
 
@@ -126,7 +127,7 @@ WRONG = {
 @pytest.mark.parametrize("override", WRONG)
 def test_wrong_overrides_are_one_clear_line(override):
     with pytest.raises(BertJaxError) as error:
-        load_config_file(f"{PRETRAIN}:tiny", [override], Settings, strict=False)
+        parse_config(run_config_file(f"{PRETRAIN}:tiny"), [override], Settings, strict=False)
     assert WRONG[override] in str(error.value) and "\n" not in str(error.value)
 
 
@@ -143,10 +144,10 @@ def test_wrong_files_and_names(tmp_path):
         (str(ROOT / "README.md"), "is not a Python file; give FILE.py or FILE.py:NAME"),
     ):
         with pytest.raises(BertJaxError, match=complaint.replace("?", r"\?")):
-            load_config_file(spec, [], Settings, strict=False)
+            parse_config(run_config_file(spec), [], Settings, strict=False)
     (tmp_path / "c.py").write_text("def get_config():\n    return {'data': {'unread': 1}}\n")
     with pytest.raises(BertJaxError, match="data.unread"):
-        load_config_file(str(tmp_path / "c.py"), [], Settings)
+        parse_config(run_config_file(str(tmp_path / "c.py")), [], Settings)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_the_line_of_an_error_is_that_of_the_config_file(text, where, tmp_path, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(text)
     with pytest.raises(BertJaxError, match=f"^own.py{where}"):
-        load_config_file("own.py", [], Settings)
+        parse_config(run_config_file("own.py"), [], Settings)
 
 
 RECIPES = ("", ",laptop", ",roberta", ",lamb")

@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax import tasks
 from bert_jax.command.main import main
-from bert_jax.core import config as configs
+from bert_jax.core.config_files import run_config_file
 from bert_jax.data.corpus.corpus_directory import Corpus
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.runs import dry_run
@@ -96,9 +96,7 @@ def test_what_a_run_would_do_is_said_and_nothing_is_written(task, material, caps
     assert set(material.rglob("*")) == before
     assert any(SEEN[task] in line for line in lines.values()), lines
     # As the run itself takes them.
-    module, config = tasks.read_config(
-        configs.run_config_file(CONFIGS.get(task, task)), overrides(material, task)
-    )
+    module, config = tasks.read_config(run_config_file(CONFIGS.get(task, task)), overrides(material, task))
     _, data, config = module.open(config, ModelDirectories())
     assert (
         f" {data.rows_per_step} rows of " in lines["step"]
@@ -123,7 +121,7 @@ def test_the_time_of_a_run_is_measured_unless_that_would_take_long(material, mon
 
 @pytest.mark.slow
 def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
-    module, config = tasks.read_config(configs.run_config_file("classify"), overrides(material, "classify"))
+    module, config = tasks.read_config(run_config_file("classify"), overrides(material, "classify"))
     task, data, config = module.open(config, ModelDirectories())
     begun = Workdir(material / "begun")
     begun.claim()

@@ -84,7 +84,7 @@ def of_keys(readers: dict[str, list[ConfigKey]]) -> Iterator[str]:
     names = list(dict.fromkeys(key.name for key in tasks_of))
     sections: dict[str, list[ConfigKey]] = {}
     for key in sorted(tasks_of, key=lambda key: names.index(key.name)):
-        sections.setdefault(key.section, []).append(key)
+        sections.setdefault(key.name.rpartition(".")[0], []).append(key)
     for section, keys in sections.items():
         yield f"### `{section}`\n" if section else "### The run\n"
         rows = [
