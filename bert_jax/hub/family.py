@@ -22,6 +22,13 @@ ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
 }
+HF_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+# Heads of labels in most families, by their published names.
+LABEL_HEADS = {
+    "classify": linear("classify/dense", "classifier"),
+    "tag": linear("tag/dense", "classifier"),
+    "answer": linear("answer/dense", "qa_outputs"),
+}
 # Heads that every family has here, but none has in transformers.
 OWN_HEADS = {
     "classify_mean": linear("classify_mean/dense", "mean_direction_classifier"),
@@ -37,6 +44,13 @@ def size_of(published: dict, key: str, default: int, where="config.json") -> int
     if type(value) is not int or not min(default, 1) <= value <= MAX_INT:
         raise BertJaxError(f"{where}: {key} = {value!r} is not a size that a model can have")
     return value
+
+
+def read_activation(name, key: str, known: Mapping[str, str] = ACTIVATIONS) -> str:
+    """Return our name of the activation that a published config gives."""
+    if name not in list(known):
+        raise BertJaxError(f'{key} = "{name!s:.60}" is not supported, only {", ".join(known)}')
+    return known[name]
 
 
 def fit_value(value, kind: type, key: str, where) -> Any:
@@ -209,7 +223,7 @@ class Family:
         for name, default in self.fields.items():
             key, value = self.keys.get(name, name), value_of(config, name)
             if name == "hidden_act":
-                value = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == value)
+                value = HF_ACTIVATIONS[value]
             elif name == "max_position_embeddings":
                 value += self.position_offset
             elif default is None and value == config.hidden_dropout_prob and published.get(key) is None:

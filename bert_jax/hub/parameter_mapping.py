@@ -78,6 +78,19 @@ def layer_norm(path: str, tensor: str, bias: bool = True) -> list[ParameterMappi
     ][: 1 + bias]
 
 
+def embeddings(config: EncoderConfig) -> list[ParameterMapping]:
+    """The embeddings and their LayerNorm, by the names that BERT gave them and most families have kept."""
+    words, positions, token_types = (
+        f"embeddings.{part}_embeddings.weight" for part in ("word", "position", "token_type")
+    )
+    parts = [ParameterMapping("encoder/embeddings/words", (words,), per_entry=True)]
+    if config.positions in ("learned", "decoder"):
+        parts.append(ParameterMapping("encoder/embeddings/positions", (positions,), per_position=True))
+    if config.type_vocab_size:
+        parts.append(ParameterMapping("encoder/embeddings/token_types", (token_types,)))
+    return parts + layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm")
+
+
 def masked_lm(
     transform: str, norm: str, decoder: str, bias: str, biased: bool = True
 ) -> list[ParameterMapping]:

@@ -314,13 +314,20 @@ class EncoderConfig:
             raise BertJaxError(f'no size "{size}"; {suggest_name(size, BERT_SIZES)}')
         layers, hidden_size = BERT_SIZES[size]
         # Every published size has heads of 64 numbers and a feed-forward four times as wide as the hidden states.
-        shape = {
-            "num_hidden_layers": layers,
-            "hidden_size": hidden_size,
-            "num_attention_heads": hidden_size // 64,
-            "intermediate_size": 4 * hidden_size,
-        }
-        return cls(**{**shape, **changes})
+        return cls(**layer_sizes(layers, hidden_size, hidden_size // 64, 4 * hidden_size) | changes)
+
+
+def layer_sizes(
+    layers: int, hidden_size: int, heads: int, intermediate_size: int, **others
+) -> dict[str, Any]:
+    """Return the sizes of a model's layers, and other fields, by the names of `EncoderConfig`."""
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": hidden_size,
+        "num_attention_heads": heads,
+        "intermediate_size": intermediate_size,
+        **others,
+    }
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """BERT."""
 
-from bert_jax.hub.family import Family
+from collections.abc import Sequence
+from typing import Any
+
+from bert_jax.hub.family import LABEL_HEADS, Family
 from bert_jax.hub.parameter_mapping import (
     ParameterMapping,
     attention_output,
+    embeddings,
     fused_qkv,
     layer_norm,
     linear,
@@ -11,7 +15,7 @@ from bert_jax.hub.parameter_mapping import (
 )
 from bert_jax.models.encoder_config import EncoderConfig
 
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "vocab_size": 30522,
     "hidden_size": 768,
     "num_hidden_layers": 12,
@@ -30,22 +34,35 @@ FIELDS = {
 KEYS = {"head_dropout": "classifier_dropout"}
 
 
+def fields_without(*names: str) -> dict[str, Any]:
+    return {name: default for name, default in FIELDS.items() if name not in names}
+
+
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
-    path, tensor = "encoder/layers/", "encoder.layer.{i}."
-    qkv = [f"{tensor}attention.self.{name}" for name in ("query", "key", "value")]
+    return [*embeddings(config), *attention(config), *feed_forward()]
+
+
+def attention(
+    config: EncoderConfig, qkv: Sequence[str] = ("query", "key", "value")
+) -> list[ParameterMapping]:
+    projections = [f"encoder.layer.{{i}}.attention.self.{name}" for name in qkv]
+    return [*fused_qkv(config, "encoder/layers/attention/qkv", projections), *attention_result(config)]
+
+
+def attention_result(config: EncoderConfig) -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/attention", "encoder.layer.{i}.attention.output."
     return [
-        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        ParameterMapping(
-            "encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True
-        ),
-        ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
-        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
-        *fused_qkv(config, path + "attention/qkv", qkv),
-        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
-        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
-        *linear(path + "feed_forward/in", tensor + "intermediate.dense"),
-        *linear(path + "feed_forward/out", tensor + "output.dense"),
-        *layer_norm(path + "feed_forward_norm", tensor + "output.LayerNorm"),
+        *attention_output(config, path + "/out", tensor + "dense"),
+        *layer_norm(path + "_norm", tensor + "LayerNorm"),
+    ]
+
+
+def feed_forward() -> list[ParameterMapping]:
+    path, tensor = "encoder/layers/feed_forward", "encoder.layer.{i}."
+    return [
+        *linear(path + "/in", tensor + "intermediate.dense"),
+        *linear(path + "/out", tensor + "output.dense"),
+        *layer_norm(path + "_norm", tensor + "output.LayerNorm"),
     ]
 
 
@@ -65,7 +82,8 @@ FAMILY = Family(
     },
     encoder=encoder,
     pooler=linear("pooler/dense", "pooler.dense"),
-    heads={
+    heads=LABEL_HEADS
+    | {
         "mlm": masked_lm(
             "cls.predictions.transform.dense",
             "cls.predictions.transform.LayerNorm",
@@ -73,9 +91,6 @@ FAMILY = Family(
             "cls.predictions.bias",
         ),
         "nsp": linear("nsp/dense", "cls.seq_relationship"),
-        "classify": linear("classify/dense", "classifier"),
-        "tag": linear("tag/dense", "classifier"),
-        "answer": linear("answer/dense", "qa_outputs"),
     },
     architectures={"ForPreTraining": ("mlm", "nsp")},
     known_extra_tensors=(

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.hub.families import deberta_v2
-from bert_jax.hub.parameter_mapping import ParameterMapping, attention_output, layer_norm, linear
-from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig
+from bert_jax.hub.families import bert, deberta_v2
+from bert_jax.hub.parameter_mapping import ParameterMapping
+from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig, layer_sizes
 
 
 def relative(published: dict) -> RelativeConfig:
@@ -21,39 +21,29 @@ def derived_keys(config: EncoderConfig) -> dict[str, Any]:
 
 
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
-    path, tensor = "encoder/layers/", "encoder.layer.{i}."
-    own = f"{tensor}attention.self."
+    path, own = "encoder/layers/attention", "encoder.layer.{i}.attention.self."
     D, H, K = config.hidden_size, config.num_attention_heads, config.head_size
-    terms = config.relative.terms
+    distances = {
+        "keys": deberta_v2.distance_projection(config, "keys", f"{own}pos_proj", bias=False),
+        "queries": deberta_v2.distance_projection(config, "queries", f"{own}pos_q_proj"),
+    }
     return [
         *deberta_v2.shared_mappings(config),
         ParameterMapping(
-            path + "attention/qkv/kernel",
+            path + "/qkv/kernel",
             (f"{own}in_proj.weight",),
             lambda arrays: arrays[0].reshape(H, 3, K, D).transpose(3, 1, 0, 2),
             lambda array: [array.transpose(2, 1, 3, 0).reshape(3 * D, D)],
         ),
         ParameterMapping(
-            path + "attention/bias",
+            path + "/bias",
             (f"{own}q_bias", f"{own}v_bias"),
             lambda arrays: np.stack(arrays).reshape(2, H, K),
             lambda array: list(array.reshape(2, D)),
         ),
-        *(
-            deberta_v2.distance_projection(config, "keys", f"{own}pos_proj", bias=False)
-            if "keys" in terms
-            else []
-        ),
-        *(
-            deberta_v2.distance_projection(config, "queries", f"{own}pos_q_proj")
-            if "queries" in terms
-            else []
-        ),
-        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
-        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
-        *linear(path + "feed_forward/in", tensor + "intermediate.dense"),
-        *linear(path + "feed_forward/out", tensor + "output.dense"),
-        *layer_norm(path + "feed_forward_norm", tensor + "output.LayerNorm"),
+        *(part for term in config.relative.terms for part in distances[term]),
+        *bert.attention_result(config),
+        *bert.feed_forward(),
     ]
 
 
@@ -61,20 +51,12 @@ V1: dict[str, Any] = {
     "positions": "decoder",
     "relative": RelativeConfig(("keys", "queries"), 0, 512, key_bias=False),
 }
-LARGE = V1 | {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}
 
 FAMILY = replace(
     deberta_v2.FAMILY,
     model_type="deberta",
     class_name="Deberta",
-    fields=dict(deberta_v2.FAMILY.fields)
-    | {
-        "vocab_size": 50265,
-        "hidden_size": 768,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        "intermediate_size": 3072,
-    },
+    fields=deberta_v2.FIELDS | layer_sizes(12, 768, 12, 3072, vocab_size=50265),
     supported={
         "tie_word_embeddings": (True,),
         "pooler_dropout": (0,),
@@ -95,7 +77,7 @@ FAMILY = replace(
     derived_keys=derived_keys,
     sizes={
         "deberta-base": V1,
-        "deberta-large": LARGE | {"num_hidden_layers": 24},
-        "deberta-xlarge": LARGE | {"num_hidden_layers": 48},
+        "deberta-large": V1 | layer_sizes(24, 1024, 16, 4096),
+        "deberta-xlarge": V1 | layer_sizes(48, 1024, 16, 4096),
     },
 )

@@ -5,10 +5,23 @@ from typing import Any
 
 from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.hub.families import bert
-from bert_jax.hub.family import ACTIVATIONS, Family, size_of
-from bert_jax.hub.parameter_mapping import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
+from bert_jax.hub.family import (
+    ACTIVATIONS,
+    HF_ACTIVATIONS,
+    LABEL_HEADS,
+    Family,
+    read_activation,
+    size_of,
+)
+from bert_jax.hub.parameter_mapping import ParameterMapping, embeddings, fused_qkv, layer_norm, linear
 from bert_jax.hub.tensors import Tensors
-from bert_jax.models.encoder_config import ConvolutionConfig, EncoderConfig, PoolerConfig, RelativeConfig
+from bert_jax.models.encoder_config import (
+    ConvolutionConfig,
+    EncoderConfig,
+    PoolerConfig,
+    RelativeConfig,
+    layer_sizes,
+)
 
 POSITION_TABLE = "embeddings.position_embeddings.weight"
 TERMS = {"c2p": "keys", "p2c": "queries"}
@@ -50,6 +63,8 @@ def buckets(published: dict) -> int:
 
 def relative_keys(config: EncoderConfig) -> dict[str, Any]:
     r = config.relative
+    if config.positions not in ("learned", "none", "decoder"):
+        raise BertJaxError(f"DeBERTa has no {config.positions} positions; leave model.positions out")
     keys = {
         "relative_attention": bool(r.terms),
         "pos_att_type": [kind for kind, term in TERMS.items() if term in r.terms],
@@ -67,16 +82,15 @@ def relative_keys(config: EncoderConfig) -> dict[str, Any]:
 
 def convolution(published: dict) -> ConvolutionConfig:
     width = size_of(published, "conv_kernel_size", 0)
-    activation = published.get("conv_act", "tanh")
-    known = ACTIVATIONS | {"tanh": "tanh"}
-    if activation not in list(known):
-        raise BertJaxError(f'conv_act = "{activation}" is not supported; {suggest_name(activation, known)}')
-    return ConvolutionConfig(width, known[activation]) if width else ConvolutionConfig()
+    activation = read_activation(
+        published.get("conv_act", "tanh"), "conv_act", ACTIVATIONS | {"tanh": "tanh"}
+    )
+    return ConvolutionConfig(width, activation) if width else ConvolutionConfig()
 
 
 def convolution_keys(config: EncoderConfig) -> dict[str, Any]:
     c = config.convolution
-    named = {ours: theirs for theirs, ours in [*ACTIVATIONS.items(), ("tanh", "tanh")]}
+    named = HF_ACTIVATIONS | {"tanh": "tanh"}
     return {"conv_kernel_size": c.width, "conv_act": named[c.activation]} if c.width else {}
 
 
@@ -121,32 +135,27 @@ def modernize_tensors(tensors: Tensors) -> Tensors:
 
 
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
-    path, tensor = "encoder/layers/", "encoder.layer.{i}."
-    own = f"{tensor}attention.self."
+    own = "encoder.layer.{i}.attention.self."
+    # The terms whose states each layer projects with separate parameters.
+    own_terms = () if config.relative.shared else config.relative.terms
     return [
         *shared_mappings(config),
         *fused_qkv(
-            config, path + "attention/qkv", [f"{own}{name}_proj" for name in ("query", "key", "value")]
+            config,
+            "encoder/layers/attention/qkv",
+            [f"{own}{name}_proj" for name in ("query", "key", "value")],
         ),
         *(
             part
-            for term in own_terms(config)
+            for term in own_terms
             for part in distance_projection(config, term, f"{own}{PROJECTED[term]}")
         ),
-        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
-        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
-        *linear(path + "feed_forward/in", tensor + "intermediate.dense"),
-        *linear(path + "feed_forward/out", tensor + "output.dense"),
-        *layer_norm(path + "feed_forward_norm", tensor + "output.LayerNorm"),
+        *bert.attention_result(config),
+        *bert.feed_forward(),
     ]
 
 
 PROJECTED = {"keys": "pos_key_proj", "queries": "pos_query_proj"}
-
-
-def own_terms(config: EncoderConfig) -> tuple[str, ...]:
-    """The terms whose states each layer projects with separate parameters."""
-    return () if config.relative.shared else config.relative.terms
 
 
 def distance_projection(
@@ -173,16 +182,7 @@ def distance_projection(
 
 def shared_mappings(config: EncoderConfig) -> list[ParameterMapping]:
     """The parameters before the layers or shared by all layers."""
-    parts = [
-        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True)
-    ]
-    if config.positions != "none":
-        parts.append(ParameterMapping("encoder/embeddings/positions", (POSITION_TABLE,), per_position=True))
-    if config.type_vocab_size:
-        parts.append(
-            ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",))
-        )
-    parts += layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm")
+    parts = embeddings(config)
     if config.relative.terms:
         parts.append(ParameterMapping("encoder/distances/table", ("encoder.rel_embeddings.weight",)))
     if config.relative.normalized:
@@ -199,36 +199,20 @@ def shared_mappings(config: EncoderConfig) -> list[ParameterMapping]:
     return parts
 
 
-V3 = {
+V3: dict[str, Any] = {
     "positions": "decoder",
     "relative": RelativeConfig(("keys", "queries"), 256, 512, shared=True, normalized=True),
 }
-
-
-def size_fields(layers: int, width: int, heads: int, **others) -> dict[str, Any]:
-    shape = {
-        "num_hidden_layers": layers,
-        "hidden_size": width,
-        "num_attention_heads": heads,
-        "intermediate_size": 4 * width,
-    }
-    return V3 | shape | others
-
+V2 = V3 | {"convolution": ConvolutionConfig(3, "gelu")}
+FIELDS = bert.fields_without("tie_word_embeddings") | layer_sizes(
+    24, 1536, 24, 6144, vocab_size=128100, type_vocab_size=0, layer_norm_eps=1e-7
+)
 
 FAMILY = Family(
     model_type="deberta-v2",
     class_name="DebertaV2",
     prefix="deberta",
-    fields={name: default for name, default in bert.FIELDS.items() if name != "tie_word_embeddings"}
-    | {
-        "vocab_size": 128100,
-        "hidden_size": 1536,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 24,
-        "intermediate_size": 6144,
-        "type_vocab_size": 0,
-        "layer_norm_eps": 1e-7,
-    },
+    fields=FIELDS,
     keys={"head_dropout": "cls_dropout"},
     constants={"block": "disentangled", "pooler": PoolerConfig("gelu")},
     supported={
@@ -240,7 +224,8 @@ FAMILY = Family(
     },
     encoder=encoder,
     pooler=[],
-    heads={
+    heads=LABEL_HEADS
+    | {
         "mlm": [
             *linear("mlm/transform", "lm_predictions.lm_head.dense"),
             *layer_norm("mlm/norm", "lm_predictions.lm_head.LayerNorm"),
@@ -252,8 +237,6 @@ FAMILY = Family(
             *linear("replaced_in_context/dense", "mask_predictions.classifier"),
         ],
         "classify": [*linear("pooler/dense", "pooler.dense"), *linear("classify/dense", "classifier")],
-        "tag": linear("tag/dense", "classifier"),
-        "answer": linear("answer/dense", "qa_outputs"),
     },
     derived={
         "relative": relative,
@@ -265,12 +248,12 @@ FAMILY = Family(
     complete_from_tensors=complete_from_tensors,
     modernize_tensors=modernize_tensors,
     sizes={
-        "deberta-v3-xsmall": size_fields(12, 384, 6),
-        "deberta-v3-small": size_fields(6, 768, 12),
-        "deberta-v3-base": size_fields(12, 768, 12),
-        "deberta-v3-large": size_fields(24, 1024, 16),
-        "deberta-v2-xlarge": size_fields(24, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
-        "deberta-v2-xxlarge": size_fields(48, 1536, 24, convolution=ConvolutionConfig(3, "gelu")),
+        "deberta-v3-xsmall": V3 | layer_sizes(12, 384, 6, 1536),
+        "deberta-v3-small": V3 | layer_sizes(6, 768, 12, 3072),
+        "deberta-v3-base": V3 | layer_sizes(12, 768, 12, 3072),
+        "deberta-v3-large": V3 | layer_sizes(24, 1024, 16, 4096),
+        "deberta-v2-xlarge": V2,
+        "deberta-v2-xxlarge": V2 | {"num_hidden_layers": 48},
     },
     not_in_transformers=("replaced_in_context",),
     known_extra_tensors=(

@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from bert_jax.hub.family import Family
+from bert_jax.hub.families import bert
+from bert_jax.hub.family import LABEL_HEADS, Family
 from bert_jax.hub.parameter_mapping import (
     ParameterMapping,
     attention_output,
+    embeddings,
     fused_qkv,
     layer_norm,
     linear,
@@ -13,20 +15,10 @@ from bert_jax.hub.parameter_mapping import (
 )
 from bert_jax.models.encoder_config import EncoderConfig, PoolerConfig
 
-FIELDS = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
+FIELDS = bert.fields_without("type_vocab_size", "layer_norm_eps") | {
     "num_hidden_layers": 6,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 512,
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
     "head_dropout": 0.2,
     "answer_dropout": 0.1,
-    "hidden_act": "gelu",
-    "initializer_range": 0.02,
-    "tie_word_embeddings": True,
 }
 KEYS = {
     "hidden_size": "dim",
@@ -51,11 +43,7 @@ def encoder(config: EncoderConfig) -> list[ParameterMapping]:
     path, tensor = "encoder/layers/", "transformer.layer.{i}."
     qkv = [f"{tensor}attention.{name}_lin" for name in "qkv"]
     return [
-        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        ParameterMapping(
-            "encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True
-        ),
-        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        *embeddings(config),
         *fused_qkv(config, path + "attention/qkv", qkv),
         *attention_output(config, path + "attention/out", tensor + "attention.out_lin"),
         *layer_norm(path + "attention_norm", tensor + "sa_layer_norm"),
@@ -76,11 +64,10 @@ FAMILY = Family(
     supported={"quantization_config": ()},
     encoder=encoder,
     pooler=[],
-    heads={
+    heads=LABEL_HEADS
+    | {
         "mlm": masked_lm("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
         "classify": [*linear("pooler/dense", "pre_classifier"), *linear("classify/dense", "classifier")],
-        "tag": linear("tag/dense", "classifier"),
-        "answer": linear("answer/dense", "qa_outputs"),
     },
     sizes={"distilbert-base": {}},
     known_extra_tensors=(r"embeddings\.position_ids$", r"^vocab_projector\.weight$"),

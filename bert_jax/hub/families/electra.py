@@ -5,15 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from bert_jax.hub.families import bert
-from bert_jax.hub.family import size_of
+from bert_jax.hub.family import LABEL_HEADS, size_of
 from bert_jax.hub.parameter_mapping import ParameterMapping, linear, masked_lm
-from bert_jax.models.encoder_config import EncoderConfig, PoolerConfig
-
-FIELDS = bert.FIELDS | {
-    "hidden_size": 256,
-    "num_attention_heads": 4,
-    "intermediate_size": 1024,
-}
+from bert_jax.models.encoder_config import EncoderConfig, PoolerConfig, layer_sizes
 
 
 def embedding_size(published: dict) -> int:
@@ -37,13 +31,13 @@ FAMILY = replace(
     class_name="Electra",
     prefix="electra",
     new_models=False,
-    fields=FIELDS,
+    fields=bert.FIELDS | layer_sizes(12, 256, 4, 1024),
     constants={"pooler": PoolerConfig("gelu", dropout=True), "mlm_activation": "gelu"},
     derived={"embedding_size": embedding_size},
     derived_keys=derived_keys,
     encoder=encoder,
     pooler=[],
-    heads={
+    heads=LABEL_HEADS | {
         "mlm": masked_lm(
             "generator_predictions.dense", "generator_predictions.LayerNorm",
             "generator_lm_head", "generator_lm_head.bias",
@@ -53,16 +47,11 @@ FAMILY = replace(
             *linear("replaced/dense", "discriminator_predictions.dense_prediction"),
         ],
         "classify": [*linear("pooler/dense", "classifier.dense"), *linear("classify/dense", "classifier.out_proj")],
-        "tag": linear("tag/dense", "classifier"),
-        "answer": linear("answer/dense", "qa_outputs"),
     },
     sizes={
         "electra-small": {"embedding_size": 128},
-        "electra-base": {"embedding_size": 0, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
-        "electra-large": {
-            "embedding_size": 0, "num_hidden_layers": 24, "hidden_size": 1024, "num_attention_heads": 16,
-            "intermediate_size": 4096,
-        },
+        "electra-base": layer_sizes(12, 768, 12, 3072, embedding_size=0),
+        "electra-large": layer_sizes(24, 1024, 16, 4096, embedding_size=0),
     },
     architectures={},
     known_extra_tensors=(r"embeddings\.(position_ids|token_type_ids)$", r"^generator_lm_head\.weight$"),

@@ -4,7 +4,8 @@ feed-forward and, in the larger models, several heads for queries to one for key
 from typing import Any
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.family import Family, size_of
+from bert_jax.hub.families import bert
+from bert_jax.hub.family import LABEL_HEADS, Family, size_of
 from bert_jax.hub.parameter_mapping import (
     ParameterMapping,
     attention_output,
@@ -13,24 +14,18 @@ from bert_jax.hub.parameter_mapping import (
     layer_norm,
     linear,
 )
-from bert_jax.hub.rope import rope_table, theta_of
-from bert_jax.models.encoder_config import EncoderConfig, PoolerConfig, RotaryConfig
+from bert_jax.hub.rope import check_head_dim, rope_table, theta_of
+from bert_jax.models.encoder_config import EncoderConfig, PoolerConfig, RotaryConfig, layer_sizes
 
-WIDTH, HEADS = 768, 12
 THETA = 10_000.0  # of a config that names none, to transformers; the published models have 250,000
-PUBLISHED_THETA = 250_000.0
-FIELDS = {
+PUBLISHED: dict[str, Any] = {"rotary": RotaryConfig(250_000.0)}
+FIELDS = bert.fields_without("type_vocab_size", "tie_word_embeddings") | {
     "vocab_size": 128256,
-    "hidden_size": WIDTH,
-    "num_hidden_layers": 12,
-    "num_attention_heads": HEADS,
-    "intermediate_size": 3072,
     "max_position_embeddings": 8192,
     "layer_norm_eps": 1e-5,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
     "head_dropout": 0.0,
-    "initializer_range": 0.02,
     "hidden_act": "silu",
 }
 KEYS = {
@@ -49,17 +44,13 @@ POOLERS = {
 
 
 def key_value_heads(published: dict) -> int:
-    heads = size_of(published, "num_attention_heads", HEADS)
+    heads = size_of(published, "num_attention_heads", 12)
     shared = size_of(published, "num_key_value_heads", heads)
     return 0 if shared == heads else shared
 
 
 def rotary(published: dict) -> RotaryConfig:
-    width, heads = size_of(published, "hidden_size", WIDTH), size_of(published, "num_attention_heads", HEADS)
-    if width % heads == 0 and published.get("head_dim", width // heads) not in (None, width // heads):
-        raise BertJaxError(
-            f"head_dim = {published['head_dim']!r:.60} is not hidden_size / num_attention_heads = {width // heads}"
-        )
+    check_head_dim(published)
     # The published files have the older keys.
     if published.get("rope_scaling") is not None:
         raise BertJaxError(f"rope_scaling = {published['rope_scaling']!r:.60} is not supported")
@@ -134,22 +125,14 @@ FAMILY = Family(
     },
     encoder=encoder,
     pooler=[],
-    heads={
+    heads=LABEL_HEADS | {
         "mlm": [ParameterMapping("mlm/decoder", ("lm_head.weight",), per_entry=True)],
         "classify": [*linear("pooler/dense", "dense"), *linear("classify/dense", "classifier")],
-        "tag": linear("tag/dense", "classifier"),
-        "answer": linear("answer/dense", "qa_outputs"),
     },
     sizes={
-        "eurobert-210m": {"rotary": RotaryConfig(PUBLISHED_THETA)},
-        "eurobert-610m": {
-            "num_hidden_layers": 26, "hidden_size": 1152, "num_attention_heads": 18, "num_key_value_heads": 6,
-            "intermediate_size": 4096, "rotary": RotaryConfig(PUBLISHED_THETA),
-        },
-        "eurobert-2.1b": {
-            "num_hidden_layers": 32, "hidden_size": 2304, "num_attention_heads": 18, "num_key_value_heads": 6,
-            "intermediate_size": 6144, "rotary": RotaryConfig(PUBLISHED_THETA),
-        },
+        "eurobert-210m": PUBLISHED,
+        "eurobert-610m": PUBLISHED | layer_sizes(26, 1152, 18, 4096, num_key_value_heads=6),
+        "eurobert-2.1b": PUBLISHED | layer_sizes(32, 2304, 18, 6144, num_key_value_heads=6),
     },
     not_in_transformers=("answer",),
     known_extra_tensors=(r"rotary_emb\.inv_freq$",),

@@ -9,24 +9,16 @@ from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import bert
-from bert_jax.hub.family import ACTIVATIONS
-from bert_jax.hub.parameter_mapping import (
-    ParameterMapping,
-    attention_output,
-    fused_qkv,
-    gated,
-    layer_norm,
-    linear,
-)
+from bert_jax.hub.family import HF_ACTIVATIONS, read_activation
+from bert_jax.hub.parameter_mapping import ParameterMapping, embeddings, gated, layer_norm, linear
 from bert_jax.hub.tensors import Tensors
-from bert_jax.models.encoder_config import EncoderConfig
+from bert_jax.models.encoder_config import EncoderConfig, layer_sizes
 
 ALIBI = "alibi"
 # The value of `feed_forward_type` -> the activation of a gated feed-forward, whatever `hidden_act` says. "original" is
 # BERT's own feed-forward.
 GATED = {"geglu": "gelu", "reglu": "relu"}
 ORIGINAL = "original"
-HF_ACTIVATIONS = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
 
 
 def feed_forward_type(published: dict) -> str:
@@ -39,10 +31,7 @@ def feed_forward_type(published: dict) -> str:
 
 
 def hidden_activation(published: dict) -> str:
-    name = published.get("hidden_act") or "gelu"
-    if name not in list(ACTIVATIONS):
-        raise BertJaxError(f'hidden_act = "{name!s:.60}" is not supported, only {", ".join(ACTIVATIONS)}')
-    return ACTIVATIONS[name]
+    return read_activation(published.get("hidden_act") or "gelu", "hidden_act")
 
 
 def activation(published: dict) -> str:
@@ -70,19 +59,8 @@ def derived_keys(config: EncoderConfig) -> dict[str, Any]:
 
 
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
-    path, tensor = "encoder/layers/", "encoder.layer.{i}."
-    if not config.gated:
-        return [part for part in bert.encoder(config) if not part.per_position]
-    qkv = [f"{tensor}attention.self.{name}" for name in ("query", "key", "value")]
-    return [
-        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
-        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
-        *fused_qkv(config, path + "attention/qkv", qkv),
-        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
-        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
-        *gated_feed_forward(config),
-    ]
+    feed_forward = gated_feed_forward(config) if config.gated else bert.feed_forward()
+    return [*embeddings(config), *bert.attention(config), *feed_forward]
 
 
 def gated_feed_forward(config: EncoderConfig) -> list[ParameterMapping]:
@@ -110,7 +88,7 @@ FAMILY = replace(
     published_type="bert",
     recognizes=lambda published: published.get("position_embedding_type") == ALIBI,
     class_name="JinaBert",
-    fields={name: default for name, default in bert.FIELDS.items() if name != "hidden_act"},
+    fields=bert.fields_without("hidden_act"),
     constants={"positions": "alibi"},
     derived={
         "gated": lambda published: feed_forward_type(published) in GATED,
@@ -122,12 +100,9 @@ FAMILY = replace(
     modernize_tensors=refuse_normalized_queries,
     encoder=encoder,
     sizes={
-        "jina-bert-small": {
-            "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048,
-            "max_position_embeddings": 8192, "gated": True,
-        },
+        "jina-bert-small": layer_sizes(4, 512, 8, 2048, max_position_embeddings=8192, gated=True),
         "jina-bert-base": {"max_position_embeddings": 8192, "gated": True},
     },
     not_in_transformers=tuple(bert.FAMILY.heads),
     encoder_in_transformers=False,
-)  # fmt: skip
+)

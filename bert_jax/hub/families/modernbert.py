@@ -6,7 +6,8 @@ mmBERT and Ettin are ModernBERTs of other sizes and tokenizers. Their local laye
 from dataclasses import replace
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.family import ACTIVATIONS, Family, size_of
+from bert_jax.hub.families import bert
+from bert_jax.hub.family import HF_ACTIVATIONS, Family, read_activation, size_of
 from bert_jax.hub.parameter_mapping import (
     ParameterMapping,
     attention_output,
@@ -17,37 +18,28 @@ from bert_jax.hub.parameter_mapping import (
     masked_lm,
 )
 from bert_jax.hub.rope import rope_table, theta_of
-from bert_jax.models.encoder_config import EncoderConfig, LocalAttentionConfig, PoolerConfig, RotaryConfig
+from bert_jax.models.encoder_config import (
+    EncoderConfig,
+    LocalAttentionConfig,
+    PoolerConfig,
+    RotaryConfig,
+    layer_sizes,
+)
 
-LAYERS, WIDTH, HEADS = 22, 768, 12
+LAYERS = 22
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 THETA, LOCAL_THETA, WINDOW, EVERY = 160_000.0, 10_000.0, 128, 3
-FIELDS = {
+FIELDS = bert.fields_without("type_vocab_size") | {
     "vocab_size": 50368,
-    "hidden_size": WIDTH,
     "num_hidden_layers": LAYERS,
-    "num_attention_heads": HEADS,
     "intermediate_size": 1152,
     "max_position_embeddings": 8192,
     "layer_norm_eps": 1e-5,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
     "head_dropout": 0.0,
-    "initializer_range": 0.02,
-    "tie_word_embeddings": True,
-    "hidden_act": "gelu",
 }
-# mmBERT and Ettin: layers, width, heads, inner size of the feed-forward.
-EXTENDED = {
-    "mmbert-small": (22, 384, 6, 1152),
-    "mmbert-base": (22, 768, 12, 1152),
-    "ettin-17m": (7, 256, 4, 384),
-    "ettin-32m": (10, 384, 6, 576),
-    "ettin-68m": (19, 512, 8, 768),
-    "ettin-150m": (22, 768, 12, 1152),
-    "ettin-400m": (28, 1024, 16, 2624),
-    "ettin-1b": (28, 1792, 28, 3840),
-}
+SLOW = RotaryConfig(THETA, THETA)  # of mmBERT and Ettin
 KEYS = {
     "layer_norm_eps": "norm_eps",
     "hidden_dropout_prob": "mlp_dropout",
@@ -109,12 +101,7 @@ def rotary(published: dict) -> RotaryConfig:
 
 
 def head_activation(published: dict) -> str:
-    name = published.get("classifier_activation") or "gelu"
-    if name not in list(ACTIVATIONS):
-        raise BertJaxError(
-            f'classifier_activation = "{name!s:.60}" is not supported, only {", ".join(ACTIVATIONS)}'
-        )
-    return ACTIVATIONS[name]
+    return read_activation(published.get("classifier_activation") or "gelu", "classifier_activation")
 
 
 def pooler(published: dict) -> PoolerConfig:
@@ -126,7 +113,6 @@ def pooler(published: dict) -> PoolerConfig:
 
 def derived_keys(config: EncoderConfig) -> dict:
     every = config.local_attention.every
-    hf_activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     return {
         "local_attention": 2 * config.local_attention.window,
         "layer_types": [LOCAL if i % every else GLOBAL for i in range(config.num_hidden_layers)],
@@ -135,7 +121,7 @@ def derived_keys(config: EncoderConfig) -> dict:
             LOCAL: rope_table(config.rotary.local_theta or config.rotary.theta),
         },
         "classifier_pooling": "mean" if config.pooler.mean else "cls",
-        "classifier_activation": hf_activations[config.pooler.activation],
+        "classifier_activation": HF_ACTIVATIONS[config.pooler.activation],
         # The keys that transformers before version 5 reads.
         "global_attn_every_n_layers": every,
         "global_rope_theta": config.rotary.theta,
@@ -161,14 +147,6 @@ def encoder(config: EncoderConfig) -> list[ParameterMapping]:
         *layer_norm(path + "feed_forward_norm", tensor + "mlp_norm", False),
         *layer_norm("encoder/final_norm", "final_norm", False),
     ]
-
-
-def extended(layers: int, width: int, heads: int, inner: int) -> dict:
-    """Return the settings of a size of mmBERT or Ettin, whose local layers turn as slowly as the global ones."""
-    return {
-        "num_hidden_layers": layers, "hidden_size": width, "num_attention_heads": heads, "intermediate_size": inner,
-        "rotary": RotaryConfig(THETA, THETA),
-    }  # fmt: skip
 
 
 def prediction_head(path: str) -> list[ParameterMapping]:
@@ -214,10 +192,15 @@ FAMILY = Family(
     },
     sizes={
         "modernbert-base": {},
-        "modernbert-large": {
-            "num_hidden_layers": 28, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 2624
-        },
-        **{name: extended(*shape) for name, shape in EXTENDED.items()},
+        "modernbert-large": layer_sizes(28, 1024, 16, 2624),
+        "mmbert-small": layer_sizes(22, 384, 6, 1152, rotary=SLOW),
+        "mmbert-base": layer_sizes(22, 768, 12, 1152, rotary=SLOW),
+        "ettin-17m": layer_sizes(7, 256, 4, 384, rotary=SLOW),
+        "ettin-32m": layer_sizes(10, 384, 6, 576, rotary=SLOW),
+        "ettin-68m": layer_sizes(19, 512, 8, 768, rotary=SLOW),
+        "ettin-150m": layer_sizes(22, 768, 12, 1152, rotary=SLOW),
+        "ettin-400m": layer_sizes(28, 1024, 16, 2624, rotary=SLOW),
+        "ettin-1b": layer_sizes(28, 1792, 28, 3840, rotary=SLOW),
     },
     known_extra_tensors=(r"^decoder\.weight$", r"rotary_emb\..*inv_freq$"),  # the first: copies of tied parameters
 )  # fmt: skip

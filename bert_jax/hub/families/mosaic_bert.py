@@ -8,20 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from bert_jax.hub.families import bert, jina_bert
-from bert_jax.hub.parameter_mapping import (
-    ParameterMapping,
-    attention_output,
-    fused_qkv,
-    layer_norm,
-    masked_lm,
-)
-from bert_jax.models.encoder_config import EncoderConfig
+from bert_jax.hub.family import HF_ACTIVATIONS, LABEL_HEADS
+from bert_jax.hub.parameter_mapping import ParameterMapping, embeddings, masked_lm
+from bert_jax.models.encoder_config import EncoderConfig, layer_sizes
 
 ALIBI_SIZE = "alibi_starting_size"
 EPSILON = 1e-12  # that of the LayerNorm of the masked-LM head, whatever `layer_norm_eps` says
-FIELDS = {
-    name: default for name, default in bert.FIELDS.items() if name not in ("hidden_act", "layer_norm_eps")
-}
 
 
 def mlm_activation(published: dict) -> str:
@@ -33,21 +25,13 @@ def mlm_activation(published: dict) -> str:
 def derived_keys(config: EncoderConfig) -> dict[str, Any]:
     return {
         "layer_norm_eps": EPSILON,
-        "hidden_act": jina_bert.HF_ACTIVATIONS[config.mlm_activation or "gelu"],
+        "hidden_act": HF_ACTIVATIONS[config.mlm_activation or "gelu"],
     }
 
 
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
-    path, tensor = "encoder/layers/", "encoder.layer.{i}."
-    return [
-        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
-        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
-        *fused_qkv(config, path + "attention/qkv", [tensor + "attention.self.Wqkv"]),
-        *attention_output(config, path + "attention/out", tensor + "attention.output.dense"),
-        *layer_norm(path + "attention_norm", tensor + "attention.output.LayerNorm"),
-        *jina_bert.gated_feed_forward(config),
-    ]
+    feed_forward = jina_bert.gated_feed_forward(config)
+    return [*embeddings(config), *bert.attention(config, ["Wqkv"]), *feed_forward]
 
 
 FAMILY = replace(
@@ -57,24 +41,21 @@ FAMILY = replace(
     recognizes=lambda published: ALIBI_SIZE in published,
     new_models=False,
     explicit={ALIBI_SIZE: 512},
-    fields=FIELDS | {"attention_probs_dropout_prob": 0.0},
+    fields=bert.fields_without("hidden_act", "layer_norm_eps") | {"attention_probs_dropout_prob": 0.0},
     constants={"positions": "alibi", "gated": True},
     derived={"mlm_activation": mlm_activation},
     derived_keys=derived_keys,
     supported={**bert.FAMILY.supported, "layer_norm_eps": (EPSILON,)},
     encoder=encoder,
-    heads={
+    heads=LABEL_HEADS | {
         # The bias is that of the decoder, and not beside it as BERT's.
         "mlm": masked_lm(
             "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
             "cls.predictions.decoder", "cls.predictions.decoder.bias",
         ),
-        **{name: bert.FAMILY.heads[name] for name in ("classify", "tag", "answer")},
     },
     architectures={},
-    sizes={"mosaic-bert-base": {}, "mosaic-bert-large": {
-        "num_hidden_layers": 24, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096
-    }},
-    not_in_transformers=("mlm", "classify", "tag", "answer"),
+    sizes={"mosaic-bert-base": {}, "mosaic-bert-large": layer_sizes(24, 1024, 16, 4096)},
+    not_in_transformers=("mlm", *LABEL_HEADS),
     encoder_in_transformers=False,
 )  # fmt: skip

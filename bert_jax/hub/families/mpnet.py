@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 from bert_jax.hub.families import bert, roberta
-from bert_jax.hub.parameter_mapping import ParameterMapping, attention_output, fused_qkv, layer_norm, linear
+from bert_jax.hub.parameter_mapping import (
+    ParameterMapping,
+    attention_output,
+    embeddings,
+    fused_qkv,
+    layer_norm,
+    linear,
+)
 from bert_jax.models.encoder_config import EncoderConfig, RelativeConfig
 
 BUCKETS, MAX_DISTANCE = 32, 128
@@ -12,11 +19,7 @@ BUCKETS, MAX_DISTANCE = 32, 128
 def encoder(config: EncoderConfig) -> list[ParameterMapping]:
     path, tensor = "encoder/layers/", "encoder.layer.{i}."
     return [
-        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        ParameterMapping(
-            "encoder/embeddings/positions", ("embeddings.position_embeddings.weight",), per_position=True
-        ),
-        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        *embeddings(config),
         ParameterMapping("encoder/distances/table", ("encoder.relative_attention_bias.weight",)),
         *fused_qkv(config, path + "attention/qkv", [f"{tensor}attention.attn.{name}" for name in "qkv"]),
         *attention_output(config, path + "attention/out", tensor + "attention.attn.o"),
@@ -32,8 +35,7 @@ FAMILY = replace(
     model_type="mpnet",
     class_name="MPNet",
     prefix="mpnet",
-    fields={name: default for name, default in bert.FIELDS.items() if name != "type_vocab_size"}
-    | {"vocab_size": 30527},
+    fields=bert.fields_without("type_vocab_size") | {"vocab_size": 30527},
     constants={
         "type_vocab_size": 0,
         "mlm_activation": "gelu",

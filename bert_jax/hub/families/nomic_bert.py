@@ -9,17 +9,18 @@ from typing import Any
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.families import bert
-from bert_jax.hub.family import Family, size_of
+from bert_jax.hub.family import LABEL_HEADS, Family, size_of
 from bert_jax.hub.parameter_mapping import (
     ParameterMapping,
     attention_output,
+    embeddings,
     fused_qkv,
     gated,
     layer_norm,
     linear,
     masked_lm,
 )
-from bert_jax.hub.rope import rope_table, theta_of
+from bert_jax.hub.rope import check_head_dim, rope_table, theta_of
 from bert_jax.hub.tensors import Tensors
 from bert_jax.models.encoder_config import EncoderConfig, RotaryConfig
 
@@ -121,11 +122,7 @@ def modernize_names(name: str) -> tuple[str, ...]:
 
 
 def rotary(published: dict) -> RotaryConfig:
-    width, heads = size_of(published, "hidden_size", 768), size_of(published, "num_attention_heads", 12)
-    if width % heads == 0 and published.get("head_dim", width // heads) not in (None, width // heads):
-        raise BertJaxError(
-            f"head_dim = {published['head_dim']!r:.60} is not hidden_size / num_attention_heads = {width // heads}"
-        )
+    check_head_dim(published)
     return RotaryConfig(theta_of(published.get("rope_parameters"), 1000.0, "rope_parameters"))
 
 
@@ -133,9 +130,7 @@ def encoder(config: EncoderConfig) -> list[ParameterMapping]:
     path, tensor = "encoder/layers/", "layers.{i}."
     qkv = [f"{tensor}self_attn.{part}_proj" for part in "qkv"]
     return [
-        ParameterMapping("encoder/embeddings/words", ("embeddings.word_embeddings.weight",), per_entry=True),
-        ParameterMapping("encoder/embeddings/token_types", ("embeddings.token_type_embeddings.weight",)),
-        *layer_norm("encoder/embeddings/norm", "embeddings.LayerNorm"),
+        *embeddings(config),
         *fused_qkv(config, path + "attention/qkv", qkv),
         *attention_output(config, path + "attention/out", tensor + "self_attn.o_proj"),
         *layer_norm(path + "attention_norm", tensor + "post_attention_layernorm"),
@@ -168,16 +163,14 @@ FAMILY = Family(
     modernize_tensors=modernize_tensors,
     encoder=encoder,
     pooler=linear("pooler/dense", "pooler.dense"),
-    heads={
+    heads=LABEL_HEADS
+    | {
         "mlm": masked_lm(
             "cls.predictions.transform.dense",
             "cls.predictions.transform.layer_norm",
             "cls.predictions.decoder",
             "cls.predictions.bias",
         ),
-        "classify": linear("classify/dense", "classifier"),
-        "tag": linear("tag/dense", "classifier"),
-        "answer": linear("answer/dense", "qa_outputs"),
     },
     not_in_transformers=("answer",),
     sizes={"nomic-bert-base": {}},

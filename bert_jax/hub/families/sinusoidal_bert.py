@@ -4,17 +4,10 @@ transformers opens them; `position_embedding_type` tells that the table is no pa
 from dataclasses import replace
 
 from bert_jax.hub.families import bert
-from bert_jax.hub.parameter_mapping import ParameterMapping
-from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.sinusoids import sinusoidal_table
 
 TYPE = "sinusoidal"
 TABLE = "embeddings.position_embeddings.weight"
-
-
-def encoder(config: EncoderConfig) -> list[ParameterMapping]:
-    return [part for part in bert.encoder(config) if not part.per_position]
-
 
 FAMILY = replace(
     bert.FAMILY,
@@ -24,7 +17,6 @@ FAMILY = replace(
     constants={"positions": "sinusoidal"},
     derived_keys=lambda config: {"position_embedding_type": TYPE},
     supported={**bert.FAMILY.supported, "position_embedding_type": (TYPE,)},
-    encoder=encoder,
     computed_tensors=lambda config: {
         TABLE: sinusoidal_table(config.max_position_embeddings, config.embedding_width)
     },
