@@ -4,8 +4,7 @@ import numpy as np
 
 from bert_jax.export.context import Context
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import dense, linear
-from bert_jax.export.rotary import rotate
+from bert_jax.export.layers import dense, linear, rotate
 
 PARTS = ("query", "key", "value")
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bert_jax.export import relative_terms
-from bert_jax.export.convolution import Convolved
 from bert_jax.export.graph import Scope, Value
+from bert_jax.export.layers import Convolved, RotaryTable, rotary_tables, row_positions
 from bert_jax.export.relative_terms import Distances
-from bert_jax.export.rotary import RotaryTable, rotary_tables, row_positions
 from bert_jax.models.relative_terms import head_slopes
 
 LOWEST = float(np.finfo(np.float32).min)  # added to the scores of what is not seen
@@ -23,9 +22,6 @@ class Context:
     distances: Distances | None = None  # if there are relative terms
     bias: Value | None = None  # [1, H, L, L], of relative terms that are one bias for all layers, or of ALiBi
     convolved: Convolved | None = None  # what is added to the output of the first layer
-
-    def without_convolution(self) -> "Context":
-        return replace(self, convolved=None)
 
 
 def make_context(scope: Scope, attention_mask: Value) -> Context:

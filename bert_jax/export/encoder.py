@@ -8,10 +8,8 @@ import jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.registry import Registry
 from bert_jax.export.context import Context, make_context
-from bert_jax.export.convolution import convolve
-from bert_jax.export.embeddings import embed, position_embeddings
 from bert_jax.export.graph import Scope, Value
-from bert_jax.export.layers import norm
+from bert_jax.export.layers import convolve, embed, norm, position_embeddings
 from bert_jax.models.encoder import layer_types, normalizes_last
 
 # Name of a block -> the function that writes it: (scope, hidden, context, layer_type) -> hidden.
@@ -66,7 +64,7 @@ def decode_masked(
     """Return the states of DeBERTa's enhanced mask decoder: see models/encoder.py."""
     last = layer_scope(scope, scope.config.num_hidden_layers - 1, "decoder")
     positions = position_embeddings(scope / "embeddings", input_ids)
-    queries = scope.add("Add", penultimate, positions)
+    queries, context = scope.add("Add", penultimate, positions), replace(context, convolved=None)
     for _ in range(2):
-        queries = build(last, penultimate, context.without_convolution(), None, queries)
+        queries = build(last, penultimate, context, None, queries)
     return queries

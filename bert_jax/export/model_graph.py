@@ -1,20 +1,91 @@
 """The ONNX graph of a whole model, with the inputs and outputs that other programs expect."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import onnx
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.export.encoder import encode
-from bert_jax.export.graph import BATCH, LENGTH, Graph, Output, Scope
+from bert_jax.export.encoder import Encoded, encode
+from bert_jax.export.graph import BATCH, LENGTH, Graph, Output, Scope, Value
 from bert_jax.export.heads import HEAD_BUILDERS, exported_head
-from bert_jax.export.layers import ACTIVATIONS, dense
-from bert_jax.export.pooling import normalize
-from bert_jax.export.states import States, shape_of_states
+from bert_jax.export.layers import ACTIVATIONS, dense, norm
+from bert_jax.export.pooling import normalize, pool
 from bert_jax.hub.exported_names import EMBEDDING, HIDDEN_STATES, input_names
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
-from bert_jax.models.heads import HEADS
+from bert_jax.models.bert import SMALL
+from bert_jax.models.heads import HEADS, Head, has_transform
+
+PAIRS = "pairs"  # the axis of pairs, half as many as the texts of the batch
+
+
+@dataclass(frozen=True)
+class States:
+    """The states that heads read: those of tokens, of texts or of pairs of texts."""
+
+    scope: Scope  # of the whole model
+    inputs: Mapping[str, Value]
+    encoded: Encoded
+
+    def read_by(self, name: str, head: Head) -> Value:
+        """Return the states that a head reads: [B, L, D] of tokens, [B, D] of texts or [B / 2, 2 D] of pairs."""
+        if head.decoded and self.encoded.decoded is not None:
+            return self.encoded.decoded
+        if head.transformed and has_transform(self.scope.config, (name,)):
+            return self.transformed
+        if head.pooler:
+            return self.pooled
+        if head.each_token:
+            return self.encoded.hidden
+        place = self.scope / head.reads
+        vectors = scale_to_directions(place, self.text_states(head.reads))
+        return pair_differences(place, vectors) if head.compares else vectors
+
+    def text_states(self, how: str, of_tokens: Value = "") -> Value:
+        states = of_tokens or self.encoded.hidden
+        return pool(self.scope / how, states, self.inputs["attention_mask"], how)
+
+    @cached_property
+    def pooled(self) -> Value:
+        place, pooler = self.scope / "pooler", self.scope.config.pooler
+        how = "mean" if pooler.mean else "cls"
+        states = dense(place / "dense", self.encoded.hidden if pooler.late else self.text_states(how))
+        states = ACTIVATIONS[pooler.activation](place, states)
+        states = norm(place / "norm", states) if pooler.norm else states
+        return self.text_states(how, states) if pooler.late else states
+
+    @cached_property
+    def transformed(self) -> Value:
+        place, c = self.scope / "transform", self.scope.config
+        states = dense(place / "dense", self.encoded.hidden)
+        return norm(place / "norm", ACTIVATIONS[c.mlm_activation or c.hidden_act](place, states))
+
+
+def shape_of_states(head: Head) -> tuple[str, ...]:
+    """Return the axes of the states that a head reads, without the last."""
+    if head.each_token:
+        return (BATCH, LENGTH)
+    return (PAIRS,) if head.compares else (BATCH,)
+
+
+def scale_to_directions(scope: Scope, vectors: Value) -> Value:
+    """Scale vectors [B, D] to a mean square of 1."""
+    square = scope.add("ReduceMean", scope.add("Mul", vectors, vectors), axes=[-1], keepdims=1)
+    return scope.add("Div", vectors, scope.add("Sqrt", scope.add("Add", square, scope.number(SMALL))))
+
+
+def pair_differences(scope: Scope, vectors: Value) -> Value:
+    """Return the squared and the signed differences of the vectors 0 and 1, 2 and 3, ..., [B / 2, 2 D]."""
+    first, second = (
+        scope.add("Slice", vectors, scope.integers(start), scope.integers(np.iinfo(np.int64).max),
+                  scope.integers(0), scope.integers(2))
+        for start in (0, 1)
+    )  # fmt: skip
+    difference = scope.add("Sub", first, second)
+    return scope.add("Concat", scope.add("Mul", difference, difference), difference, axis=-1)
 
 
 def make_model(layout: Layout, params: Mapping, detects_out_of_scope: bool = False) -> onnx.ModelProto:

@@ -16,10 +16,9 @@ from bert_jax.core.files import write_json
 from bert_jax.core.output import atomic_directory
 from bert_jax.core.surrogates import holds_surrogates
 from bert_jax.export.model_graph import make_model
-from bert_jax.export.quantization import quantize_file
 from bert_jax.export.verification import Difference, measure_difference, require_equal_outputs
 from bert_jax.hub.model_directory import ModelDirectory, model_fingerprint, save_model
-from bert_jax.hub.onnx_files import ONNX_FILE, SOURCE_FILE, choose_quantization
+from bert_jax.hub.onnx_files import ONNX_FILE, QUANTIZATIONS, SOURCE_FILE, choose_quantization
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load
 from bert_jax.inference.onnx_session import OnnxSession
@@ -86,6 +85,31 @@ def save_onnx(path: Path, model: onnx.ModelProto) -> None:
     if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > MOST_BYTES:
         convert_model_to_external_data(model, location=EXTERNAL_DATA, size_threshold=LEAST_EXTERNAL)
     onnx.save_model(model, path)
+
+
+def quantize_file(source: Path, name: str, external: bool) -> Path:
+    """Write the dynamic int8 form of an ONNX file beside it, and return its path.
+
+    Matrix products have 8-bit numbers and a scale for each column of the weights; the scale of activations is computed
+    for each batch. Scores of attention and embeddings stay float32.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
+
+    model = onnx.load_model(source)
+    add_pre_process_metadata(model)  # or else it logs that the graph could be simplified first
+    quantization = QUANTIZATIONS[name]
+    path = source.with_name(quantization.file(name))
+    quantize_dynamic(
+        model,
+        path,
+        op_types_to_quantize=["MatMul"],
+        per_channel=True,
+        weight_type=QuantType[quantization.weights],
+        use_external_data_format=external,
+        extra_options={"MatMulConstBOnly": True, "DefaultTensorType": onnx.TensorProto.FLOAT},
+    )
+    return path
 
 
 def save_beside(directory: Path, model: Encoder) -> None:

@@ -40,9 +40,12 @@ class Transform(nn.Module):
 
     @nn.compact
     def __call__(self, hidden):
-        c = self.config
-        activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
-        return norm(c)(activation(dense_of_head(c, c.hidden_size)(hidden)))
+        return transform(self.config, hidden, self.config.hidden_size)
+
+
+def transform(c: EncoderConfig, hidden, width: int, name: str = "dense"):
+    activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
+    return norm(c)(activation(dense_of_head(c, width, name)(hidden)))
 
 
 def dense_of_head(c: EncoderConfig, width: int, name: str = "dense"):
@@ -61,8 +64,7 @@ class MaskedLMHead(nn.Module):
         if "target_positions" in batch:
             hidden = jnp.take_along_axis(hidden, batch["target_positions"][..., None], axis=1)
         if c.mlm_transform:
-            activation = ACTIVATIONS[c.mlm_activation or c.hidden_act]
-            hidden = norm(c)(activation(dense_of_head(c, c.embedding_width, "transform")(hidden)))
+            hidden = transform(c, hidden, c.embedding_width, "transform")
         if not c.tie_word_embeddings:
             words = self.param("decoder", residual_initializer(c), words.shape)
         logits = mixed_einsum("bkd,vd->bkv", hidden, words, c.computed_dtype, "float32")
@@ -86,34 +88,28 @@ class LinearHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Hidden states [B, L, D] -> float32 logits [B, L], above 0 where a token looks replaced."""
+    """Hidden states [B, L, D] -> float32 logits [B, L], above 0 where a token looks replaced.
+
+    DeBERTa-v3's head adds the [CLS] state of the text to the state of each token (`in_context`).
+    """
 
     config: EncoderConfig
     labels: int
+    in_context: bool = False
 
     @nn.compact
     def __call__(self, hidden, batch, words, train: bool):
         c = self.config
+        if self.in_context:
+            text_states = cls_states(hidden, batch)
+            if "segment_ids" in batch:
+                number = jnp.maximum(batch["segment_ids"] - 1, 0)
+                token_states = jnp.take_along_axis(text_states, number[..., None], axis=1)
+            else:
+                token_states = text_states[:, None]
+            hidden = norm(c)(hidden + token_states)
         hidden = ACTIVATIONS[c.hidden_act](Dense(c, (c.hidden_size,), name="transform")(hidden))
         return Dense(c, (1,), dtype="float32", name="dense")(hidden)[..., 0]
-
-
-class ReplacedInContextHead(nn.Module):
-    """DeBERTa-v3's head for replaced tokens: it adds the [CLS] state of the text to the state of each token."""
-
-    config: EncoderConfig
-    labels: int
-
-    @nn.compact
-    def __call__(self, hidden, batch, words, train: bool):
-        c, text_states = self.config, cls_states(hidden, batch)
-        if "segment_ids" in batch:
-            number = jnp.maximum(batch["segment_ids"] - 1, 0)
-            token_states = jnp.take_along_axis(text_states, number[..., None], axis=1)
-        else:
-            token_states = text_states[:, None]
-        hidden = Dense(c, (c.hidden_size,), name="transform")(norm(c)(hidden + token_states))
-        return Dense(c, (1,), dtype="float32", name="dense")(ACTIVATIONS[c.hidden_act](hidden))[..., 0]
 
 
 def initial_head(config: EncoderConfig):
@@ -140,17 +136,13 @@ def tagger(config, labels, name=None):
 HEAD_MODULES: dict[str, Callable[..., nn.Module]] = {
     "mlm": MaskedLMHead,
     "nsp": lambda config, labels, name=None: LinearHead(config, 2, name=name),
-    "classify": classifier,
-    "classify_mean": classifier,
-    "classify_cls": classifier,
-    "compare_mean": classifier,
-    "compare_cls": classifier,
+    **dict.fromkeys(("classify", "classify_mean", "classify_cls", "compare_mean", "compare_cls"), classifier),
     "tag": tagger,
     "answer": lambda config, labels, name=None: LinearHead(  # of its start and end
         config, 2, config.answer_dropout, initial_head, name=name
     ),
     "replaced": ReplacedTokenHead,
-    "replaced_in_context": ReplacedInContextHead,
+    "replaced_in_context": partial(ReplacedTokenHead, in_context=True),
     "sop": lambda config, labels, name=None: LinearHead(  # of kept and swapped
         config, 2, config.head_dropout, name=name
     ),

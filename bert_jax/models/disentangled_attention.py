@@ -12,7 +12,7 @@ from bert_jax.models.einsum import add_bias
 from bert_jax.models.elementwise import save_activation
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels.attention import attend
-from bert_jax.models.layers import Dense, default_initializer, norm, sow_attention
+from bert_jax.models.layers import Dense, attend_and_project, default_initializer, norm
 from bert_jax.models.relative_terms import RelativeTerms, row_of_distances, row_of_open_distances
 
 
@@ -52,28 +52,13 @@ class DisentangledAttention(nn.Module):
 
     @nn.compact
     def __call__(self, hidden, context, train: bool, query_states=None):
-        c = self.config
         project = self.projection()
         qkv = project(hidden)
         if query_states is not None:
             qkv = jnp.concatenate([project(query_states)[:, :, :1], qkv[:, :, 1:]], axis=2)
         if context.relative is not None:
             context = replace(context, relative=self.projected(context.relative, project, train))
-        sow_attention(self, attend, qkv, context)
-        rate = c.attention_probs_dropout_prob if train else 0.0
-        key = self.make_rng("dropout") if rate else None
-        kernel = "xla" if self.is_initializing() else c.attention
-        out = attend(
-            save_activation(qkv),
-            context,
-            heads=c.num_attention_heads,
-            dropout=rate,
-            dropout_key=key,
-            kernel=kernel,
-        )
-        return Dense(c, (c.hidden_size,), (c.num_attention_heads, c.head_size), name="out")(
-            save_activation(out)
-        )
+        return attend_and_project(self, attend, save_activation(qkv), context, train)
 
     def projection(self) -> Callable:
         """Return the function that projects states to query, key and value."""

@@ -13,11 +13,10 @@ import numpy as np
 from bert_jax.models import data_sharded, rotary
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.context import Context
-from bert_jax.models.convolution import Convolution
 from bert_jax.models.disentangled_attention import Distances
 from bert_jax.models.elementwise import SAVED
 from bert_jax.models.encoder_config import EncoderConfig
-from bert_jax.models.layers import STATES, Embeddings, is_requested, norm
+from bert_jax.models.layers import STATES, Convolution, Embeddings, is_requested, norm
 from bert_jax.models.relative_terms import alibi_terms
 from bert_jax.text.tokenizer import ENCODER_INPUTS
 

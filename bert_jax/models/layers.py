@@ -3,8 +3,10 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import flax.linen as nn
+import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -13,7 +15,7 @@ from bert_jax.models.einsum import add_bias, mixed_einsum
 from bert_jax.models.elementwise import gelu, normalize, save_activation, scale_by_rms
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels import attention, xla_attention
-from bert_jax.models.kernels.request import split_qkv, unstack
+from bert_jax.models.kernels.request import masked_segment_ids, split_qkv, unstack
 from bert_jax.models.mesh import FSDP, TENSOR, device_kind
 from bert_jax.models.rotary import rotate
 from bert_jax.models.sinusoids import sinusoidal_table
@@ -121,24 +123,10 @@ class SelfAttention(nn.Module):
 
     @nn.compact
     def __call__(self, hidden, context, train: bool, attend: Callable = attention.attend, rotary_index=0):
-        c = self.config
         qkv = save_activation(self.project(hidden))
         if context.rotary is not None:
             qkv = rotate(qkv, context.rotary[rotary_index])
-        sow_attention(self, attend, qkv, context)
-        rate = c.attention_probs_dropout_prob if train else 0.0
-        key = self.make_rng("dropout") if rate else None
-        # Initialisation runs on a row of one token, which not every kernel supports.
-        kernel = "xla" if self.is_initializing() else c.attention
-        out = attend(qkv, context, heads=c.num_attention_heads, dropout=rate, dropout_key=key, kernel=kernel)
-        return Dense(
-            c,
-            (c.hidden_size,),
-            (c.num_attention_heads, c.head_size),
-            residual_initializer,
-            bias=c.bias,
-            name="out",
-        )(save_activation(out))
+        return attend_and_project(self, attend, qkv, context, train)
 
     def project(self, hidden):
         """Return query, key and value [B, L, 3, H x K]."""
@@ -149,6 +137,20 @@ class SelfAttention(nn.Module):
         query = Dense(c, (1, c.num_attention_heads, c.head_size), bias=c.bias, name="query")(hidden)
         shared = Dense(c, (2, c.num_key_value_heads, c.head_size), bias=c.bias, name="key_value")(hidden)
         return jnp.concatenate([query, repeat_heads(shared, c)], axis=2)
+
+
+def attend_and_project(module: nn.Module, attend: Callable, qkv, context, train: bool):
+    """Return the output of a module's attention, after its last dense layer."""
+    c = module.config
+    heads = c.num_attention_heads
+    sow_attention(module, attend, qkv, context)
+    rate = c.attention_probs_dropout_prob if train else 0.0
+    key = module.make_rng("dropout") if rate else None
+    # Initialisation runs on a row of one token, which not every kernel supports.
+    kernel = "xla" if module.is_initializing() else c.attention
+    out = attend(qkv, context, heads=heads, dropout=rate, dropout_key=key, kernel=kernel)
+    project = Dense(c, (c.hidden_size,), (heads, c.head_size), residual_initializer, bias=c.bias, name="out")
+    return project(save_activation(out))
 
 
 def repeat_heads(shared, c: EncoderConfig):
@@ -247,6 +249,49 @@ class Embeddings(nn.Module):
     def position_embeddings(self, batch):
         """Return the position embedding of each token."""
         return jnp.take(self.positions, token_positions(batch, self.config.max_position_embeddings), axis=0)
+
+
+@flax.struct.dataclass
+class Convolved:
+    states: Any  # [B, L, D]
+    scale: Any
+    bias: Any
+    epsilon: float = flax.struct.field(pytree_node=False)
+
+    def join(self, hidden):
+        return normalize(hidden + self.states, self.scale, self.bias, self.epsilon, str(hidden.dtype))
+
+
+class Convolution(nn.Module):
+    """A convolution of the embeddings over neighbouring tokens of the same text."""
+
+    config: EncoderConfig
+
+    @nn.compact
+    def __call__(self, embeddings, context, train: bool) -> Convolved:
+        c, width = self.config, self.config.convolution.width
+        near = [
+            neighbour(embeddings, masked_segment_ids(context), column - width // 2) for column in range(width)
+        ]
+        states = Dense(c, (c.hidden_size,), (width, c.hidden_size), name="dense")(jnp.concatenate(near, -1))
+        states = ACTIVATIONS[c.convolution.activation](
+            Dropout(c.hidden_dropout_prob)(states, context.rows, train)
+        )
+        scale = self.param("scale", nn.initializers.ones, (c.hidden_size,))
+        bias = self.param("bias", nn.initializers.zeros, (c.hidden_size,))
+        return Convolved(states, scale, bias, c.layer_norm_eps)
+
+
+def neighbour(states, segment_ids, offset: int):
+    """Shift states [B, L, D]: each token gets the state `offset` positions after it, or zeros outside its text.
+
+    >>> neighbour(jnp.array([[[1], [2], [3], [4]]]), jnp.array([[1, 1, 2, 0]]), 1)[0, :, 0].tolist()
+    [2, 0, 0, 0]
+    """
+    position = jnp.arange(states.shape[1]) + offset
+    inside = (position >= 0) & (position < states.shape[1])
+    same = inside & (segment_ids > 0) & (jnp.roll(segment_ids, -offset, axis=1) == segment_ids)
+    return jnp.where(same[..., None], jnp.roll(states, -offset, axis=1), 0)
 
 
 def token_positions(batch, count: int):

@@ -51,7 +51,7 @@ def test_a_kernel_s_flops_are_its_formula():
     def loss(qkv, segment_ids, seeds):
         return (
             short_attention.short_attention(
-                qkv, segment_ids, seeds, {}, short_attention.KernelOptions(K, rate=0.1)
+                qkv, segment_ids, seeds, {}, short_attention.KernelOptions(K, K**-0.5, rate=0.1)
             )
             .astype("float32")
             .sum()

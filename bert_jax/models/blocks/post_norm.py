@@ -10,6 +10,7 @@ from bert_jax.models.layers import FeedForward, SelfAttention, norm
 
 class Block(nn.Module):
     config: EncoderConfig
+    feed_forward_dropout = True
 
     @nn.compact
     def __call__(self, hidden, context, layer_type, train: bool):
@@ -17,5 +18,7 @@ class Block(nn.Module):
         dropout = Dropout(c.hidden_dropout_prob)
         attended = dropout(SelfAttention(c, name="attention")(hidden, context, train), rows, train)
         hidden = norm(c, "attention_norm")(save_activation(hidden + attended))
-        fed = dropout(FeedForward(c, name="feed_forward")(hidden), rows, train)
+        fed = FeedForward(c, name="feed_forward")(hidden)
+        if self.feed_forward_dropout:
+            fed = dropout(fed, rows, train)
         return norm(c, "feed_forward_norm")(save_activation(hidden + fed))

@@ -25,7 +25,6 @@ from bert_jax.models.elementwise import SAVED
 from bert_jax.models.kernels.flash_tiles import (
     BLOCK,
     UNSEEN,
-    FlashOptions,
     QueryRow,
     Row,
     block,
@@ -40,6 +39,7 @@ from bert_jax.models.kernels.flash_tiles import (
 )
 from bert_jax.models.kernels.request import (
     AttentionRequest,
+    KernelOptions,
     gpu_refusal,
     masked_segment_ids,
     scale_of,
@@ -51,7 +51,7 @@ MIN_LENGTH = 128  # shorter rows were not measured
 PROGRAMS = 1024  # enough to keep every processor of a GPU busy
 
 
-def flash_attention(qkv, segment_ids, seeds, bias, added, options: FlashOptions):
+def flash_attention(qkv, segment_ids, seeds, bias, added, options: KernelOptions):
     """Map qkv [B, L, 3, H x K], segment_ids [B, L] (0: padding) and seeds [B, H] to [B, L, H x K].
 
     A bias by distance [H, 2L - 1] or an array [B, H, L, L] is added to the scores; both may be None.
@@ -110,11 +110,11 @@ def row_spec(count: int | None, shape: tuple, index: Callable[[Any], tuple]) -> 
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
-def attend_in_blocks(row: Row, options: FlashOptions):
+def attend_in_blocks(row: Row, options: KernelOptions):
     return forward(row, options)[0]
 
 
-def forward(row: Row, options: FlashOptions):
+def forward(row: Row, options: KernelOptions):
     (B, L, _, width), K = row.qkv.shape, options.head_size
     out, log_sums = pl.pallas_call(
         partial(forward_kernel, options=options),
@@ -135,7 +135,7 @@ def forward(row: Row, options: FlashOptions):
     return out, (row, out, log_sums)
 
 
-def backward(options: FlashOptions, residuals, gradient):
+def backward(options: KernelOptions, residuals, gradient):
     row, out, log_sums = residuals
     (B, L, _, width), K, added = row.qkv.shape, options.head_size, row.added
     products = (gradient.astype(jnp.float32) * out.astype(jnp.float32)).reshape(B, L, width // K, K)
@@ -162,7 +162,7 @@ def backward(options: FlashOptions, residuals, gradient):
 attend_in_blocks.defvjp(forward, backward)
 
 
-def bias_gradient(row: Row, queries: QueryRow, options: FlashOptions):
+def bias_gradient(row: Row, queries: QueryRow, options: KernelOptions):
     """Return the gradient of the bias, [H, 2L - 1]. A program adds up a tile of scores over a part of the rows."""
     (B, L, _, width), K = row.qkv.shape, options.head_size
     H, count = width // K, L // BLOCK
@@ -182,7 +182,7 @@ def bias_gradient(row: Row, queries: QueryRow, options: FlashOptions):
     return gradient
 
 
-def settings(row: Row, options: FlashOptions, products: int) -> dict:
+def settings(row: Row, options: KernelOptions, products: int) -> dict:
     """Return the settings of a kernel that computes this number of products for each tile."""
     B, L, _, width = row.qkv.shape
     pairs = (
@@ -202,7 +202,7 @@ def settings(row: Row, options: FlashOptions, products: int) -> dict:
     }
 
 
-def forward_kernel(row: Row, out, log_sums, *, options: FlashOptions):
+def forward_kernel(row: Row, out, log_sums, *, options: KernelOptions):
     i, rate = pl.program_id(0), options.rate
     q, queries = load(row, 0, i), tokens(row, i, axis=0)
 
@@ -226,7 +226,7 @@ def forward_kernel(row: Row, out, log_sums, *, options: FlashOptions):
     log_sums[...] = jnp.where(alive, top + jnp.log2(total), -UNSEEN).reshape(BLOCK)
 
 
-def backward_kernel(row: Row, query_row: QueryRow, d_qkv, d_added, *, options: FlashOptions):
+def backward_kernel(row: Row, query_row: QueryRow, d_qkv, d_added, *, options: KernelOptions):
     """Compute the gradients of a block of queries, then of the keys and values at the same place."""
     here, K, rate = pl.program_id(0), options.head_size, options.rate
     visited = row.spans[here, 0], row.spans[here, 1]
@@ -264,7 +264,7 @@ def backward_kernel(row: Row, query_row: QueryRow, d_qkv, d_added, *, options: F
     d_qkv[:, 2, :] = d_v.astype(d_qkv.dtype)
 
 
-def bias_kernel(rows: Row, query_rows: QueryRow, out, *, options: FlashOptions):
+def bias_kernel(rows: Row, query_rows: QueryRow, out, *, options: KernelOptions):
     """Add up the gradients of a tile of scores over a part of the rows [B, ...]."""
     B, L, rate = rows.qkv.shape[0], rows.qkv.shape[1], options.rate
     tile, part, parts = pl.program_id(0), pl.program_id(2), pl.num_programs(2)
@@ -292,14 +292,8 @@ def run(qkv, context: Context, request: AttentionRequest, seeds, interpret: bool
         # Products with distances repeat for many pairs. XLA computes them once, and the kernel adds them.
         q, k, _ = split_qkv(qkv, request.head_size)
         added = relative_terms.relative_scores(terms, q * scale, k, scale, request.dtype).astype(qkv.dtype)
-    options = FlashOptions(
-        request.head_size,
-        scale,
-        request.window,
-        request.dropout,
-        trains_bias=bias is not None and not terms.is_fixed,
-        interpret=interpret,
-    )
+    trains_bias = bias is not None and not terms.is_fixed
+    options = KernelOptions(request.head_size, scale, request.window, request.dropout, interpret, trains_bias)
     return flash_attention(qkv, masked_segment_ids(context), seeds, bias, added, options)
 
 

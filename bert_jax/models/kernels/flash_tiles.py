@@ -4,7 +4,6 @@ A tile may have the queries along its first axis or along its second, so that it
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -12,22 +11,11 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from bert_jax.models.dropout import mix_bits
+from bert_jax.models.kernels.request import KernelOptions
 
 BLOCK = 64  # queries and keys in a block; 128 were slower on an H200
 UNSEEN = -1e30  # the score of a masked key
 LOG2_E = math.log2(math.e)  # a GPU computes powers of two
-
-
-@dataclass(frozen=True)
-class FlashOptions:
-    """The static arguments of the kernel."""
-
-    head_size: int
-    scale: float  # of the products of queries and keys
-    window: int | None = None
-    rate: float = 0.0  # the rate of dropout
-    trains_bias: bool = False  # the bias has a gradient
-    interpret: bool = False  # run in Pallas's interpreter, on a CPU
 
 
 class Row(NamedTuple):
@@ -96,7 +84,7 @@ def dot(left, right, left_axis: int, right_axis: int):
     )
 
 
-def tile_scores(products, row: Row, queries: Tokens, keys: Tokens, options: FlashOptions):
+def tile_scores(products, row: Row, queries: Tokens, keys: Tokens, options: KernelOptions):
     """Return the scores of a tile, as logarithms to base 2, from the products of queries and keys."""
     scores = products * (options.scale * LOG2_E)
     distances = keys.positions - queries.positions
@@ -110,7 +98,7 @@ def tile_scores(products, row: Row, queries: Tokens, keys: Tokens, options: Flas
     return jnp.where(allow, scores, UNSEEN)
 
 
-def tile_weights(products, row: Row, queries: Tokens, keys: Tokens, log_sums, options: FlashOptions):
+def tile_weights(products, row: Row, queries: Tokens, keys: Tokens, log_sums, options: KernelOptions):
     """Return the attention weights of a tile before dropout, from the logarithms of their sums."""
     return jnp.exp2(tile_scores(products, row, queries, keys, options) - log_sums)
 

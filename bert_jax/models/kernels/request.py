@@ -27,6 +27,18 @@ class AttentionRequest:
     has_bias: bool = False  # the relative terms are a bias for each head and distance
 
 
+@dataclass(frozen=True)
+class KernelOptions:
+    """The static arguments of a Pallas kernel."""
+
+    head_size: int
+    scale: float  # of the products of queries and keys
+    window: int | None = None
+    rate: float = 0.0  # the rate of dropout
+    interpret: bool = False  # run in Pallas's interpreter, on a CPU
+    trains_bias: bool = True  # a bias for each distance has a gradient; that of a fixed one is left at zero
+
+
 def split_qkv(qkv, head_size: int):
     """Split qkv [B, L, 3, H x K] into queries, keys and values [B, L, H, K]."""
     B, L, _, width = qkv.shape

@@ -16,7 +16,6 @@ gathered number by number. A table stays on the chip for all rows of a batch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -27,7 +26,7 @@ from jax.experimental.pallas import tpu as pltpu
 from bert_jax.models import relative_terms
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import mix_bits
-from bert_jax.models.kernels.request import AttentionRequest, masked_segment_ids, scale_of
+from bert_jax.models.kernels.request import AttentionRequest, KernelOptions, masked_segment_ids, scale_of
 
 LANES = 128
 MAX_LENGTH = 512
@@ -36,24 +35,13 @@ UNSEEN = -1e30  # the score of a masked key
 ROOM = 48 * 2**20
 
 
-@dataclass(frozen=True)
-class KernelOptions:
-    """The static arguments of the kernel."""
-
-    head_size: int
-    window: int | None = None
-    rate: float = 0.0  # the rate of dropout
-    interpret: bool = False  # run in Pallas's interpreter, on a CPU
-    trains_bias: bool = True  # a bias for each distance has a gradient; that of a fixed one is left at zero
-
-
 def run(qkv, context: Context, request: AttentionRequest, seeds, interpret: bool = False):
     parts_first, segment_ids = qkv.transpose(0, 2, 1, 3), masked_segment_ids(context)
-    terms, tables = context.relative, {}
-    if terms is not None:
-        tables = relative_terms.kernel_tables(terms, scale_of(request.head_size, terms), request.dtype)
+    terms = context.relative
+    scale = scale_of(request.head_size, terms)
+    tables = relative_terms.kernel_tables(terms, scale, request.dtype) if terms else {}
     trains_bias = terms is None or not terms.is_fixed
-    options = KernelOptions(request.head_size, request.window, request.dropout, interpret, trains_bias)
+    options = KernelOptions(request.head_size, scale, request.window, request.dropout, interpret, trains_bias)
     return short_attention(parts_first, segment_ids, seeds, tables, options)
 
 
@@ -168,7 +156,7 @@ def forward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], optio
     allow, alive = segment_mask(segment_ids[0], options.window)
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
-        q, k, v = load_scaled_qkv(qkv, here, names)
+        q, k, v = load_scaled_qkv(qkv, here, options.scale)
         weights, total = relative_softmax(q, k, head_tables(tables, names, head, here), allow)
         if rate:
             weights = drop_weights(weights, seeds[0, 0, :, head : head + 1], rate)
@@ -190,7 +178,7 @@ def backward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], opti
 
     for head in range(qkv.shape[3] // size):
         here = slice(head * size, (head + 1) * size)
-        q, k, v = load_scaled_qkv(qkv, here, names)
+        q, k, v = load_scaled_qkv(qkv, here, options.scale)
         own = head_tables(tables, names, head, here)
         incoming = jnp.where(alive, gradient[0, :, here], 0)
         weights, total = relative_softmax(q, k, own, allow)
@@ -215,18 +203,14 @@ def backward_kernel(qkv, segment_ids, seeds, *refs, names: tuple[str, ...], opti
                 columns = unskewed(d_scores.T.astype(k.dtype)).astype(k.dtype)
                 d_k += flipped(dot(columns, own[name], 1, 0).astype(k.dtype))
                 d_table[:, here] += dot(columns, flipped(k).astype(k.dtype), 0, 0)
-        out[0, 0, :, here] = (d_q * scale(size, names)).astype(out.dtype)
+        out[0, 0, :, here] = (d_q * options.scale).astype(out.dtype)
         out[0, 1, :, here] = d_k.astype(out.dtype)
         out[0, 2, :, here] = dot(used.astype(v.dtype), incoming, 0, 0).astype(out.dtype)
 
 
-def scale(size: int, names: tuple[str, ...]) -> float:
-    return ((1 + len({"keys", "queries"} & set(names))) * size) ** -0.5
-
-
-def load_scaled_qkv(qkv, here: slice, names: tuple[str, ...]):
+def load_scaled_qkv(qkv, here: slice, scale: float):
     q, k, v = (qkv[0, part, :, here] for part in range(3))
-    return q * scale(here.stop - here.start, names), k, v
+    return q * scale, k, v
 
 
 def head_tables(tables, names: tuple[str, ...], head: int, here: slice) -> dict:
