@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from bert_jax.export.graph import Output, Scope, Value
 from bert_jax.export.layers import ACTIVATIONS, dense, norm
-from bert_jax.hub.exported_names import ANSWER_LOGITS, LOGITS
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.onnx_files import ANSWER_LOGITS, LOGITS
 from bert_jax.inference.encoder import CLASS_HEADS, class_name_for
 
 Outputs = dict[str, Output]

@@ -13,8 +13,8 @@ from bert_jax.export.graph import BATCH, LENGTH, Graph, Output, Scope, Value
 from bert_jax.export.heads import HEAD_BUILDERS, exported_head
 from bert_jax.export.layers import ACTIVATIONS, dense, norm
 from bert_jax.export.pooling import normalize, pool
-from bert_jax.hub.exported_names import EMBEDDING, HIDDEN_STATES, input_names
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES, input_names
 from bert_jax.hub.sentence_transformers import PROJECTION, EmbedderSettings
 from bert_jax.models.bert import SMALL
 from bert_jax.models.heads import HEADS, Head, has_transform

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.export.heads import exported_head
-from bert_jax.hub.exported_names import EMBEDDING, HIDDEN_STATES
+from bert_jax.hub.onnx_files import EMBEDDING, HIDDEN_STATES
 from bert_jax.inference.batching import pad_batch, split_texts
 from bert_jax.inference.computations import HeadLogits, HiddenStates
 from bert_jax.inference.encoder import Encoder

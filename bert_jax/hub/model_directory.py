@@ -132,12 +132,12 @@ class ModelDirectory:
         fresh = self.check_tensors(layout, new_head)
         size = 4 * sum(map(math.prod, self.tensors.shapes.values()))
         memory.require_free_memory(size, f"the model in {self.name}", "open it on a larger machine")
-        mappings = layout.parameter_mappings(is_prefixed(self.tensors, layout.family))
-        groups = layout.config.groups
-        return unflatten_dict(
-            {part.path: self.read_parameter(part, groups) for part in mappings if part.path not in fresh},
-            sep="/",
-        )
+        parts, groups = self.mappings(layout), layout.config.groups
+        flat = {part.path: self.read_parameter(part, groups) for part in parts if part.path not in fresh}
+        return unflatten_dict(flat, sep="/")
+
+    def mappings(self, layout: Layout) -> list[ParameterMapping]:
+        return layout.parameter_mappings(is_prefixed(self.tensors, layout.family))
 
     def read_parameter(self, part: ParameterMapping, groups: int) -> np.ndarray:
         names = part.all_tensor_names(groups)
@@ -148,8 +148,7 @@ class ModelDirectory:
         another head."""
         from flax.traverse_util import unflatten_dict
 
-        mappings = layout.parameter_mappings(is_prefixed(self.tensors, layout.family))
-        shapes, groups = layout.shapes(), layout.config.groups
+        mappings, shapes, groups = self.mappings(layout), layout.shapes(), layout.config.groups
         flat: dict[str, np.ndarray] = {}
         for module in BESIDE:
             parts = [part for part in mappings if part.path.startswith(f"{module}/")]
@@ -160,9 +159,8 @@ class ModelDirectory:
     @property
     def unread_tensors(self) -> list[str]:
         """The tensors that no parameter is read from: copies, buffers, unknown heads."""
-        prefixed = is_prefixed(self.tensors, self.layout.family)
-        mappings, groups = self.layout.parameter_mappings(prefixed), self.layout.config.groups
-        read = {name for part in mappings for name in part.all_tensor_names(groups)}
+        groups = self.layout.config.groups
+        read = {name for part in self.mappings(self.layout) for name in part.all_tensor_names(groups)}
         return sorted(name for name in self.tensors if name not in read)
 
     def check_tensors(self, layout: Layout, new_head: str | None = None) -> set[str]:

@@ -1,4 +1,5 @@
-"""The ONNX files of a model directory: their names, and which of them this processor computes right."""
+"""The ONNX files of a model directory: their names, those of their inputs and outputs, which other programs expect, and
+which of the files this processor computes right."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,8 +8,11 @@ from typing import TypedDict
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.core.files import read_json
 from bert_jax.core.processor import processor_flags
+from bert_jax.hub.layout import Layout
 from bert_jax.hub.tensors import FILES
 
+HIDDEN_STATES, EMBEDDING, LOGITS = "last_hidden_state", "sentence_embedding", "logits"
+ANSWER_LOGITS = ("start_logits", "end_logits")
 ONNX_FILE, SOURCE_FILE = "onnx/model.onnx", "onnx/source.json"
 VNNI = {"avx512_vnni", "avx_vnni"}  # instructions that add products of 8-bit numbers in 32 bits
 
@@ -39,6 +43,12 @@ class NoOnnxFile(BertJaxError):
 
 class ExportSource(TypedDict):
     fingerprint: str  # of the directory that the ONNX files were exported from
+
+
+def input_names(layout: Layout) -> list[str]:
+    """Return the names of the inputs; models of one segment type or none do not read segments."""
+    segments = layout.config.type_vocab_size > 1
+    return ["input_ids", "attention_mask", *["token_type_ids"] * segments]
 
 
 def read_source_fingerprint(directory: Path) -> str | None:

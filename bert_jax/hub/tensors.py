@@ -5,12 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
+import ml_dtypes  # noqa: F401  (makes numpy know bfloat16, which safetensors then returns)
 import numpy as np
 
 from bert_jax.core.arguments import spell_setting
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json
 from bert_jax.hub import tensorflow_checkpoint
+from bert_jax.hub.torch_pickle import read_torch_tensors
 
 # In order of preference: safetensors can hold nothing but tensors.
 FILES = (
@@ -52,7 +54,8 @@ class Tensors(Mapping[str, np.ndarray]):
             raise BertJaxError(f"{directory} holds no weights: none of {files}, *.ckpt.index is there")
         whole = cls({}, {})
         for part in parts:
-            tensors = cls(*torch_tensors(part)) if part.suffix == ".bin" else open_safetensors(part)
+            is_torch = part.suffix == ".bin"
+            tensors = cls(*read_torch_tensors(part)) if is_torch else open_safetensors(part)
             whole.shapes |= tensors.shapes
             whole._read |= tensors._read
         return whole
@@ -119,7 +122,6 @@ def shards(index: Path) -> list[Path]:
 
 
 def open_safetensors(path: Path) -> Tensors:
-    import ml_dtypes  # noqa: F401  (makes numpy know bfloat16, which safetensors then returns)
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -130,9 +132,3 @@ def open_safetensors(path: Path) -> Tensors:
             f"{path} is cut short or not a safetensors file ({error}); copy it again from its source"
         ) from error
     return Tensors(shapes, {name: partial(file.get_tensor, name) for name in shapes})
-
-
-def torch_tensors(path: Path):
-    from bert_jax.hub import torch_pickle
-
-    return torch_pickle.read_torch_tensors(path)

@@ -14,8 +14,8 @@ import onnxruntime
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.export.model_graph import make_model
-from bert_jax.hub.exported_names import input_names
 from bert_jax.hub.layout import Layout
+from bert_jax.hub.onnx_files import input_names
 from bert_jax.models.bert import Bert
 from bert_jax.models.heads import HEADS
 from tests.support.families import DEBERTA_CONFIGS, DEBERTA_V2_CONFIGS, FAMILY_CONFIGS, family_layout

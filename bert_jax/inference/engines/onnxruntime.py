@@ -12,10 +12,9 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.hashes import FILE, find_damaged_files, read_hashes, write_hashes
-from bert_jax.hub.exported_names import ANSWER_LOGITS, HIDDEN_STATES, LOGITS
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
-from bert_jax.hub.onnx_files import dtype_of, find_onnx_file
+from bert_jax.hub.onnx_files import ANSWER_LOGITS, HIDDEN_STATES, LOGITS, dtype_of, find_onnx_file
 from bert_jax.hub.sentence_transformers import PROJECTION, write_embedder
 from bert_jax.inference.batching import CPU_TOKENS, BatchShapes, split_texts
 from bert_jax.inference.computations import (
