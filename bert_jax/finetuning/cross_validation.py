@@ -89,19 +89,15 @@ class Folds:
         """
         if self.class_of_piece is None or self.task.class_weights:
             return np.zeros((), np.float32)
-        count = len(self.task.kind.labels)
-        learnt_shares, all_shares = (
-            log_class_shares(self.class_of_piece[of], count) for of in (learnt, slice(None))
-        )
-        return all_shares - learnt_shares
+        classes, count = self.class_of_piece, len(self.task.kind.labels)
+        return log_class_shares(classes, count) - log_class_shares(classes[learnt], count)
 
     def predict_with_probes(self) -> Outcomes:
         """Predict by regressions on the frozen encoder's features, which need no training run."""
         task, link = self.task, self.task.kind.link
         assert link is not None  # or the config refuses the method
-        params, _ = warm_start.read_initial_params(
-            self.run.directories, self.config.init, task, self.config.seed
-        )
+        init, seed = self.config.init, self.config.seed
+        params, _ = warm_start.read_initial_params(self.run.directories, init, task, seed)
         features = HeadInputs(task.layout, params, self.data.tokenizer, self.pieces)
         all_pieces = np.ones(len(self.pieces), bool)
         outcomes, penalties = self.predict_with_probe(features, link, all_pieces)
@@ -113,9 +109,8 @@ class Folds:
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:
             inside = self.fold_of_example == fold
-            near[inside] = OutOfScopeDetector.from_vectors(vectors[self.sample_learnt(fold)]).similarity(
-                vectors[inside]
-            )
+            scope = OutOfScopeDetector.from_vectors(vectors[self.sample_learnt(fold)])
+            near[inside] = scope.similarity(vectors[inside])
         return replace(outcomes, similarities=near)
 
     def make_learning_curve(
@@ -145,9 +140,8 @@ class Folds:
         most = 0
         for fold in self.predicted:
             kept = (self.fold_of_piece != fold) & learnt
-            probe = features.fit_probe(
-                link, self.task.class_weights, np.flatnonzero(kept).tolist(), strongest
-            )
+            indices = np.flatnonzero(kept).tolist()
+            probe = features.fit_probe(link, self.task.class_weights, indices, strongest)
             most, shift = max(most, probe.penalties), self.prior_shift(kept)
             for i in np.flatnonzero(self.fold_of_piece == fold):
                 logits[i] = probe(features.states[i]) + shift
@@ -170,9 +164,8 @@ class Folds:
             own_data = replace(given.data, folds=count, fold_index=fold, out_of_scope="")
             directory = Workdir(workdir / "folds" / method / str(fold))
             path = directory.path / "logits.npz"
-            begun = time.monotonic()
-            after = len(self.predicted) - 1 - fold
-            with part_of_run(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}", after):
+            begun, left = time.monotonic(), self.predicted[-1] - fold
+            with part_of_run(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}", left):
                 run = self.run.reopen(replace(given, data=own_data))
                 # It refuses another config's directory. A model of fewer steps is trained anew.
                 if path.exists() and directory.check_run(run.config, run.data) < run.config.steps:
@@ -180,7 +173,7 @@ class Folds:
                 if not path.exists():
                     run.train(directory.path)
                     self.save_predictions(directory, fold, path)
-                    seconds, left = time.monotonic() - begun, self.predicted[-1] - fold
+                    seconds = time.monotonic() - begun
                     rest = f"; {left} more take about {format_duration(left * seconds)}" if left else ""
                     print_line(f"trained in {format_duration(seconds)}{rest}")
                     StopSignal.end_runs()
@@ -191,9 +184,8 @@ class Folds:
                 logits[i] = saved + shift
             if suffice(so_far := self.make_outcomes(logits)):
                 return so_far
-        return replace(
-            self.make_outcomes(logits), similarities=self.read_similarities(workdir / "folds" / method)
-        )
+        near = self.read_similarities(workdir / "folds" / method)
+        return replace(self.make_outcomes(logits), similarities=near)
 
     def save_predictions(self, directory: Workdir, fold: int, path: Path) -> None:
         """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
@@ -205,9 +197,8 @@ class Folds:
         if model.kind.detects_out_of_scope and self.covers_all:
             learnt = np.flatnonzero(self.is_first)[self.sample_learnt(fold)]
             states = PooledStates("mean", normalize=True)
-            scope = OutOfScopeDetector.from_vectors(
-                np.stack(model.run([self.pieces[i].encoding for i in learnt], states))
-            )
+            known = np.stack(model.run([self.pieces[i].encoding for i in learnt], states))
+            scope = OutOfScopeDetector.from_vectors(known)
             near = scope.similarity(np.stack(vectors)[self.is_first[pieces]])
             with atomic_file(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:
                 np.save(file, near)

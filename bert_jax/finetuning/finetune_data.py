@@ -72,13 +72,7 @@ def make_finetune_task(
     weights = balanced_class_weights(kind, parts.train) if balanced else ()
     out_of_scope = read_out_of_scope(data.out_of_scope, data.columns, kind) if data.out_of_scope else []
     inputs = FinishInputs(
-        parts.train,
-        parts.validation,
-        parts.calibration,
-        data.long_texts,
-        config.report,
-        out_of_scope,
-        data.max_length,
+        parts.train, parts.validation, parts.calibration, data.long_texts, out_of_scope, data.max_length
     )
     make = ContrastiveTask if config.method == "contrastive" else FinetuneTask
     card = prediction_card(layout, kind, data, parts.train, describe_data(data, parts))

@@ -114,11 +114,11 @@ def finish(run: OpenedRun, directory: Workdir, metrics: Path, command: str) -> d
         finished = FinishedRun(directory.model, task.finish_inputs, run.out_of_fold)
         finished.calibrate()
         finished.fit_scope()
-        if finished.results.report:
+        if config.writes_report:
             finished.write_report(directory, command)
     if task.model_card:
         record = model_card.TrainingRecord(config, metrics, command)
-        if finished and finished.scores and finished.results.report:
+        if finished and finished.scores and config.writes_report:
             record = replace(record, outcomes=finished.outcomes, scored=finished.scored)
         model_card.write_card(directory.model, task, record)
     scores = metric_values(read_kept_metrics(metrics, config.checkpoints.best_metric))

@@ -165,7 +165,7 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     check_differences(task.loss, train)
     splits = (train, validation, calibration)
     pairs = [[pair for candidates in part for pair in candidates.pairs()] for part in splits]
-    results = FinishInputs(pairs[0], pairs[1], pairs[2], report=config.report)
+    results = FinishInputs(pairs[0], pairs[1], pairs[2])
     task = dataclasses.replace(task, finish_inputs=results)
     truncated = TruncationCounter(config.data.max_length)
     encode = partial(encode_lists, task, init.tokenizer, truncated)

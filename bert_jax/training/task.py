@@ -34,7 +34,6 @@ class FinishInputs:
     calibration: Sequence[Example]  # () if none were set aside
     # how to read texts that are longer than the model allows
     long_texts: Literal["truncate", "windows"] = "truncate"
-    report: bool = True  # whether to write a report
     out_of_scope: Sequence[Example] = ()  # examples without labels, which the model should refuse
     max_length: int = 0  # the most tokens of a text, or of each of its windows, in training
 
