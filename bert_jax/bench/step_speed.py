@@ -21,7 +21,7 @@ from bert_jax.bench.timing import (
     trace_calls,
 )
 from bert_jax.data.batch_source import Features
-from bert_jax.training.chips import peak_flops
+from bert_jax.training.chips import PEAKS
 from bert_jax.training.sharding import make_mesh
 from bert_jax.training.state import initial_state, make_constants
 from bert_jax.training.step import make_step
@@ -68,7 +68,7 @@ class Step:
         seconds = float(np.median([turn.seconds for turn in turns]))
         rows, length = self.batch["input_ids"].shape
         speed = self.outline.task.flops(rows, length) / jax.device_count() / seconds
-        memory, peak = self.step.memory_analysis(), peak_flops(jax.devices()[0].device_kind)
+        memory, peak = self.step.memory_analysis(), PEAKS.get(jax.devices()[0].device_kind)
         return {
             "seconds": seconds,
             "cpu_seconds": float(np.median([turn.cpu for turn in turns])),

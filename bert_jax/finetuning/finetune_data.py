@@ -161,7 +161,10 @@ def choose_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: bool)
     By default it reads what an embedder pools, or what one of the heads of `source` reads.
     """
     asked = config.model.pair_encoding
-    may_compare = pairs and (asked == "bi_encoder" or asked == "auto" and not needs_cross_encoding(config))
+    needs_both = (
+        config.method == "contrastive" or config.data.long_texts == "windows"
+    )  # texts in one sequence
+    may_compare = pairs and (asked == "bi_encoder" or asked == "auto" and not needs_both)
     fitting = [head for head in kind.heads if may_compare or not HEADS[head].compares]
     pooling: str = config.model.pooling
     if pooling == "auto":
@@ -176,11 +179,6 @@ def choose_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: bool)
         (head for head in fitting if HEADS[head].reads == pooling and HEADS[head].compares == compares),
         fitting[0],
     )
-
-
-def needs_cross_encoding(config: FinetuneConfig) -> bool:
-    """Whether the texts of a pair must be encoded together."""
-    return config.method == "contrastive" or config.data.long_texts == "windows"
 
 
 def balanced_class_weights(kind: Kind, examples: Sequence[Example]) -> tuple[float, ...]:

@@ -23,7 +23,7 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.runs.sweep import plan_runs, refuse_other_runs
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.chips import peak_flops
+from bert_jax.training.chips import PEAKS
 from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
 from bert_jax.training.opened_run import INDENT, OpenedRun, format_fact, preview_run, run_facts
@@ -179,7 +179,7 @@ def assumed_speed(mesh: Mesh) -> float:
     device = mesh.devices.flat[0]
     if device.platform == "cpu":
         return CORE * (os.cpu_count() or 1)
-    return SHARE * (peak_flops(device.device_kind) or ACCELERATOR / SHARE) * mesh.size
+    return SHARE * PEAKS.get(device.device_kind, ACCELERATOR / SHARE) * mesh.size
 
 
 def describe_time(

@@ -42,18 +42,13 @@ TPUS = {
     )
 }
 
-# The kind that JAX reports for a device -> peak FLOP/s in bfloat16.
+# The kind that JAX reports for a device -> peak FLOP/s in bfloat16; others, such as CPUs, are not in the table.
 PEAKS = {chip.kind: chip.flops for chip in TPUS.values()} | {
     "NVIDIA A100-SXM4-40GB": 312e12,
     "NVIDIA A100-SXM4-80GB": 312e12,
     "NVIDIA H100 80GB HBM3": 989e12,
     "NVIDIA H200": 989e12,
 }
-
-
-def peak_flops(device_kind: str) -> float | None:
-    """Return the peak FLOP/s of a device in bfloat16; None if it is not in the table, such as a CPU."""
-    return PEAKS.get(device_kind)
 
 
 def find_tpu(name: str) -> Chip:

@@ -16,7 +16,7 @@ from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training import warm_start
-from bert_jax.training.chips import peak_flops
+from bert_jax.training.chips import PEAKS
 from bert_jax.training.loop import train
 from bert_jax.training.processes import print_notice, print_once
 from bert_jax.training.run_config import RunConfig
@@ -45,7 +45,7 @@ class OpenedRun(Generic[C]):
         return open_run(self.opener, given, self.cache, self.directories)
 
     def train(self, workdir: Path) -> None:
-        peak = peak_flops(jax.devices()[0].device_kind)
+        peak = PEAKS.get(jax.devices()[0].device_kind)
         train(self.task, self.data, self.config, workdir, make_params_loader(self), peak, self.cache)
 
 

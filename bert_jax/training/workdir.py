@@ -111,17 +111,17 @@ class Workdir:
             content = {"version": VERSION, "config": settings, "data": identity, "layout": layouts.pop("")}
             data.tokenizer.save(self.tokenizer)
             content |= {"layouts": layouts} if layouts else {}
-            write_atomically(self.run, json.dumps(sealed(round_trip_json(content)), indent=1) + "\n")
-            return
-        started, now = self.check_run(config, data), config.steps
-        if started < now:
+        else:
+            started, now = self.check_run(config, data), config.steps
+            if started >= now:
+                return
             print_line(
                 f"steps raised from {started:,} to {now:,}; from here on the schedule is that of {now:,}"
             )
-            recorded = self.read_run()
-            del recorded["self"]
-            recorded["config"] |= {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
-            write_atomically(self.run, json.dumps(sealed(recorded), indent=1) + "\n")
+            content = self.read_run()
+            del content["self"]
+            content["config"] |= {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
+        write_atomically(self.run, json.dumps(sealed(round_trip_json(content)), indent=1) + "\n")
 
     def check_run(self, config: RunConfig, data: BatchSource) -> int:
         """Return the number of steps with which the run was started, which may be raised, and the epochs with it.
