@@ -199,22 +199,15 @@ def euclidean_distances(a, b):
     return jnp.sqrt(((a - b + 1e-6) ** 2).sum(-1))
 
 
-def any_scores(texts: int, scores: int) -> bool:
-    return texts >= 2
-
-
 def pair_scores(texts: int, scores: int) -> bool:
     return texts == 2 and scores == 1
-
-
-def text_scores(texts: int, scores: int) -> bool:
-    return texts >= 3 and scores == texts - 1
 
 
 @dataclass(frozen=True)
 class EmbeddingLoss:
     compute: Callable[..., Loss]
-    fits: Callable[[int, int], bool] = any_scores  # numbers of texts and scores -> whether it can use them
+    # numbers of texts and scores -> whether it can use them
+    fits: Callable[[int, int], bool] = lambda texts, scores: texts >= 2
     reads: tuple[str, ...] = ()  # the settings that it uses
     in_batch: bool = False  # the texts of other groups are negatives; the scale may be learnt
     scored: bool = False  # uses scores
@@ -246,7 +239,9 @@ EMBEDDING_LOSSES = {
     "margin_mse": EmbeddingLoss(
         margin_mse, lambda texts, scores: texts >= 3 and scores in (texts - 1, texts - 2), scored=True
     ),
-    "teacher_ranking": EmbeddingLoss(teacher_ranking, text_scores, scored=True),
+    "teacher_ranking": EmbeddingLoss(
+        teacher_ranking, lambda texts, scores: texts >= 3 and scores == texts - 1, scored=True
+    ),
     "teacher_vectors": EmbeddingLoss(
         teacher_vectors, lambda texts, scores: texts == 2, teacher_texts=1, full_vectors=True
     ),

@@ -87,7 +87,9 @@ def run_from_config(values: dict, overrides: Sequence[str], workdir: str, comman
     scores = finish(run, directory, directory.metrics, command)
     record_completion(opened, directory, scores)
     measured = validation_lines(directory.metrics) or [scores]
-    warn_nothing_learnt(measured, LABEL_MORE if run.out_of_fold else TRAIN_OTHERWISE)
+    if all(map(uninformative_metric, measured)):
+        advice = LABEL_MORE if run.out_of_fold else TRAIN_OTHERWISE
+        print_line(f"{uninformative_metric(measured[-1])}; {advice}")
     return scores
 
 
@@ -129,11 +131,6 @@ def draw_training(directory: Workdir) -> None:
     """Draw the training curves, unless the run took no steps."""
     if jax.process_index() == 0 and any(line["step"] > 0 for line in read_metrics(directory.metrics)):
         draw_training_curves(directory.metrics, directory.curves)
-
-
-def warn_nothing_learnt(measured: Sequence[dict], advice: str) -> None:
-    if measured and all(map(uninformative_metric, measured)):
-        print_line(f"{uninformative_metric(measured[-1])}; {advice}")
 
 
 def make_origin(run: OpenedRun, command: str) -> TrainingOrigin:
