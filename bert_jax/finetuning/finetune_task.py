@@ -130,7 +130,7 @@ class ContrastiveTask(FinetuneTask):
     def losses(self, outputs: dict, batch: dict) -> dict[str, Loss]:
         return {"contrast_loss": pair_error(outputs[VECTORS], batch["labels"], batch["label_weights"])}
 
-    scores, predictions = Task.scores, Task.predictions  # until then the head predicts nothing
+    scores, predictions = Task.scores, Task.predictions  # none: the head is fitted at the end
 
     def final_params(self, params: dict, data: BatchSource) -> dict:
         pieces = cast(Epochs, data).train
