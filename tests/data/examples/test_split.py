@@ -9,7 +9,7 @@ import pytest
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example, check_labels, label_names
 from bert_jax.data.examples.split import assign_folds, text_key, train_validation_split
-from bert_jax.finetuning.label_warnings import duplicate_warnings
+from bert_jax.finetuning.finetune_task import duplicate_warnings
 from bert_jax.predictions.kind import KINDS
 from bert_jax.report.data_facts import collect_data_facts
 from bert_jax.text.wordpiece import WordPiece
