@@ -8,15 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from bert_jax.core.config import NonNegative, Positive, Range
 from bert_jax.core.errors import BertJaxError
 from bert_jax.models.encoder_config import AttentionKernelName, EncoderConfig
-from bert_jax.training.run_config import (
-    CheckpointConfig,
-    LogConfig,
-    OptimizerConfig,
-    Rate,
-    RunConfig,
-    Warmup,
-    check_all_ranges,
-)
+from bert_jax.training.run_config import CheckpointConfig, LogConfig, OptimizerConfig, Rate, RunConfig, Warmup
 
 MAX_EVALUATIONS = 20  # validations in a run: with few examples an epoch is over in a step or two
 # steps, if nothing is validated: writing a checkpoint takes as long as several steps
@@ -110,7 +102,7 @@ class EpochsConfig(RunConfig):
     def __post_init__(self):
         if not self.init:
             raise BertJaxError("config key init is missing; name a model directory, --config.init=DIR")
-        check_all_ranges(self)
+        self.check_ranges()
         is_resolved = self.steps >= 0 and self.log.evaluate_every and self.checkpoints.every
         if is_resolved and (self.checkpoints.best_metric or not self.patience):
             super().__post_init__()

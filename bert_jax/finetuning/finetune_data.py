@@ -161,9 +161,8 @@ def choose_head(config: FinetuneConfig, source: Layout, kind: Kind, pairs: bool)
     By default it reads what an embedder pools, or what one of the heads of `source` reads.
     """
     asked = config.model.pair_encoding
-    needs_both = (
-        config.method == "contrastive" or config.data.long_texts == "windows"
-    )  # texts in one sequence
+    # The texts of a pair then have to be in one sequence.
+    needs_both = config.method == "contrastive" or config.data.long_texts == "windows"
     may_compare = pairs and (asked == "bi_encoder" or asked == "auto" and not needs_both)
     fitting = [head for head in kind.heads if may_compare or not HEADS[head].compares]
     pooling: str = config.model.pooling

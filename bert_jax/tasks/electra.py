@@ -78,15 +78,14 @@ def open(config: Config, directories: ModelDirectories) -> tuple["ReplacedTokenT
     model = fit_vocabulary(config.model, data.tokenizer.size, max(config.data.lengths))
     task = ReplacedTokenTask.from_config(dataclasses.replace(config, model=model), directories)
     if config.init:
-        check_same_tokenizer(directories.of_model(config.init, GENERATOR), data.tokenizer)
-        layout, generator = (
-            dataclasses.replace(layout, family=source.family, hf_config=source.hf_config)
-            for layout, source in (
-                (task.layout, directories[config.init].layout),
-                (task.generator, directories.of_model(config.init, GENERATOR).layout),
-            )
-        )
-        task = dataclasses.replace(task, layout=layout, generator=generator)
+        generator = directories.of_model(config.init, GENERATOR)
+        check_same_tokenizer(generator, data.tokenizer)
+        sources = {"": directories[config.init].layout, GENERATOR: generator.layout}
+        layouts = {
+            name: dataclasses.replace(layout, family=sources[name].family, hf_config=sources[name].hf_config)
+            for name, layout in task.layouts.items()
+        }
+        task = dataclasses.replace(task, layout=layouts[""], generator=layouts[GENERATOR])
     return task, data, config
 
 

@@ -166,7 +166,6 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     splits = (train, validation, calibration)
     pairs = [[pair for candidates in part for pair in candidates.pairs()] for part in splits]
     results = FinishInputs(pairs[0], pairs[1], pairs[2])
-    task = dataclasses.replace(task, finish_inputs=results)
     truncated = TruncationCounter(config.data.max_length)
     encode = partial(encode_lists, task, init.tokenizer, truncated)
     train_pieces, validation_pieces = encode(train), encode(validation)
@@ -175,7 +174,8 @@ def open(config: Config, directories: ModelDirectories) -> tuple[RankingTask, Ep
     width, goes_on = task.layout.config.hidden_size, not list_new_modules(init, task.layout)
     config = config.resolve_start(goes_on, width).resolve_defaults(len(train), task.best_metric, width)
     about = describe_queries(config, task, *map(len, splits))
-    task = dataclasses.replace(task, model_card=cross_encoder_card(task, config, about, truncated))
+    card = cross_encoder_card(task, config, about, truncated)
+    task = dataclasses.replace(task, finish_inputs=results, model_card=card)
     batches = make_batch_config(
         config, config.data.batching, config.data.max_length, task.layout.config,
         group_size=task.max_documents, noun="pair", about=about,

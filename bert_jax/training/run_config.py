@@ -108,7 +108,7 @@ class RunConfig:
     log: LogConfig = field(default_factory=LogConfig)
 
     def __post_init__(self):
-        check_all_ranges(self)
+        self.check_ranges()
         if self.first_step and not self.init:
             raise BertJaxError(
                 f"first_step={self.first_step} needs a model directory to go on from: --config.init=DIR"
@@ -118,6 +118,13 @@ class RunConfig:
             raise BertJaxError(f"steps must be more than {self.first_step}, not {self.steps}")
         if self.patience and not self.checkpoints.best_metric:
             raise BertJaxError("patience needs a metric; set --config.checkpoints.best_metric=METRIC")
+
+    def check_ranges(self) -> None:
+        """Refuse numbers out of range in the config and in its sections."""
+        check_ranges(self)
+        for name, section in vars(self).items():
+            if is_dataclass(section) and not isinstance(section, type):
+                check_ranges(section, f"{name}.")
 
     # What differs between tasks; by default nothing.
     single_run_overrides: ClassVar[tuple[str, ...]] = ()  # of each run of a sweep
@@ -160,11 +167,3 @@ class RunConfig:
     def log_interval(self) -> int:
         """The number of steps per line of metrics.jsonl: even a short run has ten lines, or one for each step."""
         return min(self.log.every, max((self.steps - self.first_step) // FEWEST_LINES, 1))
-
-
-def check_all_ranges(config: RunConfig) -> None:
-    """Refuse numbers out of range in the config and in its sections."""
-    check_ranges(config)
-    for name, section in vars(config).items():
-        if is_dataclass(section) and not isinstance(section, type):
-            check_ranges(section, f"{name}.")

@@ -105,12 +105,12 @@ class Workdir:
 
     def record_or_check(self, config: RunConfig, data: BatchSource, task: Task) -> None:
         """Write run.json and the tokenizer, or more steps of the same run; refuse a directory of a different run."""
-        settings, identity = dict(flatten_config(config)), data.identity()
+        settings = dict(flatten_config(config))
         if not self.run.exists():
             layouts = {name: layout_to_json(layout) for name, layout in task.layouts.items()}
-            content = {"version": VERSION, "config": settings, "data": identity, "layout": layouts.pop("")}
+            content: dict[str, Any] = {"version": VERSION, "config": settings, "data": data.identity()}
+            content |= {"layout": layouts.pop("")} | ({"layouts": layouts} if layouts else {})
             data.tokenizer.save(self.tokenizer)
-            content |= {"layouts": layouts} if layouts else {}
         else:
             started, now = self.check_run(config, data), config.steps
             if started >= now:
