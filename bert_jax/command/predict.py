@@ -26,6 +26,7 @@ from bert_jax.core.terminal import pluralize, print_line
 if TYPE_CHECKING:
     from bert_jax.data.examples.columns import ExampleColumns
     from bert_jax.inference.row_predictor import PredictionOptions
+    from bert_jax.inference.zero_shot import CandidateLabels
 
 OTHER_TABLES = (".tsv", ".parquet", ".xlsx", ".xls")
 share = number_type(0, 1, above=True, below=True)
@@ -81,6 +82,16 @@ def join_precisions(given: list[tuple[str, float]]) -> float | dict[str, float] 
         help="allow that a passage has no answer (default: as the model was trained)",
     ),
     flag(
+        "--labels", metavar="A,B,...",
+        help="zero-shot: predict these labels, which the model was not trained for; a classifier of entailment reads "
+        "each text with a sentence about each label, an embedder compares vectors",
+    ),
+    flag(
+        "--hypothesis-template", metavar="TEXT",
+        help='sentence about a label, with {} in its place (default "This example is {}."; for an embedder "{}")',
+    ),
+    flag("--multi-label", action="store_true", help="with --labels: a text may have several of them, or none"),
+    flag(
         "--min-precision", nargs="+", type=label_precision, metavar="P",
         help="abstain from uncertain predictions so that this share of the others is correct; or LABEL=P: abstain from "
         "those of one label, such as spam=0.99; needs a calibrated model",
@@ -110,7 +121,7 @@ def predict(args):
     columns = ExampleColumns(text=args.text, text_pair=args.text_pair, id=args.id, skip_bad=args.skip_bad)
     options = PredictionOptions(
         args.long_texts, args.allow_no_answer, join_precisions(args.min_precision or []), args.out_of_scope,
-        args.probabilities, args.skip_bad,
+        args.probabilities, candidate_labels(args), args.skip_bad,
     )  # fmt: skip
     if not cluster:
         predict_here(args, options, columns)
@@ -120,6 +131,21 @@ def predict(args):
     if args.rank_for_labelling:
         raise BertJaxError("--rank-for-labelling compares all texts with one another; leave --ray out")
     write_on_cluster(args, cluster, PredictShards, options=options, columns=columns)
+
+
+def candidate_labels(args) -> "CandidateLabels | None":
+    """Return the labels of a zero-shot classification, if there is one."""
+    from bert_jax.inference.zero_shot import CandidateLabels
+
+    if args.labels is None:
+        if args.hypothesis_template is not None or args.multi_label:
+            raise BertJaxError("--hypothesis-template and --multi-label are for --labels; name some")
+        return None
+    if args.rank_for_labelling:
+        raise BertJaxError(
+            "--rank-for-labelling is for labels that the model was trained for; leave --labels out"
+        )
+    return CandidateLabels.read(args.labels, args.hypothesis_template or "", args.multi_label)
 
 
 def predict_here(args, options: "PredictionOptions", columns: "ExampleColumns") -> None:

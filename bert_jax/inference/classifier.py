@@ -11,6 +11,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts, vector_stacker
 from bert_jax.inference.text_outcomes import OutcomePipeline
+from bert_jax.inference.zero_shot import HYPOTHESIS, CandidateLabels, EntailmentPipeline, ZeroShotLabels
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.selective import Precision
 from bert_jax.predictions.whole_text_kind import Label, WholeTextKind
@@ -45,7 +46,7 @@ class Classifier(Encoder):
         ['good', 'good']
         """
         kind = self.text_kind
-        return self._map_outcomes(texts, long_texts, kind.predicted_value, kind.gather_values)
+        return self._map_outcomes(texts, self._outcomes(long_texts), kind.predicted_value, kind.gather_values)
 
     @overload
     def predict_proba(self, texts: TextOrPair | Texts, *, long_texts: str = ...) -> Vectors: ...
@@ -60,7 +61,7 @@ class Classifier(Encoder):
         {'bad': 0.0, 'good': 1.0}
         """
         stack_rows = vector_stacker(len(self.labels))
-        return self._map_outcomes(texts, long_texts, self.text_kind.probabilities, stack_rows)
+        return self._map_outcomes(texts, self._outcomes(long_texts), self.text_kind.probabilities, stack_rows)
 
     @overload
     def classify(self, texts: TextOrPair, *, long_texts: str = ...) -> Label: ...
@@ -97,13 +98,57 @@ class Classifier(Encoder):
         def keep_label(raw: Any, calibration: Calibration) -> Any:
             return kind.keep_confident(*kind.result_and_confidence(raw, calibration), min_confidence)
 
-        return self._map_outcomes(texts, long_texts, keep_label)
+        return self._map_outcomes(texts, self._outcomes(long_texts), keep_label)
+
+    @overload
+    def zero_shot(
+        self, texts: str, labels: ZeroShotLabels, *, hypothesis_template: str = ..., multi_label: bool = ...
+    ) -> list[Label]: ...
+
+    @overload
+    def zero_shot(
+        self, texts: Texts, labels: ZeroShotLabels, *, hypothesis_template: str = ..., multi_label: bool = ...
+    ) -> list[list[Label]]: ...
+
+    @overload
+    def zero_shot(
+        self,
+        texts: TextStream,
+        labels: ZeroShotLabels,
+        *,
+        hypothesis_template: str = ...,
+        multi_label: bool = ...,
+    ) -> Iterator[list[Label]]: ...
+
+    def zero_shot(
+        self, texts: Any, labels: Any, *, hypothesis_template: str = HYPOTHESIS, multi_label: bool = False
+    ) -> Any:
+        """Return labels that the model was not trained for, each with its probability, best first, for each text.
+
+        The model must predict entailment: it reads each text with a sentence about each label, and the scores are
+        those of transformers' pipeline. A mapping has a description for each label, which then stands in the sentence
+        instead of the label. With `multi_label` the labels are independent of each other. Long texts are truncated,
+        with a warning.
+
+        >>> [label.label for label in model.zero_shot("the cat", "cats, mats")]
+        ['mats', 'cats']
+        """
+        candidates = CandidateLabels.read(labels, hypothesis_template, multi_label)
+        pipeline = EntailmentPipeline(self, candidates)
+        return self._map_outcomes(texts, pipeline, lambda raw, _: candidates.rank(raw))
+
+    def _outcomes(self, long_texts: str) -> OutcomePipeline:
+        return OutcomePipeline(self, self.text_kind, long_texts)
 
     def _map_outcomes(
-        self, texts: Any, long_texts: str, read: Callable[[Any, Calibration], Any], gather: Callable = list
+        self,
+        texts: Any,
+        compute_outcomes: OutcomePipeline,
+        read: Callable[[Any, Calibration], Any],
+        gather: Callable = list,
     ) -> Any:
         """Return what `read` makes of the raw output for each text; refuse blank texts."""
-        compute_outcomes, numbers = OutcomePipeline(self, self.text_kind, long_texts), count(1)
+        numbers = count(1)
 
         def read_chunk(chunk: Sequence) -> Iterator:
             for text, number in zip(chunk, numbers, strict=False):

@@ -31,7 +31,15 @@ from bert_jax.inference.text_vectors import (
     embedder_reading,
     find_prompt_name,
 )
+from bert_jax.inference.zero_shot import (
+    LABEL_ALONE,
+    TEMPERATURE,
+    CandidateLabels,
+    SimilarityPipeline,
+    ZeroShotLabels,
+)
 from bert_jax.models.pooling_weights import POOLINGS
+from bert_jax.predictions.whole_text_kind import Label
 from bert_jax.text.truncation import TruncationWarner
 
 # Arguments of sentence-transformers that have one possible value here, and what to do instead.
@@ -253,6 +261,51 @@ class Embedder(Encoder):
                 "of one size"
             )
         return first @ second.T
+
+    @overload
+    def zero_shot(
+        self, texts: str, labels: ZeroShotLabels, *, hypothesis_template: str = ..., temperature: float = ...
+    ) -> list[Label]: ...
+
+    @overload
+    def zero_shot(
+        self,
+        texts: Texts,
+        labels: ZeroShotLabels,
+        *,
+        hypothesis_template: str = ...,
+        temperature: float = ...,
+    ) -> list[list[Label]]: ...
+
+    @overload
+    def zero_shot(
+        self,
+        texts: TextStream,
+        labels: ZeroShotLabels,
+        *,
+        hypothesis_template: str = ...,
+        temperature: float = ...,
+    ) -> Iterator[list[Label]]: ...
+
+    def zero_shot(
+        self,
+        texts: Any,
+        labels: Any,
+        *,
+        hypothesis_template: str = LABEL_ALONE,
+        temperature: float = TEMPERATURE,
+    ) -> Any:
+        """Return the labels by how similar each text is to them, best first, each with its probability.
+
+        A mapping has a description for each label, with which texts are compared instead of its name. Probabilities are
+        the softmax of the cosines over `temperature`.
+
+        >>> [label.label for label in model.zero_shot("the cat", ["the mat", "the cat"])]
+        ['the cat', 'the mat']
+        """
+        candidates = CandidateLabels.read(labels, hypothesis_template)
+        compute_outcomes = SimilarityPipeline(self, candidates, temperature=temperature)
+        return map_texts(texts, lambda chunk: [candidates.rank(raw) for raw, _ in compute_outcomes(chunk)])
 
     def _unit_vectors(self, side: Any, name: str) -> np.ndarray:
         side = list(side) if isinstance(side, Iterator) else side

@@ -23,6 +23,8 @@ from bert_jax.inference.batching import tokens_per_batch
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.streaming import stream_results
 from bert_jax.inference.text_outcomes import OutcomePipeline, TextOutcome, advice_for
+from bert_jax.inference.zero_shot import CandidateLabels, zero_shot_pipeline
+from bert_jax.predictions.calibration import UNCALIBRATED
 from bert_jax.predictions.prediction_input import InputRow, PredictionInput
 from bert_jax.predictions.selective import MinConfidence, Precision
 from bert_jax.text import tables
@@ -46,7 +48,20 @@ class PredictionOptions:
     # Mark texts as out of scope if their in-distribution p-value is below this.
     out_of_scope: float | None = None
     probabilities: bool = False  # write the probability of every label
+    candidates: CandidateLabels | None = None  # predict these labels, which the model was not trained for
     row_numbers: bool = False  # write the number of each row of the input, from 1
+
+    def check_zero_shot(self) -> None:
+        """Refuse what only the labels that a model was trained for have."""
+        given = {
+            "--min-precision": self.precision is not None,
+            "--out-of-scope": self.out_of_scope is not None,
+            "--long-texts windows": self.long_texts == "windows",
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            raise BertJaxError(
+                f"{name} is for labels that the model was trained for; leave it or --labels out"
+            )
 
 
 class RowPredictor:
@@ -64,15 +79,20 @@ class RowPredictor:
         in_terminal: bool = False,
     ):
         self.model, self.options, self.in_table = model, options, in_table
-        if options.allow_no_answer is not None and not hasattr(model.kind, "allow_no_answer"):
+        if options.candidates is None:
+            self.kind, self.calibration = model.kind, model.calibration
+        else:
+            self.kind, self.calibration = options.candidates.kind, UNCALIBRATED
+            options.check_zero_shot()
+        if options.allow_no_answer is not None and not hasattr(self.kind, "allow_no_answer"):
             raise BertJaxError(
                 "--allow-no-answer is for models that answer questions, and this is another; leave it out"
             )
-        self.kind = model.kind.with_options(allow_no_answer=options.allow_no_answer)
+        self.kind = self.kind.with_options(allow_no_answer=options.allow_no_answer)
         self.in_terminal = in_terminal and self.kind.marks_text
         self.min_confidence: MinConfidence = None
         if options.precision is not None:
-            self.min_confidence = self.kind.confidence_threshold(model.calibration, options.precision)
+            self.min_confidence = self.kind.confidence_threshold(self.calibration, options.precision)
         if options.out_of_scope is not None:
             model.scope.check_usable(options.out_of_scope)
         self.abstained = 0
@@ -87,13 +107,20 @@ class RowPredictor:
         return given, examples
 
     def outcome_pipeline(self, truncated: TruncationCounter) -> Callable[[Sequence], Iterator[TextOutcome]]:
+        if self.options.candidates is not None:
+            return zero_shot_pipeline(self.model, self.options.candidates, truncated)
         compares = self.options.out_of_scope is not None
         return OutcomePipeline(self.model, self.kind, self.options.long_texts, truncated, compares)
+
+    @property
+    def advice(self) -> str:
+        """How long texts are read whole; "" if they cannot be."""
+        return advice_for(self.model, self.kind) if self.options.candidates is None else ""
 
     def make_prediction(self, outcome: TextOutcome) -> dict[str, Any]:
         """Return the fields of a prediction, and whether the text is out of scope if that is asked for."""
         form = self.kind.to_cells if self.in_table else self.kind.to_record
-        prediction = form(outcome.raw, self.model.calibration, self.min_confidence)
+        prediction = form(outcome.raw, self.calibration, self.min_confidence)
         self.abstained += count_abstentions(prediction)
         if self.options.probabilities:
             prediction |= self.list_probabilities(outcome)
@@ -107,8 +134,8 @@ class RowPredictor:
 
     def list_probabilities(self, outcome: TextOutcome) -> dict[str, Any]:
         """Return the probability of every label: as one object, or as a column for each label."""
-        likely = self.kind.probabilities(outcome.raw, self.model.calibration).tolist()
-        by_label = {label: round(p, 6) for label, p in zip(self.model.labels, likely, strict=True)}
+        likely = self.kind.probabilities(outcome.raw, self.calibration).tolist()
+        by_label = {label: round(p, 6) for label, p in zip(self.kind.labels, likely, strict=True)}
         if not self.in_table:
             return {"probabilities": by_label}
         return {f"probability_{label}": p for label, p in by_label.items()}
@@ -169,8 +196,9 @@ def predict_rows(
     given, examples = predictor.read_input(source, columns)
     max_length = predictor.model.config.max_position_embeddings
     # On a pipe, warn of truncated texts at once, because the end may be hours away.
-    advice = advice_for(predictor.model, predictor.kind)
-    truncated = TruncationWarner(max_length, advice) if given.live else TruncationCounter(max_length)
+    truncated = (
+        TruncationWarner(max_length, predictor.advice) if given.live else TruncationCounter(max_length)
+    )
     compute_outcomes = predictor.outcome_pipeline(truncated)
 
     def predict_chunk(chunk: list[Example]) -> Iterator[dict]:
@@ -184,7 +212,7 @@ def predict_rows(
         return
     total = tables.count_rows(source) if file_extension(source) in tables.TABLE_EXTENSIONS else None
     yield from stream_results(examples, predict_chunk, total)
-    if notice := truncated.notice(advice):
+    if notice := truncated.notice(predictor.advice):
         warn_caller(notice)
 
 

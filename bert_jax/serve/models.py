@@ -15,7 +15,15 @@ from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor
 from bert_jax.inference.runner import ModelInputs, TextPipeline
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.inference.text_vectors import EmbeddingPipeline, embedder_reading, find_prompt_name
+from bert_jax.inference.zero_shot import (
+    LABEL_ALONE,
+    CandidateLabels,
+    EntailmentPipeline,
+    check_several,
+    compare_labels,
+)
 from bert_jax.predictions.selective import highest_precision
+from bert_jax.predictions.whole_text_kind import Label
 from bert_jax.search.index import Hit, Index
 from bert_jax.serve.call import Call
 from bert_jax.serve.requests import unprocessable
@@ -118,6 +126,16 @@ class ServedEmbedder(ServedModel):
         )
         return np.stack(await call.compute(function, texts, truncate=truncate, most_tokens=self.max_length))
 
+    async def zero_shot(
+        self, call: Call, texts: Sequence[str], candidates: CandidateLabels
+    ) -> list[list[Label]]:
+        """Return the labels of each text, best first."""
+        check_several(candidates)
+        hypotheses = candidates.hypotheses(LABEL_ALONE)
+        vectors = await self.embed(call, [*hypotheses, *texts])
+        of_labels, of_texts = np.split(vectors, [len(hypotheses)])
+        return [candidates.rank(outcome.raw) for outcome in compare_labels(of_texts, of_labels)]
+
 
 @dataclass(frozen=True)
 class RequestOptions(PredictionOptions):
@@ -176,6 +194,14 @@ class ServedPredictor(ServedModel):
 
 class ServedClassifier(ServedPredictor):
     kind: ClassVar = "classifier"  # of one class, several labels, or a number
+
+    async def zero_shot(
+        self, call: Call, texts: Sequence[str], candidates: CandidateLabels
+    ) -> list[list[Label]]:
+        """Return the labels of each text, best first."""
+        pipeline = EntailmentPipeline(self.model, candidates, TruncationCounter(self.max_length))
+        outcomes = await call.compute(pipeline, texts, most_tokens=self.max_length)
+        return [candidates.rank(outcome.raw) for outcome in outcomes]
 
 
 class ServedTagger(ServedPredictor):

@@ -22,7 +22,7 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.core.typed_json import type_name
 from bert_jax.text.array_likes import to_plain_list, to_plain_value
 from bert_jax.text.tokenizer_settings import TokenizerSettings
-from bert_jax.text.truncation import TruncationWarner, longest_first
+from bert_jax.text.truncation import TRUNCATIONS, TruncationWarner
 
 Text = str | tuple[str, str]  # a text, or a pair of texts
 ENCODER_INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # the arrays [B, L] of every batch
@@ -205,8 +205,11 @@ class Tokenizer:
         before, between, after = (" ".join(self.tokens(part)) for part in (t.prefix, t.middle, t.suffix))
         return f"<{type(self).__name__}: {self.size:,} entries, pairs as {before} a {between} b {after}>"
 
-    def encode(self, texts: Sequence[Text], *, max_length: int | None = None) -> list[Encoding]:
-        """Encode texts or pairs with their special tokens; in a pair, the longer text is truncated first."""
+    def encode(
+        self, texts: Sequence[Text], *, max_length: int | None = None, truncation: str = "longest_first"
+    ) -> list[Encoding]:
+        """Encode texts or pairs with their special tokens. In a pair, the longer text is truncated first; with
+        truncation="only_first" the second one stays whole."""
         if max_length is not None:
             check_number(max_length, "max_length", is_whole=True)
         encodings = []
@@ -214,7 +217,7 @@ class Tokenizer:
             dropped = 0
             if max_length is not None:
                 have = len(first[0]), len(second[0]) if second else 0
-                keep = longest_first(*have, self._room(max_length, second is not None))
+                keep = TRUNCATIONS[truncation](*have, self._room(max_length, second is not None))
                 dropped = sum(have) - sum(keep)
                 if dropped:
                     first = first[0][: keep[0]], first[1][: keep[0]]

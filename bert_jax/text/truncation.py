@@ -25,12 +25,13 @@ def windows_advice() -> str:
 @dataclass(frozen=True)
 class EncodingOptions:
     """How texts are read: the maximum number of tokens, what to do with longer texts, the number of tokens that
-    neighbouring windows share, and whether the texts of a pair are encoded separately."""
+    neighbouring windows share, whether the texts of a pair are encoded separately, and which of them is truncated."""
 
     max_length: int
     long_texts: str = "truncate"
     overlap: int = -1  # -1: the usual overlap for the kind of prediction
     separate_texts: bool = False
+    truncation: str = "longest_first"  # of pairs: a name in TRUNCATIONS
 
     def __post_init__(self):
         if not isinstance(self.long_texts, str) or self.long_texts not in LONG:
@@ -48,7 +49,8 @@ class EncodingOptions:
         if self.long_texts == "windows":
             overlap = self.max_length // 4 if self.overlap < 0 else self.overlap
             return tokenizer.windows(texts, max_length=self.max_length, overlap=overlap)
-        return [[encoding] for encoding in tokenizer.encode(texts, max_length=self.max_length)]
+        encodings = tokenizer.encode(texts, max_length=self.max_length, truncation=self.truncation)
+        return [[encoding] for encoding in encodings]
 
 
 class TruncationCounter:
@@ -111,6 +113,22 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
         return first, second
     short = min(first, second, room // 2)
     return (short, room - short) if first <= second else (room - short, short)
+
+
+def only_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return the lengths of both texts of a pair after the first is truncated until both fit in `room`.
+
+    >>> only_first(10, 3, 8), only_first(2, 3, 8)
+    ((5, 3), (2, 3))
+    """
+    if second >= room:
+        raise BertJaxError(
+            f"the second text of a pair has {second} tokens, and {room - 1} have room; shorten it"
+        )
+    return min(first, room - second), second
+
+
+TRUNCATIONS = {"longest_first": longest_first, "only_first": only_first}
 
 
 def encode_separately(tokenizer: "Tokenizer", pairs: "Sequence[Text]", max_length: int) -> "list[Encoding]":

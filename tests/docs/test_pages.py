@@ -163,6 +163,10 @@ def labelled(folder: Path, texts: list[str]) -> None:
         "text,topics\n"
         + "".join(f'"{t}","{"war" if n % 2 else ""},{"sea" if n % 3 else "sky"}"\n' for n, t in few)
     )
+    (folder / "nli.csv").write_text(
+        "text,pair,label\n"
+        + "".join(f'"{t}","{t}",{("entailment", "neutral", "contradiction")[n % 3]}\n' for n, t in few)
+    )
     (folder / "stars.csv").write_text("text,stars\n" + "".join(f'"{t}",{n % 5}\n' for n, t in few))
     sentences = (
         "\n".join(f"{word} {'B-PER' if n == 1 else 'O'}" for n, word in enumerate(t.split())) for _, t in few

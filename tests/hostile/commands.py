@@ -110,6 +110,10 @@ RIGHT = {
     "predict": [
         "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--output", "{out}/made.jsonl",
     ],
+    "predict zero-shot": [
+        "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt", "--labels", "w1,w2",
+        "--hypothesis-template", "{}", "--multi-label", "--output", "{out}/made.jsonl",
+    ],
     "predict onnx": [
         "predict", "--model", "{root}/exported", "--engine", "onnxruntime", "--input", "{root}/lines.txt", "--output",
         "{out}/made.jsonl",
@@ -382,7 +386,8 @@ MAY_FLAGS: dict[str, tuple[str, ...]] = {
     "prepare --validation-ratio": ("0",),
     "vocab --input": ("..",), "inspect --step": ("0",), "train --workdir": (".", "{out}/taken"),
     "evaluate --label-separator": GIVEN, "evaluate --report": (".", "{out}/taken"),
-    "predict --output": ("{out}/taken.txt",), "pairs --text": TEXTS, "pairs --id": TEXTS,
+    "predict --output": ("{out}/taken.txt",), "predict zero-shot --output": ("{out}/taken.txt",),
+    "predict zero-shot --labels": TEXTS, "pairs --text": TEXTS, "pairs --id": TEXTS,
     "pairs --title": TEXTS,
     "pairs --output": ("{out}/taken.txt",),
     "index documents": ("..",), "index again documents": ("..",), "index dry documents": ("..",),

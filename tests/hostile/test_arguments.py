@@ -61,6 +61,10 @@ CALLS = (
         classify.predict(WRONG)
         classify.classify(WRONG)
         classify.in_distribution_p_value(WRONG)
+        classify.zero_shot(WRONG, ['w1', 'w2'])
+        classify.zero_shot('w1', WRONG)
+        embed.zero_shot(WRONG, ['w1', 'w2'])
+        embed.zero_shot('w1', WRONG)
         number.predict(WRONG)
         tag.tag(WRONG)
         tag.tag_words(WRONG)  # 10 20 21
@@ -86,6 +90,7 @@ CALLS = (
         classify.classify('w1', min_precision={'no': WRONG})
         embed.encode('w1', batch_size=WRONG)  # 1
         embed.encode('w1', truncate_dim=WRONG)  # 1
+        embed.zero_shot('w1', ['w1', 'w2'], temperature=WRONG)  # 6 9
         plain.warm_up([WRONG])
         bert_jax.load(masked, head='answer', seed=WRONG)  # 4 5
         opened_task(small).batches(WRONG)  # 5
@@ -146,6 +151,7 @@ CALLS = (
         embed.encode('w1', precision=WRONG)
         embed.encode('w1', device=WRONG)  # 7
         classify.classify('w1', long_texts=WRONG)
+        classify.zero_shot('w1', ['w1'], hypothesis_template=WRONG)
         bert_jax.train(WRONG, workdir='run')
         bert_jax.open_task(WRONG)
         build(small / 'labelled.jsonl', text=WRONG)
@@ -163,6 +169,7 @@ CALLS = (
         embed.encode(['w1'], normalize_embeddings=WRONG)
         embed.encode(['w1'], show_progress_bar=WRONG)  # 6
         embed.encode(['w1'], convert_to_numpy=WRONG)
+        classify.zero_shot('w1', ['w1'], multi_label=WRONG)
         rank.predict([('w1', 'w2')], show_progress_bar=WRONG)  # 6
         rank.rank('w1', ['w2'], return_documents=WRONG)
         answer.answer('w1', 'w2', allow_no_answer=WRONG)  # 6

@@ -95,6 +95,14 @@ def check_hugging_face(url: str) -> Vectors:
     with raises(HfHubHTTPError, "top_k"):
         classifier.text_classification(TEXTS[0], top_k=0)
 
+    for name in ("classifier", "embedder"):
+        zero_shot = client(name).zero_shot_classification(
+            TEXTS[0], ["cats", "mats"], hypothesis_template="on {} ."
+        )
+        assert {label.label for label in zero_shot} == {"cats", "mats"} and zero_shot[0].score >= zero_shot[
+            1
+        ].score
+
     tagger, text = client("tagger"), "the cat sat on the mat . cats"
     spans = tagger.token_classification(text, aggregation_strategy="simple")
     assert spans and {span.entity_group for span in spans} <= {"X", "Y"}

@@ -74,6 +74,27 @@ def test_embeddings_of_openai(answer, vectors):
         assert output["object"] == "list" and output["usage"]["total_tokens"] == 9 + 4
 
 
+def test_zero_shot(answer, ask, served_models):
+    asked = {"candidate_labels": "cats, mats", "hypothesis_template": "on {} ."}
+    for name, open_model in (("classifier", bert_jax.Classifier), ("embedder", bert_jax.Embedder)):
+        model = open_model.load(served_models[name], engine="onnxruntime")
+        ranked = model.zero_shot(TEXTS, ["cats", "mats"], hypothesis_template="on {} .")
+        expected = [[(label.label, pytest.approx(label.score, abs=1e-5)) for label in one] for one in ranked]
+        for inputs, wanted in ((TEXTS, expected), (TEXTS[0], expected[0])):
+            output = answer(name, "/", {"inputs": inputs, "parameters": asked})
+            shown = [output] if isinstance(inputs, str) else output
+            got = [[(label["label"], label["score"]) for label in one] for one in shown]
+            assert (got[0] if isinstance(inputs, str) else got) == wanted
+    for name, change, message in (
+        ("classifier", {"candidate_labels": []}, "at least one label"),
+        ("classifier", {"hypothesis_template": "none"}, "must hold {} once"),
+        ("classifier", {"top_k": 1}, "top_k"),
+        ("embedder", {"multi_label": True}, "leave multi_label out"),
+    ):
+        status, output = ask(name, "/", {"inputs": TEXTS, "parameters": asked | change})
+        assert status in (400, 422) and message in json.dumps(output)
+
+
 def test_similarity(answer, vectors):
     asked = {"source_sentence": TEXTS[0], "sentences": TEXTS[::-1]}
     cosines = answer("embedder", "/similarity", {"inputs": asked})

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from bert_jax.inference.zero_shot import CandidateLabels
 from bert_jax.serve.call import Call
 from bert_jax.serve.dialects import tei
 from bert_jax.serve.models import RequestOptions
@@ -61,6 +62,28 @@ class Classification(msgspec.Struct):
     parameters: ClassificationParameters | None = None
 
 
+class ZeroShotParameters(msgspec.Struct, forbid_unknown_fields=True):
+    candidate_labels: str | list[str]
+    hypothesis_template: str | None = None
+    multi_label: bool | None = None
+
+
+class ZeroShot(msgspec.Struct):
+    inputs: str | list[str]
+    parameters: ZeroShotParameters
+
+
+async def zero_shot(call: Call, body: ZeroShot) -> Any:
+    given = body.parameters
+    candidates = CandidateLabels.read(
+        given.candidate_labels, given.hypothesis_template or "", bool(given.multi_label)
+    )
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    ranked = await call.model.zero_shot(call, texts, candidates)
+    answers = [[{"label": label.label, "score": label.score} for label in labels] for labels in ranked]
+    return answers[0] if isinstance(body.inputs, str) else answers
+
+
 async def embed(call: Call, request: dict) -> Any:
     if isinstance(request.get("inputs"), dict):
         return await tei.similarity(call, convert(request, tei.SimilarityRequest))
@@ -109,6 +132,7 @@ async def fill(call: Call, body: FillMask) -> Any:
     return shown[0] if len(shown) == 1 else shown
 
 
+ZERO_SHOT = ("classifier", "embedder")  # kinds of models that choose between labels by their names
 # The kind of a model -> what it reads, and the function that answers.
 BY_KIND: dict[str, tuple[Any, Callable[[Call, Any], Awaitable[Any]]]] = {
     "embedder": (dict[str, Any], embed),
@@ -128,6 +152,9 @@ def convert(request: dict, kind: Any) -> Any:
 
 
 async def answer_by_kind(call: Call, request: dict[str, Any]) -> Any:
+    parameters = request.get("parameters")
+    if call.model.kind in ZERO_SHOT and isinstance(parameters, dict) and "candidate_labels" in parameters:
+        return await zero_shot(call, convert(request, ZeroShot))
     kind, function = BY_KIND[call.model.kind]
     return await function(call, convert(request, kind))
 
