@@ -102,7 +102,7 @@ def check_output(output: Any, *sources: str) -> Path:
 @contextmanager
 def open_tables(pairs: Any, corpus: Any) -> Iterator[tuple[str, str]]:
     """Yield the names of the tables to read: of files, or of tables in memory, which exist within the block."""
-    data, further = (name_file(values) for values in (pairs, corpus))
+    data, further = name_file("pairs", pairs), name_file("corpus", corpus)
     tables: dict[str, list[tuple[str, dict]]] = {}
     if data is None:
         data, tables["pairs"] = f"{MEMORY_PREFIX}pairs", list(number_pairs(pairs))
@@ -112,8 +112,8 @@ def open_tables(pairs: Any, corpus: Any) -> Iterator[tuple[str, str]]:
         yield data, further or ""
 
 
-def name_file(values: Any) -> str | None:
-    return str(require_path(values, "pairs")) if isinstance(values, str | PathLike) else None
+def name_file(argument: str, values: Any) -> str | None:
+    return str(require_path(values, argument)) if isinstance(values, str | PathLike) else None
 
 
 def number_pairs(pairs: Any) -> Iterator[tuple[str, dict]]:

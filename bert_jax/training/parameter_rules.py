@@ -96,7 +96,8 @@ def match_rule(rules: Rules, name: str):
         if re.search(pattern, name):
             return value
     raise BertJaxError(
-        f"no rule matches the parameter {name}; add one to `rules` of the task, or to PARAMETERS in parameter_rules.py"
+        f"no rule matches the parameter {name}; add one to `rules` of the task, or to PARAMETER_RULES in "
+        "parameter_rules.py"
     )
 
 

@@ -87,6 +87,8 @@ def test_negatives_come_from_further_texts_and_what_is_left_out_is_told():
     rows = bert_jax.mine_hard_negatives("model", PAIRS, corpus=["cat mat on the"], negatives=2, margin=0)
     Path("further.jsonl").write_text('{"text": "cat mat on the"}\n')
     assert rows == bert_jax.mine_hard_negatives("model", PAIRS, corpus="further.jsonl", negatives=2, margin=0)
+    with pytest.raises(BertJaxError, match="corpus must be a path"):
+        bert_jax.mine_hard_negatives("model", PAIRS, corpus="")
     with pytest.warns(UserWarning, match="a higher range_max or a lower margin keeps more"):
         assert bert_jax.mine_hard_negatives("model", PAIRS, min_score=1) == []
     with pytest.raises(BertJaxError, match="^margin 2 is out of range for cosines"):

@@ -238,10 +238,12 @@ def confused(predicted: set[str], truth: set[str]) -> list[tuple[str, str]]:
 
     >>> confused({"a", "b"}, {"a", "c"}), confused({"a"}, set()), confused(set(), {"a"})
     ([('a', 'a'), ('c', 'b')], [('not true', 'a')], [('a', 'missed')])
+    >>> confused({"d", "c"}, {"b", "a"})  # in order, whatever the hashes of this process
+    [('a', 'c'), ('a', 'd'), ('b', 'c'), ('b', 'd')]
     """
-    missing, extra = truth - predicted, predicted - truth
-    wrong = [(t, p) for t in missing or {"not true"} for p in extra or {"missed"}] if missing or extra else []
-    return [(label, label) for label in predicted & truth] + wrong
+    missing, extra = sorted(truth - predicted), sorted(predicted - truth)
+    wrong = [(t, p) for t in missing or ["not true"] for p in extra or ["missed"]] if missing or extra else []
+    return [(label, label) for label in sorted(predicted & truth)] + wrong
 
 
 KIND = Labels
