@@ -25,9 +25,11 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 # All workers draw the same cases.
 os.environ.setdefault(SEED, str(datetime.date.today()))
 
-# A shell starts what runs in its background deaf to Ctrl-C, and so would be all that the tests start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts what runs in its background deaf to Ctrl-C, and nohup to the end of the terminal; so would be all that
+# the tests start.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ from dataclasses import replace
 import jax
 import pytest
 
-from bert_jax.command import failures
+from bert_jax.command.main import explain_error
 from bert_jax.core import memory
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import cache_home
@@ -54,7 +54,7 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch):
 
 
 def test_a_model_that_does_not_fit_is_one_line(small, monkeypatch):
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 10_000)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 10_000)
     with pytest.raises(BertJaxError, match="0.0 GB"):
         load(small / "masked")
 
@@ -112,8 +112,8 @@ def test_what_a_library_says_of_memory_and_devices_is_one_line():
     with pytest.raises(Exception) as raised:  # noqa: PT011 - of whatever type JAX has for it
         jax.numpy.zeros((1 << 45,)).block_until_ready()
     for error in (raised.value, MemoryError()):
-        assert str(failures.explain_error(error)).startswith("out of memory (")
-    assert failures.explain_error(ValueError("a fault of ours")) is None
+        assert str(explain_error(error)).startswith("out of memory (")
+    assert explain_error(ValueError("a fault of ours")) is None
 
 
 @pytest.mark.slow

@@ -168,7 +168,9 @@ def test_examples_are_kept_for_calibration_only_if_the_kind_calibrates(tmp_path)
 @pytest.mark.usefixtures("stars")
 def test_windows_of_a_text_are_one_outcome():
     kind = KINDS["stars"](("STARS",))
-    tokenizer = SimpleNamespace(encode=lambda texts, max_length: [f"{text}:{max_length}" for text in texts])
+    tokenizer = SimpleNamespace(
+        encode=lambda texts, max_length, **_: [f"{text}:{max_length}" for text in texts]
+    )
     (windows,) = kind.encode_windows(tokenizer, ["a"], EncodingOptions(7))
     assert windows.encodings == ["a:7"]
     assert kind.combine_windows("a", windows, [np.array([1.0]), np.array([3.0])]).tolist() == [2.0]
