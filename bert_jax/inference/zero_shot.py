@@ -4,7 +4,7 @@ A classifier of entailment reads each text with a sentence about each label. An 
 and labels.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -96,7 +96,7 @@ def check_label(label: Any) -> str:
 
 
 class EntailmentPipeline(OutcomePipeline):
-    """Computes the logits of labels: how far each text entails the hypothesis about each label.
+    """Computes the logits of labels: how far each text entails the hypothesis about each label. Its steps read pairs.
 
     Of a text that is too long for a hypothesis, the end is left out; hypotheses stay whole.
     """
@@ -116,15 +116,20 @@ class EntailmentPipeline(OutcomePipeline):
         self.entailment = find_entailment(model.labels)
         self.contradiction = find_contradiction(model.labels, self.entailment)
 
-    def preprocess(self, texts: Sequence) -> ModelInputs:
-        check_single(texts)
-        inputs = super().preprocess([(text, hypothesis) for text in texts for hypothesis in self.hypotheses])
-        rows = iter(inputs.first_rows)
-        most_truncated = [max(islice(rows, len(self.hypotheses)), key=lambda row: row.dropped) for _ in texts]
-        return replace(inputs, first_rows=most_truncated)
+    def __call__(self, texts: Sequence) -> Iterator[TextOutcome]:
+        inputs = self.preprocess(self.pair(texts))
+        rows, count = iter(inputs.first_rows), len(self.hypotheses)
+        self.truncated.count([max(islice(rows, count), key=lambda row: row.dropped) for _ in texts])
+        return self.group(self.postprocess(inputs, self.model.run(inputs.rows, self.computation)))
 
-    def postprocess(self, inputs: ModelInputs, outputs: list) -> Iterator[TextOutcome]:
-        outcomes = super().postprocess(inputs, outputs)
+    def pair(self, texts: Sequence) -> list[tuple[str, str]]:
+        """Return what the model reads: each text with each hypothesis."""
+        check_single(texts)
+        return [(text, hypothesis) for text in texts for hypothesis in self.hypotheses]
+
+    def group(self, outcomes: Iterable[TextOutcome]) -> Iterator[TextOutcome]:
+        """Yield the outcome of each text, given those of its pairs."""
+        outcomes = iter(outcomes)
         while of_text := list(islice(outcomes, len(self.hypotheses))):
             logits = np.stack([outcome.raw for outcome in of_text])
             entailment = logits[:, self.entailment]

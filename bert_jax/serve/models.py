@@ -200,8 +200,9 @@ class ServedClassifier(ServedPredictor):
     ) -> list[list[Label]]:
         """Return the labels of each text, best first."""
         pipeline = EntailmentPipeline(self.model, candidates, TruncationCounter(self.max_length))
-        outcomes = await call.compute(pipeline, texts, most_tokens=self.max_length)
-        return [candidates.rank(outcome.raw) for outcome in outcomes]
+        # As pairs, so that the limits of the queue count what is computed.
+        outcomes = await call.compute(pipeline, pipeline.pair(texts), most_tokens=self.max_length)
+        return [candidates.rank(outcome.raw) for outcome in pipeline.group(outcomes)]
 
 
 class ServedTagger(ServedPredictor):

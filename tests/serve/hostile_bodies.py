@@ -54,7 +54,8 @@ NAMES = ["", "input", "text", "model", "truncate", "top_k", "dimensions", "param
          "normalize", "raw_scores", "encoding_format", "min_precision", "out_of_scope", "probabilities", "reranker",
          "long_texts", "retrievers", "weights", "rerank_top", "explain", "return_documents", "top_n", "rank_fields",
          "embedding_types", "input_type", "output_dimension", "truncation_direction", "allow_no_answer", "__class__",
-         "add_special_tokens", "skip_special_tokens", "return_text", "inputs", "texts", "query"]  # fmt: skip
+         "add_special_tokens", "skip_special_tokens", "return_text", "inputs", "texts", "query",
+         "candidate_labels"]  # fmt: skip
 
 
 def write(value: Any) -> str:

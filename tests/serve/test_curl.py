@@ -1,5 +1,6 @@
 """The examples of text-embeddings-inference, each asked as there: with curl."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.inference.zero_shot import CandidateLabels
 from bert_jax.serve.application import Application
+from bert_jax.serve.models import ServedClassifier
 from bert_jax.serve.requests import Refusal
 from bert_jax.serve.settings import ServeSettings
 
@@ -93,6 +96,22 @@ def test_zero_shot(answer, ask, served_models):
     ):
         status, output = ask(name, "/", {"inputs": TEXTS, "parameters": asked | change})
         assert status in (400, 422) and message in json.dumps(output)
+
+
+def test_the_queue_counts_every_pair_of_a_text_and_a_label(served_models):
+    counted = []
+
+    class Counting:
+        async def compute(self, pipeline, texts, most_tokens):
+            counted.extend(texts)
+            inputs = pipeline.preprocess(texts)
+            return [*pipeline.postprocess(inputs, pipeline.model.run(inputs.rows, pipeline.computation))]
+
+    model = bert_jax.Classifier.load(served_models["classifier"], engine="onnxruntime")
+    candidates = CandidateLabels.read(["cats", "mats", "the cat"], "on {} .")
+    ranked = asyncio.run(ServedClassifier("a", model).zero_shot(Counting(), TEXTS, candidates))
+    assert len(counted) == len(TEXTS) * 3
+    assert ranked == model.zero_shot(TEXTS, ["cats", "mats", "the cat"], hypothesis_template="on {} .")
 
 
 def test_similarity(answer, vectors):

@@ -8,6 +8,7 @@ The output of a shard is written under a temporary name and renamed, and then it
 was killed is repeated, and does only the shards that are left.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -118,7 +119,7 @@ class ShardFolder:
         if (verb := stored.get("verb")) != self.job.verb:
             raise BertJaxError(f"{self} was written by `{verb}`, not by `{self.job.verb}`; {AGAIN}")
         settings, noun = stored.get("settings", {}), self.job.noun
-        for name, value in self.job.settings.items():
+        for name, value in json.loads(to_json(self.job.settings)).items():  # a tuple is stored as a list
             if (before := settings.get(name)) != value:
                 unlike = f"made with other settings: {name} was {describe(before)} and is {describe(value)}"
                 unlike = "of another model" if name == "model" else unlike

@@ -113,3 +113,15 @@ def test_a_folder_without_a_complete_shard_binds_no_settings(tmp_path):
         with ShardFolder(tmp_path / "out", Job("embed", "vectors", settings)).opened():
             pass
     assert json.loads((tmp_path / "out/_job.json").read_text())["settings"] == {"prompt": "query"}
+
+
+def test_settings_that_json_stores_in_another_form_are_the_same(inputs, tmp_path):
+    job = replace(JOB, settings=JOB.settings | {"candidates": {"labels": ("a", "b")}})
+    folder = ShardFolder(tmp_path / "out", job, ".jsonl")
+    with folder.opened():
+        written(folder, list_shards(str(inputs))[0])
+    with folder.opened():
+        pass
+    other = replace(job, settings=job.settings | {"candidates": {"labels": ("a", "c")}})
+    with pytest.raises(BertJaxError, match="candidates was"), ShardFolder(tmp_path / "out", other).opened():
+        pass
