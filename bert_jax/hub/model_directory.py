@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
@@ -23,6 +23,7 @@ from bert_jax.core import hashes, memory
 from bert_jax.core.errors import BertJaxError, first_line, recover_os_error
 from bert_jax.core.files import read_json, write_atomically, write_json
 from bert_jax.core.output import atomic_directory, atomic_file
+from bert_jax.hub import adapter as adapters
 from bert_jax.hub import sentence_transformers
 from bert_jax.hub.directory_heads import (
     heads_in,
@@ -41,13 +42,14 @@ from bert_jax.hub.weights import check_weights, read_weight
 from bert_jax.models.heads import HEADS
 from bert_jax.text.input_files import HIDDEN
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.tokenizer_directory import open_tokenizer
+from bert_jax.text.tokenizer_directory import holds_tokenizer, open_tokenizer
 
 BESIDE = ("pooler", "transform")  # between the encoder and the heads
 CONFIGS = ("config.json", "bert_config.json")  # the first published models used the second name
 # The names of all files that a run writes into its model's directory.
 WRITTEN_FILES = {
-    "config.json", "model.safetensors", "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
+    "config.json", "model.safetensors", adapters.CONFIG, adapters.WEIGHTS,
+    "calibration.json", "origin.json", "scope.safetensors", "hashes.json",
     "tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "modules.json", "sentence_bert_config.json",
     "config_sentence_transformers.json", "README.md", MODELING_FILE,
@@ -79,22 +81,37 @@ class ModelDirectory:
     path: Path
     layout: Layout
     tensors: Tensors  # under today's names, not read yet
+    base: "ModelDirectory | None" = None  # the directory of the base model, if this is an adapter's
     engine: str = "jax"  # that computes the model
     onnx_file: Path | None = None  # that the engine opens, if the weights are in such a file
 
     @classmethod
-    def open(cls, name, *, has_weights: bool = True, **computed) -> "ModelDirectory":
-        """Open the directory of a model; `has_weights=False`: one in which another file holds them, such as ONNX."""
+    def open(cls, name, *, has_weights: bool = True, base=None, **computed) -> "ModelDirectory":
+        """Open the directory of a model, or of an adapter on the model that it names, or on `base`.
+
+        `has_weights=False`: one in which another file holds the weights, such as ONNX.
+        """
         if isinstance(name, cls):
             return name
-        path = resolve_directory(name)
-        published, where = read_hf_config(path)
+        path, source = resolve_directory(name), None
+        if adapter := adapters.open_adapter(path):
+            source = open_base(adapter, base, computed)
+        elif base is not None:
+            raise BertJaxError(f"{name} is not the directory of an adapter: {adapters.CONFIG} is not there")
+        if source and not (path / CONFIGS[0]).is_file():
+            published, where = adapter.complete_config(source.layout), source.path
+        else:
+            published, where = read_hf_config(path)
         family = find_family(published, where)
         published = family.modernize_config(published, where)
         config = family.read_config(published, where, **computed)
         architecture = read_architecture(published, family, where)
         if has_weights:
-            tensors = family.modernize_tensors(Tensors.from_directory(path).renamed(modernize_tensor_name))
+            if source:
+                tensors = adapter.merge_into(source.tensors, source.layout, named_heads(architecture, family))
+            else:
+                tensors = Tensors.from_directory(path).renamed(modernize_tensor_name)
+                tensors = family.modernize_tensors(tensors)
             config = family.complete_from_tensors(config, tensors)
             heads = heads_in(tensors, architecture, Layout(config, family))
         else:
@@ -113,13 +130,17 @@ class ModelDirectory:
         if sentence_transformers.is_cross_encoder(path):
             published = sentence_transformers.CROSS_ENCODER | published
         layout = Layout(config, family, heads, labels, pooler, published, embedder)
-        return cls(str(name), path, layout, tensors)
+        if source and not embedder and not adapter.architecture:
+            layout = replace(layout, embedder=source.layout.embedder)
+        return cls(str(name), path, layout, tensors, source)
 
     def __str__(self) -> str:
         return self.name
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
+        if self.base and not holds_tokenizer(self.path):
+            return self.base.tokenizer
         return open_tokenizer(self.path)
 
     def read_params(self, layout: Layout | None = None, new_head: str | None = None) -> dict:
@@ -209,6 +230,23 @@ class ModelDirectory:
         return fresh
 
 
+def open_base(adapter: adapters.Adapter, base, computed: dict) -> ModelDirectory:
+    """Open the base model of an adapter: the one that it names, or `base`."""
+    name = adapter.base if base is None else base
+    try:
+        source = ModelDirectory.open(name, **computed)
+    except BertJaxError as error:
+        raise BertJaxError(
+            f"{adapter.path} is an adapter, whose base model does not open: {error}"
+        ) from error
+    if source.base:
+        raise BertJaxError(
+            f"{adapter.path} is an adapter of {name}, which is an adapter, too; write the latter as a whole model: "
+            f"bert-jax export {name} --format hf --output DIR"
+        )
+    return source
+
+
 class ModelDirectories(dict[str, ModelDirectory]):
     """The model directories of a run by their names, each opened when it is first asked for."""
 
@@ -256,7 +294,11 @@ def model_fingerprint(directory) -> str:
     if exported := read_source_fingerprint(source):
         return exported
     names = sorted(name for name in hashes.list_file_names(source) if not HIDDEN.search(name))
-    return hashes.json_digest(hashes.collect_file_facts(source, names))
+    facts = hashes.collect_file_facts(source, names)
+    if adapter := adapters.open_adapter(source):
+        base = directory.base if isinstance(directory, ModelDirectory) else adapter.base
+        facts |= {"base": model_fingerprint(base)}
+    return hashes.json_digest(facts)
 
 
 def download(snapshot: Callable, name: str) -> Path:
@@ -313,7 +355,7 @@ def atomic_model_directory(directory, replaces: Collection[str] = ()) -> Iterato
     """
     with atomic_directory(Path(directory), replaces) as new:
         yield new
-        models = [path.parent for path in new.rglob("model.safetensors")]
+        models = [path.parent for path in new.rglob("*model.safetensors")]
         # The files of a projection are hashed with those of its embedder.
         for model in sorted(
             path for path in models if sentence_transformers.projection_folder(path.parent) != path
@@ -321,8 +363,8 @@ def atomic_model_directory(directory, replaces: Collection[str] = ()) -> Iterato
             hashes.write_hashes(model)
 
 
-def save_tensors(directory: Path, tensors: dict) -> None:
-    with atomic_file(directory / "model.safetensors") as path:
+def save_tensors(directory: Path, tensors: dict, name: str = "model.safetensors") -> None:
+    with atomic_file(directory / name) as path:
         try:
             save_file(tensors, path, metadata={"format": "pt"})
         except SafetensorError as error:  # such as a full disk, in the library's words
@@ -330,11 +372,17 @@ def save_tensors(directory: Path, tensors: dict) -> None:
 
 
 def save_model(
-    directory, layout: Layout, params: Mapping, tokenizer=None, encoder_weights: bool = True
+    directory,
+    layout: Layout,
+    params: Mapping,
+    tokenizer=None,
+    encoder_weights: bool = True,
+    adapter: adapters.TrainedAdapter | None = None,
 ) -> None:
     """Write the files of a model into a directory; for an embedder, those of sentence-transformers, too.
 
-    Without `encoder_weights`, model.safetensors is left out: another program's file holds the weights.
+    Without `encoder_weights`, model.safetensors is left out: another program's file holds the weights. With an
+    adapter, its files take that place, and `params` are those of the model with the adapter in it.
     """
     directory = Path(directory)
     if layout.embedder:  # first, because it may refuse
@@ -346,7 +394,12 @@ def save_model(
         for name in list(tensors)
         if name.startswith(f"{PROJECTION}.")
     }
-    if encoder_weights:
+    if adapter:
+        own = adapter.to_tensors(layout, tensors)
+        check_weights(own)
+        save_tensors(directory, own, adapters.WEIGHTS)
+        adapter.write_config(directory, layout)
+    elif encoder_weights:
         save_tensors(directory, tensors)
     if folder := sentence_transformers.projection_folder(directory):
         save_tensors(folder, projection)

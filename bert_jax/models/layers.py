@@ -10,8 +10,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.adapted_kernel import multiply
 from bert_jax.models.dropout import Dropout
-from bert_jax.models.einsum import add_bias, mixed_einsum
+from bert_jax.models.einsum import add_bias
 from bert_jax.models.elementwise import gelu, normalize, save_activation, scale_by_rms
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.kernels import attention, xla_attention
@@ -100,16 +101,13 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, states):
-        c, rest = self.config, "abc"[: states.ndim - 1]
+        c = self.config
         inputs = self.inputs or states.shape[-1:]
         kernel = self.param("kernel", self.initial(c), inputs + self.outputs)
         bias = self.param("bias", nn.initializers.zeros, self.outputs) if self.bias else None
         *outer, last = self.outputs
         merged = (*outer[:-1], outer[-1] * last) if len(outer) > 1 else self.outputs
-        columns = "xyz"[: len(merged)]
-        kernel = kernel.reshape(math.prod(inputs), *merged)
-        dtype = self.dtype or c.computed_dtype
-        out = mixed_einsum(f"{rest}d,d{columns}->{rest}{columns}", states, kernel, c.computed_dtype, dtype)
+        out = multiply(states, kernel, merged, c.computed_dtype, self.dtype or c.computed_dtype)
         return out if bias is None else add_bias(out, bias.reshape(merged))
 
 

@@ -55,7 +55,11 @@ def trace_step(outline: Outline, phase: OutlinePhase, mesh: Mesh):
     """Return the abstract state and batch that the step takes, and the step traced for the mesh."""
     task, config = outline.task, outline.config
     state, batch = abstract_state(task, config, mesh), abstract_batch(phase.features, config, mesh)
-    return state, batch, make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
+    return (
+        state,
+        batch,
+        make_step(task, config, mesh).trace(state, batch, abstract_constants(task, config, mesh)),
+    )
 
 
 def compile_phase(outline: Outline, phase: OutlinePhase, mesh: Mesh, where: Slice) -> dict:

@@ -15,6 +15,11 @@ from bert_jax.text.wordpiece import WordPiece
 KINDS = {models.WordPiece: WordPiece, models.BPE: ByteLevelBPE, models.Unigram: SentencePiece}
 
 
+def holds_tokenizer(directory: Path) -> bool:
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", *MODEL_FILES)
+    return any((directory / name).is_file() for name in names)
+
+
 def open_tokenizer(directory) -> Tokenizer:
     """Open the tokenizer of a directory; tokenizer.json comes first because only that file holds everything."""
     directory = Path(directory)

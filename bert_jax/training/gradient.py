@@ -31,7 +31,7 @@ from bert_jax.models.mesh import DATA, FSDP, ROWS
 from bert_jax.training.parameter_rules import LAYERS
 from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import can_map_over_data, data_axis, is_split_over_data
-from bert_jax.training.state import gather_whole_params
+from bert_jax.training.state import compute_outputs, gather_whole_params
 from bert_jax.training.task import Task
 
 
@@ -65,10 +65,10 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
         if task.whole_batch:
             params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
             return whole_batch_gradient(params, batch, key, constants)
-        weights = loss_weights(task, params, batch, constants, key, mesh)
+        weights = loss_weights(task, config, params, batch, constants, key, mesh)
 
         def objective(params, rows):
-            outputs = task.outputs(params, rows, constants, key)
+            outputs = compute_outputs(task, config, params, rows, constants, key)
             losses = compute_losses(task, outputs, rows)
             total = sum(Loss(loss.total, weights[name]).mean for name, loss in losses.items())
             return total, collect_metrics(task, losses, outputs, rows)
@@ -77,7 +77,8 @@ def make_gradient(task: Task, config: RunConfig, mesh: Mesh, shardings) -> Calla
 
     def whole_batch_gradient(params, batch, key, constants):
         def outputs(params, rows):
-            return check_rows(task, "outputs", task.outputs(params, rows, constants, key), rows)
+            computed = compute_outputs(task, config, params, rows, constants, key)
+            return check_rows(task, "outputs", computed, rows)
 
         def loss(all_outputs):
             losses = compute_losses(task, all_outputs, batch)
@@ -241,10 +242,12 @@ def split_microbatches(batch, count: int, mesh: Mesh):
     return jax.tree.map(split, batch)
 
 
-def loss_weights(task: Task, params, batch: dict, constants, key, mesh: Mesh) -> dict:
+def loss_weights(task: Task, config: RunConfig, params, batch: dict, constants, key, mesh: Mesh) -> dict:
     """The weights of the losses over the whole batch; they depend on the batch alone, so no output is computed."""
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        shapes = jax.eval_shape(lambda params: task.outputs(params, batch, constants, key), params)
+        shapes = jax.eval_shape(
+            lambda params: compute_outputs(task, config, params, batch, constants, key), params
+        )
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     return {name: loss.weight for name, loss in compute_losses(task, zeros, batch).items()}
 

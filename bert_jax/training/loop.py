@@ -20,6 +20,7 @@ from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
 from bert_jax.models.mesh import DATA, FSDP
 from bert_jax.training import memory_estimate
+from bert_jax.training.adapters import merge_params, split_params, trained_adapter
 from bert_jax.training.best_evaluation import (
     KEPT_MODEL_LINE,
     best_step,
@@ -43,6 +44,7 @@ from bert_jax.training.state import (
     TrainState,
     abstract_state,
     average_params,
+    count_parameters,
     gather_params,
     get_shardings,
     initial_state,
@@ -134,8 +136,10 @@ class TrainingLoop:
             self.print_detail(warning)
         memory_estimate.require_memory(self.task, self.data, self.config, self.mesh, self.abstract)
         newest = self.checkpoints.newest_step()
+        # The parameters beside adapters are in no checkpoint.
+        whole = params() if params and (newest is None or self.config.adapter.rank) else None
         if newest is None:
-            self.state = initial_state(self.task, self.config, self.mesh, params() if params else None)
+            self.state = initial_state(self.task, self.config, self.mesh, whole)
             self.step = self.config.first_step
         else:
             self.state, position = self.checkpoints.restore(newest, self.abstract)
@@ -145,7 +149,7 @@ class TrainingLoop:
                 self.print_detail(already_finished(newest))
             else:
                 self.print_line(f"resuming at step {newest:,}")
-        self.constants = make_constants(self.task, self.config, self.mesh)
+        self.constants = make_constants(self.task, self.config, self.mesh, whole)
         # Where the best model is kept, the start may be the best; a run of 0 steps has nothing else.
         measures_start = newest is None and (self.config.checkpoints.best_metric or not self.config.steps)
         self.start_step = -1 if measures_start else self.step
@@ -156,7 +160,7 @@ class TrainingLoop:
     def description(self) -> str:
         """Describe the run in one line: model size, mesh, how the rows of a step are split, compute dtype, and
         run directory."""
-        params, rows = self.abstract.params, pluralize(self.data.rows_per_step, "row")
+        rows = pluralize(self.data.rows_per_step, "row")
         axes = " x ".join(f"{axis} {size}" for axis, size in self.mesh.shape.items())
         shards = self.mesh.shape[DATA] * self.mesh.shape[FSDP]
         microbatches = self.config.mesh.gradient_accumulation_steps
@@ -166,7 +170,7 @@ class TrainingLoop:
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
         return (
-            f"{sum(leaf.size for leaf in jax.tree.leaves(params)):,} parameters on {describe_devices(self.mesh)}"
+            f"{count_parameters(self.task, self.config, self.mesh)} on {describe_devices(self.mesh)}"
             f"{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes {rows} in "
             f"{' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
         )
@@ -251,6 +255,8 @@ class TrainingLoop:
             length = self.data.row_length(step - 1)
             # FLOPs per token by the published formula; the tokens per second do not count padding.
             flops = self.task.flops(self.data.rows_per_step, length) / (self.data.rows_per_step * length)
+            if self.config.adapter.rank:  # frozen kernels have no gradients, a third of the work
+                flops *= 2 / 3
             timings["mfu"] = flops * timings["tokens_per_second"] / (self.peak_flops * self.mesh.size)
         return timings
 
@@ -327,12 +333,17 @@ class TrainingLoop:
             return
         self.restore_best()
         self.average_with_start()
-        params = gather_params(self.state.params, self.mesh)
+        trained, frozen = (
+            gather_params(tree, self.mesh) for tree in (self.state.params, self.constants.frozen)
+        )
         if jax.process_index() > 0:
             return
-        params = self.task.final_params(params, self.data)
+        params = self.task.final_params(
+            merge_params(self.task, self.config.adapter, trained, frozen), self.data
+        )
+        adapter = trained_adapter(self.task, self.config, trained, frozen)
         with hub.atomic_model_directory(self.workdir.model, hub.WRITTEN_FILES) as new:
-            save_models(new, self.task, params, self.data.tokenizer)
+            save_models(new, self.task, params, self.data.tokenizer, adapter)
         self.print_detail(f"the model is in {self.workdir.model}")
 
     def restore_best(self) -> None:
@@ -363,7 +374,8 @@ class TrainingLoop:
         metric = self.config.checkpoints.best_metric
         if share <= 0 or not self.start_params or self.step == first:
             return
-        start = place_on_mesh(self.start_params(), get_shardings(self.abstract).params)
+        trained, _ = split_params(self.task, self.config, self.start_params())
+        start = place_on_mesh(trained, get_shardings(self.abstract).params)
         self.state = replace(self.state, params=average_params(start, self.state.params, share))
         self.print_detail(f"averaged with the model before training (init_share={share:g})")
         if not self.history:

@@ -16,7 +16,14 @@ from bert_jax.models.cost import activation_bytes
 from bert_jax.models.mesh import DATA, FSDP, TENSOR
 from bert_jax.training.gradient import add_row_indices
 from bert_jax.training.run_config import RunConfig
-from bert_jax.training.state import TrainState, least_bytes
+from bert_jax.training.state import (
+    StepConstants,
+    TrainState,
+    abstract_constants,
+    compute_outputs,
+    device_bytes,
+    least_bytes,
+)
 from bert_jax.training.task import Task
 
 AMPLE_RATIO = 4  # if more than this many times the least need is free, nothing is estimated
@@ -59,7 +66,12 @@ class MemoryEstimate:
         """Bytes on a device of parameters, gradients, their sums over microbatches, and the optimizer's moments."""
         params = dataclasses.replace(self.abstract, optimizer=())
         sum_bytes = least_bytes(params) // 2 if self.config.mesh.gradient_accumulation_steps > 1 else 0
-        return least_bytes(self.abstract) + sum_bytes
+        return least_bytes(self.abstract) + sum_bytes + device_bytes(self.frozen)
+
+    @property
+    def frozen(self) -> dict:
+        """The parameters beside adapters, as shapes on the mesh."""
+        return abstract_constants(self.task, self.config, self.mesh).frozen
 
     @property
     def lower_bound(self) -> int:
@@ -72,28 +84,31 @@ class MemoryEstimate:
     def activations(self) -> int:
         """Bytes on a device of what the forward pass keeps for the backward pass, of the model's outputs, such as
         logits, and of the widest states of a layer."""
-        params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.abstract.params)
+        params, frozen = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (self.abstract.params, self.frozen)
+        )
         count = self.microbatch_rows * self.mesh.shape[FSDP]  # of a data shard: those that the model sees
         rows = {
             name: jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
             for name, leaf in self.batch.items()
         }
 
-        def forward(params, rows):
+        def forward(params, frozen, rows):
             key = jax.random.key(0, impl=self.config.prng_impl)
-            outputs = self.task.outputs(params, add_row_indices(rows), self.task.constants(), key)
+            constants = StepConstants(0, 0, self.task.constants(), frozen)
+            outputs = compute_outputs(self.task, self.config, params, add_row_indices(rows), constants, key)
             return sum(loss.mean for loss in self.task.losses(outputs, rows).values()), outputs
 
-        def traced(params, rows):
-            _, backward, outputs = jax.vjp(lambda params: forward(params, rows), params, has_aux=True)
+        def traced(params, frozen, rows):
+            _, backward, outputs = jax.vjp(lambda params: forward(params, frozen, rows), params, has_aux=True)
             return backward, outputs
 
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
-            backward, outputs = jax.eval_shape(traced, params, rows)
+            backward, outputs = jax.eval_shape(traced, params, frozen, rows)
             model = self.task.layouts[""].config
             width = model.intermediate_size * (2 if model.computed_dtype == "bfloat16" else 4)
         # The backward pass keeps parameters, too, but they are already counted with the state.
-        param_shapes = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(params)}
+        param_shapes = {(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves((params, frozen))}
         kept = [leaf for leaf in jax.tree.leaves(backward) if (leaf.shape, leaf.dtype) not in param_shapes]
         widest = count * self.batch["input_ids"].shape[1] * width
         total = tree_bytes(kept) + OUTPUTS * tree_bytes(outputs) + widest

@@ -1,7 +1,7 @@
 """A run whose config was read and whose data are open, and its way to the training loop."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +13,8 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import RUN_PREFIX, print_detail
 from bert_jax.core.typed_json import type_name
 from bert_jax.data.batch_source import BatchSource, Fact
-from bert_jax.hub.model_directory import ModelDirectories
+from bert_jax.hub.adapter import FROZEN_MODULES
+from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training import warm_start
 from bert_jax.training.chips import PEAKS
@@ -78,6 +79,8 @@ def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:
 
     def read_from_directory() -> dict:
         params, missing = warm_start.read_initial_params(run.directories, config.init, task, config.seed)
+        if config.adapter.rank:
+            check_start(run.directories[config.init], missing)
         step = f", at step {config.first_step:,} of the schedule" if config.first_step else ""
         if jax.process_index() == 0:
             print_detail(f"starts from {config.init}{task.describe_new_params(missing)}{step}")
@@ -96,6 +99,19 @@ def make_params_loader(run: OpenedRun) -> Callable[[], dict] | None:
     if config.init and not config.from_scratch:
         return read_from_directory
     return compute_from_data if task.initializes_from_data else None
+
+
+def check_start(directory: ModelDirectory, missing: Sequence[str]) -> None:
+    """Refuse to train adapters on a model that their files could not name, or whose frozen parts would be random."""
+    if directory.base:
+        raise BertJaxError(
+            f"{directory} is an adapter; write it as a whole model for a new adapter to start from: bert-jax export "
+            f"{directory} --format hf --output DIR"
+        )
+    if lost := [name for name in missing if name in FROZEN_MODULES]:
+        raise BertJaxError(
+            f'{directory} has no head "{lost[0]}", which adapters leave as it is; leave --config.adapter.rank out'
+        )
 
 
 INDENT = 12  # width of the column of names, in characters

@@ -36,6 +36,7 @@ layer_kernel = partial(ParameterRule, tensors=(0,), depth="layers", matmul_only=
 layer_bias = partial(ParameterRule, decays=False, tensors=(0,), depth="layers")
 embedding = partial(ParameterRule, depth="embeddings")
 PARAMETER_RULES: list[tuple[str, ParameterRule]] = [
+    ("^adapters/", ParameterRule()),
     (EMBEDDINGS + "words$", embedding(P(TENSOR, FSDP))),
     (EMBEDDINGS + "positions$", embedding(P(None, FSDP))),
     (EMBEDDINGS + "token_types$", embedding()),

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from bert_jax.core.config import SEED_RANGE, NonNegative, Positive, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
+from bert_jax.hub.adapter import AdapterConfig
 
 Rate = Annotated[float, Range(0, 1000)]
 Warmup = Annotated[float, Range(0, 1e9)]
@@ -103,6 +104,7 @@ class RunConfig:
     # number of evaluations without a better checkpoints.best_metric after which the run ends; 0: it never ends early
     patience: NonNegative = 0
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    adapter: AdapterConfig = field(default_factory=AdapterConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
     log: LogConfig = field(default_factory=LogConfig)
@@ -118,6 +120,16 @@ class RunConfig:
             raise BertJaxError(f"steps must be more than {self.first_step}, not {self.steps}")
         if self.patience and not self.checkpoints.best_metric:
             raise BertJaxError("patience needs a metric; set --config.checkpoints.best_metric=METRIC")
+
+        if self.adapter.rank and (not self.init or self.from_scratch):
+            raise BertJaxError(
+                "adapters change a trained model, so adapter.rank needs one to start from: --config.init=DIR"
+            )
+        if self.adapter.rank and (self.optimizer.frozen_layers >= 0 or self.optimizer.layer_decay < 1):
+            raise BertJaxError(
+                "optimizer.frozen_layers and optimizer.layer_decay are for training all parameters; leave them out "
+                "beside adapter.rank"
+            )
 
     def check_ranges(self) -> None:
         """Refuse numbers out of range in the config and in its sections."""

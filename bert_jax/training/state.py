@@ -1,6 +1,7 @@
 """The state of a run, its constants, and the shardings of both."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import flax.struct
@@ -13,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.data.batch_source import Features
 from bert_jax.models.mesh import ROWS
+from bert_jax.training.adapters import ADAPTERS, join_params, split_params
 from bert_jax.training.optimizer import check_layer_settings, make_optimizer
 from bert_jax.training.parameter_rules import PARAMETER_RULES, map_with_rules
 from bert_jax.training.run_config import RunConfig
@@ -45,6 +47,7 @@ class StepConstants:
     seed: Any
     rate: Any  # the peak learning rate
     task: Any  # the task's own, such as the parameters of a teacher
+    frozen: Any = flax.struct.field(default_factory=dict)  # the parameters beside adapters
 
 
 def make_task_optimizer(task: Task, config: RunConfig) -> optax.GradientTransformationExtraArgs:
@@ -62,6 +65,10 @@ def init_random_params(task: Task, config: RunConfig):
     return task.init(jax.random.key(config.seed, impl="threefry2x32"))
 
 
+def init_split_params(task: Task, config: RunConfig) -> tuple[dict, dict]:
+    return split_params(task, config, init_random_params(task, config))
+
+
 def first_state(task: Task, config: RunConfig, params) -> TrainState:
     count = jnp.zeros((), jnp.int32)
     moments = make_task_optimizer(task, config).init(params)
@@ -70,7 +77,7 @@ def first_state(task: Task, config: RunConfig, params) -> TrainState:
 
 def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> TrainState:
     """Return the shapes and shardings of the state; nothing is allocated."""
-    shapes = jax.eval_shape(lambda: first_state(task, config, init_random_params(task, config)))
+    shapes = jax.eval_shape(lambda: first_state(task, config, init_split_params(task, config)[0]))
     params = whole_shardings(task, shapes.params, mesh)
     if is_split_over_data(config.mesh, mesh):
         params = split_over_data(shapes.params, params, mesh, collect_rules(task))
@@ -79,9 +86,24 @@ def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> TrainState:
     return attach_shardings(shapes, TrainState(everywhere, params, moments, everywhere, everywhere))
 
 
+def count_parameters(task: Task, config: RunConfig, mesh: Mesh) -> str:
+    """Say how many parameters a run has, and how many of them it trains."""
+    trained = abstract_state(task, config, mesh).params
+    frozen = abstract_constants(task, config, mesh).frozen
+    own, rest = (sum(leaf.size for leaf in jax.tree.leaves(tree)) for tree in (trained, frozen))
+    if not rest:
+        return f"{own:,} parameters"
+    return f"{own + rest:,} parameters, of which {own:,} ({own / (own + rest):.2%}) are trained,"
+
+
 def least_bytes(state: TrainState) -> int:
     """The number of bytes that each device holds of an abstract state and its gradients."""
-    leaves = jax.tree.leaves((state, state.params))
+    return device_bytes((state, state.params))
+
+
+def device_bytes(tree) -> int:
+    """The number of bytes that each device holds of a tree of shapes on the mesh."""
+    leaves = jax.tree.leaves(tree)
     return sum(leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape)) for leaf in leaves)
 
 
@@ -103,12 +125,23 @@ def gather_whole_params(task: Task, params, shardings, mesh: Mesh):
     return gather_over_data(params, shardings, whole_shardings(task, params, mesh), sent)
 
 
-def abstract_constants(task: Task, mesh: Mesh) -> StepConstants:
-    """Return the shapes and shardings of the constants; the task's own are sharded like parameters."""
-    shapes = jax.eval_shape(lambda: StepConstants(np.int32(0), np.float32(0), task.constants()))
-    everywhere = NamedSharding(mesh, P())
-    shardings = parameter_shardings(shapes.task, mesh, collect_rules(task))
-    return attach_shardings(shapes, StepConstants(everywhere, everywhere, shardings))
+def compute_outputs(
+    task: Task, config: RunConfig, params: dict, batch: dict, constants: StepConstants, key=None
+) -> dict:
+    """Compute the task's outputs, given the parameters that are trained; with a key, dropout is on."""
+    whole = join_params(task, config.adapter, params, constants.frozen, batch.get("rows"), key)
+    return task.outputs(whole, batch, constants.task, key)
+
+
+def abstract_constants(task: Task, config: RunConfig, mesh: Mesh) -> StepConstants:
+    """Return the shapes and shardings of the constants; arrays are sharded like parameters."""
+
+    def constants() -> StepConstants:
+        return StepConstants(np.int32(0), np.float32(0), task.constants(), init_split_params(task, config)[1])
+
+    shapes, rules, everywhere = jax.eval_shape(constants), collect_rules(task), NamedSharding(mesh, P())
+    shardings = (parameter_shardings(tree, mesh, rules) for tree in (shapes.task, shapes.frozen))
+    return attach_shardings(shapes, StepConstants(everywhere, everywhere, *shardings))
 
 
 def attach_shardings(shapes, shardings):
@@ -131,24 +164,38 @@ def initial_state(task: Task, config: RunConfig, mesh: Mesh, params=None) -> Tra
     shardings = get_shardings(abstract_state(task, config, mesh))
     if params is None:
         first = jax.jit(
-            lambda: first_state(task, config, init_random_params(task, config)), out_shardings=shardings
+            lambda: first_state(task, config, init_split_params(task, config)[0]), out_shardings=shardings
         )
         return first()
+    params, _ = split_params(task, config, params)
     first = jax.jit(lambda params: first_state(task, config, params), out_shardings=shardings)
     return first(place_on_mesh(params, shardings.params))
 
 
 def average_params(first, second, share: float):
     """Average two trees of parameters on the devices; `share` is the weight of the first."""
-    mean = jax.jit(lambda *trees: jax.tree.map(lambda a, b: share * a + (1 - share) * b, *trees))
-    return mean(first, second)
+
+    def mean(path, a, b):
+        # An adapter is a product, of which the mean has one factor: the other is 0 in `first`.
+        return b if path[0].key == ADAPTERS and path[-1].key == "a" else share * a + (1 - share) * b
+
+    return jax.jit(lambda *trees: jax.tree_util.tree_map_with_path(mean, *trees))(first, second)
 
 
-def make_constants(task: Task, config: RunConfig, mesh: Mesh) -> StepConstants:
+def make_constants(task: Task, config: RunConfig, mesh: Mesh, params=None) -> StepConstants:
+    """Make the constants on the mesh; `params` are as for `initial_state`."""
     # jax.random.key() takes the low 32 bits of a Python integer, too.
     seed = np.int64(config.seed).astype(np.int32)
+    shardings = get_shardings(abstract_constants(task, config, mesh))
     values = StepConstants(seed, np.float32(config.optimizer.learning_rate), task.constants())
-    return place_on_mesh(values, get_shardings(abstract_constants(task, mesh)))
+    placed = place_on_mesh(values, replace(shardings, frozen={}))
+    if not config.adapter.rank:
+        return placed
+    if params is not None:
+        frozen = place_on_mesh(split_params(task, config, params)[1], shardings.frozen)
+    else:
+        frozen = jax.jit(lambda: init_split_params(task, config)[1], out_shardings=shardings.frozen)()
+    return replace(placed, frozen=frozen)
 
 
 def place_on_mesh(tree, shardings):

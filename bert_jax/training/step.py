@@ -27,6 +27,7 @@ from bert_jax.training.state import (
     TrainState,
     abstract_constants,
     abstract_state,
+    compute_outputs,
     gather_whole_params,
     get_shardings,
     make_task_optimizer,
@@ -37,14 +38,14 @@ from bert_jax.training.task import Task
 def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
     """Return the function (state, batch, constants) -> (state, metrics), jitted for the mesh; it consumes its state."""
     shardings = get_shardings(abstract_state(task, config, mesh))
-    constants_shardings = get_shardings(abstract_constants(task, mesh))
+    constants_shardings = get_shardings(abstract_constants(task, config, mesh))
     gradient = make_gradient(task, config, mesh, shardings.params)
     optimizer = make_task_optimizer(task, config)
 
     def step(state: TrainState, batch: dict, constants: StepConstants) -> tuple[TrainState, dict]:
         # Gradients.
         key = jax.random.fold_in(jax.random.key(constants.seed, impl=config.prng_impl), state.step)
-        gradients, measured = gradient(state.params, batch, key, constants.task)
+        gradients, measured = gradient(state.params, batch, key, constants)
         # Guard: a number that is not finite anywhere in the gradients makes their norm not finite.
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm) & jnp.isfinite(sum(loss.total for loss in measured["losses"].values()))
@@ -85,7 +86,7 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
         batch, params = add_row_indices(batch), gather_whole_params(task, params, shardings, mesh)
 
         def outputs(params, rows):
-            return task.outputs(params, rows, constants.task)
+            return compute_outputs(task, config, params, rows, constants)
 
         if task.whole_batch:
             return measure(compute_in_microbatches(outputs, params, batch, 1, mesh), batch)
@@ -97,7 +98,11 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
 
     return jax.jit(
         evaluate,
-        in_shardings=(shardings, NamedSharding(mesh, ROWS), get_shardings(abstract_constants(task, mesh))),
+        in_shardings=(
+            shardings,
+            NamedSharding(mesh, ROWS),
+            get_shardings(abstract_constants(task, config, mesh)),
+        ),
         out_shardings=NamedSharding(mesh, P()),
     )
 
@@ -111,7 +116,7 @@ class StepCache:
     def get_or_make(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
         """Return the step and the evaluation of a run, made only once for runs that can share them."""
         optimizer = dataclasses.replace(config.optimizer, learning_rate=0.0)
-        key = (task, optimizer, config.steps, config.prng_impl, config.mesh, mesh)
+        key = (task, optimizer, config.adapter, config.steps, config.prng_impl, config.mesh, mesh)
         for other, step, evaluation in self.kept:
             if other == key:
                 return step, evaluation

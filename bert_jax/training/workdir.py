@@ -24,6 +24,7 @@ from bert_jax.core.output import explain_os_errors, lock, refuse_replacing
 from bert_jax.core.terminal import print_line
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
+from bert_jax.hub.adapter import TrainedAdapter
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
@@ -188,10 +189,12 @@ def layout_from_json(values: dict) -> Layout:
     return Layout(config, family, heads, labels, values["pooler"], values["hf_config"], embedder)
 
 
-def save_models(directory: Path, task: Task, params: dict, tokenizer: Tokenizer) -> None:
+def save_models(
+    directory: Path, task: Task, params: dict, tokenizer: Tokenizer, adapter: TrainedAdapter | None = None
+) -> None:
     """Save the main model in the directory, and the other models in its subdirectories."""
     for name, model in task.split_params(params).items():
-        hub.save_model(directory / name, task.layouts[name], model, tokenizer)
+        hub.save_model(directory / name, task.layouts[name], model, tokenizer, adapter=adapter)
 
 
 def flatten_config(config, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -37,7 +37,7 @@ def test_flops_and_bytes_are_those_by_hand(size):
     assert bytes_per_device(state.optimizer) == pytest.approx(8 * PARAMETERS[size], rel=1e-6)
     # input_ids, token_type_ids and attention_mask; positions, words and weights of 77 targets; a label and its weight
     assert bytes_per_device(batch) == 256 * 4 * (3 * 512 + 3 * 77 + 2)
-    traced = make_step(task, config, mesh).trace(state, batch, abstract_constants(task, mesh))
+    traced = make_step(task, config, mesh).trace(state, batch, abstract_constants(task, config, mesh))
     counted, kernels = flops.count_flops(traced.jaxpr)
     assert counted == pytest.approx(STEP[size], rel=0.001)
     assert kernels == {}

@@ -156,7 +156,7 @@ task, data, config = pretrain.open(load_config(spec, overrides, "tpu")[1], Model
 mesh = make_mesh(config.mesh, where.devices())
 features = task.features(data.rows_per_step, data.row_length(0))
 state, batch = abstract_state(task, config, mesh), abstract_batch(features, config, mesh)
-trained = make_step(task, config, mesh).lower(state, batch, abstract_constants(task, mesh))
+trained = make_step(task, config, mesh).lower(state, batch, abstract_constants(task, config, mesh))
 outline, mesh = outline_on_slice(load_config(spec, overrides, "tpu")[1], where)
 checked = trace_step(outline, outline.phases[0], mesh)[-1].lower()
 print("SAME", trained.as_text() == checked.as_text())

@@ -354,6 +354,6 @@ def test_one_device_computes_the_same_program_if_the_optimizer_is_to_be_split():
         task, config = tiny_pretraining(shard_optimizer=asked)
         mesh = make_mesh(config.mesh, jax.devices()[:1])
         batch = abstract_batch(Batches().features(0), config, mesh)
-        state, constants = abstract_state(task, config, mesh), abstract_constants(task, mesh)
+        state, constants = abstract_state(task, config, mesh), abstract_constants(task, config, mesh)
         texts.append(make_step(task, config, mesh).lower(state, batch, constants).as_text())
     assert texts[0] == texts[1]

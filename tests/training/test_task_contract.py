@@ -102,7 +102,7 @@ def error_of(kind) -> str:
     """The error of a task while its step and its evaluation are traced."""
     task, config = two_passes(kind)
     mesh = make_mesh(config.mesh)
-    state, constants = abstract_state(task, config, mesh), abstract_constants(task, mesh)
+    state, constants = abstract_state(task, config, mesh), abstract_constants(task, config, mesh)
     batch = abstract_batch(Batches().features(0), config, mesh)
     with pytest.raises(BertJaxError) as error:
         jax.eval_shape(make_step(task, config, mesh), state, batch, constants)
