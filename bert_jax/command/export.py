@@ -1,5 +1,7 @@
 """The verb `export`."""
 
+from pathlib import Path
+
 from bert_jax.command.flags import OUTPUT, flag, verb, whole_number_type
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import refuse_output
@@ -8,11 +10,12 @@ from bert_jax.core.output import refuse_output
 @verb(
     "write a checkpoint's model, or a model as an ONNX file",
     "bert-jax export DIR --format onnx --output model-onnx",
-    flag("directory", help="directory of a run; for other formats than hf, a model directory"),
+    flag("directory", help="directory of a run, of a model, or of an adapter, which is merged into its base model"),
     OUTPUT,
+    flag("--adapter", metavar="DIR", help="adapter (LoRA, in PEFT's files) that is merged into the model"),
     flag(
         "--format", choices=("hf", "onnx"), default="hf",
-        help="hf: the model of a checkpoint, as transformers opens it; onnx: a model without JAX, for ONNX Runtime, "
+        help="hf: as transformers opens it, of a run the model of a checkpoint; onnx: without JAX, for ONNX Runtime, "
         "sentence-transformers, FastEmbed, TEI (default hf)",
     ),
     flag(
@@ -27,7 +30,14 @@ from bert_jax.core.output import refuse_output
     flag("--step", type=whole_number_type(0), help="step of the checkpoint (default: the newest)"),
 )  # fmt: skip
 def export(args):
-    refuse_output(args.output, args.directory)
+    from bert_jax.hub.model_directory import ModelDirectory
+    from bert_jax.inference.load import load
+
+    for source in filter(None, (args.directory, args.adapter)):
+        refuse_output(args.output, source)
+    is_run = (Path(args.directory) / "run.json").is_file() and not args.adapter
+    if args.adapter:
+        args.directory = ModelDirectory.open(args.adapter, base=args.directory)
     if args.data and not args.quantize:
         raise BertJaxError(
             "--data measures what --quantize changes, and other files compute what the model does; leave --data out"
@@ -37,6 +47,10 @@ def export(args):
         return
     if args.quantize:
         raise BertJaxError("--quantize writes an ONNX file; add --format onnx")
+    if not is_run and args.step is None:
+        load(args.directory).save(args.output)
+        print(f"the model is in {args.output}")
+        return
     step = export_checkpoint(args.directory, args.output, args.step)
     print(f"the model of step {step:,} is in {args.output}")
 
@@ -86,18 +100,22 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
     """Write the models of a checkpoint, by default of the newest, and return its step."""
     from bert_jax import tasks
     from bert_jax.hub import model_directory as hub
+    from bert_jax.hub.adapter import trained_modules
     from bert_jax.text.tokenizer_directory import open_tokenizer
+    from bert_jax.training.adapters import merge_params
     from bert_jax.training.checkpoint import Checkpoints
     from bert_jax.training.run_config import CheckpointConfig
-    from bert_jax.training.workdir import Workdir, save_models
+    from bert_jax.training.warm_start import read_model_params
+    from bert_jax.training.workdir import Workdir, read_adapter_config, save_models
 
     workdir = Workdir(path)
-    if workdir.read_run()["config"].get("method") == "contrastive":
+    settings = workdir.read_run()["config"]
+    if settings.get("method") == "contrastive":
         raise BertJaxError(
             f"{path} fits its head after the last step (method=contrastive), so its checkpoints have none; the model "
             f"of the finished run is {workdir.model}"
         )
-    task = tasks.reopen_task(workdir.read_run()["config"]["task"], workdir.layouts())
+    task = tasks.reopen_task(settings["task"], workdir.layouts())
     checkpoints = Checkpoints(workdir.checkpoints, CheckpointConfig())
     if step is None:
         steps = checkpoints.steps()
@@ -105,6 +123,11 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
             raise BertJaxError(f"{path} has no checkpoint yet; continue the run until it writes one")
         step = steps[-1]
     checkpoints.require_step(step)
+    params, adapter = checkpoints.read_params(step), read_adapter_config(settings)
+    if adapter.rank:
+        base = read_model_params(hub.ModelDirectory.open(settings["init"]), task.layout)
+        frozen = {name: part for name, part in base.items() if name not in trained_modules(base)}
+        params = merge_params(task, adapter, params, frozen)
     with hub.atomic_model_directory(directory) as new:
-        save_models(new, task, checkpoints.read_params(step), open_tokenizer(workdir.tokenizer))
+        save_models(new, task, params, open_tokenizer(workdir.tokenizer))
     return step

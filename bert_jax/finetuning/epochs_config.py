@@ -17,6 +17,7 @@ MAX_TOTAL_EXAMPLES = 100_000_000  # of all steps together, because their order i
 BASE_WIDTH, MAX_LEARNING_RATE = 768, 3e-4
 # Of a model that already is what the run makes: its share in what it becomes, and the learning rate at BASE_WIDTH.
 INIT_SHARE, GOING_ON_RATE = 0.5, 3e-5
+ADAPTER_FACTOR = 10.0
 # A dropout rate, or -1.
 Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 
@@ -26,7 +27,8 @@ Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 @dataclass(frozen=True)
 class FinetuneOptimizerConfig(OptimizerConfig):
     # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (tag, and rerank unless `init` is a reranker, 5e-5),
-    # higher for narrower models (tag: only for fewer than 2,000 examples) and for method=contrastive
+    # higher for narrower models (tag: only for fewer than 2,000 examples) and for method=contrastive; with adapters ten
+    # times as high
     learning_rate: Rate = 0.0
     warmup_steps: Warmup = 0.1
 
@@ -115,7 +117,14 @@ class EpochsConfig(RunConfig):
 
     def choose_learning_rate(self, width: int, examples: int) -> float:
         """Return the configured learning rate, or else the usual one for this model width and number of examples."""
-        return self.optimizer.learning_rate or self.default_learning_rate(width, examples)
+        return self.optimizer.learning_rate or self.adapter_factor * self.default_learning_rate(
+            width, examples
+        )
+
+    @property
+    def adapter_factor(self) -> float:
+        """How many times the usual learning rate that of adapters is."""
+        return ADAPTER_FACTOR if self.adapter.rank else 1.0
 
     def default_learning_rate(self, width: int, examples: int) -> float:
         return min(self.base_learning_rate * (BASE_WIDTH / width) ** self.rate_power, MAX_LEARNING_RATE)
@@ -165,7 +174,7 @@ class GoingOnConfig(EpochsConfig):
         """Return the config with the values that follow from the start; `goes_on`: `init` is what the run makes."""
         share = self.init_share if self.init_share >= 0 else INIT_SHARE * goes_on
         usual = min(GOING_ON_RATE * BASE_WIDTH / width, MAX_LEARNING_RATE) if goes_on else 0.0
-        rate = self.optimizer.learning_rate or usual
+        rate = self.optimizer.learning_rate or self.adapter_factor * usual
         return dataclasses.replace(
             self, init_share=share, optimizer=dataclasses.replace(self.optimizer, learning_rate=rate)
         )

@@ -243,9 +243,11 @@ class Adapter:
         names = {name.removeprefix(f"{family.prefix}."): name for name in base}
         prefix = f"{family.prefix}." * any(name.startswith(f"{family.prefix}.") for name in base)
         encoder = {name.removeprefix(f"{family.prefix}.") for name in self.tensors if name not in own}
-        others = (
-            head_names(layout, set(family.heads) - set(heads)) - head_names(layout, heads) if heads else ()
-        )
+        others = set[str]()
+        if heads:
+            others = head_names(layout, set(family.heads) - set(heads)) - head_names(layout, heads)
+            if not any(HEADS[head].pooler for head in heads):
+                others |= {name for prefixed in (False, True) for name in family.pooler_names(prefixed)}
         shapes = {name: shape for name, shape in base.shapes.items() if name not in others}
         reads: dict[str, Callable[[], np.ndarray]] = {
             name: partial(base.__getitem__, name) for name in shapes

@@ -130,7 +130,7 @@ class ModelDirectory:
         if sentence_transformers.is_cross_encoder(path):
             published = sentence_transformers.CROSS_ENCODER | published
         layout = Layout(config, family, heads, labels, pooler, published, embedder)
-        if source and not embedder and not adapter.architecture:
+        if source and not (embedder or adapter.architecture or (path / CONFIGS[0]).is_file()):
             layout = replace(layout, embedder=source.layout.embedder)
         return cls(str(name), path, layout, tensors, source)
 

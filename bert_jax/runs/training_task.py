@@ -17,8 +17,9 @@ from bert_jax.core.paths import require_path
 from bert_jax.hub.model_directory import atomic_model_directory
 from bert_jax.runs.train import Config, check_arguments, run_values
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.adapters import join_params, merge_params, split_params, trained_adapter
 from bert_jax.training.opened_run import OpenedRun, make_params_loader, open_run
-from bert_jax.training.state import init_random_params
+from bert_jax.training.state import init_split_params
 from bert_jax.training.workdir import save_models
 
 
@@ -34,19 +35,32 @@ class TrainingTask:
         self.tokenizer: Tokenizer = run.data.tokenizer
         self.steps: int = run.config.steps
         self._constants = run.task.constants()
+        self._adapter = run.config.adapter
 
     @cached_property
     def _param_names(self) -> list[str]:
-        return list(jax.eval_shape(self._run.task.init, jax.random.key(0)))
+        return list(jax.eval_shape(lambda: init_split_params(self._run.task, self._run.config)[0]))
 
     @cached_property
     def _batch_names(self) -> list[str]:
         return list(self._run.data.features(0))
 
     def initial_params(self) -> dict[str, Any]:
-        """Return the parameters to start from: those of the config's `init`, or random ones of its `seed`."""
-        read = make_params_loader(self._run)
-        return read() if read else jax.jit(lambda: init_random_params(self._run.task, self._run.config))()
+        """Return the parameters to start from: those of the config's `init`, or random ones of its `seed`.
+
+        With adapters these are the trained ones alone."""
+        trained, self._frozen = self._read_params()
+        return trained
+
+    def _read_params(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        task, config, read = self._run.task, self._run.config, make_params_loader(self._run)
+        return (
+            split_params(task, config, read()) if read else jax.jit(lambda: init_split_params(task, config))()
+        )
+
+    @cached_property
+    def _frozen(self) -> dict[str, Any]:
+        return self._read_params()[1] if self._adapter.rank else {}
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, np.ndarray]]:
         """Yield the batches of the steps from `start` to `stop`, by default to the last; batch N is always the same."""
@@ -62,16 +76,19 @@ class TrainingTask:
         task = self._run.task
         check_names(batch, "batch", self._batch_names)
         check_names(params, "params", self._param_names)
-        outputs = task.outputs(dict(params), dict(batch), self._constants, key)
+        whole = join_params(task, self._adapter, dict(params), self._frozen, batch.get("rows"), key)
+        outputs = task.outputs(whole, dict(batch), self._constants, key)
         return {name: loss.mean for name, loss in task.losses(outputs, dict(batch)).items()}
 
     def save(self, path: str | PathLike[str], params: Mapping[str, Any]) -> None:
         """Write the trained model as a directory that `bert_jax.load` and `transformers` open."""
         task, data = self._run.task, self._run.data
         check_names(params, "params", self._param_names)
-        final = task.final_params(jax.device_get(dict(params)), data)
+        trained, frozen = jax.device_get((dict(params), self._frozen))
+        final = task.final_params(merge_params(task, self._adapter, trained, frozen), data)
+        adapter = trained_adapter(task, self._run.config, trained, frozen)
         with atomic_model_directory(require_path(path, "path")) as new:
-            save_models(new, task, final, data.tokenizer)
+            save_models(new, task, final, data.tokenizer, adapter)
 
 
 def open_task(config: Config | None = None, **keys: Any) -> TrainingTask:

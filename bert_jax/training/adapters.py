@@ -75,7 +75,7 @@ def join_params(
             own = jax.random.fold_in(jax.random.fold_in(key, SALT), number)
             dropout = {
                 "dropout_key": jax.random.split(own, target.groups),
-                "rows": jnp.broadcast_to(rows, (target.groups, *rows.shape)),
+                "rows": None if rows is None else jnp.broadcast_to(rows, (target.groups, *rows.shape)),
             }
         flat[target.path] = AdaptedKernel(
             flat[target.path], **trained[ADAPTERS][target.name], blocks=target.blocks,

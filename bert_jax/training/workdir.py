@@ -22,9 +22,10 @@ from bert_jax.core.files import read_json, write_atomically
 from bert_jax.core.hashes import check_version, is_inside_directory, is_sealed, sealed
 from bert_jax.core.output import explain_os_errors, lock, refuse_replacing
 from bert_jax.core.terminal import print_line
+from bert_jax.core.typed_json import coerce_json
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
-from bert_jax.hub.adapter import TrainedAdapter
+from bert_jax.hub.adapter import AdapterConfig, TrainedAdapter
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
@@ -106,7 +107,7 @@ class Workdir:
 
     def record_or_check(self, config: RunConfig, data: BatchSource, task: Task) -> None:
         """Write run.json and the tokenizer, or more steps of the same run; refuse a directory of a different run."""
-        settings = dict(flatten_config(config))
+        settings = recorded_settings(config)
         if not self.run.exists():
             layouts = {name: layout_to_json(layout) for name, layout in task.layouts.items()}
             content: dict[str, Any] = {"version": VERSION, "config": settings, "data": data.identity()}
@@ -128,7 +129,7 @@ class Workdir:
         """Return the number of steps with which the run was started, which may be raised, and the epochs with it.
         Refuse a directory that belongs to a different run; write nothing."""
         recorded = self.read_run()
-        started, settings = recorded["config"], round_trip_json(dict(flatten_config(config)))
+        started, settings = recorded["config"], round_trip_json(recorded_settings(config))
         if started["steps"] < config.steps:
             started = started | {key: settings[key] for key in SCHEDULE_KEYS if key in settings}
         self.refuse_differences(list_differences(started, settings), "settings")
@@ -195,6 +196,18 @@ def save_models(
     """Save the main model in the directory, and the other models in its subdirectories."""
     for name, model in task.split_params(params).items():
         hub.save_model(directory / name, task.layouts[name], model, tokenizer, adapter=adapter)
+
+
+def recorded_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the keys of run.json; runs without adapters have none of theirs, as those of versions before adapters."""
+    keys = flatten_config(config)
+    return {key: value for key, value in keys if config.adapter.rank or not key.startswith("adapter.")}
+
+
+def read_adapter_config(settings: dict) -> AdapterConfig:
+    """Return how a run with these recorded settings trains adapters."""
+    own = {key: value for key, value in settings.items() if key.startswith("adapter.")}
+    return coerce_json({key.removeprefix("adapter."): value for key, value in own.items()}, AdapterConfig)
 
 
 def flatten_config(config, prefix: str = "") -> Iterator[tuple[str, Any]]:
