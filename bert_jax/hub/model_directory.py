@@ -233,6 +233,8 @@ class ModelDirectory:
 def open_base(adapter: adapters.Adapter, base, computed: dict) -> ModelDirectory:
     """Open the base model of an adapter: the one that it names, or `base`."""
     name = adapter.base if base is None else base
+    if os.path.realpath(str(name)) == os.path.realpath(adapter.path):
+        raise BertJaxError(f"{adapter.path} is itself its base model; name the base that it was trained on")
     try:
         source = ModelDirectory.open(name, **computed)
     except BertJaxError as error:

@@ -11,4 +11,4 @@ class OptionalModule:
         return getattr(pytest.importorskip(self._name), attribute)
 
 
-torch, transformers = OptionalModule("torch"), OptionalModule("transformers")
+peft, torch, transformers = OptionalModule("peft"), OptionalModule("torch"), OptionalModule("transformers")

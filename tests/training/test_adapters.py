@@ -1,0 +1,243 @@
+"""Runs that train adapters alone: what they train, save and resume, on any mesh. Their outputs beside PEFT's are in
+tests/hub/test_adapters.py."""
+
+import dataclasses
+import json
+import shutil
+import sys
+
+import jax
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+from safetensors.numpy import load_file
+
+import bert_jax
+from bert_jax.command.export import export_checkpoint
+from bert_jax.command.train import start_training
+from bert_jax.core.errors import BertJaxError
+from bert_jax.hub.adapter import CONFIG, WEIGHTS, AdapterConfig
+from bert_jax.inference.load import load
+from bert_jax.tasks import load_config
+from bert_jax.training.memory_estimate import estimate_memory
+from bert_jax.training.sharding import make_mesh, place_batches
+from bert_jax.training.state import abstract_state, initial_state, make_constants
+from bert_jax.training.step import make_step
+from tests.support.finetuning_runs import finetune
+from tests.support.made_up_language import WORDS
+from tests.support.processes import run_on_eight_devices
+from tests.support.tables import write_csv
+from tests.support.texts import marked_texts, random_texts
+from tests.support.tiny_pretraining import Batches, tiny_pretraining
+
+STEPS = 20
+ADAPTERS = ("adapter.rank=4", "adapter.alpha=8")
+MESHES = {
+    "one device": (1, {}),
+    "data 8, in parts": (8, {"shard_optimizer": True}),
+    "2 x 2 x 2, 4 microbatches": (8, {"fsdp": 2, "tensor": 2, "gradient_accumulation_steps": 4}),
+}
+
+
+def losses_on(devices: int, changes: dict) -> list[float]:
+    """Losses of steps with dropout everywhere; the head of the next sentence is trained whole."""
+    task, config = tiny_pretraining(STEPS, layers=2, **changes)
+    own = AdapterConfig(rank=4, dropout=0.2, use_dora=True)
+    config = dataclasses.replace(config, init="made up", adapter=own)
+    mesh = make_mesh(config.mesh, jax.devices()[:devices])
+    whole = jax.device_get(jax.jit(task.init)(jax.random.key(5, impl="threefry2x32")))
+    state, constants = initial_state(task, config, mesh, whole), make_constants(task, config, mesh, whole)
+    assert set(state.params) == {"adapters", "nsp", "pooler"} and set(constants.frozen) == {"encoder", "mlm"}
+    step, data, losses = make_step(task, config, mesh), Batches(), []
+    for batch in place_batches(data.batches(0, STEPS, 0, 1), mesh, data.rows_per_step):
+        state, measured = step(state, batch, constants)
+        losses.append(float(sum(loss.mean for loss in measured["losses"].values())))
+    return losses
+
+
+@pytest.mark.ci
+def test_meshes_give_the_same_losses():
+    found = run_on_eight_devices(__name__)
+    one = found["one device"]
+    assert np.mean(one[-3:]) < np.mean(one[:3]) - 0.01
+    for name, losses in found.items():
+        np.testing.assert_allclose(losses, one, rtol=1e-5, err_msg=name)
+
+
+# Objectives
+
+
+def tagged(path) -> str:
+    texts = [
+        [f"{word} {'B-X' if word in WORDS[::3] else 'O'}" for word in text.split()]
+        for text in random_texts(40)
+    ]
+    path.write_text("\n\n".join(map("\n".join, texts)))
+    return str(path)
+
+
+def asked(path) -> str:
+    texts = [text for text in random_texts(40) if len(text.split()) > 2]
+    pieces = [
+        {
+            "context": text,
+            "qas": [
+                {"id": str(n), "question": "w1", "answers": [{"answer_start": 0, "text": text.split()[0]}]}
+            ],
+        }
+        for n, text in enumerate(texts)
+    ]
+    path.write_text(
+        json.dumps({"data": [{"title": str(n), "paragraphs": [piece]} for n, piece in enumerate(pieces)]})
+    )
+    return str(path)
+
+
+def paired(path) -> str:
+    texts = random_texts(80)
+    return str(write_csv(path, list(zip(texts[::2], texts[1::2], strict=True)), ("anchor", "positive")))
+
+
+def ranked(path) -> str:
+    rows = [
+        (text, other, n % 2)
+        for n, (text, other) in enumerate(zip(random_texts(40), random_texts(80)[40:], strict=True))
+    ]
+    return str(write_csv(path, rows, ("query", "document", "label")))
+
+
+OBJECTIVES = {
+    "classify": lambda path: str(write_csv(path, marked_texts(48, 0))),
+    "tag": tagged, "answer": asked, "embed": paired, "rerank": ranked,
+}  # fmt: skip
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("task", OBJECTIVES)
+def test_a_run_saves_its_adapters_and_the_trained_head(task, tmp_path, encoder_path):
+    suffix = {"tag": ".conll", "answer": ".json"}.get(task, ".csv")
+    run(task, tmp_path / "run", encoder_path, OBJECTIVES[task](tmp_path / f"train{suffix}"), *ADAPTERS)
+    made = tmp_path / "run/model"
+    assert not (made / "model.safetensors").exists()
+    names = set(load_file(made / WEIGHTS))
+    adapted = {name for name in names if ".lora_" in name}
+    head = {name for name in names - adapted if not name.startswith("base_model.model.pooler")}
+    assert len(adapted) == 12 * 1, "six layers in each of the encoder's layers"
+    heads = {"classify": "classifier", "tag": "classifier", "answer": "qa_outputs", "rerank": "classifier"}
+    assert {name.split(".")[2] for name in head} - {"bert"} == ({heads[task]} if task in heads else set())
+    assert json.loads((made / CONFIG).read_text())["base_model_name_or_path"] == str(encoder_path.resolve())
+    # What is opened is what was trained: the encoder has changed, and only by products of the rank.
+    ours, base = load(made), load(encoder_path)
+    change = np.asarray(ours.params["encoder"]["layers"]["feed_forward"]["in"]["kernel"]) - np.asarray(
+        base.params["encoder"]["layers"]["feed_forward"]["in"]["kernel"]
+    )
+    assert np.linalg.matrix_rank(change[0], tol=1e-6) == 4
+    for name in ("words", "positions"):
+        same = (model.params["encoder"]["embeddings"][name] for model in (ours, base))
+        np.testing.assert_array_equal(*map(np.asarray, same))
+
+
+def run(task: str, workdir, init, train: str, *overrides: str) -> None:
+    overlap = {"tag": ["data.overlap=8"], "answer": ["data.overlap=8"]}.get(task, [])
+    settings = [f"init={init}", f"data.train={train}", "data.max_length=32", "epochs=2", *overlap]
+    if task not in (
+        "embed",
+        "rerank",
+    ):  # the start is not the best
+        settings += ["data.folds=0", "head_init=pretrained", f"checkpoints.best_metric={task}_loss"]
+    start_training(f"configs/{task}.py", [*settings, *overrides], str(workdir))
+
+
+@pytest.mark.ci
+def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_path):
+    given = {
+        "data.train": write_csv(tmp_path / "t.csv", marked_texts(24, 0)), "epochs": 4, "adapter.dropout": 0.1,
+        "adapter.use_dora": True, "head_init": "linear_probe", "checkpoints.every": 3, "checkpoints.keep": 20,
+    }  # fmt: skip
+    given |= {"adapter.rank": 4}
+    whole = finetune("classify", encoder_path, tmp_path / "whole", **given)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    for checkpoint in (tmp_path / "cut" / "checkpoints").iterdir():
+        if int(checkpoint.name) > 6:
+            shutil.rmtree(checkpoint)
+    shutil.rmtree(tmp_path / "cut" / "model")
+    again = finetune("classify", encoder_path, tmp_path / "cut", **given)
+    for line in (*whole, *again):
+        del line["time"]
+    assert again == whole
+    weights = [tmp_path / run / "model" / WEIGHTS for run in ("whole", "cut")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    # A checkpoint is exported as a whole model, which is that of the run at its last step.
+    export_checkpoint(str(tmp_path / "whole"), str(tmp_path / "exported"))
+    last, best = load(tmp_path / "exported"), load(tmp_path / "whole/model")
+    assert last.layout.heads == best.layout.heads
+    with pytest.raises(BertJaxError, match="was started with other settings: adapter.rank was 4 and is 8"):
+        finetune("classify", encoder_path, tmp_path / "cut", **given | {"adapter.rank": 8})
+
+
+def test_the_estimate_of_memory_falls_with_what_is_trained():
+    task, config = tiny_pretraining(layers=2)
+    mesh, needed = make_mesh(config.mesh, jax.devices()[:1]), {}
+    for rank in (0, 4):
+        config = dataclasses.replace(config, init="made up", adapter=AdapterConfig(rank=rank))
+        needed[rank] = estimate_memory(task, Batches(), config, mesh, abstract_state(task, config, mesh))
+    count = 4 * sum(leaf.size for leaf in jax.tree.leaves(needed[0].abstract.params))
+    own = 4 * sum(leaf.size for leaf in jax.tree.leaves(needed[4].abstract.params))
+    # Parameters, gradients and two moments; of frozen parameters, themselves.
+    assert needed[0].state == pytest.approx(4 * count, rel=1e-3)
+    assert needed[4].state == pytest.approx(
+        count - (count - device_size(needed[4].frozen)) + 4 * own, rel=1e-3
+    )
+    assert needed[4].activations < needed[0].activations * 1.3
+
+
+def device_size(tree) -> int:
+    return 4 * sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def test_a_loop_of_ones_own_trains_adapters(tmp_path, encoder_path):
+    data = {"train": str(write_csv(tmp_path / "t.csv", marked_texts(24, 0))), "folds": 0, "max_length": 32}
+    task = bert_jax.open_task("classify", init=str(encoder_path), data=data, steps=2, adapter={"rank": 2})
+    params, batch = task.initial_params(), next(task.batches())
+    assert set(params) == {"adapters", "classify", "pooler"}
+    gradients = jax.grad(lambda params: sum(task.losses(params, batch).values()))(params)
+    assert all(np.abs(leaf).max() > 0 for name, leaf in flatten_dict(gradients).items() if name[-1] == "b")
+    task.save(tmp_path / "model", jax.tree.map(lambda p, g: p - g, params, gradients))
+    assert (tmp_path / "model" / WEIGHTS).is_file()
+    load(tmp_path / "model").predict("w1 w2")
+
+
+REFUSED = {
+    "no start": (
+        "pretrain",
+        ["adapter.rank=4", "data.corpora=('c',)"],
+        "adapter.rank needs one to start from",
+    ),
+    "frozen layers": (
+        "classify",
+        ["adapter.rank=4", "optimizer.frozen_layers=1"],
+        "leave them out beside adapter.rank",
+    ),
+    "no layer": ("classify", ["adapter.rank=4", "adapter.target_modules=('nothing',)"], "matches no layer"),
+    "no pattern": (
+        "classify",
+        ["adapter.rank=4", "adapter.target_modules=('(',)"],
+        "is not a regular expression",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_what_cannot_be_trained_is_said_in_one_line(fault, tmp_path, encoder_path):
+    task, overrides, message = REFUSED[fault]
+    train = str(write_csv(tmp_path / "t.csv", marked_texts(24, 0)))
+    with pytest.raises(BertJaxError, match=message) as error:
+        if task == "pretrain":
+            load_config(f"configs/{task}.py", overrides)
+        else:
+            run(task, tmp_path / "run", encoder_path, train, *overrides)
+    assert "\n" not in str(error.value)
+
+
+if __name__ == "__main__":
+    json.dump({name: losses_on(*how) for name, how in MESHES.items()}, sys.stdout)
