@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = [
+    "AdapterModels",
     "Answer",
     "BertJaxError",
     "Classifier",
@@ -39,6 +40,7 @@ __all__ = [
 # The modules that define them. Lazy, so that `import bert_jax` and `bert-jax --help` do not wait for JAX.
 MODULES = {
     "core.errors": "BertJaxError",
+    "inference.adapters": "AdapterModels",
     "inference.classifier": "Classifier Label",
     "inference.embedder": "Embedder",
     "inference.encoder": "Encoder",
@@ -61,6 +63,7 @@ DEFINED = {name: f"bert_jax.{module}" for module, names in MODULES.items() for n
 
 if TYPE_CHECKING:
     from bert_jax.core.errors import BertJaxError
+    from bert_jax.inference.adapters import AdapterModels
     from bert_jax.inference.classifier import Classifier, Label
     from bert_jax.inference.embedder import Embedder
     from bert_jax.inference.encoder import Encoder

@@ -17,6 +17,14 @@ from bert_jax.command.flags import (
     "answer over HTTP, in the dialects of TEI, OpenAI, Cohere, Jina",
     "bert-jax serve minilm=DIR --port 3000",
     flag("models", nargs="+", metavar="DIR", help="directory of a model or an index, or NAME=DIR"),
+    flag(
+        "--adapter", action="append", default=[], metavar="DIR",
+        help="directory of an adapter (LoRA) on the first model, or NAME=DIR; may be given several times",
+    ),
+    flag(
+        "--adapter-folder", metavar="FOLDER", default="",
+        help="folder whose folders are adapters on the first model; it is read again every two seconds",
+    ),
     flag("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 for all (default 127.0.0.1)"),
     flag("--port", type=whole_number_type(0, 65535), default=3000, help="port; 0 chooses a free one (default 3000)"),
     flag(
@@ -59,6 +67,8 @@ def serve(args):
 
     settings = ServeSettings(
         args.models,
+        args.adapter,
+        args.adapter_folder,
         args.host,
         args.port,
         warms_up=not args.no_warm_up,

@@ -17,7 +17,9 @@ MAX_TOTAL_EXAMPLES = 100_000_000  # of all steps together, because their order i
 BASE_WIDTH, MAX_LEARNING_RATE = 768, 3e-4
 # Of a model that already is what the run makes: its share in what it becomes, and the learning rate at BASE_WIDTH.
 INIT_SHARE, GOING_ON_RATE = 0.5, 3e-5
-ADAPTER_FACTOR = 10.0
+# A 6-layer MiniLM on 6,400 examples of SST-2, two epochs: .835, .849 and .838 at 3e-4, 1e-3 and 3e-3; all parameters at
+# 6e-5: .848.
+ADAPTER_FACTOR = 15.0
 # A dropout rate, or -1.
 Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 
@@ -27,7 +29,7 @@ Dropout = Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)]
 @dataclass(frozen=True)
 class FinetuneOptimizerConfig(OptimizerConfig):
     # peak learning rate; 0: 3e-5 for a model as wide as BERT-base (tag, and rerank unless `init` is a reranker, 5e-5),
-    # higher for narrower models (tag: only for fewer than 2,000 examples) and for method=contrastive; with adapters ten
+    # higher for narrower models (tag: only for fewer than 2,000 examples) and for method=contrastive; with adapters 15
     # times as high
     learning_rate: Rate = 0.0
     warmup_steps: Warmup = 0.1

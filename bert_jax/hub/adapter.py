@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -179,6 +179,15 @@ class PeftConfig(TypedDict, total=False):
     alpha_pattern: dict[str, float] | None
 
 
+class LowRank(NamedTuple):
+    """What an adapter adds to a kernel of the layers, as `AdaptedKernel` has it, with its scale in `b`."""
+
+    a: np.ndarray
+    b: np.ndarray
+    blocks: tuple[int, ...]
+    num_blocks: int
+
+
 @dataclass(frozen=True, eq=False)
 class Adapter:
     """An adapter's directory that is open."""
@@ -205,6 +214,39 @@ class Adapter:
         """The ending of the class that the adapter was trained with, if its type of task says it."""
         head = TASK_HEADS.get(str(self.config.get("task_type")))
         return HEADS[head].architecture if head else ""
+
+    def low_rank_params(self, layout: Layout, predicts: bool) -> dict[str, LowRank] | None:
+        """Return the products that the adapter adds to kernels of the layers, by the kernels' paths.
+
+        None if it changes more than that and a head that predicts. `layout` is that of the model with it.
+        """
+        own = self.tensors.renamed(lambda name: (name.removeprefix(f"{layout.family.prefix}."),))
+        left, shapes, found = set(own), layout.shapes(), {}
+        for target in find_targets(layout, (), shapes):
+            names = [[name.format(i=i) for name in target.modules] for i in range(target.groups)]
+            left -= {name + end for layer in names for name in layer for end in (A, B)}
+            ranks = [own.shapes[name + A][0] for layer in names for name in layer if name + A in own]
+            if not ranks:
+                continue
+            a = np.zeros((target.groups, target.inputs, len(target.modules), max(ranks)), np.float32)
+            b = np.zeros((target.groups, len(target.modules), max(ranks), len(target.order)), np.float32)
+            for i, layer in enumerate(names):
+                for number, name in enumerate(layer):
+                    if name + A in own:
+                        down, up = self.read(own, name + A), self.read(own, name + B)
+                        a[i, :, number, : len(down)] = down.T
+                        b[i, number, : len(down)] = self.scale(name, len(down)) * up.T[:, target.order]
+            found[target.path] = LowRank(a, b, target.blocks, target.num_blocks)
+        parts = layout.parameter_mappings(prefixed=False)
+        heads = {
+            name
+            for part in parts
+            if not part.path.startswith("encoder/")
+            for name in part.all_tensor_names(layout.config.groups)
+        }
+        # Heads that predict are computed for each row; distances are projected for all rows together.
+        is_mixable = left <= heads and (not left or predicts) and not layout.config.relative.shared
+        return found if is_mixable and not self.config.get("use_dora") else None
 
     def complete_config(self, base: Layout) -> dict:
         """Return the content of config.json for the base model with the adapter, which has no such file of its own."""

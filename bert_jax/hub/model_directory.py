@@ -81,7 +81,8 @@ class ModelDirectory:
     path: Path
     layout: Layout
     tensors: Tensors  # under today's names, not read yet
-    base: "ModelDirectory | None" = None  # the directory of the base model, if this is an adapter's
+    adapter: adapters.Adapter | None = None  # that it holds
+    base: "ModelDirectory | None" = None  # the base model of the adapter
     engine: str = "jax"  # that computes the model
     onnx_file: Path | None = None  # that the engine opens, if the weights are in such a file
 
@@ -132,7 +133,7 @@ class ModelDirectory:
         layout = Layout(config, family, heads, labels, pooler, published, embedder)
         if source and not (embedder or adapter.architecture or (path / CONFIGS[0]).is_file()):
             layout = replace(layout, embedder=source.layout.embedder)
-        return cls(str(name), path, layout, tensors, source)
+        return cls(str(name), path, layout, tensors, adapter, source)
 
     def __str__(self) -> str:
         return self.name
@@ -156,6 +157,15 @@ class ModelDirectory:
         parts, groups = self.mappings(layout), layout.config.groups
         flat = {part.path: self.read_parameter(part, groups) for part in parts if part.path not in fresh}
         return unflatten_dict(flat, sep="/")
+
+    def read_head_params(self) -> dict:
+        """Read the parameters beside those of the encoder."""
+        from flax.traverse_util import unflatten_dict
+
+        self.check_tensors(self.layout)
+        parts = [part for part in self.mappings(self.layout) if not part.path.startswith("encoder/")]
+        groups = self.layout.config.groups
+        return unflatten_dict({part.path: self.read_parameter(part, groups) for part in parts}, sep="/")
 
     def mappings(self, layout: Layout) -> list[ParameterMapping]:
         return layout.parameter_mappings(is_prefixed(self.tensors, layout.family))

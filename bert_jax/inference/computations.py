@@ -57,7 +57,21 @@ class LogLikelihoods:
     """The log probability of each of the `targets` at its position."""
 
 
+@dataclass(frozen=True)
+class WithAdapters:
+    """A computation in which each row has an adapter, whose number is in the array `adapter` of the batch."""
+
+    computation: "Computation"
+
+
 Computation = (
-    HeadLogits | HiddenStates | LayerStates | AttentionWeights | PooledStates | MaskFillings | LogLikelihoods
+    WithAdapters
+    | HeadLogits
+    | HiddenStates
+    | LayerStates
+    | AttentionWeights
+    | PooledStates
+    | MaskFillings
+    | LogLikelihoods
 )
 POOLER = "pooler"  # BERT's own pooling, beside those of `POOLINGS`

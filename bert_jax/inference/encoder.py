@@ -24,7 +24,7 @@ from bert_jax.inference.computations import (
     LayerStates,
     PooledStates,
 )
-from bert_jax.inference.engine import ENGINES, open_directory
+from bert_jax.inference.engine import ENGINES, Engine, open_directory
 from bert_jax.inference.runner import ModelInputs, Runner, TextPipeline
 from bert_jax.inference.streaming import TextOrPair, Texts, TextStream, Vectors, map_texts, vector_stacker
 from bert_jax.models.pooling_weights import POOLINGS
@@ -125,7 +125,10 @@ class Encoder(Runner):
         return cls.from_directory(directory, tokenizer)
 
     @classmethod
-    def from_directory(cls, directory: ModelDirectory, tokenizer: bool = True) -> Self:
+    def from_directory(
+        cls, directory: ModelDirectory, tokenizer: bool = True, engine: Engine | None = None
+    ) -> Self:
+        """Return the model of an open directory, by default with an engine of its own."""
         check_flag(tokenizer, "tokenizer")
         if tokenizer:
             for note in layout_warnings(directory):
@@ -133,7 +136,7 @@ class Encoder(Runner):
         layout, path = directory.layout, directory.path
         model = cls(
             layout,
-            ENGINES[directory.engine].from_directory(directory),
+            engine or ENGINES[directory.engine].from_directory(directory),
             directory.tokenizer if tokenizer else None,
             calibrations.read_calibration(path, layout.labels),
             training_origin.read_origin(path),

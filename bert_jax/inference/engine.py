@@ -23,6 +23,9 @@ class Engine(Protocol):
     name: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]]  # the types of number that it can compute in
     dtype: str  # that of the matrix products
+    # The engine of all adapters of which this is the one in a slot; None if it computes alone.
+    bank: Any
+    slot: int
     shapes: BatchShapes
 
     @classmethod

@@ -1,6 +1,7 @@
 """The entry point for notebooks and scripts: `model = bert_jax.load(path)`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from bert_jax.core.config import SEED_RANGE, check_flag, check_number
 from bert_jax.core.errors import BertJaxError
@@ -14,10 +15,26 @@ from bert_jax.inference.question_answerer import QuestionAnswerer
 from bert_jax.inference.reranker import Reranker
 from bert_jax.inference.tagger import Tagger
 
+if TYPE_CHECKING:
+    from bert_jax.inference.adapters import AdapterModels
+
 CLASSES: dict[str, type[Encoder]] = {
     model_class.__name__: model_class
     for model_class in (Embedder, Classifier, Tagger, QuestionAnswerer, Reranker, MaskedLM, Encoder)
 }
+
+
+@overload
+def load(
+    path, *, dtype: str = ..., attention: str = ..., remat: str = ..., head: str | None = ...,
+    labels: Sequence[str] = ..., seed: int = ..., tokenizer: bool = ..., engine: str = ..., adapters: None = ...,
+) -> Encoder: ...  # fmt: skip
+
+
+@overload
+def load(
+    path, *, adapters: Mapping[str, Any], dtype: str = ..., attention: str = ..., remat: str = ...
+) -> "AdapterModels": ...
 
 
 def load(
@@ -31,7 +48,8 @@ def load(
     seed: int = 0,
     tokenizer: bool = True,
     engine: str = "jax",
-) -> Encoder:
+    adapters: Mapping[str, Any] | None = None,
+) -> "Encoder | AdapterModels":
     """Open a Hugging Face model directory of any family in hub/families, as the class for what it is.
 
     An `Embedder`, `Classifier`, `Tagger`, `QuestionAnswerer`, `Reranker` or `MaskedLM`, else an `Encoder`. Each class
@@ -44,6 +62,9 @@ def load(
     `engine="onnxruntime"` computes with the ONNX file of a directory that `bert-jax export --format onnx` wrote, and
     does not import JAX; with `dtype="int8"`, with the int8 file of --quantize.
 
+    `adapters` are directories of adapters (LoRA, in PEFT's files) by name. Then the result has a model for each of
+    them, and "" for the model itself; all share one encoder: `models["spam"].predict(texts)`.
+
     Compiled programs are cached on disk for later processes, in the user's cache directory unless JAX is configured
     with another one.
 
@@ -53,6 +74,15 @@ def load(
     check_number(seed, "seed", is_whole=True, allowed=SEED_RANGE)
     check_flag(tokenizer, "tokenizer")
     directory = open_directory(path, engine, dtype, attention, remat)
+    if adapters is not None:
+        if head is not None or directory.engine != "jax" or not tokenizer:
+            raise BertJaxError(
+                "adapters are computed with the engine jax and have heads of their own; leave head, engine and "
+                "tokenizer out"
+            )
+        from bert_jax.inference.adapters import AdapterModels
+
+        return AdapterModels(directory, adapters)
     if head is None:
         return CLASSES[class_name_for(directory.layout)].from_directory(directory, tokenizer)
     if directory.engine != "jax":

@@ -24,8 +24,10 @@ from bert_jax.inference.computations import (
     LogLikelihoods,
     MaskFillings,
     PooledStates,
+    WithAdapters,
 )
 from bert_jax.inference.kept_programs import load_program, program_file, save_program
+from bert_jax.models.adapted_kernel import AdaptedKernel
 from bert_jax.models.bert import Bert
 from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.encoder import Encoder, stack_layers, unroll_layers
@@ -60,7 +62,7 @@ def round_kernels(params: dict, dtype: str) -> dict:
     """Cast kernels to the dtype of the matrix products, once instead of in each call."""
 
     def rounded(path, leaf):
-        return leaf.astype(dtype) if path[-1].key == "kernel" else leaf
+        return leaf.astype(dtype) if any(getattr(key, "key", "") == "kernel" for key in path) else leaf
 
     return jax.tree_util.tree_map_with_path(rounded, params)
 
@@ -145,6 +147,44 @@ def head_logits(wanted: HeadLogits, config: EncoderConfig) -> Program:
 
 def module_with_head(config: EncoderConfig, head: str, labels: int = 0) -> Bert:
     return Bert(config, (head,), labels, HEADS[head].pooler, uses_unrolled_layers())
+
+
+@program_of.register
+def with_adapters(wanted: WithAdapters, config: EncoderConfig) -> Program:
+    """Compute with kernels that are `AdaptedKernel`. The parameters of `modules`, [S, ...] for S adapters, are those of
+    the head and of what lies below it, and are applied to each row alone."""
+    inner = wanted.computation
+
+    def run(params, batch):
+        chosen = batch["adapter"]
+        rest = {name: array for name, array in batch.items() if name != "adapter"}
+        params = params | {"encoder": choose_adapters(params["encoder"], chosen)}
+        if not isinstance(inner, HeadLogits):
+            return program_of(inner, config)(params, rest)
+        hidden = Encoder(config, uses_unrolled_layers()).apply({"params": params["encoder"]}, rest)
+        module = module_with_head(config, inner.head, inner.labels)
+
+        def logits_of_row(own, hidden, mask):
+            outputs = module.apply({"params": own}, {"attention_mask": mask[None]}, hidden=hidden[None])
+            return outputs[inner.head][0]
+
+        own = jax.tree.map(lambda leaf: leaf[chosen], params["modules"])
+        logits = jax.vmap(logits_of_row)(own, hidden, rest["attention_mask"])
+        return (logits, pool(hidden, rest["attention_mask"])) if inner.with_vectors else logits
+
+    return run
+
+
+def choose_adapters(encoder: dict, chosen) -> dict:
+    """Return an encoder's parameters with the adapter of each row, `chosen` [B], in the kernels that have adapters."""
+
+    def of_rows(leaf):
+        if not isinstance(leaf, AdaptedKernel):
+            return leaf
+        layers = () if uses_unrolled_layers() else leaf.kernel.shape[:1]
+        return leaf.replace(chosen=jnp.broadcast_to(chosen, (*layers, *chosen.shape)))
+
+    return jax.tree.map(of_rows, encoder, is_leaf=lambda leaf: isinstance(leaf, AdaptedKernel))
 
 
 @program_of.register

@@ -1,9 +1,10 @@
 """A model with its engine and tokenizer, the code that runs it on texts of any lengths, and what it does with texts in
 three steps: encode them, compute, and read the results from the outputs."""
 
+import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.weights import is_finite
 from bert_jax.inference.batching import make_batches
-from bert_jax.inference.computations import Computation
+from bert_jax.inference.computations import Computation, HeadLogits
 from bert_jax.inference.engine import Engine
 from bert_jax.inference.streaming import map_texts
 from bert_jax.models.encoder_config import EncoderConfig
@@ -199,3 +200,45 @@ class TextPipeline(ABC, Generic[Result]):
         inputs = self.preprocess(texts)
         self.truncated.count(inputs.first_rows)
         return self.postprocess(inputs, self.model.run(inputs.rows, self.computation, inputs.beside))
+
+
+Part = tuple[TextPipeline, Sequence, Mapping[str, np.ndarray]]  # its rows, and further arrays of the batch
+
+
+def batch_key(pipeline: TextPipeline) -> tuple:
+    """Return what pipelines have in common whose rows one batch may hold."""
+    if bank := pipeline.model.engine.bank:
+        return id(bank), bank.widen(pipeline.computation)
+    return id(pipeline.model), pipeline.computation
+
+
+def run_together(parts: Sequence[Part]) -> list[list]:
+    """Return the outputs of the rows of each part; those with the same `batch_key` share batches."""
+    results: list[list] = [[] for _ in parts]
+    groups: dict[tuple, list[int]] = {}
+    for number, (pipeline, _, _) in enumerate(parts):
+        groups.setdefault(batch_key(pipeline), []).append(number)
+    for numbers in groups.values():
+        pipeline, _, names = parts[numbers[0]]
+        rows = [row for number in numbers for row in parts[number][1]]
+        beside = {name: np.concatenate([parts[number][2][name] for number in numbers]) for name in names}
+        model, computation = pipeline.model, pipeline.computation
+        if bank := model.engine.bank:
+            slots = [np.full(len(parts[n][1]), parts[n][0].model.engine.slot, np.int32) for n in numbers]
+            beside["adapter"] = np.concatenate(slots)
+            model, computation = copy.copy(model), bank.widen(computation)
+            model.engine = bank
+        outputs = iter(model.run(rows, computation, beside))
+        for number in numbers:
+            own, given, _ = parts[number]
+            results[number] = [cut_labels(own.computation, next(outputs)) for _ in given]
+    return results
+
+
+def cut_labels(computation: Computation, outputs: Any) -> Any:
+    """Return outputs without the logits of labels that only other adapters in the batch have."""
+    if not isinstance(computation, HeadLogits):
+        return outputs
+    if isinstance(outputs, list | tuple):
+        return outputs[0][..., : computation.labels], *outputs[1:]
+    return outputs[..., : computation.labels]

@@ -162,11 +162,14 @@ class Bert(nn.Module):
     unrolled: bool = False  # as in Encoder
 
     @nn.compact
-    def __call__(self, batch, train: bool = False):
+    def __call__(self, batch, train: bool = False, hidden=None):
+        """Return the outputs; if the hidden states are given, those of the heads alone, without a masked LM's."""
         encoder = Encoder(self.config, self.unrolled, name="encoder")
         decodes = self.config.positions == "decoder" and any(HEADS[name].decoded for name in self.heads)
         outputs = {}
-        if decodes:
+        if hidden is not None:
+            pass
+        elif decodes:
             hidden, outputs["decoded"] = encoder(batch, train, decodes=True)
         else:
             hidden = encoder(batch, train)
@@ -188,7 +191,8 @@ class Bert(nn.Module):
             if head.transformed:
                 states = outputs.get("transformed", hidden)
             module = HEAD_MODULES[name](self.config, self.labels, name=name)
-            outputs[name] = module(states, batch, encoder.embeddings.words, train)
+            words = encoder.embeddings.words if head.decoded else None
+            outputs[name] = module(states, batch, words, train)
         return outputs
 
 

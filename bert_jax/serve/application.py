@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import orjson
@@ -36,7 +36,11 @@ from bert_jax.serve.requests import (
 from bert_jax.serve.route import Route, describe_server, read_dialects
 from bert_jax.serve.settings import ServeSettings
 
+if TYPE_CHECKING:  # it needs JAX
+    from bert_jax.serve.adapters import AdapterFolder
+
 LOG = logging.getLogger("bert_jax.serve")
+FOLLOWING = 2.0  # seconds between two looks at the folder of adapters
 PATIENCE = 0.2  # seconds before the server looks whether the client has left: most answers are there earlier
 LOGGED = ("x-queue-time", "x-tokenization-time", "x-inference-time", "x-compute-tokens", "x-truncated-texts")
 PAGE = Path(__file__).parent / "page"
@@ -52,9 +56,11 @@ PAGE_HEADERS = {
 
 class Application:
     def __init__(
-        self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: Metrics | None = None
-    ):
+        self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: Metrics | None = None,
+        adapters: "AdapterFolder | None" = None,
+    ):  # fmt: skip
         self.models, self.settings, self.metrics = models, settings, metrics or Metrics()
+        self.adapters = adapters
         self.queue = ComputeQueue(settings.batch_tokens, settings.queued_tokens, self.observe_batch)
         self.routes = read_dialects()
         self.paths = {path for _, path in self.routes}
@@ -75,15 +81,25 @@ class Application:
 
     async def live(self, receive: Receive, send: Send) -> None:
         """Start the queue when the server starts, and stop it when all requests are answered."""
+        following = None
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 self.queue.start()
+                if self.adapters:
+                    following = asyncio.create_task(self.follow_adapters(self.adapters))
                 await send({"type": "lifespan.startup.complete"})
             else:
+                if following:
+                    following.cancel()
                 await asyncio.to_thread(self.queue.stop)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    async def follow_adapters(self, adapters: "AdapterFolder") -> None:
+        while True:
+            await asyncio.sleep(FOLLOWING)
+            self.models = await asyncio.to_thread(adapters.update, self.models)
 
     async def answer(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         began = time.perf_counter()

@@ -9,14 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bert_jax.core.grouping import group_by_size
-from bert_jax.inference.runner import ModelInputs, TextPipeline
+from bert_jax.inference.runner import ModelInputs, Part, TextPipeline, batch_key, run_together
 from bert_jax.serve.requests import overloaded, unavailable, unprocessable
 
 Function = Callable[[list], Any]  # of texts, with a result for each; a TextPipeline is called step by step
@@ -73,7 +71,7 @@ class Work:
             return (self.function,)
         assert isinstance(self.function, TextPipeline)
         shapes = {name: array.shape[1:] for name, array in (self.inputs.beside or {}).items()}
-        return id(self.function.model), self.function.computation, *sorted(shapes.items())
+        return *batch_key(self.function), *sorted(shapes.items())
 
 
 class BatchRows(NamedTuple):
@@ -266,21 +264,21 @@ def compute_together(parts: Sequence[BatchRows]) -> None:
     """Compute the rows of parts that have the same batch key."""
     begun = time.perf_counter()
     first = parts[0].work
-    rows = [work.rows[n] for work, numbers in parts for n in numbers]
     if first.inputs is None:
-        outputs = list(first.function(rows))
+        results = iter(first.function([work.rows[n] for work, numbers in parts for n in numbers]))
+        outputs = [list(islice(results, len(numbers))) for _, numbers in parts]
     else:
-        assert isinstance(first.function, TextPipeline)
-        beside = {
-            name: np.concatenate([w.inputs.beside[name][n.start : n.stop] for w, n in parts])  # type: ignore
-            for name in first.inputs.beside or {}
-        }
-        outputs = first.function.model.run(rows, first.function.computation, beside)
-    place = 0
-    for work, numbers in parts:
+        outputs = run_together([rows_to_compute(*part) for part in parts])
+    for (work, _), own in zip(parts, outputs, strict=True):
         work.computing_began = work.computing_began or begun
-        work.outputs += outputs[place : place + len(numbers)]
-        place += len(numbers)
+        work.outputs += own
+
+
+def rows_to_compute(work: Work, numbers: range) -> Part:
+    assert isinstance(work.function, TextPipeline) and work.inputs is not None
+    rows = slice(numbers.start, numbers.stop)
+    beside = {name: array[rows] for name, array in (work.inputs.beside or {}).items()}
+    return work.function, work.inputs.rows[rows], beside
 
 
 def set_answer(future: asyncio.Future, answer: Any) -> None:

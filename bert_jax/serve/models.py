@@ -302,3 +302,12 @@ SERVED: dict[str, type[ServedModel]] = {
     "Embedder": ServedEmbedder, "Reranker": ServedReranker, "Classifier": ServedClassifier, "Tagger": ServedTagger,
     "QuestionAnswerer": ServedQuestionAnswerer, "MaskedLM": ServedMaskedLM, "Index": ServedIndex,
 }  # fmt: skip
+
+
+def serve_model(name: str, model: Any) -> ServedModel:
+    if served := SERVED.get(type(model).__name__):
+        return served(name, model)
+    raise BertJaxError(
+        f"{name} is a plain encoder, which answers nothing; save it as an embedder first: "
+        'bert_jax.Embedder.load(DIR, pooling="mean").save(NEW)'
+    )

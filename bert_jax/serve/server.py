@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -22,15 +22,18 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.load import load
-from bert_jax.inference.runner import TextPipeline
+from bert_jax.inference.runner import TextPipeline, batch_key
 from bert_jax.inference.warm_up import Program, compute_once
 from bert_jax.search.index import Index
 from bert_jax.search.index_manifest import INDEX_FILE
 from bert_jax.serve.application import Application
 from bert_jax.serve.connection import Connection
 from bert_jax.serve.metrics import Metrics
-from bert_jax.serve.models import SERVED, ServedModel
+from bert_jax.serve.models import SERVED, ServedModel, serve_model
 from bert_jax.serve.settings import BATCHES_AT_ONCE, BATCHES_QUEUED, STOPPING, ServeSettings
+
+if TYPE_CHECKING:
+    from bert_jax.inference.adapters import AdapterModels
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
 LOOK_AFTER = 0.5  # seconds before the server looks again for connections that are stuck
@@ -57,11 +60,21 @@ def named_directories(given: Sequence[str]) -> dict[str, Path]:
     return named
 
 
-def open_models(named: Mapping[str, Path], **computed: Any) -> dict[str, ServedModel]:
-    """Open all directories; an index shares the embedder that it was built with, if that is served, too."""
+def open_models(
+    named: Mapping[str, Path], adapters: "AdapterModels | None" = None, **computed: Any
+) -> dict[str, ServedModel]:
+    """Open all directories; an index shares the embedder that it was built with, if that is served, too.
+
+    The first model is the one with the `adapters`, which are served, too.
+    """
     indexes = {name for name, path in named.items() if (path / INDEX_FILE).is_file()}
-    opened: dict[str, Any] = {
-        name: load(path, **computed) for name, path in named.items() if name not in indexes
+    opened: dict[str, Any] = {}
+    if adapters:
+        opened = {name or next(iter(named)): adapters[name] for name in adapters}
+        if twice := sorted(set(named) & set(adapters)):
+            raise BertJaxError(f'an adapter and a model are called "{twice[0]}"; name one of them: NAME=DIR')
+    opened |= {
+        name: load(path, **computed) for name, path in named.items() if name not in {*indexes, *opened}
     }
     embedders = {
         model_fingerprint(model.directory): model for model in opened.values() if model.layout.embedder
@@ -72,16 +85,9 @@ def open_models(named: Mapping[str, Path], **computed: Any) -> dict[str, ServedM
             index.model = embedders.get(index.manifest.model.fingerprint)
             index.encoder  # noqa: B018 - it is opened when it is first asked for, and refused here
         opened[name] = index
-    return {name: serve_model(name, opened[name]) for name in named}
-
-
-def serve_model(name: str, model: Any) -> ServedModel:
-    if served := SERVED.get(type(model).__name__):
-        return served(name, model)
-    raise BertJaxError(
-        f"{name} is a plain encoder, which answers nothing; save it as an embedder first: "
-        'bert_jax.Embedder.load(DIR, pooling="mean").save(NEW)'
-    )
+    if adapters and SERVED.get(type(adapters[""]).__name__) is None:  # a plain encoder, which answers nothing
+        del opened[next(iter(named))]
+    return {name: serve_model(name, model) for name, model in opened.items()}
 
 
 def serve_models(
@@ -89,21 +95,32 @@ def serve_models(
 ) -> None:
     """Serve models on a socket until a signal comes; `announce` is called when all is ready."""
     named = named_directories(settings.directories)
-    models = open_models(named, engine=settings.engine, dtype=settings.dtype)
+    adapters, folder = None, None
+    if settings.adapters or settings.adapter_folder:
+        from bert_jax.serve.adapters import AdapterFolder, open_adapters  # they need JAX
+
+        first = next(iter(named.values()))
+        adapters = open_adapters(first, named_directories(settings.adapters), settings.engine, settings.dtype)
+    models = open_models(named, adapters, engine=settings.engine, dtype=settings.dtype)
+    if adapters and settings.adapter_folder:
+        folder = AdapterFolder(Path(settings.adapter_folder), adapters)
+        models = folder.update(models)
     shapes = next(
         (model.encoder.engine.shapes for model in models.values() if model.encoder), BatchShapes(1024)
     )
-    engines = {id(model.encoder.engine): model.encoder.engine for model in models.values() if model.encoder}
-    for engine in engines.values():
+    encoders = [model.encoder for model in models.values() if model.encoder]
+    engines = [encoder.engine.bank or encoder.engine for encoder in encoders]
+    for engine in {id(engine): engine for engine in engines}.values():
         engine.shapes = serving_shapes(engine.shapes)
+    compiled = set[tuple]()
     for model in models.values() if settings.warms_up else ():
-        compile_pipelines(model)
+        compile_pipelines(model, compiled)
     settings = replace(
         settings,
         batch_tokens=settings.batch_tokens or BATCHES_AT_ONCE * shapes.tokens,
         queued_tokens=settings.queued_tokens or BATCHES_QUEUED * shapes.tokens,
     )
-    run_server(Application(models, settings, metrics), listener, announce)
+    run_server(Application(models, settings, metrics, folder), listener, announce)
 
 
 def serving_shapes(shapes: BatchShapes) -> BatchShapes:
@@ -118,9 +135,10 @@ def serving_shapes(shapes: BatchShapes) -> BatchShapes:
     )
 
 
-def compile_pipelines(model: ServedModel) -> None:
-    """Compile each program that requests can need."""
-    pipelines = model.pipelines()
+def compile_pipelines(model: ServedModel, compiled: set[tuple]) -> None:
+    """Compile each program that requests can need, unless another model's are `compiled` that serve it, too."""
+    pipelines = [pipeline for pipeline in model.pipelines() if batch_key(pipeline) not in compiled]
+    compiled |= {batch_key(pipeline) for pipeline in pipelines}
     programs = [(pipeline.model, program) for pipeline in pipelines for program in list_programs(pipeline)]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         done = threads.map(lambda needed: compute_once(*needed), programs)

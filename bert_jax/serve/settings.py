@@ -15,6 +15,8 @@ BATCHES_QUEUED = 64  # that may wait: a client waits no longer than these take
 @dataclass(frozen=True)
 class ServeSettings:
     directories: Sequence[str] = ()  # DIR or NAME=DIR
+    adapters: Sequence[str] = ()  # on the first of them: DIR or NAME=DIR
+    adapter_folder: str = ""  # of further ones, which may change
     host: str = "127.0.0.1"
     port: int = 3000
     engine: str = "jax"

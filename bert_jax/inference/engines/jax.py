@@ -36,6 +36,8 @@ ACCELERATOR_SHAPES = BatchShapes(
 class JaxEngine:
     name: ClassVar = "jax"
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
+    bank: ClassVar[Any] = None
+    slot: ClassVar[int] = 0
 
     def __init__(self, config: EncoderConfig, params: dict):
         self.config, self.dtype = config, config.computed_dtype
@@ -75,14 +77,17 @@ class JaxEngine:
         key = computation, *((name, array.shape) for name, array in batch.items())
         program = self.programs.get(key)
         if program is None or program.cancelled():
-            program = compile_program(
-                computation, self.config, Shapes.of(self.rounded_params), Shapes.of(batch)
-            )
+            params = Shapes.of(self.params_for(computation))
+            program = compile_program(computation, self.config, params, Shapes.of(batch))
             self.programs[key] = program
         return program
 
+    def params_for(self, computation: Computation) -> dict:
+        """Return the parameters that a program reads."""
+        return self.rounded_params
+
     def start(self, computation: Computation, batch: dict) -> Any:
-        return self.program(computation, batch).result()(self.rounded_params, batch)
+        return self.program(computation, batch).result()(self.params_for(computation), batch)
 
     def read(self, started: Any) -> Any:
         return jax.device_get(started)
