@@ -413,7 +413,7 @@ class TrainedAdapter:
     def to_tensors(self, layout: Layout, whole: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the tensors of the file, given those of the model, `whole`, by their published names."""
         prefix = f"{layout.family.prefix}." * bool(layout.heads)
-        tensors = {}
+        tensors: dict[str, np.ndarray] = {}
         for target in find_targets(layout, self.config.target_modules, self.shapes):
             own = target.to_tensors(self.params[target.name])
             tensors |= {PREFIX + prefix + name: array for name, array in own.items()}

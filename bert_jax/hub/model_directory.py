@@ -94,12 +94,14 @@ class ModelDirectory:
         """
         if isinstance(name, cls):
             return name
-        path, source = resolve_directory(name), None
-        if adapter := adapters.open_adapter(path):
+        path = resolve_directory(name)
+        adapter, source = adapters.open_adapter(path), None
+        if adapter:
             source = open_base(adapter, base, computed)
         elif base is not None:
             raise BertJaxError(f"{name} is not the directory of an adapter: {adapters.CONFIG} is not there")
-        if source and not (path / CONFIGS[0]).is_file():
+        inherits = source and not (path / CONFIGS[0]).is_file()  # what the adapter's directory does not say
+        if adapter and source and inherits:
             published, where = adapter.complete_config(source.layout), source.path
         else:
             published, where = read_hf_config(path)
@@ -108,7 +110,7 @@ class ModelDirectory:
         config = family.read_config(published, where, **computed)
         architecture = read_architecture(published, family, where)
         if has_weights:
-            if source:
+            if adapter and source:
                 tensors = adapter.merge_into(source.tensors, source.layout, named_heads(architecture, family))
             else:
                 tensors = Tensors.from_directory(path).renamed(modernize_tensor_name)
@@ -131,7 +133,7 @@ class ModelDirectory:
         if sentence_transformers.is_cross_encoder(path):
             published = sentence_transformers.CROSS_ENCODER | published
         layout = Layout(config, family, heads, labels, pooler, published, embedder)
-        if source and not (embedder or adapter.architecture or (path / CONFIGS[0]).is_file()):
+        if adapter and source and inherits and not (embedder or adapter.architecture):
             layout = replace(layout, embedder=source.layout.embedder)
         return cls(str(name), path, layout, tensors, adapter, source)
 
@@ -306,7 +308,7 @@ def model_fingerprint(directory) -> str:
     if exported := read_source_fingerprint(source):
         return exported
     names = sorted(name for name in hashes.list_file_names(source) if not HIDDEN.search(name))
-    facts = hashes.collect_file_facts(source, names)
+    facts: dict[str, Any] = dict(hashes.collect_file_facts(source, names))
     if adapter := adapters.open_adapter(source):
         base = directory.base if isinstance(directory, ModelDirectory) else adapter.base
         facts |= {"base": model_fingerprint(base)}

@@ -102,7 +102,8 @@ class AdapterBank(JaxEngine):
             shape = np.max([flat[name].shape for flat in own.values()], axis=0)
             stacked[name] = np.zeros((self.slots, *shape), np.float32)
             for slot, flat in own.items():
-                stacked[name][(slot, *map(slice, flat[name].shape))] = flat[name]
+                corner: Any = (slot, *map(slice, flat[name].shape))
+                stacked[name][corner] = flat[name]
         return unflatten_dict(stacked)
 
     def widen(self, computation: Computation) -> Computation:
@@ -130,6 +131,10 @@ class AdapterEngine:
     @property
     def shapes(self) -> BatchShapes:
         return self.bank.shapes
+
+    @shapes.setter
+    def shapes(self, shapes: BatchShapes) -> None:
+        self.bank.shapes = shapes
 
     @property
     def params(self) -> dict:
@@ -206,7 +211,7 @@ class AdapterModels(Mapping[str, Encoder]):
     def open_model(self, directory: ModelDirectory, slot: int | None) -> Encoder:
         from bert_jax.inference.load import CLASSES, class_name_for
 
-        engine = None if slot is None else AdapterEngine(self.bank, slot, directory)
+        engine: Any = None if slot is None else AdapterEngine(self.bank, slot, directory)
         return CLASSES[class_name_for(directory.layout)].from_directory(directory, engine=engine)
 
     def predict(self, texts: Sequence, names: Sequence[str]) -> list:

@@ -77,7 +77,9 @@ def open_models(
         name: load(path, **computed) for name, path in named.items() if name not in {*indexes, *opened}
     }
     embedders = {
-        model_fingerprint(model.directory): model for model in opened.values() if model.layout.embedder
+        model_fingerprint(model.directory): model
+        for model in (opened.values() if indexes else ())
+        if model.layout.embedder
     }
     for name in indexes:
         index = Index.open(named[name], **computed)

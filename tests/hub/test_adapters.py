@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +11,11 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.adapter import CONFIG, WEIGHTS, AdapterConfig
-from bert_jax.hub.model_directory import ModelDirectory, model_fingerprint, save_model
-from bert_jax.inference.load import init_missing_parts, load
-from bert_jax.training.adapters import join_params, merge_params, split_params, trained_adapter
+from bert_jax.hub.adapter import CONFIG, WEIGHTS
+from bert_jax.hub.model_directory import ModelDirectory, model_fingerprint
+from bert_jax.inference.load import load
+from bert_jax.training.adapters import join_params, trained_adapter
+from tests.support.adapters import random_adapter, save_adapter, write_adapter
 from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS
 from tests.support.gradients import assert_gradients_equal
@@ -126,11 +126,7 @@ def test_our_adapters_compute_learn_and_open_as_in_peft(family, head, use_dora, 
     pytorch_model(family, before, tmp_path / "base", num_labels=2)
     labels = ("x", "y", "z") if head in ("classify", "tag") else ()
     task, config, trained, frozen = random_adapter(tmp_path / "base", head, labels, rank=4, use_dora=use_dora)
-    directory = tmp_path / "adapter"
-    save_model(
-        directory, task.layout, merge_params(task, config.adapter, trained, frozen),
-        adapter=trained_adapter(task, config, trained, frozen),
-    )  # fmt: skip
+    directory = save_adapter(tmp_path / "adapter", task, config, trained, frozen)
     batch = random_batch(family)
 
     def compute(trained):
@@ -167,20 +163,6 @@ def test_our_adapters_compute_learn_and_open_as_in_peft(family, head, use_dora, 
     assert_gradients_equal({name: own[name] for name in theirs}, theirs, 1e-4)
 
 
-def random_adapter(base, head: str, labels=(), **settings):
-    """Return a task with random adapters and a random head on a base model, and what of it is trained and frozen."""
-    directory = ModelDirectory.open(base)
-    layout = directory.layout if head == "mlm" else directory.layout.with_head(head, labels)
-    params = directory.read_params(layout, new_head=None if head == "mlm" else head)
-    params = init_missing_parts(layout, 0, set(layout.module_names) - set(params)) | params
-    task = SimpleNamespace(layout=layout, layouts={"": layout})
-    config = SimpleNamespace(adapter=AdapterConfig(**settings), seed=0, task="classify", init=str(base))
-    trained, frozen = split_params(task, config, params)
-    random = np.random.RandomState(5)
-    trained = jax.tree.map(lambda x: np.float32(x + 0.1 * random.standard_normal(x.shape)), trained)
-    return task, config, trained, frozen
-
-
 def edit_json(path, **changes) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
@@ -189,12 +171,7 @@ def edit_json(path, **changes) -> None:
 def adapter(tmp_path):
     """An adapter with two labels, on a small BERT."""
     write_model(tmp_path / "base")
-    task, config, trained, frozen = random_adapter(tmp_path / "base", "classify", ("no", "yes"), rank=2)
-    merged = merge_params(task, config.adapter, trained, frozen)
-    save_model(
-        tmp_path / "adapter", task.layout, merged, adapter=trained_adapter(task, config, trained, frozen)
-    )
-    return tmp_path / "adapter"
+    return write_adapter(tmp_path / "adapter", tmp_path / "base", "classify", ("no", "yes"), rank=2)
 
 
 def test_an_adapter_opens_as_the_model_that_was_trained(adapter):

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from bert_jax.text.truncation import TruncationCounter
 
 class Model:
     """Doubles the first token of each row, when it may."""
+
+    engine = SimpleNamespace(bank=None)
 
     def __init__(self):
         self.may_run = threading.Event()

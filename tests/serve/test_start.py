@@ -16,7 +16,9 @@ def test_the_line_of_compiling_says_how_to_start_without(monkeypatch, capsys):
     monkeypatch.setattr(progress, "LINE_AFTER", 0.0)
     monkeypatch.setattr(server, "list_programs", lambda _: ["one", "two", "three"])
     monkeypatch.setattr(server, "compute_once", lambda *_: None)
-    server.compile_pipelines(SimpleNamespace(name="minilm", pipelines=lambda: [SimpleNamespace(model=None)]))
+    model = SimpleNamespace(engine=SimpleNamespace(bank=None))
+    pipelines = [SimpleNamespace(model=model, computation="one")]
+    server.compile_pipelines(SimpleNamespace(name="minilm", pipelines=lambda: pipelines), set())
     line = capsys.readouterr().err.splitlines()[0]
     assert line.startswith("compiling minilm (--no-warm-up: at the first requests): 1 of 3 programs")
 

@@ -36,8 +36,8 @@ ACCELERATOR_SHAPES = BatchShapes(
 class JaxEngine:
     name: ClassVar = "jax"
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
-    bank: ClassVar[Any] = None
-    slot: ClassVar[int] = 0
+    bank: Any = None
+    slot: int = 0
 
     def __init__(self, config: EncoderConfig, params: dict):
         self.config, self.dtype = config, config.computed_dtype

@@ -38,8 +38,8 @@ ACTIVATIONS: dict[str, Callable] = {"none": lambda vectors: vectors, "tanh": np.
 class OnnxRuntimeEngine:
     name: ClassVar = "onnxruntime"
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "int8")
-    bank: ClassVar[Any] = None
-    slot: ClassVar[int] = 0
+    bank: Any = None
+    slot: int = 0
     shapes = BatchShapes(CPU_TOKENS, overhead=24)
 
     def __init__(self, session: OnnxSession, dtype: str, projection: dict[str, np.ndarray]):
