@@ -25,6 +25,7 @@ from bert_jax.inference.engines.jax import JaxEngine
 from bert_jax.inference.programs import round_kernels, uses_unrolled_layers
 from bert_jax.inference.row_predictor import RowPredictor
 from bert_jax.inference.runner import TextPipeline, cut_labels, run_together
+from bert_jax.inference.streaming import ordered_texts
 from bert_jax.inference.text_outcomes import OutcomePipeline
 from bert_jax.inference.text_vectors import EmbeddingPipeline
 from bert_jax.models.adapted_kernel import AdaptedKernel
@@ -221,10 +222,12 @@ class AdapterModels(Mapping[str, Encoder]):
         >>> models.predict(["the cat", "the mat"], ["spam", "topic"])
         [{'label': 'no', ...}, {'label': 'x', ...}]
         """
+        texts, names = list(ordered_texts(texts)), list(ordered_texts(names))
         if len(texts) != len(names):
             raise BertJaxError(f"there are {len(texts):,} texts, but {len(names):,} names of adapters")
         places = defaultdict[str, list[int]](list)
         for place, name in enumerate(names):
+            check_name(name, self.models, "adapter")
             places[name].append(place)
         readers = {name: OutputReader(self[name]) for name in places}
         inputs = {

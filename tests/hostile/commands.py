@@ -97,6 +97,7 @@ RIGHT = {
     "preflight": [*train("pretrain", "preflight"), "--topology", "v5e:2x2"],
     "train": train("pretrain"),
     "export": ["export", "--output", "{out}/made", "{root}/run"],
+    "export adapter": ["export", "--adapter", "{root}/adapter", "--output", "{out}/made", "{root}/masked"],
     "export onnx": [
         "export", "--format", "onnx", "--quantize", "auto", "--data", "{root}/labelled.jsonl", "--output", "{out}/made",
         "{root}/classifier",
@@ -134,6 +135,10 @@ RIGHT = {
     ],
     "prepare --ray": ["prepare", *TEXT, *VOCABULARY, "--output", "{out}/made", *NO_CLUSTER],
     "serve": ["serve", "{root}/masked", "--host", "192.0.2.1"],  # of no machine: it cannot listen there
+    "serve adapters": [
+        "serve", "{root}/masked", "--adapter", "mine={root}/adapter", "--adapter-folder", "{root}", "--host",
+        "192.0.2.1",
+    ],
     "bench embed": ["bench", "embed", "--model", "{root}/masked", "--input", "{root}/lines.txt"],
     "bench predict": ["bench", "predict", "--model", "{root}/classifier", "--input", "{root}/lines.txt"],
     "bench engines": [

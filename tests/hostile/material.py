@@ -14,6 +14,7 @@ from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.text.tokenizer_directory import open_tokenizer
+from tests.support.adapters import write_adapter
 from tests.support.made_up_language import WORDS
 from tests.support.pretraining_runs import make_corpus, train_command
 from tests.support.processes import run_process
@@ -38,6 +39,7 @@ def make(root: Path) -> Path:
     model(root / "masked", root / "vocabulary", ("mlm", "nsp"))
     model(root / "classifier", root / "vocabulary", ("classify",), LABELS)
     export_onnx(root / "classifier", root / "exported")
+    write_adapter(root / "adapter", root / "masked", "classify", LABELS, rank=2)
     lines = sentences(60)
     (root / "lines.txt").write_text("\n".join(lines) + "\n")
     rows = [{"id": i, "text": line, "label": LABELS[i % 2]} for i, line in enumerate(lines)]

@@ -76,6 +76,8 @@ CALLS = (
         Index.open(indexed()).remove(WRONG)  # 21
         bert_jax.finetune(small / 'masked', WRONG, ['a'], workdir='run')
         mine(pairs=WRONG)
+        adapted(small).predict(WRONG, ['mine'])
+        adapted(small).predict(['w1'], WRONG)
         mine(corpus=WRONG)  # 0 6
     """),
     (NUMBERS, """
@@ -108,6 +110,9 @@ CALLS = (
     """),
     (PATHS, """
         bert_jax.load(WRONG)
+        bert_jax.load(masked, adapters=WRONG)  # 0 5
+        bert_jax.load(masked, adapters={'mine': WRONG})
+        adapted(small).add('other', WRONG)
         bert_jax.Embedder.load(WRONG)
         mlm.save(WRONG)  # 8
         bert_jax.train('classify', workdir=WRONG, init=masked, data={'train': small / 'labelled.jsonl'})
@@ -140,6 +145,9 @@ CALLS = (
         bert_jax.load(masked, head='classify', labels=WRONG)
         bert_jax.load(masked, head='classify', labels=['a', WRONG])  # 1
         bert_jax.load(masked, dtype=WRONG)
+        adapted(small)[WRONG]
+        adapted(small).add(WRONG, small / 'adapter')  # 1
+        adapted(small).remove(WRONG)
         bert_jax.load(masked, attention=WRONG)
         bert_jax.Embedder.load(masked, pooling='mean', engine=WRONG)
         bert_jax.Embedder.load(masked, pooling=WRONG)
@@ -249,6 +257,10 @@ def cases() -> Iterator[tuple[str, Any, bool]]:
 def opened_task(small: Path) -> bert_jax.TrainingTask:
     data = {"train": small / "labelled.jsonl", "max_length": 32, "folds": 0}
     return bert_jax.open_task("classify", init=small / "masked", data=data, epochs=1, head_init="pretrained")
+
+
+def adapted(small: Path) -> bert_jax.AdapterModels:
+    return bert_jax.load(small / "masked", adapters={"mine": small / "adapter"})
 
 
 def losses(task: bert_jax.TrainingTask, params: Any) -> dict:

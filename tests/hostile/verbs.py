@@ -85,6 +85,9 @@ CASES = {
     "train": Case(training, "run/model"),
     "export": Case(lambda small, folder: [
         "export", small / "run", "--output", folder / "model"], "model", again=False),
+    "export --adapter": Case(lambda small, folder: [
+        "export", small / "masked", "--adapter", small / "adapter", "--output", folder / "model"], "model",
+        again=False),
     "export --format onnx": Case(lambda small, folder: [
         "export", small / "masked", "--format", "onnx", "--output", folder / "model"], "model", again=False),
     "import": Case(lambda small, folder: ["import", small / "masked", folder / "model"], "model", again=False),
