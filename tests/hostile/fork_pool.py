@@ -31,7 +31,10 @@ class Forks:
 
     def start(self, arguments: Iterable, output: Path) -> int:
         """Start `bert-jax ARGUMENTS` in a session of its own; what it prints goes to the file."""
-        return self._ask({"run": [*map(str, arguments)], "output": str(output)})
+        number = self._ask({"run": [*map(str, arguments)], "output": str(output)})
+        while os.getpgid(number) != number:  # until then a signal to its session finds none
+            time.sleep(0.0005)
+        return number
 
     def wait(self, number: int, seconds: float = 120) -> int | None:
         """The exit code; None if it had to be killed because it was still running."""
