@@ -15,7 +15,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
 from bert_jax.core.progress import track
 from bert_jax.export.onnx_directory import export_onnx
-from bert_jax.hub.model_directory import resolve_directory
+from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.onnx_files import AUTO, find_onnx_file
 from bert_jax.hub.tensors import weight_files
 from bert_jax.inference.engine import ENGINES

@@ -11,7 +11,7 @@ from bert_jax.core.output import atomic_file
 from bert_jax.data.examples.columns import ExampleColumns
 from bert_jax.data.shards.shard import Shard
 from bert_jax.data.shards.shard_folder import WrittenShard
-from bert_jax.hub.model_directory import resolve_directory
+from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.row_predictor import PredictionOptions, RowPredictor, predict_rows, write_rows
 from bert_jax.predictions.training_origin import read_origin

@@ -100,7 +100,7 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
     """Write the models of a checkpoint, by default of the newest, and return its step."""
     from bert_jax import tasks
     from bert_jax.hub import model_directory as hub
-    from bert_jax.hub.adapter import trained_modules
+    from bert_jax.hub.adapter_targets import trained_modules
     from bert_jax.text.tokenizer_directory import open_tokenizer
     from bert_jax.training.adapters import merge_params
     from bert_jax.training.checkpoint import Checkpoints

@@ -1,4 +1,4 @@
-"""Adapters (LoRA and DoRA) in PEFT's files: which kernels have one, and the directories that hold them.
+"""The directories of adapters (LoRA and DoRA), in PEFT's files.
 
 An adapter's directory names its base model. Opened, it is the base model with the adapter merged into the tensors as
 they are read, so every use of a model directory is a use of an adapter's.
@@ -10,15 +10,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from bert_jax.core.config import NonNegative, Range
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import read_json, write_json
+from bert_jax.hub.adapter_targets import (
+    MAGNITUDE,
+    A,
+    AdapterConfig,
+    B,
+    find_targets,
+    trained_modules,
+)
 from bert_jax.hub.layout import HEAD_KEYS, Layout
-from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
 from bert_jax.hub.tensors import Tensors, open_safetensors, weight_files
 from bert_jax.hub.weights import read_weight
@@ -26,7 +32,6 @@ from bert_jax.models.heads import HEADS
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."  # of all tensor names
-A, B, MAGNITUDE = ".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"
 EMBEDDING_A, EMBEDDING_B, BIAS_B = ".lora_embedding_A", ".lora_embedding_B", ".lora_B.bias"
 # Keys that change what is computed, and values with which they do not.
 UNSUPPORTED = (
@@ -36,133 +41,6 @@ UNSUPPORTED = (
 PLAIN_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # of init_lora_weights: W stays as it is
 # PEFT's task_type -> the head, if it is a part of the adapter.
 TASK_HEADS = {"SEQ_CLS": "classify", "TOKEN_CLS": "tag", "QUESTION_ANS": "answer"}
-# Pre-training heads stay frozen where the base model has them: the masked LM's reads the word embeddings.
-FROZEN_MODULES = ("encoder", "mlm")
-
-
-@dataclass(frozen=True)
-class AdapterConfig:
-    """How adapters are trained, in PEFT's words."""
-
-    rank: NonNegative = (
-        0  # rank of the adapters (LoRA), the only trained parameters beside the head; 0: no adapters
-    )
-    alpha: Annotated[float, Range(0, 1e6)] = 16.0  # what an adapter adds is multiplied by alpha / rank
-    # layers that have adapters, by published names or regular expressions, such as ("query", "value"); (): all linear
-    # layers of the encoder's layers
-    target_modules: tuple[str, ...] = ()
-    dropout: Annotated[float, Range(0, 1, exclusive_maximum=True)] = 0.0  # dropout of what adapters read
-    use_rslora: bool = False  # multiply by alpha / sqrt(rank) instead
-    use_dora: bool = False  # also train the norm of each column of a kernel (DoRA)
-
-    @property
-    def scale(self) -> float:
-        return self.alpha / (math.sqrt(self.rank) if self.use_rslora else self.rank)
-
-
-@dataclass(frozen=True, eq=False)
-class AdapterTarget:
-    """A kernel of the layers, of which some blocks of outputs have adapters: those are published as layers."""
-
-    path: str  # encoder/layers/attention/qkv/kernel
-    modules: tuple[
-        str, ...
-    ]  # the published names of the blocks, without the family's prefix, with {i} for the layer
-    blocks: tuple[int, ...]
-    num_blocks: int
-    groups: int
-    inputs: int
-    order: np.ndarray  # [width of a block], the published output of each of our outputs
-
-    @property
-    def name(self) -> str:
-        """Its name among the parameters of adapters, which no rule for parameters of layers may match."""
-        return self.path.removesuffix("/kernel").replace("/", ".")
-
-    def shapes(self, config: AdapterConfig) -> dict[str, tuple[int, ...]]:
-        blocks, width = len(self.blocks), len(self.order)
-        shapes = {
-            "a": (self.groups, self.inputs, blocks, config.rank),
-            "b": (self.groups, blocks, config.rank, width),
-        }
-        return shapes | ({"magnitude": (self.groups, blocks, width)} if config.use_dora else {})
-
-    def to_tensors(self, params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Convert the parameters of its adapters to PEFT's names and shapes."""
-        tensors = {}
-        back = np.argsort(self.order)
-        for layer in range(self.groups):
-            for number, module in enumerate(name.format(i=layer) for name in self.modules):
-                tensors[module + A] = params["a"][layer, :, number].T
-                tensors[module + B] = params["b"][layer, number].T[back]
-                if "magnitude" in params:
-                    tensors[module + MAGNITUDE] = params["magnitude"][layer, number][back]
-        return {name: np.ascontiguousarray(array, np.float32) for name, array in tensors.items()}
-
-
-def find_targets(
-    layout: Layout, patterns: Iterable[str], shapes: Mapping[str, tuple[int, ...]]
-) -> list[AdapterTarget]:
-    """Return the kernels of the layers whose published names match a pattern, as PEFT matches them; (): all.
-
-    `shapes` has the shape of each parameter by its path.
-    """
-    targets, patterns = [], tuple(patterns)
-    for part in layout.parameter_mappings(prefixed=False):
-        if part.path.startswith("encoder/layers/") and part.path.endswith("/kernel"):
-            modules = [name.removesuffix(".weight") for name in part.tensor_names]
-            blocks = tuple(i for i, name in enumerate(modules) if not patterns or matches(name, patterns))
-            if blocks:
-                targets.append(make_target(part, modules, blocks, shapes[part.path]))
-    if not targets:
-        known = ", ".join(sorted({name.split(".")[-1] for name in linear_layers(layout)}))
-        raise BertJaxError(
-            f"adapter.target_modules={patterns} matches no layer; the encoder's linear layers are {known}"
-        )
-    return targets
-
-
-def linear_layers(layout: Layout) -> list[str]:
-    parts = layout.parameter_mappings(prefixed=False)
-    kernels = [
-        part for part in parts if part.path.startswith("encoder/layers/") and part.path.endswith("/kernel")
-    ]
-    return [name.removesuffix(".weight") for part in kernels for name in part.tensor_names]
-
-
-def matches(name: str, patterns: Iterable[str]) -> bool:
-    """
-    >>> matches("encoder.layer.{i}.attention.self.query", ["query", "value"])
-    True
-    """
-    try:
-        return any(re.fullmatch(rf"(.*\.)?({pattern})", name.replace("{i}", "0")) for pattern in patterns)
-    except re.error as error:
-        raise BertJaxError(f"adapter.target_modules is not a regular expression: {error}") from None
-
-
-def make_target(
-    part: ParameterMapping, modules: list[str], blocks: tuple[int, ...], shape: tuple[int, ...]
-) -> AdapterTarget:
-    groups, *kernel = shape
-    published = part.tensor_shapes(shape)
-    (_, inputs) = published[0]
-    starts = np.cumsum([0, *(rows for rows, _ in published)])
-    # The published output of each of ours: read a kernel whose columns are filled with their numbers.
-    numbers = [
-        np.broadcast_to(np.arange(start, start + rows)[:, None], (rows, columns))
-        for start, (rows, columns) in zip(starts[:-1], published, strict=True)
-    ]
-    order = part.join(numbers).reshape(inputs, -1)[0].reshape(len(modules), -1)
-    return AdapterTarget(
-        part.path, tuple(modules[i] for i in blocks), blocks, len(modules), groups, inputs,
-        order[0] - order[0].min(),
-    )  # fmt: skip
-
-
-def trained_modules(names: Iterable[str]) -> list[str]:
-    """Return the modules of a model that are trained whole beside its adapters, and saved with them."""
-    return [name for name in names if name not in FROZEN_MODULES]
 
 
 class PeftConfig(TypedDict, total=False):
@@ -221,7 +99,7 @@ class Adapter:
         None if it changes more than that and a head that predicts. `layout` is that of the model with it.
         """
         own = self.tensors.renamed(lambda name: (name.removeprefix(f"{layout.family.prefix}."),))
-        left, shapes, found = set(own), layout.shapes(), {}
+        left, shapes, by_path = set(own), layout.shapes(), dict[str, LowRank]()
         for target in find_targets(layout, (), shapes):
             names = [[name.format(i=i) for name in target.modules] for i in range(target.groups)]
             left -= {name + end for layer in names for name in layer for end in (A, B)}
@@ -236,7 +114,7 @@ class Adapter:
                         down, up = self.read(own, name + A), self.read(own, name + B)
                         a[i, :, number, : len(down)] = down.T
                         b[i, number, : len(down)] = self.scale(name, len(down)) * up.T[:, target.order]
-            found[target.path] = LowRank(a, b, target.blocks, target.num_blocks)
+            by_path[target.path] = LowRank(a, b, target.blocks, target.num_blocks)
         parts = layout.parameter_mappings(prefixed=False)
         heads = {
             name
@@ -246,7 +124,7 @@ class Adapter:
         }
         # Heads that predict are computed for each row; distances are projected for all rows together.
         is_mixable = left <= heads and (not left or predicts) and not layout.config.relative.shared
-        return found if is_mixable and not self.config.get("use_dora") else None
+        return by_path if is_mixable and not self.config.get("use_dora") else None
 
     def complete_config(self, base: Layout) -> dict:
         """Return the content of config.json for the base model with the adapter, which has no such file of its own."""
@@ -265,11 +143,11 @@ class Adapter:
 
     def scale(self, module: str, rank: int) -> float:
         """Return the factor of the adapter of a module."""
-        said = look_up(self.config.get("rank_pattern"), module, self.config.get("r", 8))
-        if rank != said:
+        expected = look_up(self.config.get("rank_pattern"), module, self.config.get("r", 8))
+        if rank != expected:
             raise BertJaxError(
-                f"{self.path}: the adapter of {module} has rank {rank} in {WEIGHTS} and {said} in {CONFIG}; copy both "
-                "files again from their source"
+                f"{self.path}: the adapter of {module} has rank {rank} in {WEIGHTS} and {expected} in {CONFIG}; copy "
+                "both files again from their source"
             )
         alpha = look_up(self.config.get("alpha_pattern"), module, self.config.get("lora_alpha", 8))
         return alpha / (math.sqrt(rank) if self.config.get("use_rslora") else rank)
@@ -332,10 +210,10 @@ class Adapter:
         rank, inputs = own.shapes[a] if len(own.shapes[a]) == 2 else (0, 0)
         weight = base.shapes[target]
         wanted = (weight[::-1] if is_embedding else weight) if len(weight) == 2 else (0, 0)
-        found = (own.shapes.get(b, (0, 0))[0], inputs)
+        changed = (own.shapes.get(b, (0, 0))[0], inputs)
         if not rank or own.shapes.get(b) != (wanted[0], rank) or inputs != wanted[1]:
             raise BertJaxError(
-                f"{self.path}: the adapter of {module} changes a weight of shape {list(found)}, but that of the base "
+                f"{self.path}: the adapter of {module} changes a weight of shape {list(changed)}, but that of the base "
                 f"model has {list(wanted)}; name the model that it was trained on as the base"
             )
         scale = self.scale(module, rank)

@@ -7,8 +7,7 @@ read when they are asked for; `save_model` writes a directory from which `transf
 import json
 import math
 import os
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from bert_jax.core import hashes, memory
-from bert_jax.core.errors import BertJaxError, first_line, recover_os_error
+from bert_jax.core.errors import BertJaxError, recover_os_error
 from bert_jax.core.files import read_json, write_atomically, write_json
 from bert_jax.core.output import atomic_directory, atomic_file
 from bert_jax.hub import adapter as adapters
@@ -34,6 +33,7 @@ from bert_jax.hub.directory_heads import (
 )
 from bert_jax.hub.families import find_family
 from bert_jax.hub.layout import MODELING_FILE, Layout
+from bert_jax.hub.local_directory import resolve_directory
 from bert_jax.hub.onnx_files import read_source_fingerprint
 from bert_jax.hub.parameter_mapping import ParameterMapping
 from bert_jax.hub.sentence_transformers import PROJECTION
@@ -273,32 +273,6 @@ class ModelDirectories(dict[str, ModelDirectory]):
         return self[str(Path(directory) / model) if model else directory]
 
 
-def resolve_directory(directory) -> Path:
-    """Return the directory itself, or the local copy of a model on the Hugging Face hub."""
-    path = check_path(directory)
-    if os.path.isdir(path):  # unlike Path.is_dir, which may raise if a name is too long
-        return path
-    if os.path.exists(path) or re.match(r"^[./~]|.*/.*/", str(directory)):
-        raise BertJaxError(
-            f"{directory} is not a directory; name one that holds config.json and model.safetensors"
-        )
-    by_hand = f"`hf download {directory} --local-dir DIR`"
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise BertJaxError(
-            f'no directory "{directory}" here; if it is a name on the Hugging Face hub, '
-            f"`pip install huggingface_hub` and try again, or run {by_hand} and name DIR"
-        ) from None
-    try:
-        return download(huggingface_hub.snapshot_download, str(directory))
-    except Exception as error:  # offline, unknown, forbidden: a dozen types from three libraries
-        raise BertJaxError(
-            f'no directory "{directory}" here, and no model from the Hugging Face hub ({type(error).__name__}: '
-            f"{first_line(error)}); run {by_hand} where there is a network"
-        ) from error
-
-
 def model_fingerprint(directory) -> str:
     """Return a hash of the files of a model directory, except hidden ones, which belong to git and other programs.
 
@@ -313,25 +287,6 @@ def model_fingerprint(directory) -> str:
         base = directory.base if isinstance(directory, ModelDirectory) else adapter.base
         facts |= {"base": model_fingerprint(base)}
     return hashes.json_digest(facts)
-
-
-def download(snapshot: Callable, name: str) -> Path:
-    """Fetch the files of a model: safetensors, or pickled weights if it has none, and no folders of other formats."""
-
-    def fetched(weights: str) -> Path:
-        # The folders of sentence-transformers' modules, such as 1_Pooling, begin with a digit. A Dense in one of them
-        # may be pickled even if the encoder is not.
-        wanted = ["*.json", "*.txt", "*.model", weights, "[0-9]*/*.bin"]
-        return Path(snapshot(name, allow_patterns=wanted, ignore_patterns=["[!0-9]*/*"]))
-
-    directory = fetched("*.safetensors")
-    return directory if any(directory.glob("*.safetensors")) else fetched("*.bin")
-
-
-def check_path(directory) -> Path:
-    if not isinstance(directory, str | os.PathLike) or not str(directory):
-        raise BertJaxError(f"expected the path of a model directory, not {directory!r:.60}")
-    return Path(directory)
 
 
 def read_hf_config(directory: Path) -> tuple[dict, Path]:

@@ -78,14 +78,14 @@ class AdapterBank(JaxEngine):
         flat = flatten_dict(self.rounded_params["encoder"], sep="/")
         for path in {path for adapter in self.low_rank.values() for path in adapter}:
             own = {slot: adapter[path] for slot, adapter in self.low_rank.items() if path in adapter}
-            one, rank = next(iter(own.values())), max(part.a.shape[-1] for part in own.values())
-            groups, inputs, blocks, _ = one.a.shape
+            first, rank = next(iter(own.values())), max(part.a.shape[-1] for part in own.values())
+            groups, inputs, blocks, _ = first.a.shape
             a = np.zeros((groups, self.slots, inputs, blocks, rank), self.dtype)
-            b = np.zeros((groups, self.slots, blocks, rank, one.b.shape[-1]), self.dtype)
+            b = np.zeros((groups, self.slots, blocks, rank, first.b.shape[-1]), self.dtype)
             for slot, part in own.items():
                 a[:, slot, ..., : part.a.shape[-1]] = part.a
                 b[:, slot, :, : part.a.shape[-1]] = part.b
-            settings: dict[str, Any] = {"blocks": one.blocks, "num_blocks": one.num_blocks}
+            settings: dict[str, Any] = {"blocks": first.blocks, "num_blocks": first.num_blocks}
             name = path.removeprefix("encoder/")
             if uses_unrolled_layers():
                 for i in range(groups):
@@ -159,12 +159,7 @@ class AdapterEngine:
 
 
 class AdapterModels(Mapping[str, Encoder]):
-    """A model and adapters on it, each a model of the class for what it is, by name; the model itself is "".
-
-    >>> models = bert_jax.load(DIR, adapters={"spam": SPAM, "topic": TOPIC})
-    >>> models["spam"].predict("the cat")
-    'no'
-    """
+    """A model and adapters on it, each a model of the class for what it is, by name; the model itself is ""."""
 
     def __init__(self, base: ModelDirectory, adapters: Mapping[str, Any]):
         if not isinstance(adapters, Mapping):
@@ -217,11 +212,7 @@ class AdapterModels(Mapping[str, Encoder]):
 
     def predict(self, texts: Sequence, names: Sequence[str]) -> list:
         """Return for each text what the adapter with the name at its place gives, computed in common batches: a
-        vector of an embedder, or else a prediction as `bert-jax predict` writes it.
-
-        >>> models.predict(["the cat", "the mat"], ["spam", "topic"])
-        [{'label': 'no', ...}, {'label': 'x', ...}]
-        """
+        vector of an embedder, or else a prediction as `bert-jax predict` writes it."""
         texts, names = list(ordered_texts(texts)), list(ordered_texts(names))
         if len(texts) != len(names):
             raise BertJaxError(f"there are {len(texts):,} texts, but {len(names):,} names of adapters")

@@ -13,7 +13,8 @@ from bert_jax.core.config import Range, check_flag, check_number
 from bert_jax.core.errors import BertJaxError, check_name
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.layout_warnings import layout_warnings
-from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory, check_path
+from bert_jax.hub.local_directory import check_path
+from bert_jax.hub.model_directory import ModelDirectory, atomic_model_directory
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.inference import warm_up
 from bert_jax.inference.computations import (

@@ -11,7 +11,8 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.paths import require_path
-from bert_jax.hub.model_directory import model_fingerprint, resolve_directory
+from bert_jax.hub.local_directory import resolve_directory
+from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.hub.onnx_files import NoOnnxFile
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.load import load

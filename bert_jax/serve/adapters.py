@@ -38,18 +38,18 @@ class AdapterFolder:
 
         One that does not open is told, once, and is tried again when its files change.
         """
-        found = {
+        present = {
             path.parent.name: file_facts(path.parent) for path in sorted(self.folder.glob(f"*/{CONFIG}"))
         }
-        changed = {name for name in {*found, *self.seen} if found.get(name) != self.seen.get(name)}
+        changed = {name for name in {*present, *self.seen} if present.get(name) != self.seen.get(name)}
         now = {name: model for name, model in served.items() if name not in changed & set(self.seen)}
         for name in sorted(changed):
             if self.seen.pop(name, None) and name in self.opened:
                 self.opened.remove(name)
-            if name not in found:
+            if name not in present:
                 print_line(f"adapter {name} is gone")
                 continue
-            self.seen[name] = found[name]
+            self.seen[name] = present[name]
             try:
                 now[name] = self.open_adapter(name, now)
             except BertJaxError as error:

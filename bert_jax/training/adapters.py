@@ -12,7 +12,8 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.adapter import AdapterConfig, AdapterTarget, TrainedAdapter, find_targets, trained_modules
+from bert_jax.hub.adapter import TrainedAdapter
+from bert_jax.hub.adapter_targets import AdapterConfig, AdapterTarget, find_targets, trained_modules
 from bert_jax.models.adapted_kernel import AdaptedKernel
 from bert_jax.training.parameter_rules import params_by_name
 from bert_jax.training.run_config import RunConfig

@@ -333,14 +333,12 @@ class TrainingLoop:
             return
         self.restore_best()
         self.average_with_start()
-        trained, frozen = (
-            gather_params(tree, self.mesh) for tree in (self.state.params, self.constants.frozen)
-        )
+        trained = gather_params(self.state.params, self.mesh)
+        frozen = gather_params(self.constants.frozen, self.mesh)
         if jax.process_index() > 0:
             return
-        params = self.task.final_params(
-            merge_params(self.task, self.config.adapter, trained, frozen), self.data
-        )
+        params = merge_params(self.task, self.config.adapter, trained, frozen)
+        params = self.task.final_params(params, self.data)
         adapter = trained_adapter(self.task, self.config, trained, frozen)
         with hub.atomic_model_directory(self.workdir.model, hub.WRITTEN_FILES) as new:
             save_models(new, self.task, params, self.data.tokenizer, adapter)

@@ -13,7 +13,7 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.core.terminal import RUN_PREFIX, print_detail
 from bert_jax.core.typed_json import type_name
 from bert_jax.data.batch_source import BatchSource, Fact
-from bert_jax.hub.adapter import FROZEN_MODULES
+from bert_jax.hub.adapter_targets import FROZEN_MODULES
 from bert_jax.hub.model_directory import ModelDirectories, ModelDirectory
 from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training import warm_start

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from bert_jax.core.config import SEED_RANGE, NonNegative, Positive, Range, Share, check_ranges
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.columns import ExampleColumns
-from bert_jax.hub.adapter import AdapterConfig
+from bert_jax.hub.adapter_targets import AdapterConfig
 
 Rate = Annotated[float, Range(0, 1000)]
 Warmup = Annotated[float, Range(0, 1e9)]

@@ -25,7 +25,8 @@ from bert_jax.core.terminal import print_line
 from bert_jax.core.typed_json import coerce_json
 from bert_jax.data.batch_source import BatchSource
 from bert_jax.hub import model_directory as hub
-from bert_jax.hub.adapter import AdapterConfig, TrainedAdapter
+from bert_jax.hub.adapter import TrainedAdapter
+from bert_jax.hub.adapter_targets import AdapterConfig
 from bert_jax.hub.families import FAMILIES
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings

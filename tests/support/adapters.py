@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
-from bert_jax.hub.adapter import AdapterConfig
+from bert_jax.hub.adapter_targets import AdapterConfig
 from bert_jax.hub.model_directory import ModelDirectory, save_model
 from bert_jax.inference.load import init_missing_parts
 from bert_jax.training.adapters import merge_params, split_params, trained_adapter

@@ -16,7 +16,8 @@ import bert_jax
 from bert_jax.command.export import export_checkpoint
 from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
-from bert_jax.hub.adapter import CONFIG, WEIGHTS, AdapterConfig
+from bert_jax.hub.adapter import CONFIG, WEIGHTS
+from bert_jax.hub.adapter_targets import AdapterConfig
 from bert_jax.inference.load import load
 from bert_jax.tasks import load_config
 from bert_jax.training.memory_estimate import estimate_memory
