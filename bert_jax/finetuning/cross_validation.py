@@ -15,6 +15,7 @@ from typing import cast
 from zipfile import BadZipFile
 
 import numpy as np
+from scipy.special import logsumexp
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
@@ -23,6 +24,7 @@ from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_pieces
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
+from bert_jax.finetuning.label_descriptions import NONE
 from bert_jax.finetuning.linear_probe import HeadInputs
 from bert_jax.inference.computations import HeadLogits, PooledStates
 from bert_jax.inference.load import load
@@ -35,6 +37,7 @@ from bert_jax.text.truncation import EncodingOptions
 from bert_jax.training import warm_start
 from bert_jax.training.log import format_duration
 from bert_jax.training.opened_run import OpenedRun
+from bert_jax.training.processes import print_once
 from bert_jax.training.stop_signal import StopSignal
 from bert_jax.training.workdir import Workdir
 
@@ -66,6 +69,7 @@ class Folds:
             classes = [task.kind.labels.index(task.kind.truth(example)) for example in examples]
             self.class_of_piece = np.array(classes)[self.example_of_piece]
         self.curve: LearningCurve | None = None  # of probes
+        self.descriptions = task.descriptions  # of labels; () if probes predict better without
 
     @property
     def covers_all(self) -> bool:
@@ -98,14 +102,27 @@ class Folds:
         assert link is not None  # or the config refuses the method
         init, seed = self.config.init, self.config.seed
         params, _ = warm_start.read_initial_params(self.run.directories, init, task, seed)
-        features = HeadInputs(task.layout, params, self.data.tokenizer, self.pieces)
+        pieces = [*self.pieces, *self.descriptions]
+        features = HeadInputs(task.layout, params, self.data.tokenizer, pieces)
         all_pieces = np.ones(len(self.pieces), bool)
         outcomes, penalties = self.predict_with_probe(features, link, all_pieces)
+        if described := self.descriptions:
+            self.descriptions = ()
+            plain, plain_penalties = self.predict_with_probe(features, link, all_pieces)
+            losses = [class_loss(outcomes), class_loss(plain)]
+            if helps := losses[0] < losses[1]:
+                self.descriptions = described
+            else:
+                outcomes, penalties = plain, plain_penalties
+            print_once(
+                f"with descriptions of the {len(described)} labels as further examples, the probe's loss out of fold "
+                f"is {losses[0]:.3f}, without {losses[1]:.3f}, so they are {'kept' if helps else 'left out'}"
+            )
         if not self.covers_all:
             return outcomes
         if len(self.evaluator.examples) >= MIN_CURVE_EXAMPLES:
             self.curve = self.make_learning_curve(features, link, outcomes, penalties)
-        vectors = np.stack(features.vectors)[self.is_first]
+        vectors = np.stack(features.vectors[: len(self.pieces)])[self.is_first]
         near = np.zeros(len(vectors), np.float32)
         for fold in self.predicted:
             inside = self.fold_of_example == fold
@@ -141,6 +158,7 @@ class Folds:
         for fold in self.predicted:
             kept = (self.fold_of_piece != fold) & learnt
             indices = np.flatnonzero(kept).tolist()
+            indices += range(len(self.pieces), len(self.pieces) + len(self.descriptions))
             probe = features.fit_probe(link, self.task.class_weights, indices, strongest)
             most, shift = max(most, probe.penalties), self.prior_shift(kept)
             for i in np.flatnonzero(self.fold_of_piece == fold):
@@ -158,6 +176,7 @@ class Folds:
         given = replace(
             given, method=method, steps=self.config.steps, report=False,
             optimizer=replace(given.optimizer, learning_rate=rate),
+            label_descriptions=given.label_descriptions if self.descriptions else NONE,
         )  # fmt: skip
         logits: list = [None] * len(self.pieces)
         for fold in self.predicted:
@@ -223,6 +242,13 @@ class Folds:
             with report_damage(path):
                 near[self.fold_of_example == fold] = np.load(path)
         return near
+
+
+def class_loss(outcomes: Outcomes) -> float:
+    """Return the mean of minus the log of the probability of the right class."""
+    logits = np.stack(outcomes.raw_outputs).astype(np.float64)
+    right = [outcomes.kind.labels.index(label) for label in outcomes.truth]
+    return float((logsumexp(logits, axis=1) - logits[np.arange(len(right)), right]).mean())
 
 
 def log_class_shares(classes: np.ndarray, count: int) -> np.ndarray:

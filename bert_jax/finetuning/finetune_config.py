@@ -16,6 +16,7 @@ from bert_jax.finetuning.epochs_config import (
     InitEncoderConfig,
     check_validation,
 )
+from bert_jax.finetuning.label_descriptions import AUTO, read_label_descriptions
 from bert_jax.predictions.kind import Kind
 
 # The learning rate of contrastive training: for up to FEW_TEXTS texts, that of fine-tuning is best; for more, up to
@@ -95,10 +96,15 @@ class FinetuneConfig(EpochsConfig, ABC):
     # what the head starts from; linear_probe: a regression on the frozen encoder; pretrained: the head of `init`,
     # random if it has none
     head_init: Literal["linear_probe", "pretrained"] = "linear_probe"
+    # texts that describe the labels, from which a probe learns, too: a JSON object, or a file that holds one; auto: the
+    # names of the labels, for one class per text, fewer than 64 examples of each class and folds, unless these show
+    # that they do not help; none: no texts
+    label_descriptions: str = AUTO
     data: ExamplesConfig = field(default_factory=ExamplesConfig)
 
     def __post_init__(self):
         super().__post_init__()
+        read_label_descriptions(self.label_descriptions)
         if self.method in ("linear_probe", "contrastive") and self.head_init == "pretrained":
             raise BertJaxError(
                 f"method={self.method} makes a new head; leave --config.head_init=pretrained out"

@@ -14,6 +14,7 @@ from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_batch_
 from bert_jax.finetuning.example_splits import ExampleSplits, Reader, split_examples
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig
 from bert_jax.finetuning.finetune_task import ContrastiveTask, FinetuneTask
+from bert_jax.finetuning.label_descriptions import AUTO, describe_labels, encode_descriptions
 from bert_jax.finetuning.model_cards import prediction_card
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
@@ -44,6 +45,12 @@ def open_data(
     parts = split_examples(config, read_examples)
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, folds=parts.folds))
     task = make_finetune_task(config, init, parts, labels, smoothing, balanced)
+    given = config.label_descriptions
+    if given != AUTO or parts.folds:
+        described = describe_labels(given, task.kind, parts.train)
+        most = task.layout.config.max_position_embeddings
+        encoded = encode_descriptions(described, task.kind, init.tokenizer, most)
+        task = dataclasses.replace(task, descriptions=encoded)
     train = encode_windows(task, init.tokenizer, config.data, parts.train, "training")
     validation = encode_windows(task, init.tokenizer, config.data, parts.validation, "validation")
     pieces = make_pieces(task.kind, parts.train, train)

@@ -20,11 +20,12 @@ from bert_jax.finetuning.cross_validation import Folds
 from bert_jax.finetuning.example_splits import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
-from bert_jax.finetuning.linear_probe import fit_head_as_probe
+from bert_jax.finetuning.label_descriptions import NONE
 from bert_jax.losses.loss import Loss, pair_error
 from bert_jax.models.bert import states_read
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Kind
+from bert_jax.predictions.linear_model import MAX_UNITS
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.step import StepCache
 from bert_jax.training.task import Task
@@ -52,8 +53,12 @@ class FinetuneTask(HeadTask):
 
     def resume(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> OpenedRun[FinetuneConfig]:
         """Return the run with the method with which it was started."""
-        if directory.run.exists() and run.config.method == "auto":
-            run = with_method(run, directory.read_run()["config"].get("method", "auto"))
+        if directory.run.exists():
+            recorded = directory.read_run()["config"]
+            if run.config.label_descriptions != NONE == recorded.get("label_descriptions"):
+                run = without_descriptions(run)
+            if run.config.method == "auto":
+                run = with_method(run, recorded.get("method", "auto"))
         return super().resume(run, directory)
 
     def runs_before(
@@ -84,6 +89,8 @@ class FinetuneTask(HeadTask):
         else:
             return resumed
         chosen = choose_method(folds, directory.path)
+        if self.descriptions and not folds.descriptions:
+            run = without_descriptions(run)
         return replace(with_method(run, chosen.method), out_of_fold=chosen if folds.covers_all else None)
 
     def predicts_one_fold(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> bool:
@@ -108,6 +115,10 @@ def with_method(run: OpenedRun[FinetuneConfig], method: str) -> OpenedRun[Finetu
     if method == "contrastive":
         return run.reopen(replace(run.given, method="contrastive"))
     return replace(run, config=run.config.with_method(cast(Method, method)))
+
+
+def without_descriptions(run: OpenedRun[FinetuneConfig]) -> OpenedRun[FinetuneConfig]:
+    return run.reopen(replace(run.given, label_descriptions=NONE))
 
 
 VECTORS = "vectors"
@@ -136,7 +147,7 @@ class ContrastiveTask(FinetuneTask):
 
     def final_params(self, params: dict, data: BatchSource) -> dict:
         pieces = cast(Epochs, data).train
-        return fit_head_as_probe(params, self.layout, data.tokenizer, pieces, "softmax", self.class_weights)
+        return self.fit_head(params, data, pieces, "softmax", MAX_UNITS)
 
 
 MAX_LISTED = 5  # at most this many labels, or groups of labels, are named in a notice

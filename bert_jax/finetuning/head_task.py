@@ -10,7 +10,9 @@ from bert_jax.core.terminal import pluralize
 from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
+from bert_jax.data.examples.row_packing import EncodedExample
 from bert_jax.data.examples.split import document_keys
+from bert_jax.data.randomness import sample_indices
 from bert_jax.finetuning.inspect_examples import format_examples
 from bert_jax.finetuning.linear_probe import fit_head_as_probe
 from bert_jax.losses.loss import Loss
@@ -33,6 +35,8 @@ class HeadTask(Task):
     class_weights: tuple[float, ...] = ()
     # Whether the head starts as a fitted probe, if a probe can learn these predictions.
     probes_head: bool = field(default=False, compare=False)
+    # Descriptions of the labels, from which a probe learns, too.
+    descriptions: tuple[EncodedExample, ...] = field(default=(), compare=False)
 
     @property
     def best_metric(self) -> str:
@@ -56,7 +60,15 @@ class HeadTask(Task):
             return params
         link = cast(Link, self.kind.link)
         pieces, most = cast(Epochs, data).train, MAX_PROBE_EXAMPLES if steps else MAX_UNITS
-        return fit_head_as_probe(params, self.layout, data.tokenizer, pieces, link, self.class_weights, most)
+        return self.fit_head(params, data, pieces, link, most)
+
+    def fit_head(
+        self, params: dict, data: BatchSource, pieces: Sequence[EncodedExample], link: Link, most: int
+    ) -> dict:
+        """Return the parameters with the head fitted to a sample of the pieces, and to the descriptions of labels."""
+        sample = [pieces[i] for i in sample_indices("pieces of a probe", len(pieces), most)]
+        sample += self.descriptions
+        return fit_head_as_probe(params, self.layout, data.tokenizer, sample, link, self.class_weights)
 
     def describe_new_params(self, names: Sequence[str]) -> str:
         if self.starts_from_probe and names:

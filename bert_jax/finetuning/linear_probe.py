@@ -6,13 +6,12 @@ import numpy as np
 
 from bert_jax.core.progress import Progress
 from bert_jax.data.examples.row_packing import EncodedExample
-from bert_jax.data.randomness import sample_indices
 from bert_jax.hub.layout import Layout
 from bert_jax.inference.computations import HeadLogits
 from bert_jax.inference.engines.jax import JaxEngine
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
-from bert_jax.predictions.linear_model import MAX_UNITS, LinearModel, Link, Units, fit_linear_model
+from bert_jax.predictions.linear_model import LinearModel, Link, Units, fit_linear_model
 from bert_jax.text.tokenizer import Tokenizer
 
 
@@ -67,10 +66,8 @@ def fit_head_as_probe(
     pieces: Sequence[EncodedExample],
     link: Link,
     class_weights: Sequence[float] = (),
-    most: int = MAX_UNITS,
 ) -> dict:
-    """Return the parameters with the head fitted to the pieces, or to a random sample of `most` of them."""
-    pieces = [pieces[i] for i in sample_indices("pieces of a probe", len(pieces), most)]
+    """Return the parameters with the head fitted to the pieces."""
     probe = HeadInputs(layout, params, tokenizer, pieces).fit_probe(link, class_weights)
     dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
     return params | {layout.heads[-1]: {"dense": dense}}

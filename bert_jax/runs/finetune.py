@@ -10,6 +10,7 @@ from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.core.terminal import print_line
 from bert_jax.core.typed_json import type_name
 from bert_jax.data.examples.column_names import LABELS, MEMORY_PAIR, TAGS, TEXTS, WORDS
+from bert_jax.finetuning.label_descriptions import spell_descriptions
 from bert_jax.inference.encoder import Encoder
 from bert_jax.runs.train import Run, check_arguments, format_call, merge_keys, start_run
 from bert_jax.text.array_likes import to_plain_list
@@ -42,8 +43,8 @@ def finetune(
     are classes, fractions are numbers, and a list holds several labels of a text or, for words, a tag for each word.
     The keys `task` and `problem_type` override this. `validation`, a pair (texts, labels), is the validation set;
     without it a share of the examples is held out, and fewer than 2,000 examples are cross-validated. `keys` are those
-    of configs/classify.py and configs/tag.py. `workdir` is the directory of the run; without it the directory is
-    temporary, and `run.model.save(DIR)` keeps the model.
+    of configs/classify.py and configs/tag.py; `label_descriptions` may be a dict. `workdir` is the directory of the
+    run; without it the directory is temporary, and `run.model.save(DIR)` keeps the model.
     """
     check_arguments("finetune", ("texts", "labels", "validation", "workdir"), keys)
     parts = {"texts": check_series(texts, labels)}
@@ -64,6 +65,8 @@ def finetune(
             'the labels hold fractions, so they are learnt as numbers; problem_type="single_label" learns them as '
             "classes"
         )
+    if "label_descriptions" in keys:
+        keys["label_descriptions"] = spell_descriptions(keys["label_descriptions"])
     values = merge_keys({"task": task, "data": data} | problem, {"init": model} | keys)
     columns = values["data"].get("columns", {})
     skips = isinstance(columns, Mapping) and columns.get("skip_bad") is True

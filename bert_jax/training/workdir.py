@@ -200,9 +200,13 @@ def save_models(
 
 
 def recorded_settings(config: RunConfig) -> dict[str, Any]:
-    """Return the keys of run.json; runs without adapters have none of theirs, as those of versions before adapters."""
-    keys = flatten_config(config)
-    return {key: value for key, value in keys if config.adapter.rank or not key.startswith("adapter.")}
+    """Return the keys of run.json. Keys of what a run does not use are left out, as versions before them had none."""
+    keys = dict(flatten_config(config))
+    if keys.get("label_descriptions") == "auto":
+        del keys["label_descriptions"]
+    return {
+        key: value for key, value in keys.items() if config.adapter.rank or not key.startswith("adapter.")
+    }
 
 
 def read_adapter_config(settings: dict) -> AdapterConfig:

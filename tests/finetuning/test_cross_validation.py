@@ -43,6 +43,7 @@ def opened(encoder_path, tmp_path_factory):
     """A run on 40 examples."""
     path = write_csv(tmp_path_factory.mktemp("folds") / "train.csv", marked_texts(40, 0))
     overrides = [f"init={encoder_path}", f"data.train={path}", "steps=6", "report=False", "data.folds=3"]
+    overrides += ["label_descriptions=none"]  # which of all labels decide about
     module, config = load_config("configs/classify.py", [*overrides, *SHORT])
     return open_run(module.open, config)
 

@@ -161,6 +161,7 @@ CALLS = (
         classify.classify('w1', long_texts=WRONG)
         classify.zero_shot('w1', ['w1'], hypothesis_template=WRONG)
         bert_jax.train(WRONG, workdir='run')
+        probe(label_descriptions=WRONG)  # 3
         bert_jax.open_task(WRONG)
         build(small / 'labelled.jsonl', text=WRONG)
         evaluate(text=WRONG)
@@ -301,6 +302,8 @@ def names(small, models, tmp_path, monkeypatch) -> dict[str, Any]:
         "evaluate": changed(partial(bert_jax.evaluate, small / "classifier"), {"data": labelled}),
         "prepare": changed(bert_jax.prepare, {**text, "tokenizer": small / "vocabulary", "processes": 1}),
         "learn": changed(bert_jax.train_tokenizer, {**text, "size": 900}),
+        "probe": changed(partial(bert_jax.finetune, small / "masked", ["w1", "w2"] * 5, ["a", "b"] * 5), {
+            "method": "linear_probe", "data": {"max_length": 32, "folds": 0}, "report": False}),
         "mine": changed(partial(bert_jax.mine_hard_negatives, small / "masked"), {"pairs": PAIRS, "negatives": 1}),
     }  # fmt: skip
 
