@@ -112,7 +112,8 @@ class AdapterBank(JaxEngine):
         the most."""
         if not isinstance(computation, HeadLogits):
             return WithAdapters(computation)
-        labels = self.stacked[computation.head]["modules"][computation.head]["dense"]["kernel"].shape[-1]
+        kernel = self.stacked[computation.head]["modules"][computation.head]["dense"]["kernel"]
+        labels = kernel.shape[-1] if HEADS[computation.head].labels else computation.labels
         return WithAdapters(replace(computation, labels=labels))
 
     def params_for(self, computation: Computation) -> dict:

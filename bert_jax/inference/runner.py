@@ -237,7 +237,7 @@ def run_together(parts: Sequence[Part]) -> list[list]:
 
 def cut_labels(computation: Computation, outputs: Any) -> Any:
     """Return outputs without the logits of labels that only other adapters in the batch have."""
-    if not isinstance(computation, HeadLogits):
+    if not isinstance(computation, HeadLogits) or not HEADS[computation.head].labels:
         return outputs
     if isinstance(outputs, list | tuple):
         return outputs[0][..., : computation.labels], *outputs[1:]

@@ -1,6 +1,5 @@
 """Texts that describe labels are further examples for a probe, if folds show that they help."""
 
-import itertools
 import json
 
 import numpy as np
@@ -64,9 +63,15 @@ def test_folds_keep_or_drop_descriptions_and_a_resumed_run_knows(tmp_path, encod
     assert "descriptions" not in capsys.readouterr().err
     heads = {}
     for word, losses in {"kept": (0.5, 0.6), "left out": (0.6, 0.5)}.items():
-        left = itertools.cycle(losses)  # folds are predicted again where a run is resumed
-        monkeypatch.setattr(cross_validation, "class_loss", lambda _, left=left: next(left))
+        judged = []
+
+        def loss_of(outcomes, judged=judged, losses=losses):
+            judged.append(np.stack(outcomes.raw_outputs))
+            return losses[(len(judged) - 1) % 2]  # folds are predicted again where a run is resumed
+
+        monkeypatch.setattr(cross_validation, "class_loss", loss_of)
         heads[word] = run(tmp_path, encoder_path, word)
+        assert np.abs(judged[0] - judged[1]).max() > 1e-3
         assert (
             f"the probe's loss out of fold is {losses[0]:.3f}, without {losses[1]:.3f}, so they are {word}"
             in (capsys.readouterr().err)

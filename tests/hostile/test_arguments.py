@@ -302,7 +302,7 @@ def names(small, models, tmp_path, monkeypatch) -> dict[str, Any]:
         "evaluate": changed(partial(bert_jax.evaluate, small / "classifier"), {"data": labelled}),
         "prepare": changed(bert_jax.prepare, {**text, "tokenizer": small / "vocabulary", "processes": 1}),
         "learn": changed(bert_jax.train_tokenizer, {**text, "size": 900}),
-        "probe": changed(partial(bert_jax.finetune, small / "masked", ["w1", "w2"] * 5, ["a", "b"] * 5), {
+        "probe": changed(partial(bert_jax.finetune, small / "masked", [f"w{n}" for n in range(20)], ["a", "b"] * 10), {
             "method": "linear_probe", "data": {"max_length": 32, "folds": 0}, "report": False}),
         "mine": changed(partial(bert_jax.mine_hard_negatives, small / "masked"), {"pairs": PAIRS, "negatives": 1}),
     }  # fmt: skip

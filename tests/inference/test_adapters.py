@@ -20,6 +20,7 @@ ADAPTERS = {  # head, labels, settings
     "spam": ("classify", ("no", "yes"), {"rank": 2}),
     "topic": ("classify", ("a", "b", "c", "d"), {"rank": 3, "target_modules": (".*[a-z]", )}),
     "words": ("tag", ("O", "B-X", "I-X"), {"rank": 1, "use_rslora": True}),
+    "answers": ("answer", (), {"rank": 2}),
     "dora": ("classify", ("u", "v"), {"rank": 2, "use_dora": True}),
 }  # fmt: skip
 
@@ -42,13 +43,17 @@ def models(directories):
 
 def test_each_adapter_gives_what_it_gives_alone(models, directories):
     assert {name: type(model).__name__ for name, model in models.items()} == {
-        "": "Classifier", "spam": "Classifier", "topic": "Classifier", "words": "Tagger", "dora": "Classifier",
+        "": "Classifier", "spam": "Classifier", "topic": "Classifier", "words": "Tagger", "answers": "QuestionAnswerer",
+        "dora": "Classifier",
     }  # fmt: skip
     for name, directory in directories.items():
         alone, ours = load(directory), models[name]
         assert ours.labels == alone.labels and repr(ours) == repr(alone)
         if name == "words":
             assert_same_spans(ours.tag(SMALL_TEXTS), alone.tag(SMALL_TEXTS))
+        elif name == "answers":
+            given, expected = ours.answer("the cat", SMALL_TEXTS[0]), alone.answer("the cat", SMALL_TEXTS[0])
+            assert given.text == expected.text and given.score == pytest.approx(expected.score, abs=1e-5)
         else:
             expected = alone.predict_proba(SMALL_TEXTS)
             np.testing.assert_allclose(ours.predict_proba(SMALL_TEXTS), expected, atol=1e-6)

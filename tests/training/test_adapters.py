@@ -20,13 +20,16 @@ from bert_jax.hub.adapter import CONFIG, WEIGHTS
 from bert_jax.hub.adapter_targets import AdapterConfig
 from bert_jax.inference.load import load
 from bert_jax.tasks import load_config
+from bert_jax.training.adapters import join_params, merge_params, split_params
 from bert_jax.training.memory_estimate import estimate_memory
 from bert_jax.training.sharding import make_mesh, place_batches
-from bert_jax.training.state import abstract_state, initial_state, make_constants
+from bert_jax.training.state import abstract_state, average_params, initial_state, make_constants
 from bert_jax.training.step import make_step
+from tests.support.adapters import random_adapter
 from tests.support.finetuning_runs import finetune
 from tests.support.made_up_language import WORDS
 from tests.support.processes import run_on_eight_devices
+from tests.support.small_models import write_model
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -63,6 +66,47 @@ def test_meshes_give_the_same_losses():
     assert np.mean(one[-3:]) < np.mean(one[:3]) - 0.01
     for name, losses in found.items():
         np.testing.assert_allclose(losses, one, rtol=1e-5, err_msg=name)
+
+
+def test_dropout_of_adapters_depends_on_the_key_and_the_row(tmp_path):
+    write_model(tmp_path / "base")
+    task, config, trained, frozen = random_adapter(
+        tmp_path / "base", "tag", ("O", "B-X"), rank=4, dropout=0.5
+    )
+    batch = {
+        "input_ids": np.full((3, 5), 6),
+        "attention_mask": np.ones((3, 5), int),
+        "token_type_ids": np.zeros((3, 5), int),
+    }
+
+    def outputs(key=None, rows=(0, 1, 2)):
+        params = join_params(task, config.adapter, trained, frozen, np.array(rows), key)
+        return np.asarray(task.layout.module.apply({"params": params}, batch)["hidden"])
+
+    plain, one, other = outputs(), outputs(jax.random.key(1)), outputs(jax.random.key(2))
+    assert np.abs(plain - plain[:1]).max() == 0 and np.abs(one - plain).max() > 0.01
+    assert np.abs(one - other).max() > 0.01 and np.abs(one[0] - one[1]).max() > 0.01
+    np.testing.assert_array_equal(outputs(jax.random.key(1), (2, 1, 0)), one[::-1])
+    layers = join_params(task, config.adapter, trained, frozen, np.arange(3), jax.random.key(1))["encoder"][
+        "layers"
+    ]
+    keys = jax.random.key_data(layers["feed_forward"]["in"]["kernel"].dropout_key)
+    assert len({tuple(key) for key in keys.tolist()}) == len(keys) == 2, "each layer has its own"
+
+
+def test_the_mean_with_the_start_has_a_share_of_what_was_learnt(tmp_path):
+    write_model(tmp_path / "base")
+    task, config, trained, frozen = random_adapter(tmp_path / "base", "tag", ("O", "B-X"), rank=2)
+    start = split_params(
+        task, config, frozen | {name: part for name, part in trained.items() if name != "adapters"}
+    )[0]
+    mean = average_params(start, trained, 0.25)
+    before, after, between = (
+        merge_params(task, config.adapter, params, frozen)["encoder"]["layers"]["attention"]["qkv"]["kernel"]
+        for params in (start, trained, mean)
+    )
+    assert np.abs(after - before).max() > 0.01
+    np.testing.assert_allclose(between, 0.25 * before + 0.75 * after, atol=1e-6)
 
 
 # Objectives
