@@ -143,14 +143,27 @@ class Adapter:
 
     def scale(self, module: str, rank: int) -> float:
         """Return the factor of the adapter of a module."""
-        expected = look_up(self.config.get("rank_pattern"), module, self.config.get("r", 8))
+        expected = self.look_up("rank_pattern", module, self.config.get("r", 8))
         if rank != expected:
             raise BertJaxError(
                 f"{self.path}: the adapter of {module} has rank {rank} in {WEIGHTS} and {expected} in {CONFIG}; copy "
                 "both files again from their source"
             )
-        alpha = look_up(self.config.get("alpha_pattern"), module, self.config.get("lora_alpha", 8))
+        alpha = self.look_up("alpha_pattern", module, self.config.get("lora_alpha", 8))
         return alpha / (math.sqrt(rank) if self.config.get("use_rslora") else rank)
+
+    def look_up(self, key: str, module: str, default: float) -> float:
+        """Return the value of the first pattern that matches the module's name, as PEFT matches it."""
+        patterns: Any = self.config.get(key) or {}
+        for pattern, value in patterns.items():
+            try:
+                if re.fullmatch(rf"(.*\.)?({pattern})", module):
+                    return value
+            except re.error as error:
+                raise BertJaxError(
+                    f"{self.where}: {key} has a pattern that is not a regular expression: {error}"
+                ) from None
+        return default
 
     def merge_into(self, base: Tensors, layout: Layout, heads: tuple[str, ...]) -> Tensors:
         """Return the tensors of the base model with the adapter in them, which is computed as they are read.
@@ -216,6 +229,10 @@ class Adapter:
                 f"{self.path}: the adapter of {module} changes a weight of shape {list(changed)}, but that of the base "
                 f"model has {list(wanted)}; name the model that it was trained on as the base"
             )
+        if is_embedding and module + MAGNITUDE in own:
+            raise BertJaxError(
+                f"{self.where}: use_dora on embeddings is not supported; merge the adapter with PEFT"
+            )
         scale = self.scale(module, rank)
 
         def read() -> np.ndarray:
@@ -242,14 +259,6 @@ def head_names(layout: Layout, heads: Iterable[str]) -> set[str]:
     """Return the published names of the parameters of heads."""
     parts = [part for head in heads for part in layout.family.head_mappings(head, layout.config)]
     return {name for part in parts for name in part.tensor_names}
-
-
-def look_up(patterns: Mapping[str, Any] | None, module: str, default):
-    """Return the value of the first pattern that matches the module's name, as PEFT matches it."""
-    for pattern, value in (patterns or {}).items():
-        if re.fullmatch(rf"(.*\.)?({pattern})", module):
-            return value
-    return default
 
 
 def open_adapter(directory: Path) -> Adapter | None:

@@ -4,6 +4,8 @@ What a batch cannot mix is opened as a model of its own: DoRA, changed biases or
 distances, heads that compare vectors.
 """
 
+import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +36,7 @@ from bert_jax.predictions.kind import find_kind
 from bert_jax.text.tokenizer import Tokenizer
 
 LEAST_SLOTS = 8  # programs depend on the number of slots, which doubles
+RESTING = 600.0  # seconds before a slot is used again: a batch for its last adapter may wait to be computed
 
 
 class AdapterBank(JaxEngine):
@@ -43,36 +46,37 @@ class AdapterBank(JaxEngine):
         super().__init__(directory.layout.config, directory.read_params())
         self.low_rank: dict[int, dict[str, LowRank]] = {}  # by slot
         self.heads: dict[int, tuple[str, dict]] = {}  # head and parameters, of slots with one that predicts
-        self.slots, self.free = LEAST_SLOTS, deque(range(1, LEAST_SLOTS))
+        # Slots, and the times from which on they may be used.
+        self.slots, self.free = LEAST_SLOTS, deque((slot, 0.0) for slot in range(1, LEAST_SLOTS))
         self.stacked: dict[str, dict] = {}  # the parameters of programs by the head, "" without one
-        if find_kind(directory.layout):
-            self.heads[0] = directory.layout.heads[-1], directory.read_head_params()
-        self.stack()
+        self.changing = threading.Lock()  # held while these change, and while a batch is started with them
+        if head := head_that_predicts(directory.layout):
+            self.heads[0] = head, directory.read_head_params()
 
     def add(self, low_rank: dict[str, LowRank], head: str, head_params: dict) -> int:
         """Return the slot of a new adapter; its head is "" if it predicts nothing."""
-        if not self.free:
-            self.free.extend(range(self.slots, 2 * self.slots))
+        if not self.free or self.free[0][1] > time.monotonic():
+            self.free.extendleft((slot, 0.0) for slot in reversed(range(self.slots, 2 * self.slots)))
             self.slots *= 2
-        slot = self.free.popleft()
+        slot, _ = self.free.popleft()
         self.low_rank[slot] = low_rank
         self.heads.pop(slot, None)
         if head:
             self.heads[slot] = head, head_params
-        self.stack()
         return slot
 
     def remove(self, slot: int) -> None:
-        """Free a slot. Its numbers stay until another adapter gets it, for batches that are computed now."""
-        self.free.append(slot)
+        """Free a slot. Its numbers stay until another adapter gets it, for batches that wait."""
+        self.free.append((slot, time.monotonic() + RESTING))
 
     def stack(self) -> None:
-        """Place the adapters of all slots on the device."""
+        """Place the adapters of all slots on the device; then they are computed."""
         stacked = {"": self.rounded_params | {"encoder": self.encoder_with_adapters()}}
         for head in {head for head, _ in self.heads.values()}:
             modules = round_kernels(jax.device_put(self.stack_heads(head)), self.dtype)
             stacked[head] = stacked[""] | {"modules": modules}
-        self.stacked = stacked  # at once, because another thread may compute
+        with self.changing:
+            self.stacked, self.programs = stacked, {}
 
     def encoder_with_adapters(self) -> dict:
         flat = flatten_dict(self.rounded_params["encoder"], sep="/")
@@ -116,9 +120,18 @@ class AdapterBank(JaxEngine):
         labels = kernel.shape[-1] if HEADS[computation.head].labels else computation.labels
         return WithAdapters(replace(computation, labels=labels))
 
+    def start(self, computation: Computation, batch: dict) -> Any:
+        inner = computation.computation if isinstance(computation, WithAdapters) else computation
+        with self.changing:  # what it was widened for may have changed
+            return super().start(self.widen(inner), batch)
+
     def params_for(self, computation: Computation) -> dict:
         inner = computation.computation if isinstance(computation, WithAdapters) else computation
         return self.stacked[inner.head if isinstance(inner, HeadLogits) else ""]
+
+
+def head_that_predicts(layout: Layout) -> str:
+    return layout.heads[-1] if find_kind(layout) else ""
 
 
 class AdapterEngine:
@@ -166,9 +179,11 @@ class AdapterModels(Mapping[str, Encoder]):
         if not isinstance(adapters, Mapping):
             raise BertJaxError(f"adapters must be directories by name, not {adapters!r:.60}")
         self.directory, self.bank = base, AdapterBank(base)
-        self.models = {"": self.open_model(base, 0)}
+        compares = any(HEADS[head].compares for head in base.layout.heads)
+        self.models = {"": self.open_model(base, None if compares else 0)}
         for name, directory in adapters.items():
-            self.add(name, directory)
+            self.open_adapter(name, directory)
+        self.bank.stack()
 
     def __getitem__(self, name: str) -> Encoder:
         check_name(name, self.models, "adapter")
@@ -182,13 +197,17 @@ class AdapterModels(Mapping[str, Encoder]):
 
     def add(self, name: str, directory: Any) -> None:
         """Open the adapter in a directory. The others can be used meanwhile."""
+        self.open_adapter(name, directory)
+        self.bank.stack()
+
+    def open_adapter(self, name: str, directory: Any) -> None:
         if not isinstance(name, str) or not name:
             raise BertJaxError(f"an adapter needs a name, not {name!r:.60}")
         if name in self.models:
             raise BertJaxError(f'two adapters are called "{name}"; give one of them another name')
         opened = ModelDirectory.open(directory, base=self.directory)
         assert opened.adapter
-        head = opened.layout.heads[-1] if find_kind(opened.layout) else ""
+        head = head_that_predicts(opened.layout)
         low_rank = opened.adapter.low_rank_params(opened.layout, bool(head))
         if low_rank is None or (head and HEADS[head].compares):
             self.models[name] = self.open_model(opened, None)

@@ -107,6 +107,19 @@ def serving(args):
     )  # fmt: skip
 
 
+@verb("one adapter alone, and many in common batches",
+      "python -m tests.bench adapters --model DIR --input lines.txt",
+      MODEL, flag("--input", required=True, metavar="FILE", help="file with one text per line"),
+      flag("--texts", type=positive_integer, default=500, help="number of texts to draw from it (default 500)"),
+      flag("--count", type=positive_integer, default=20, help="number of adapters (default 20)"),
+      flag("--rank", type=positive_integer, default=8, help="their rank (default 8)"))  # fmt: skip
+def adapters(args):
+    from bert_jax.bench.text_speed import sample_texts
+    from tests.bench.adapters import compare_adapters
+
+    print(compare_adapters(args.model, sample_texts(args.input, args.texts), args.count, args.rank))
+
+
 @verb("a pre-training step on made-up rows",
       "python -m tests.bench step --config configs/pretrain.py:base --config.data.batch_size=8 --against torch",
       *CONFIG, DTYPE, against("torch", "torch-autocast", "torch-autocast-compiled"), *limits(6, 60))  # fmt: skip

@@ -216,6 +216,7 @@ def edit_weights(path, change) -> None:
     save_file(tensors, path / WEIGHTS, {"format": "pt"})
 
 
+EMBEDDINGS = "base_model.model.bert.embeddings.word_embeddings.lora_"
 NAME = "base_model.model.bert.encoder.layer.0.attention.self.query.lora_"
 WRONG = {
     "another kind": (lambda a: edit_json(a / CONFIG, peft_type="IA3"), 'adapters of type "IA3" are not supported'),
@@ -226,6 +227,11 @@ WRONG = {
     "not JSON": (lambda a: (a / CONFIG).write_text("{"), "is not valid JSON"),
     "a rank that is no number": (lambda a: edit_json(a / CONFIG, r="x"), '"r" is a text'),
     "another rank": (lambda a: edit_json(a / CONFIG, r=3), "has rank 2 in adapter_model.safetensors and 3 in"),
+    "no pattern": (lambda a: edit_json(a / CONFIG, rank_pattern={"(": 2}), "is not a regular expression"),
+    "embeddings by DoRA": (
+        lambda a: edit_weights(a, lambda t: t.update({EMBEDDINGS + name: np.zeros(shape, "f4") for name, shape in {
+            "embedding_A": (2, 12), "embedding_B": (8, 2), "magnitude_vector": (8,)}.items()})),
+        "use_dora on embeddings is not supported"),
     "no weights": (lambda a: (a / WEIGHTS).unlink(), "has adapter_config.json but no adapter_model.safetensors"),
     "cut short": (lambda a: (a / WEIGHTS).write_bytes(b"12345678901"), "is cut short"),
     "half of a product": (lambda a: edit_weights(a, lambda t: t.pop(NAME + "B.weight")), "of shape"),

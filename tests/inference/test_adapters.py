@@ -1,5 +1,7 @@
 """Several adapters on one encoder, mixed in one batch, beside each of them alone."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -122,17 +124,42 @@ def test_embedders_share_batches_too(tmp_path):
 
 @pytest.mark.slow
 def test_adapters_come_and_go(directories):
-    models = bert_jax.load(directories[""], adapters={})
+    models = bert_jax.load(directories[""], adapters={"first": directories["spam"]})
+    before = models["first"].predict_proba(SMALL_TEXTS)
     expected = {name: load(directories[name]).predict_proba(SMALL_TEXTS) for name in ("spam", "topic")}
     for number in range(LEAST_SLOTS + 1):  # more than there are slots
         models.add(f"spam {number}", directories["spam"])
     models.remove("spam 3")
     models.add("topic", directories["topic"])
+    np.testing.assert_allclose(models["first"].predict_proba(SMALL_TEXTS), before, atol=1e-6)
     for name in ("spam 0", "spam 8", "topic"):
         given = models[name].predict_proba(SMALL_TEXTS)
         np.testing.assert_allclose(given, expected[name.split()[0]], atol=1e-6)
     with pytest.raises(BertJaxError, match='no adapter "spam 3"'):
         models["spam 3"]
+
+
+@pytest.mark.slow
+def test_batches_are_computed_while_adapters_come_and_go(directories):
+    models = bert_jax.load(directories[""], adapters={"first": directories["spam"]})
+    expected, ended, wrong = models["first"].predict_proba(SMALL_TEXTS), threading.Event(), []
+
+    def compute():
+        while not ended.is_set():
+            try:
+                given = models["first"].predict_proba(SMALL_TEXTS)
+                wrong.extend([] if np.allclose(given, expected, atol=1e-6) else ["others' numbers"])
+            except Exception as error:
+                wrong.append(repr(error))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    for number in range(LEAST_SLOTS):
+        models.add("other", directories[("topic", "words", "answers")[number % 3]])
+        models.remove("other")
+    ended.set()
+    thread.join()
+    assert wrong == [] and models.bank.slots > LEAST_SLOTS, "no slot is used again at once"
 
 
 WRONG = {
