@@ -58,12 +58,10 @@ class PeftConfig(TypedDict, total=False):
 
 
 class LowRank(NamedTuple):
-    """What an adapter adds to a kernel of the layers, as `AdaptedKernel` has it, with its scale in `b`."""
+    """What an adapter adds to a kernel of the layers: for all blocks, as `AdaptedKernel` has it, its scale in `b`."""
 
     a: np.ndarray
     b: np.ndarray
-    blocks: tuple[int, ...]
-    num_blocks: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +112,7 @@ class Adapter:
                         down, up = self.read(own, name + A), self.read(own, name + B)
                         a[i, :, number, : len(down)] = down.T
                         b[i, number, : len(down)] = self.scale(name, len(down)) * up.T[:, target.order]
-            by_path[target.path] = LowRank(a, b, target.blocks, target.num_blocks)
+            by_path[target.path] = LowRank(a, b)
         parts = layout.parameter_mappings(prefixed=False)
         heads = {
             name

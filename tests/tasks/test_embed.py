@@ -26,7 +26,7 @@ from bert_jax.text.wordpiece import WordPiece
 from bert_jax.training.gradient import make_gradient
 from bert_jax.training.log import read_metrics
 from bert_jax.training.sharding import make_mesh
-from bert_jax.training.state import abstract_state, get_shardings, init_random_params
+from bert_jax.training.state import StepConstants, abstract_state, get_shardings, init_random_params
 from tests.support.embedding_tasks import EMBED_CONFIG, open_embed_task, random_pairs
 from tests.support.gradients import assert_gradients_equal
 from tests.support.made_up_language import ENTRIES
@@ -44,7 +44,9 @@ def gradient_of(task, data, config, accumulate: int = 1):
     shardings = get_shardings(abstract_state(task, config, mesh)).params
     (batch,) = data.batches(0, 1, 0, 1)
     gradient = make_gradient(task, config, mesh, shardings)
-    gradients, measured = jax.jit(lambda *given: gradient(*given, {}))(params, batch, jax.random.key(3))
+    gradients, measured = jax.jit(lambda *given: gradient(*given, StepConstants(0, 0, {})))(
+        params, batch, jax.random.key(3)
+    )
     return measured["losses"]["embedding_loss"].mean, gradients, batch
 
 

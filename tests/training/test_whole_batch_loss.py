@@ -14,7 +14,13 @@ from bert_jax.losses.loss import cross_entropy, weighted_loss
 from bert_jax.training.gradient import add_row_indices, make_gradient
 from bert_jax.training.parameter_rules import params_by_name
 from bert_jax.training.sharding import make_mesh, place_batches
-from bert_jax.training.state import abstract_state, get_shardings, init_random_params, make_constants
+from bert_jax.training.state import (
+    StepConstants,
+    abstract_state,
+    get_shardings,
+    init_random_params,
+    make_constants,
+)
 from bert_jax.training.step import make_evaluation
 from bert_jax.training.task import Task
 from tests.support.processes import run_on_eight_devices
@@ -93,7 +99,9 @@ def by_step(devices: int, **changes) -> dict:
     task, config, mesh, params, batch = on(devices, **changes)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, params)
     gradient = make_gradient(task, config, mesh, shardings)
-    gradients, measured = jax.jit(lambda *given: gradient(*given, {}))(params, batch, key())
+    gradients, measured = jax.jit(lambda *given: gradient(*given, StepConstants(0, 0, {})))(
+        params, batch, key()
+    )
     assert measured["tokens"] == batch["attention_mask"].sum()
     return as_json(measured["losses"]["matching_loss"].mean, gradients)
 
