@@ -1,7 +1,6 @@
 """A model with its engine and tokenizer, the code that runs it on texts of any lengths, and what it does with texts in
 three steps: encode them, compute, and read the results from the outputs."""
 
-import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,27 +105,30 @@ class Runner:
         wanted: Computation,
         beside: dict[str, np.ndarray] | None = None,
         progress: Progress | None = None,
+        engine: Engine | None = None,
     ) -> list:
         """Return the outputs of a computation for each encoding, in order.
 
-        `beside` holds further arrays of the batch, with a row for each encoding; `progress` counts the encodings.
+        `beside` holds further arrays of the batch, with a row for each encoding; `progress` counts the encodings. By
+        default the model's own engine computes.
         """
         if os.getpid() != self.process:
             raise BertJaxError(
                 "this model was loaded before its process forked, and its engine does not work in the fork; load it in "
                 'each process, or start processes by multiprocessing.get_context("spawn")'
             )
+        engine = engine or self.engine
         outputs: list = [None] * len(encodings)
         ahead: list = []  # the device computes a batch while the host reads the outputs of the one before
 
         def read():
             rows, values = ahead.pop(0)
-            values = self.engine.read(values)
+            values = engine.read(values)
             several = isinstance(values, list | tuple)
             if not all(is_finite(value[: len(rows)]) for value in (values if several else [values])):
                 raise BertJaxError(
                     "the model's outputs for these texts are not finite; its weights are too large for "
-                    f"{self.engine.dtype}"
+                    f"{engine.dtype}"
                 )
             for row, i in enumerate(rows):
                 outputs[i] = tuple(value[row] for value in values) if several else values[row]
@@ -134,15 +136,15 @@ class Runner:
                 progress.advance(len(rows))
 
         longest, pad = self.config.max_position_embeddings, self.tokenizer.special.pad
-        batches = list(make_batches(encodings, longest, pad, self.engine.shapes, beside))
+        batches = list(make_batches(encodings, longest, pad, engine.shapes, beside))
         if self.config.type_vocab_size == 1 and any(batch["token_type_ids"].any() for _, batch in batches):
             raise BertJaxError(
                 "this model has one token type (type_vocab_size 1), and its tokenizer gives the second text of a pair "
                 "another; give single texts"
             )
-        with self.engine.compiling(wanted, [batch for _, batch in batches]):
+        with engine.compiling(wanted, [batch for _, batch in batches]):
             for rows, batch in batches:
-                ahead.append((rows, self.engine.start(wanted, batch)))
+                ahead.append((rows, engine.start(wanted, batch)))
                 if len(ahead) > 1:
                     read()
             while ahead:
@@ -226,9 +228,8 @@ def run_together(parts: Sequence[Part]) -> list[list]:
         if bank := model.engine.bank:
             slots = [np.full(len(parts[n][1]), parts[n][0].model.engine.slot, np.int32) for n in numbers]
             beside["adapter"] = np.concatenate(slots)
-            model, computation = copy.copy(model), bank.widen(computation)
-            model.engine = bank
-        outputs = iter(model.run(rows, computation, beside))
+            computation = bank.widen(computation)
+        outputs = iter(model.run(rows, computation, beside, engine=bank))
         for number in numbers:
             own, given, _ = parts[number]
             results[number] = [cut_labels(own.computation, next(outputs)) for _ in given]

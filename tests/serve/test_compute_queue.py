@@ -26,7 +26,7 @@ class Model:
         self.runs: list[list[int]] = []
         self.begun = threading.Event()
 
-    def run(self, rows, computation, beside=None):
+    def run(self, rows, computation, beside=None, engine=None):
         self.begun.set()
         assert self.may_run.wait(10)
         first = [row.input_ids[0] for row in rows]
