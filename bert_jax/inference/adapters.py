@@ -8,6 +8,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ from bert_jax.inference.batching import BatchShapes
 from bert_jax.inference.computations import Computation, HeadLogits, WithAdapters
 from bert_jax.inference.encoder import Encoder
 from bert_jax.inference.engines.jax import JaxEngine
-from bert_jax.inference.programs import round_kernels, uses_unrolled_layers
+from bert_jax.inference.programs import Program, round_kernels, uses_unrolled_layers
 from bert_jax.inference.row_predictor import RowPredictor
 from bert_jax.inference.runner import TextPipeline, cut_labels, run_together
 from bert_jax.inference.streaming import ordered_texts
@@ -49,7 +50,7 @@ class AdapterBank(JaxEngine):
         # Slots, and the times from which on they may be used.
         self.slots, self.free = LEAST_SLOTS, deque((slot, 0.0) for slot in range(1, LEAST_SLOTS))
         self.stacked: dict[str, dict] = {}  # the parameters of programs by the head, "" without one
-        self.changing = threading.Lock()  # held while these change, and while a batch is started with them
+        self.changing = threading.RLock()  # held while these change, and while a batch is started with them
         if head := head_that_predicts(directory.layout):
             self.heads[0] = head, directory.read_head_params()
 
@@ -122,6 +123,10 @@ class AdapterBank(JaxEngine):
         kernel = self.stacked[computation.head]["modules"][computation.head]["dense"]["kernel"]
         labels = kernel.shape[-1] if HEADS[computation.head].labels else computation.labels
         return WithAdapters(replace(computation, labels=labels))
+
+    def program(self, computation: Computation, batch: dict) -> Future[Program]:
+        with self.changing:
+            return super().program(computation, batch)
 
     def start(self, computation: Computation, batch: dict) -> Any:
         inner = computation.computation if isinstance(computation, WithAdapters) else computation
