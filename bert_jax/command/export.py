@@ -36,6 +36,10 @@ def export(args):
     for source in filter(None, (args.directory, args.adapter)):
         refuse_output(args.output, source)
     is_run = (Path(args.directory) / "run.json").is_file() and not args.adapter
+    if args.adapter and args.step is not None:
+        raise BertJaxError(
+            "--step chooses a checkpoint of a run, and --adapter is merged into a model; leave one out"
+        )
     if args.adapter:
         args.directory = ModelDirectory.open(args.adapter, base=args.directory)
     if args.data and not args.quantize:

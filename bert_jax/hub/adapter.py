@@ -33,7 +33,7 @@ from bert_jax.models.heads import HEADS
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."  # of all tensor names
 EMBEDDING_A, EMBEDDING_B, BIAS_B = ".lora_embedding_A", ".lora_embedding_B", ".lora_B.bias"
-# Keys that change what is computed, and values with which they do not.
+# Keys that change what is computed.
 UNSUPPORTED = (
     "alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "megatron_config",
     "monteclora_config", "target_parameters", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
@@ -121,7 +121,8 @@ class Adapter:
             for name in part.all_tensor_names(layout.config.groups)
         }
         # Heads that predict are computed for each row; distances are projected for all rows together.
-        is_mixable = left <= heads and (not left or predicts) and not layout.config.relative.shared
+        projects_distances = layout.config.block == "disentangled"
+        is_mixable = left <= heads and (not left or predicts) and not projects_distances
         return by_path if is_mixable and not self.config.get("use_dora") else None
 
     def complete_config(self, base: Layout) -> dict:

@@ -197,6 +197,9 @@ class AdapterModels(Mapping[str, Encoder]):
         check_name(name, self.models, "adapter")
         return self.models[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.models  # Mapping's own expects a KeyError
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.models)
 

@@ -37,7 +37,7 @@ class AdaptedKernel:
     def adapt(self, states, out, dtype: str):
         """Return the product `out` [..., *outputs] of states [..., D] and the kernel, changed by the adapter."""
         rest = "efgh"[: states.ndim - 1]
-        if self.dropout_key is not None:
+        if self.dropout_key is not None and states.ndim > 2:  # distances, [N, D], belong to no row
             states = apply_dropout(states, self.dropout, self.dropout_key, self.rows)
         a, b = self.a.reshape(*self.a.shape[:-2], -1), self.scale * self.b
         row = ""

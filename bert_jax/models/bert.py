@@ -167,11 +167,9 @@ class Bert(nn.Module):
         encoder = Encoder(self.config, self.unrolled, name="encoder")
         decodes = self.config.positions == "decoder" and any(HEADS[name].decoded for name in self.heads)
         outputs = {}
-        if hidden is not None:
-            pass
-        elif decodes:
+        if hidden is None and decodes:
             hidden, outputs["decoded"] = encoder(batch, train, decodes=True)
-        else:
+        elif hidden is None:
             hidden = encoder(batch, train)
         outputs["hidden"] = hidden
         if self.pooler:

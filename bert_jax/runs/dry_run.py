@@ -36,7 +36,13 @@ from bert_jax.training.sharding import (
     mesh_warnings,
     place_batches,
 )
-from bert_jax.training.state import abstract_state, count_parameters, initial_state, make_constants
+from bert_jax.training.state import (
+    TrainState,
+    abstract_state,
+    count_parameters,
+    initial_state,
+    make_constants,
+)
 from bert_jax.training.step import make_step
 from bert_jax.training.warm_start import list_new_modules
 from bert_jax.training.workdir import Workdir
@@ -78,7 +84,7 @@ def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
     needed = estimate_memory(task, data, config, mesh, abstract)
     print_facts(run_facts(run, directory))
     print_facts(("", warning) for warning in [*task.warnings(run), *mesh_warnings(config.mesh, mesh)])
-    print_facts(model_facts(run, mesh))
+    print_facts(model_facts(abstract, run, mesh))
     print_facts(memory_facts(needed))
     print_facts(directory_facts(directory, config))
     needed.require_fit()
@@ -91,12 +97,12 @@ def print_facts(facts: Iterable[Fact]) -> None:
         print(wrap_for_terminal(format_fact((name, words)), sys.stdout, INDENT), flush=True)
 
 
-def model_facts(run: OpenedRun, mesh: Mesh) -> Iterator[Fact]:
+def model_facts(abstract: TrainState, run: OpenedRun, mesh: Mesh) -> Iterator[Fact]:
     init, start = run.config.init, "starts from initial values"
     if init and not run.config.from_scratch:
         new = list_new_modules(run.directories[init], run.task.layout)
         start = f"starts from {init}{run.task.describe_new_params(new)}"
-    count = count_parameters(run.task, run.config, mesh)
+    count = count_parameters(abstract.params, run.task, run.config, mesh)
     yield "model", f"{count.removesuffix(',')}, {start}, on {describe_devices(mesh)}"
 
 

@@ -99,7 +99,10 @@ class Application:
     async def follow_adapters(self, adapters: "AdapterFolder") -> None:
         while True:
             await asyncio.sleep(FOLLOWING)
-            self.models = await asyncio.to_thread(adapters.update, self.models)
+            try:
+                self.models = await asyncio.to_thread(adapters.update, self.models)
+            except Exception:  # such as a disk that fails: the others are served on, and it is tried again
+                LOG.exception("the folder of adapters could not be read")
 
     async def answer(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         began = time.perf_counter()

@@ -169,8 +169,9 @@ class TrainingLoop:
             rows += f" = {pluralize(shards, 'data shard')} x {pluralize(microbatches, 'microbatch')} x {part}"
         with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
             dtypes = {layout.config.computed_dtype for layout in self.task.layouts.values()}
+        parameters = count_parameters(self.abstract.params, self.task, self.config, self.mesh)
         return (
-            f"{count_parameters(self.task, self.config, self.mesh)} on {describe_devices(self.mesh)}"
+            f"{parameters} on {describe_devices(self.mesh)}"
             f"{f' ({axes})' if self.mesh.size > 1 else ''}; a step computes {rows} in "
             f"{' and '.join(sorted(dtypes))}; the run is written to {self.workdir.path}"
         )

@@ -71,7 +71,9 @@ class MemoryEstimate:
     @property
     def frozen(self) -> dict:
         """The parameters beside adapters, as shapes on the mesh."""
-        return abstract_constants(self.task, self.config, self.mesh).frozen
+        return (
+            abstract_constants(self.task, self.config, self.mesh).frozen if self.config.adapter.rank else {}
+        )
 
     @property
     def lower_bound(self) -> int:

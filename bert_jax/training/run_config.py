@@ -120,7 +120,6 @@ class RunConfig:
             raise BertJaxError(f"steps must be more than {self.first_step}, not {self.steps}")
         if self.patience and not self.checkpoints.best_metric:
             raise BertJaxError("patience needs a metric; set --config.checkpoints.best_metric=METRIC")
-
         if self.adapter.rank and (not self.init or self.from_scratch):
             raise BertJaxError(
                 "adapters change a trained model, so adapter.rank needs one to start from: --config.init=DIR"

@@ -86,10 +86,9 @@ def abstract_state(task: Task, config: RunConfig, mesh: Mesh) -> TrainState:
     return attach_shardings(shapes, TrainState(everywhere, params, moments, everywhere, everywhere))
 
 
-def count_parameters(task: Task, config: RunConfig, mesh: Mesh) -> str:
+def count_parameters(trained: dict, task: Task, config: RunConfig, mesh: Mesh) -> str:
     """Say how many parameters a run has, and how many of them it trains."""
-    trained = abstract_state(task, config, mesh).params
-    frozen = abstract_constants(task, config, mesh).frozen
+    frozen = abstract_constants(task, config, mesh).frozen if config.adapter.rank else {}
     own, rest = (sum(leaf.size for leaf in jax.tree.leaves(tree)) for tree in (trained, frozen))
     if not rest:
         return f"{own:,} parameters"
@@ -137,7 +136,8 @@ def abstract_constants(task: Task, config: RunConfig, mesh: Mesh) -> StepConstan
     """Return the shapes and shardings of the constants; arrays are sharded like parameters."""
 
     def constants() -> StepConstants:
-        return StepConstants(np.int32(0), np.float32(0), task.constants(), init_split_params(task, config)[1])
+        frozen = init_split_params(task, config)[1] if config.adapter.rank else {}
+        return StepConstants(np.int32(0), np.float32(0), task.constants(), frozen)
 
     shapes, rules, everywhere = jax.eval_shape(constants), collect_rules(task), NamedSharding(mesh, P())
     shardings = (parameter_shardings(tree, mesh, rules) for tree in (shapes.task, shapes.frozen))

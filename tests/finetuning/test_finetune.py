@@ -4,7 +4,6 @@ import dataclasses
 import json
 import random
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from bert_jax.predictions.kind import KINDS
 from bert_jax.tasks import load_config as load_task
 from bert_jax.tasks.classify import Config
 from bert_jax.text.truncation import EncodingOptions
-from tests.support.finetuning_runs import finetune
+from tests.support.finetuning_runs import assert_cut_off_ends_alike, finetune
 from tests.support.pieces import classify_pieces, task_and_pieces
 from tests.support.tables import write_csv
 from tests.support.texts import marked_texts, random_texts
@@ -95,19 +94,7 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_pat
         "data.train": write_csv(tmp_path / "t.csv", marked_texts(24, 0)), "epochs": 4, "model.hidden_dropout_prob": 0.1,
         "checkpoints.every": 3, "checkpoints.keep": 20,
     }  # fmt: skip
-    whole = finetune("classify", encoder_path, tmp_path / "whole", **given)
-    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    for checkpoint in (tmp_path / "cut" / "checkpoints").iterdir():
-        if int(checkpoint.name) > 6:
-            shutil.rmtree(checkpoint)
-    shutil.rmtree(tmp_path / "cut" / "model")
-    again = finetune("classify", encoder_path, tmp_path / "cut", **given)
-    assert len(whole) == 5, "the start, and each epoch"
-    for line in (*whole, *again):
-        del line["time"]
-    assert again == whole
-    weights = [tmp_path / run / "model" / "model.safetensors" for run in ("whole", "cut")]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert_cut_off_ends_alike("classify", encoder_path, tmp_path, "model.safetensors", **given)
 
 
 @pytest.mark.slow

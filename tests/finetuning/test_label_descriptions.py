@@ -1,5 +1,6 @@
 """Texts that describe labels are further examples for a probe, if folds show that they help."""
 
+import itertools
 import json
 
 import numpy as np
@@ -84,7 +85,9 @@ def test_folds_keep_or_drop_descriptions_and_a_resumed_run_knows(tmp_path, encod
     np.testing.assert_array_equal(run(tmp_path, encoder_path, "left out"), plain)
 
 
-def test_descriptions_may_be_a_mapping_or_a_file(tmp_path, encoder_path):
+def test_descriptions_may_be_a_mapping_or_a_file(tmp_path, encoder_path, monkeypatch):
+    losses = itertools.cycle((0.5, 0.6))  # they are kept
+    monkeypatch.setattr(cross_validation, "class_loss", lambda _: next(losses))
     texts, labels = random_texts(20), list(LABELS) * 10
     described = {LABELS[0]: "w1 w2", LABELS[1]: "w3"}
     (tmp_path / "labels.json").write_text(json.dumps(described))
@@ -97,6 +100,7 @@ def test_descriptions_may_be_a_mapping_or_a_file(tmp_path, encoder_path):
     ]
     kernels = [np.asarray(head["dense"]["kernel"]) for head in heads]
     np.testing.assert_array_equal(kernels[0], kernels[1])
+    assert np.abs(kernels[0] - kernels[2]).max() > 1e-3
 
 
 WRONG = {

@@ -68,6 +68,12 @@ def test_adapters_come_and_go_while_the_server_runs(folder, tmp_path):
         wait_for(url, ["base", "spam", "topic"])
         asked = httpx.post(f"{url}/models/topic/predict", json={"inputs": "the cat"}, timeout=300).json()
         assert {entry["label"] for entry in asked} == {"a", "b", "c"}
+        # What was broken is served once it is mended, and may go, too.
+        shutil.copytree(folder / "topic", watched / "broken", dirs_exist_ok=True)
+        wait_for(url, ["base", "spam", "topic", "broken"])
+        (watched / "broken" / "adapter_config.json").write_text("{")
+        wait_for(url, ["base", "spam", "topic"])
+        shutil.rmtree(watched / "broken")
         shutil.rmtree(watched / "topic")
         wait_for(url, ["base", "spam"])
         assert httpx.post(f"{url}/models/topic/predict", json={"inputs": "the cat"}).status_code == 404

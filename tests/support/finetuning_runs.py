@@ -1,5 +1,8 @@
 """Fine-tunings on a small scale."""
 
+import shutil
+from pathlib import Path
+
 from bert_jax.command import train as run
 from bert_jax.training.log import read_metrics
 
@@ -16,3 +19,20 @@ def finetune(task: str, model, workdir, **changes):
         f"configs/{task}.py", [f"{key}={value}" for key, value in values.items()], str(workdir)
     )
     return [line for line in read_metrics(workdir / "metrics.jsonl") if line["kind"] == "validation"]
+
+
+def assert_cut_off_ends_alike(task: str, model, folder: Path, weights: str, **given) -> None:
+    """A run in `whole`, and one in `cut` that goes on after step 6, give the same metrics and the same file."""
+    whole = finetune(task, model, folder / "whole", **given)
+    shutil.copytree(folder / "whole", folder / "cut")
+    for checkpoint in (folder / "cut" / "checkpoints").iterdir():
+        if int(checkpoint.name) > 6:
+            shutil.rmtree(checkpoint)
+    shutil.rmtree(folder / "cut" / "model")
+    again = finetune(task, model, folder / "cut", **given)
+    assert len(whole) == 5, "the start, and each epoch"
+    for line in (*whole, *again):
+        del line["time"]
+    assert again == whole
+    one, other = ((folder / name / "model" / weights).read_bytes() for name in ("whole", "cut"))
+    assert one == other

@@ -3,7 +3,6 @@ tests/hub/test_adapters.py."""
 
 import dataclasses
 import json
-import shutil
 import sys
 
 import jax
@@ -26,7 +25,8 @@ from bert_jax.training.sharding import make_mesh, place_batches
 from bert_jax.training.state import abstract_state, average_params, initial_state, make_constants
 from bert_jax.training.step import make_step
 from tests.support.adapters import random_adapter
-from tests.support.finetuning_runs import finetune
+from tests.support.families import FAMILY_CONFIGS, write_released
+from tests.support.finetuning_runs import assert_cut_off_ends_alike, finetune
 from tests.support.made_up_language import WORDS
 from tests.support.processes import run_on_eight_devices
 from tests.support.small_models import write_model
@@ -92,6 +92,20 @@ def test_dropout_of_adapters_depends_on_the_key_and_the_row(tmp_path):
     ]
     keys = jax.random.key_data(layers["feed_forward"]["in"]["kernel"].dropout_key)
     assert len({tuple(key) for key in keys.tolist()}) == len(keys) == 2, "each layer has its own"
+
+
+def test_projections_of_distances_have_no_dropout(tmp_path):
+    """They are of no row."""
+    write_released(
+        tmp_path / "base", "deberta-v2", FAMILY_CONFIGS["deberta-v2"] | {"vocab_size": 12}, ("mlm",)
+    )
+    task, config, trained, frozen = random_adapter(
+        tmp_path / "base", "tag", ("O", "B-X"), rank=2, dropout=0.5
+    )
+    batch = {"input_ids": np.full((3, 5), 6), "attention_mask": np.ones((3, 5), int)}
+    params = join_params(task, config.adapter, trained, frozen, np.arange(3), jax.random.key(1))
+    hidden = task.layout.module.apply({"params": params}, batch)["hidden"]
+    assert np.isfinite(hidden).all() and np.abs(hidden[0] - hidden[1]).max() > 1e-4
 
 
 def test_the_mean_with_the_start_has_a_share_of_what_was_learnt(tmp_path):
@@ -185,10 +199,8 @@ def test_a_run_saves_its_adapters_and_the_trained_head(task, tmp_path, encoder_p
 def run(task: str, workdir, init, train: str, *overrides: str) -> None:
     overlap = {"tag": ["data.overlap=8"], "answer": ["data.overlap=8"]}.get(task, [])
     settings = [f"init={init}", f"data.train={train}", "data.max_length=32", "epochs=2", *overlap]
-    if task not in (
-        "embed",
-        "rerank",
-    ):  # the start is not the best
+    if task not in ("embed", "rerank"):
+        # By a head that has much to learn, so that the start is not the best.
         settings += ["data.folds=0", "head_init=pretrained", f"checkpoints.best_metric={task}_loss"]
     start_training(f"configs/{task}.py", [*settings, *overrides], str(workdir))
 
@@ -200,22 +212,17 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_pat
         "adapter.use_dora": True, "head_init": "linear_probe", "checkpoints.every": 3, "checkpoints.keep": 20,
     }  # fmt: skip
     given |= {"adapter.rank": 4}
-    whole = finetune("classify", encoder_path, tmp_path / "whole", **given)
-    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    for checkpoint in (tmp_path / "cut" / "checkpoints").iterdir():
-        if int(checkpoint.name) > 6:
-            shutil.rmtree(checkpoint)
-    shutil.rmtree(tmp_path / "cut" / "model")
-    again = finetune("classify", encoder_path, tmp_path / "cut", **given)
-    for line in (*whole, *again):
-        del line["time"]
-    assert again == whole
-    weights = [tmp_path / run / "model" / WEIGHTS for run in ("whole", "cut")]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
-    # A checkpoint is exported as a whole model, which is that of the run at its last step.
-    export_checkpoint(str(tmp_path / "whole"), str(tmp_path / "exported"))
-    last, best = load(tmp_path / "exported"), load(tmp_path / "whole/model")
-    assert last.layout.heads == best.layout.heads
+    assert_cut_off_ends_alike("classify", encoder_path, tmp_path, WEIGHTS, **given)
+    # A checkpoint is exported as a whole model. One of them is what the run kept.
+    kept, exported = load(tmp_path / "whole/model").params, []
+    for step in sorted(int(path.name) for path in (tmp_path / "whole/checkpoints").iterdir()):
+        export_checkpoint(str(tmp_path / "whole"), str(tmp_path / f"exported {step}"), step)
+        exported.append(load(tmp_path / f"exported {step}").params)
+    differences = [
+        max(np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, (params, kept)), strict=True))
+        for params in exported
+    ]
+    assert min(differences) < 1e-6 < max(differences)
     with pytest.raises(BertJaxError, match="was started with other settings: adapter.rank was 4 and is 8"):
         finetune("classify", encoder_path, tmp_path / "cut", **given | {"adapter.rank": 8})
 
@@ -230,10 +237,8 @@ def test_the_estimate_of_memory_falls_with_what_is_trained():
     own = 4 * sum(leaf.size for leaf in jax.tree.leaves(needed[4].abstract.params))
     # Parameters, gradients and two moments; of frozen parameters, themselves.
     assert needed[0].state == pytest.approx(4 * count, rel=1e-3)
-    assert needed[4].state == pytest.approx(
-        count - (count - device_size(needed[4].frozen)) + 4 * own, rel=1e-3
-    )
-    assert needed[4].activations < needed[0].activations * 1.3
+    assert needed[4].state == pytest.approx(device_size(needed[4].frozen) + 4 * own, rel=1e-3)
+    assert needed[4].state < needed[0].state / 2
 
 
 def device_size(tree) -> int:
