@@ -89,7 +89,8 @@ def open_models(
         opened[name] = index
     if adapters and SERVED.get(type(adapters[""]).__name__) is None:  # a plain encoder, which answers nothing
         del opened[next(iter(named))]
-    return {name: serve_model(name, model) for name, model in opened.items()}
+    in_order = [name for name in dict.fromkeys([*named, *opened]) if name in opened]
+    return {name: serve_model(name, opened[name]) for name in in_order}
 
 
 def serve_models(

@@ -74,7 +74,7 @@ def test_folds_keep_or_drop_descriptions_and_a_resumed_run_knows(tmp_path, encod
         heads[word] = run(tmp_path, encoder_path, word)
         assert np.abs(judged[0] - judged[1]).max() > 1e-3
         assert (
-            f"the probe's loss out of fold is {losses[0]:.3f}, without {losses[1]:.3f}, so they are {word}"
+            f"the probe's log loss out of fold is {losses[0]:.3f}, without {losses[1]:.3f}, so they are {word}"
             in (capsys.readouterr().err)
         )
     assert np.abs(heads["kept"] - plain).max() > 1e-3

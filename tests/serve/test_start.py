@@ -39,6 +39,7 @@ def test_an_index_is_searched_with_the_exported_model_that_is_served_beside_it(e
     computed = {"engine": "onnxruntime", "dtype": "int8"}
     both = [str(exported / "index"), f"small={exported / 'int8'}"]
     opened = open_models(named_directories(both), **computed)
+    assert list(opened) == ["index", "small"], "in the order in which they are named"
     assert opened["index"].encoder is opened["small"].model
     assert [hit.id for hit in opened["index"].model.search("mats", retrievers=["vectors"])] == [
         "mats",
