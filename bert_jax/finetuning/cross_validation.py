@@ -115,8 +115,8 @@ class Folds:
             else:
                 outcomes, penalties = plain, plain_penalties
             print_once(
-                f"with descriptions of the {len(described)} labels as further examples, the probe's log loss "
-                f"out of fold is {losses[0]:.3f}, without {losses[1]:.3f}, so they are {'kept' if helps else 'left out'}"
+                f"with descriptions of the {len(described)} labels as further examples, the probe's log loss out of "
+                f"fold is {losses[0]:.3f}, without {losses[1]:.3f}, so they are {'kept' if helps else 'left out'}"
             )
         if not self.covers_all:
             return outcomes
