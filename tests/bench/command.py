@@ -112,12 +112,18 @@ def serving(args):
       MODEL, flag("--input", required=True, metavar="FILE", help="file with one text per line"),
       flag("--texts", type=positive_integer, default=500, help="number of texts to draw from it (default 500)"),
       flag("--count", type=positive_integer, default=20, help="number of adapters (default 20)"),
-      flag("--rank", type=positive_integer, default=8, help="their rank (default 8)"))  # fmt: skip
+      flag("--rank", type=positive_integer, default=8, help="their rank (default 8)"),
+      flag("--served-seconds", type=number_type(1), help="compare servers, with so many seconds of each load"),
+      )  # fmt: skip
 def adapters(args):
     from bert_jax.bench.text_speed import sample_texts
-    from tests.bench.adapters import compare_adapters
+    from tests.bench.adapters import compare_adapters, compare_served_adapters
 
-    print(compare_adapters(args.model, sample_texts(args.input, args.texts), args.count, args.rank))
+    work = args.model, sample_texts(args.input, args.texts), args.count, args.rank
+    if args.served_seconds:
+        print(compare_served_adapters(*work, args.served_seconds))
+    else:
+        print(compare_adapters(*work))
 
 
 @verb("a pre-training step on made-up rows",
