@@ -139,7 +139,9 @@ class Parser(argparse.ArgumentParser):
         self.argv = [word for word in argv if word not in overrides]
         if bare := [word for word in overrides if "=" not in word]:
             self.error(f"{bare[0]} needs a value: {bare[0]}=VALUE, without a space")
-        args = super().parse_args(self.argv)
+        takes_verbs = any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
+        parse = super().parse_args if takes_verbs else super().parse_intermixed_args  # flags between words
+        args = parse(self.argv)
         for name, value in vars(args).items():
             # Probably an unset shell variable; but if the default is empty, an empty value is allowed.
             if "" in (value, *(value if isinstance(value, list) else ())) and self.get_default(name) != "":

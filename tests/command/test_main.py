@@ -130,6 +130,11 @@ def test_a_wrong_flag_is_named_with_the_right_one(words, message, capsys):
     assert ended.value.code == 2 and message in capsys.readouterr().err
 
 
+def test_flags_may_stand_between_words(tmp_path, capsys):
+    assert cli.main(["search", str(tmp_path), "--json", "a query"]) == 1
+    assert "it has no index.json" in capsys.readouterr().err
+
+
 def test_ctrl_c_is_quiet(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
