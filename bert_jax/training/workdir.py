@@ -204,9 +204,9 @@ def recorded_settings(config: RunConfig) -> dict[str, Any]:
     keys = dict(flatten_config(config))
     if keys.get("label_descriptions") == "auto":
         del keys["label_descriptions"]
-    return {
-        key: value for key, value in keys.items() if config.adapter.rank or not key.startswith("adapter.")
-    }
+    if config.adapter.rank:  # no checkpoint has the frozen parameters
+        return keys | {"init_fingerprint": hub.model_fingerprint(config.init)}
+    return {key: value for key, value in keys.items() if not key.startswith("adapter.")}
 
 
 def read_adapter_config(settings: dict) -> AdapterConfig:

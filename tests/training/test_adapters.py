@@ -3,13 +3,14 @@ tests/hub/test_adapters.py."""
 
 import dataclasses
 import json
+import shutil
 import sys
 
 import jax
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import bert_jax
 from bert_jax.command.export import export_checkpoint
@@ -225,6 +226,15 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(tmp_path, encoder_pat
     assert min(differences) < 1e-6 < max(differences)
     with pytest.raises(BertJaxError, match="was started with other settings: adapter.rank was 4 and is 8"):
         finetune("classify", encoder_path, tmp_path / "cut", **given | {"adapter.rank": 8})
+    base = tmp_path / "base"
+    shutil.copytree(encoder_path, base)
+    finetune("classify", base, tmp_path / "on another", **given | {"steps": 1})
+    weights = load_file(base / "model.safetensors")
+    save_file({name: weight + 1 for name, weight in weights.items()}, base / "model.safetensors")
+    with pytest.raises(BertJaxError, match="other settings: init_fingerprint was"):
+        finetune("classify", base, tmp_path / "on another", **given)
+    with pytest.raises(BertJaxError, match="base has changed since the run .*on another began; put it back"):
+        export_checkpoint(str(tmp_path / "on another"), str(tmp_path / "exported"))
 
 
 def test_the_estimate_of_memory_falls_with_what_is_trained():
