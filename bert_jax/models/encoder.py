@@ -57,7 +57,7 @@ class Encoder(nn.Module):
             self.distances = Distances(c)
         if c.convolution.width:
             self.convolution = Convolution(c)
-        self.layers = [Layer(c) for _ in range(c.groups)] if self.unrolled else scanned_layers(c)
+        self.layers = [TracedOnce(c) for _ in range(c.groups)] if self.unrolled else scanned_layers(c)
         self.final_norm = norm(c, name=None) if normalizes_last(c) else None
 
     def __call__(self, batch, train: bool = False, decodes: bool = False):
@@ -275,3 +275,6 @@ class Layer(nn.Module):
     def decode(self, hidden, context, train: bool, query_states):
         """Apply the block with other queries, as the enhanced mask decoder does."""
         return self.block(hidden, context, None, train, query_states)
+
+
+TracedOnce = nn.jit(Layer, static_argnums=(3, 4), methods=["__call__"])  # for all layers of a type
