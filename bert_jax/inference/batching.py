@@ -98,23 +98,27 @@ def make_batches(
 def arrange_rows(lengths: Sequence[int], longest: int, shapes: BatchShapes) -> list[tuple[int, list[int]]]:
     """Return (length, indices of the texts in it) of each row for texts of these lengths.
 
-    The longest rows come first, so that memory use peaks in the first batch, not in the last. A row that texts share is
-    as long as several of its longest, which are followed by the longest that fit.
+    The longest rows come first, so that memory use peaks in the first batch, not in the last. Of rows that texts share,
+    those of a batch are as long as several of its longest texts. Each begins with the longest text that is left, and
+    the longest that fit follow.
 
-    >>> arrange_rows([30, 5, 200, 90, 20], 512, BatchShapes(1024, (64, 128, 192, 256), shared=128))
+    >>> arrange_rows([30, 5, 200, 90, 20], 512, BatchShapes(256, (64, 128, 192, 256), shared=128))
     [(256, [2, 0, 4, 1]), (128, [3])]
     """
     left = sorted((length, -i) for i, length in enumerate(lengths))
     if not shapes.shared:
         return [(shapes.padded_length(length, longest), [-i]) for length, i in reversed(left)]
     total = sum(max(length, SHORTEST) for length in lengths)
-    rows = []
+    rows: list[tuple[int, list[int]]] = []
+    length = free = 0  # of the rows of a batch, and how many more it holds
     while left:
-        size, first = left.pop()
-        counted = max(size, SHORTEST)
-        needed = min(total, counted * max(1, shapes.shared // counted))
-        length = shapes.padded_length(needed, longest)
-        row, room = [-first], length - size
+        if not free:
+            size = max(left[-1][0], SHORTEST)
+            length = shapes.padded_length(min(total, size * max(1, shapes.shared // size)), longest)
+            free = shapes.row_counts(length)[-1]
+        free -= 1
+        row: list[int] = []
+        room = length
         while len(row) < shapes.most_texts(length) and (place := bisect(left, (room, 0))):
             size, i = left.pop(place - 1)
             row.append(-i)

@@ -64,7 +64,8 @@ class JaxEngine:
         count = mesh.size if mesh else 1
         self.shapes = replace(shapes, tokens=count * shapes.tokens, devices=count)
         # Of parameters and of batches; None on one device, which JAX chooses.
-        self.replicated, self.by_rows = (mesh and NamedSharding(mesh, spec) for spec in (P(), ROWS))
+        self.replicated = NamedSharding(mesh, P()) if mesh else None
+        self.by_rows = NamedSharding(mesh, ROWS) if mesh else None
         self.device_params = place_on_device(params, self.replicated)
         self.rounded_params = round_kernels(self.device_params, self.dtype)
         self.programs: dict[tuple, Future[Program]] = {}
