@@ -21,6 +21,7 @@ from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.models.pooling import POOLING_WEIGHTS
 from bert_jax.text.tokenizer import Encoding
+from tests.support.adapters import write_adapter
 from tests.support.cases import long_except
 from tests.support.families import FAMILY_CONFIGS, family_layout
 from tests.support.small_models import SMALL_TEXTS, write_model
@@ -31,11 +32,11 @@ BERT = {
     "max_position_embeddings": 66,
 }  # fmt: skip
 FAMILIES = FAMILY_CONFIGS | {"bert": BERT, "roberta": BERT}
-PROJECTION = Projection(8, activation="tanh")
+PROJECTION = Projection(8)
 WANTED: dict[str, Computation] = {
     "hidden states": HiddenStates(),
     "pooler": PooledStates(POOLER),
-    "projection": PooledStates("mean", projection=PROJECTION),
+    "projection": PooledStates("max", projection=PROJECTION),
     **{how: PooledStates(how, how == "mean") for how in (*POOLING_WEIGHTS, "max")},
     **{head: HeadLogits(head, len(LABELS), head != "answer") for head in ("classify", "tag", "answer")},
     "compare_mean": HeadLogits("compare_mean", len(LABELS), True),
@@ -194,8 +195,12 @@ def test_a_warm_model_compiles_no_more(use_shapes, tmp_path):
 
 
 @pytest.mark.slow
-def test_adapters_have_rows_of_their_own(use_shapes, tmp_path):
-    write_model(tmp_path)
+def test_texts_of_several_adapters_share_no_row(use_shapes, tmp_path):
+    write_model(tmp_path / "base")
+    write_adapter(tmp_path / "own", tmp_path / "base", "", rank=2)
     use_shapes(ACCELERATOR_SHAPES)
-    vectors = AdapterModels(ModelDirectory.open(tmp_path), {})[""].encode(TEXTS[:4])
-    np.testing.assert_allclose(vectors, bert_jax.load(tmp_path).encode(TEXTS[:4]), atol=1e-5)
+    models = AdapterModels(ModelDirectory.open(tmp_path / "base"), {"own": tmp_path / "own"})
+    apart = [
+        models.predict([text], [name])[0] for text, name in zip(SMALL_TEXTS[:4], ["", "own"] * 2, strict=True)
+    ]
+    np.testing.assert_allclose(models.predict(SMALL_TEXTS[:4], ["", "own"] * 2), apart, atol=1e-5)
