@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference import engines, programs
-from bert_jax.inference.adapters import AdapterModels
 from bert_jax.inference.computations import PooledStates
 from bert_jax.inference.engines.jax import ACCELERATOR_SHAPES
 from tests.support.adapters import write_adapter
@@ -48,9 +46,10 @@ def next_batch(model) -> dict:
     }
 
 
-def adapted(path: Path) -> list:
-    models = AdapterModels(ModelDirectory.open(path), {"one": path.parent / "adapter"})
-    return [np.asarray(vector).tolist() for vector in models.predict(SMALL_TEXTS[:4], ["", "one"] * 2)]
+def adapted(path: Path) -> list[float]:
+    models = bert_jax.load(path, adapters={"own": path.with_name("own")})
+    assert models[""].engine.bank is models["own"].engine.bank
+    return [row["score"] for row in models.predict(SMALL_TEXTS[:4], ["", "own"] * 2)]
 
 
 def kept_again(path: Path, folder: Path) -> dict:
@@ -86,10 +85,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         write_model(path)
-        write_adapter(Path(folder) / "adapter", path, "", rank=2)
-        found = {"eight": results_of(path), "adapters": adapted(path)}
+        base = path.with_name("base")
+        write_model(base, heads=("classify",), labels=("a", "b", "c"))
+        write_adapter(path.with_name("own"), base, "classify", ("no", "yes"), rank=2)
+        found = {"eight": results_of(path), "adapters": adapted(base)}
         with jax.default_device(jax.devices()[3]):
-            found |= {"one": results_of(path), "adapters on one": adapted(path)}
+            found |= {"one": results_of(path), "adapters on one": adapted(base)}
         engines.jax.platform_shapes = lambda: ACCELERATOR_SHAPES
         found["shared rows"] = results_of(path)
         found["kept"] = kept_again(path, Path(folder) / "cache")
