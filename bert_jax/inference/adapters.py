@@ -45,6 +45,7 @@ class AdapterBank(JaxEngine):
 
     def __init__(self, directory: ModelDirectory):
         super().__init__(directory.layout.config, directory.read_params())
+        self.shapes = replace(self.shapes, shared=0)  # a row is computed with one adapter
         self.low_rank: dict[int, dict[str, LowRank]] = {}  # by slot
         self.heads: dict[int, tuple[str, dict]] = {}  # head and parameters, of slots with one that predicts
         # Slots, and the times from which on they may be used.
@@ -74,7 +75,7 @@ class AdapterBank(JaxEngine):
         """Place the adapters of all slots on the device; then they are computed."""
         stacked = {"": self.rounded_params | {"encoder": self.encoder_with_adapters()}}
         for head in {head for head, _ in self.heads.values()}:
-            modules = round_kernels(jax.device_put(self.stack_heads(head)), self.dtype)
+            modules = round_kernels(jax.device_put(self.stack_heads(head), self.replicated), self.dtype)
             stacked[head] = stacked[""] | {"modules": modules}
         with self.changing:
             self.stacked, self.programs = stacked, {}
@@ -98,9 +99,11 @@ class AdapterBank(JaxEngine):
             if uses_unrolled_layers():
                 for i in range(groups):
                     of_layer = name.replace("layers/", f"layers_{i}/", 1)
-                    flat[of_layer] = AdaptedKernel(flat[of_layer], *jax.device_put((a[i], b[i])))
+                    flat[of_layer] = AdaptedKernel(
+                        flat[of_layer], *jax.device_put((a[i], b[i]), self.replicated)
+                    )
             else:
-                flat[name] = AdaptedKernel(flat[name], *jax.device_put((a, b)))
+                flat[name] = AdaptedKernel(flat[name], *jax.device_put((a, b), self.replicated))
         return unflatten_dict(flat, sep="/")
 
     def stack_heads(self, head: str) -> dict:

@@ -1,19 +1,22 @@
 """Arrange texts of any lengths in few, full batches of few shapes.
 
-Rows are sorted by length, so that a batch is padded to its own longest row, not to the longest of all.
+Rows are sorted by length, so that a batch is padded to its own longest row, not to the longest of all. On an
+accelerator several texts share a row.
 """
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert_jax.data.examples.row_packing import EncodedExample, collate_rows
+from bert_jax.data.examples.row_packing import EncodedExample, Target, collate_rows, piece_starts
 from bert_jax.text.tokenizer import Encoding
 
 CPU_TOKENS, ACCELERATOR_TOKENS = 1024, 16384  # as many as a CPU's caches hold, or as keep an accelerator busy
+SHORTEST = 8  # tokens: a row has room for one text for each so many of its own
 
 
 @dataclass(frozen=True)
@@ -26,30 +29,52 @@ class BatchShapes:
     # A batch takes as long as this many tokens longer than its tokens. 0: a program that is not compiled yet takes much
     # longer, so that as few batches as possible are best.
     overhead: int = 0
+    # Texts share rows of at most so many tokens, or as many as one of them needs. 0: each text has its own row.
+    shared: int = 0
+    devices: int = 1  # each computes as many rows of a batch
 
     def padded_length(self, length: int, longest: int) -> int:
-        """Return the length that a row of `length` tokens is padded to, at most `longest`."""
+        """Return the length that a row of `length` tokens is padded to, at most `longest` or `shared`."""
         if not self.lengths:
             return length
         rung = next((rung for rung in self.lengths if rung >= length), None) or -(-length // 512) * 512
-        return min(rung, longest)
+        return min(rung, max(longest, self.shared))
+
+    def row_lengths(self, lengths: Iterable[int], longest: int, texts: int = 2) -> list[int]:
+        """Return the possible lengths of rows for up to `texts` texts of these `lengths`.
+
+        >>> BatchShapes(1024, (16, 64, 256), shared=256).row_lengths([20, 300], longest=512)
+        [64, 256, 512]
+        """
+        lengths = [*lengths]
+        if self.shared and texts > 1 and min(lengths) <= self.shared // 2:
+            lengths += range(min(lengths), self.shared + 1)
+        return sorted({self.padded_length(length, longest) for length in lengths})
+
+    def most_texts(self, length: int) -> int:
+        """Return how many texts a row of this length has room for."""
+        return max(2, length // SHORTEST) if self.shared else 1
 
     def row_counts(self, length: int) -> Sequence[int]:
-        """Return the allowed numbers of rows of this length: powers of two, and the most that the tokens allow.
+        """Return the allowed numbers of rows of this length: powers of two, and the most that the tokens allow, each
+        for every device. A short row that texts share is always the only one.
 
         >>> BatchShapes(1024, (80,)).row_counts(80), BatchShapes(240).row_counts(80)
         ([1, 2, 4, 8, 12], range(1, 4))
         """
-        most = max(1, self.tokens // length)
+        count = self.devices
+        most = max(1, self.tokens // (count * length)) if length > self.shared // 2 else 1
         if not self.lengths:
-            return range(1, most + 1)
-        return sorted({1 << n for n in range(most.bit_length())} | {most})
+            return range(count, count * most + 1, count)
+        return sorted({count << n for n in range(most.bit_length())} | {count * most})
 
 
 def tokens_per_batch() -> int:
-    """Return the tokens of a batch on the device that this process computes on: JAX's, or else a CPU."""
+    """Return the tokens of a batch on the devices that this process computes on: JAX's, or else a CPU."""
     jax = sys.modules.get("jax")
-    return CPU_TOKENS if jax is None or jax.default_backend() == "cpu" else ACCELERATOR_TOKENS
+    if jax is None:
+        return CPU_TOKENS
+    return jax.local_device_count() * (CPU_TOKENS if jax.default_backend() == "cpu" else ACCELERATOR_TOKENS)
 
 
 def make_batches(
@@ -58,21 +83,80 @@ def make_batches(
     pad: int,
     shapes: BatchShapes,
     beside: dict[str, np.ndarray] | None = None,
-) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-    """Yield (indices of the encodings in the rows, batch); the rows after those are padding.
+) -> Iterator[tuple[list[list[int]], dict[str, np.ndarray]]]:
+    """Yield (the indices of the encodings in each row, batch); the rows after those are padding.
 
     `beside` holds further arrays of the batch, with a row for each encoding.
     """
-    # The longest rows come first, so that memory use peaks in the first batch, not in the last.
-    order = sorted(range(len(encodings)), key=lambda i: -len(encodings[i].input_ids))
-    lengths = [shapes.padded_length(len(encodings[i].input_ids), longest) for i in order]
-    for first, rows in split_rows(lengths, shapes):
-        taken = order[first : first + rows]
-        batch = pad_batch([encodings[i] for i in taken], pad, rows, lengths[first])
-        for name, array in (beside or {}).items():
-            batch[name] = np.zeros((rows, *array.shape[1:]), array.dtype)
-            batch[name][: len(taken)] = array[taken]
-        yield taken, batch
+    arranged = arrange_rows([len(encoding.input_ids) for encoding in encodings], longest, shapes)
+    collate = row_collator(encodings, pad, shapes, beside)
+    for first, count in split_rows([length for length, _ in arranged], shapes):
+        rows = [row for _, row in arranged[first : first + count]]
+        yield rows, collate(rows + [[]] * (count - len(rows)), arranged[first][0])
+
+
+def arrange_rows(lengths: Sequence[int], longest: int, shapes: BatchShapes) -> list[tuple[int, list[int]]]:
+    """Return (length, indices of the texts in it) of each row for texts of these lengths.
+
+    The longest rows come first, so that memory use peaks in the first batch, not in the last. Of rows that texts share,
+    those of a batch are as long as several of its longest texts. Each begins with the longest text that is left, and
+    the longest that fit follow.
+
+    >>> arrange_rows([30, 5, 200, 90, 20], 512, BatchShapes(256, (64, 128, 192, 256), shared=128))
+    [(256, [2, 0, 4, 1]), (128, [3])]
+    """
+    left = sorted((length, -i) for i, length in enumerate(lengths))
+    if not shapes.shared:
+        return [(shapes.padded_length(length, longest), [-i]) for length, i in reversed(left)]
+    total = sum(max(length, SHORTEST) for length in lengths)
+    rows: list[tuple[int, list[int]]] = []
+    length = free = 0  # of the rows of a batch, and how many more it holds
+    while left:
+        if not free:
+            size = max(left[-1][0], SHORTEST)
+            length = shapes.padded_length(min(total, size * max(1, shapes.shared // size)), longest)
+            free = shapes.row_counts(length)[-1]
+        free -= 1
+        row: list[int] = []
+        room = length
+        while len(row) < shapes.most_texts(length) and (place := bisect(left, (room, 0))):
+            size, i = left.pop(place - 1)
+            row.append(-i)
+            room -= size
+        rows.append((length, row))
+    return sorted(rows, key=lambda row: -row[0])
+
+
+def row_collator(
+    encodings: Sequence[Encoding], pad: int, shapes: BatchShapes, beside: dict[str, np.ndarray] | None = None
+) -> Callable[[list[list[int]], int], dict[str, np.ndarray]]:
+    """Return a function of rows, which are lists of indices, and of their length that returns a batch. If texts share
+    rows, it holds the `lengths` of texts [B, P]."""
+    beside = dict(beside or {})
+    if shapes.shared:
+        beside["lengths"] = np.array([len(encoding.input_ids) for encoding in encodings], np.int32)
+    targets = {name: Target(array.dtype.name, array.shape[1:]) for name, array in beside.items()}
+    pieces = [
+        EncodedExample(encoding, n, {name: array[n] for name, array in beside.items()})
+        for n, encoding in enumerate(encodings)
+    ]
+    return lambda rows, length: collate_rows(pieces, rows, length, shapes.most_texts(length), pad, targets)
+
+
+def split_outputs(
+    values: np.ndarray, rows: list[list[int]], batch: dict[str, np.ndarray]
+) -> Iterator[np.ndarray]:
+    """Yield the part of a batch's outputs for each encoding in its rows: [B, ...] or, if texts share rows, [B, P, ...]
+    or [B, L, ...]."""
+    if "lengths" not in batch:
+        yield from values[: len(rows)]
+        return
+    starts, lengths = piece_starts(batch), batch["lengths"]
+    each_token = values.shape[1] != lengths.shape[1]
+    for row, own in enumerate(rows):
+        for n in range(len(own)):
+            start = starts[row, n]
+            yield values[row, start : start + lengths[row, n]] if each_token else values[row, n]
 
 
 def split_rows(lengths: Sequence[int], shapes: BatchShapes) -> Iterator[tuple[int, int]]:
@@ -112,14 +196,10 @@ def fastest_batches(lengths: Sequence[int], shapes: BatchShapes) -> list[int]:
     return chosen
 
 
-def pad_batch(
-    encodings: Sequence[Encoding], pad: int, rows: int = 0, length: int = 0
-) -> dict[str, np.ndarray]:
-    """Return a batch of these rows, by default no more rows than these, and as long as the longest."""
-    rows = rows or len(encodings)
-    length = length or max(len(encoding.input_ids) for encoding in encodings)
-    examples = [EncodedExample(encoding, n, {}) for n, encoding in enumerate(encodings)]
-    return collate_rows(examples, [[n] if n < len(examples) else [] for n in range(rows)], length, 1, pad, {})
+def pad_batch(encodings: Sequence[Encoding], pad: int) -> dict[str, np.ndarray]:
+    """Return a batch of these rows, as long as the longest."""
+    longest = max(len(encoding.input_ids) for encoding in encodings)
+    return row_collator(encodings, pad, BatchShapes(1))([[n] for n in range(len(encodings))], longest)
 
 
 def split_texts(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -74,4 +74,7 @@ Computation = (
     | MaskFillings
     | LogLikelihoods
 )
+# Texts do not share rows for these. The first two have an axis of layers before that of tokens. The others have logits
+# over the vocabulary at each target, and a row has room for many texts.
+ROW_FOR_EACH = LayerStates, AttentionWeights, MaskFillings, LogLikelihoods
 POOLER = "pooler"  # BERT's own pooling, beside those of `POOLINGS`

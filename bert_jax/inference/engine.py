@@ -11,7 +11,7 @@ from bert_jax.core.registry import Registry
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectory
 from bert_jax.inference.batching import BatchShapes
-from bert_jax.inference.computations import Computation
+from bert_jax.inference.computations import ROW_FOR_EACH, Computation
 from bert_jax.text.tokenizer import Tokenizer
 
 ENGINES = Registry("bert_jax.inference.engines", "engine", "Engine")
@@ -50,6 +50,11 @@ class Engine(Protocol):
 
     def read(self, started: Any) -> Any:
         """Return the outputs of a batch as an array, or several, with a row for each row of the batch."""
+
+
+def shapes_for(engine: Engine, wanted: Computation) -> BatchShapes:
+    """Return the shapes of an engine's batches for a computation."""
+    return replace(engine.shapes, shared=0) if isinstance(wanted, ROW_FOR_EACH) else engine.shapes
 
 
 def open_directory(

@@ -96,9 +96,9 @@ def load_program(file: Path) -> jax.stages.Compiled | None:
     digest, payload = content[:size], content[size:]
     if hash_of(file, payload) != digest:
         return None
-    program, inputs, outputs = pickle.loads(payload)
+    (program, inputs, outputs), devices = pickle.loads(payload)
     try:
-        return deserialize_and_load(program, inputs, outputs, execution_devices=jax.local_devices()[:1])
+        return deserialize_and_load(program, inputs, outputs, execution_devices=jax.local_devices()[:devices])
     except jax.errors.JaxRuntimeError:  # of another build of the compiler
         return None
 
@@ -108,7 +108,8 @@ def save_program(file: Path, program: jax.stages.Compiled) -> None:
 
     On a CPU the file of a program that came from JAX's own cache lacks functions, which is noticed when it runs: this
     takes only what was compiled here."""
-    payload = pickle.dumps(serialize(program))
+    devices = jax.tree.leaves(program.output_shardings)[0].device_set
+    payload = pickle.dumps((serialize(program), len(devices)))
     with suppress(OSError, BertJaxError):
         write_atomically(file, hash_of(file, payload) + payload)
         remove_oldest(file.parent, jax.config.jax_compilation_cache_max_size)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.sentence_transformers import PROJECTION
@@ -34,8 +36,8 @@ from bert_jax.models.encoder import Encoder, stack_layers, unroll_layers
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
 from bert_jax.models.layers import STATES, WEIGHTS
-from bert_jax.models.mesh import platform
-from bert_jax.models.pooling import pool, project
+from bert_jax.models.mesh import DATA, platform
+from bert_jax.models.pooling import pool, project, text_mask
 
 
 def uses_unrolled_layers() -> bool:
@@ -46,11 +48,11 @@ def uses_unrolled_layers() -> bool:
     return platform() == "cpu"
 
 
-def place_on_device(params: dict) -> dict:
-    """Put parameters on the device, unrolled if that is faster."""
+def place_on_device(params: dict, sharding: NamedSharding | None = None) -> dict:
+    """Put parameters on the device, or on several, unrolled if that is faster."""
     if uses_unrolled_layers():
         params = params | {"encoder": unroll_layers(params["encoder"])}
-    return jax.device_put(params)
+    return jax.device_put(params, sharding)
 
 
 def restack_layers(placed: dict) -> dict:
@@ -77,9 +79,10 @@ class Shapes(NamedTuple):
     leaves: tuple[jax.ShapeDtypeStruct, ...]
 
     @classmethod
-    def of(cls, tree) -> "Shapes":
+    def of(cls, tree, sharding: NamedSharding | None = None) -> "Shapes":
         leaves, structure = jax.tree.flatten(jax.eval_shape(lambda: tree))
-        return cls(structure, tuple(leaves))
+        placed = (jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding) for leaf in leaves)
+        return cls(structure, tuple(placed))
 
     @property
     def tree(self) -> Any:
@@ -101,7 +104,7 @@ def compile_program(
             PROGRAMS[key].set_result(kept)
             return PROGRAMS[key]
         # It is traced here, because JAX's settings may be those of this thread.
-        run = program_of(computation, config)
+        run = map_over_devices(program_of(computation, config), params.leaves[0].sharding)
         if file and not os.access(file.parent, os.W_OK):
             file = None
         if file:
@@ -127,6 +130,20 @@ def compiler_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count(), "compiler")
 
 
+def map_over_devices(run: Program, sharding: NamedSharding | None) -> Program:
+    """Let each device of a mesh compute its own rows of a batch; none waits for another."""
+    if sharding is None:
+        return run
+    return jax.shard_map(
+        run,
+        mesh=sharding.mesh,
+        in_specs=(P(), P(DATA)),
+        out_specs=P(DATA),
+        axis_names={DATA},
+        check_vma=False,
+    )
+
+
 @singledispatch
 def program_of(computation: Computation, config: EncoderConfig) -> Program:
     """Return the function that computes it. Each of the functions below does so for a class of computations."""
@@ -140,7 +157,7 @@ def head_logits(wanted: HeadLogits, config: EncoderConfig) -> Program:
     def run(params, batch):
         outputs = module.apply({"params": params}, batch)
         logits = outputs[wanted.head]
-        return (logits, pool(outputs["hidden"], batch["attention_mask"])) if wanted.with_vectors else logits
+        return (logits, pool(outputs["hidden"], text_mask(batch))) if wanted.with_vectors else logits
 
     return run
 
@@ -236,8 +253,8 @@ def pooled_states(wanted: PooledStates, config: EncoderConfig) -> Program:
             return pooled.astype("float32")
         hidden = Encoder(config, uses_unrolled_layers()).apply({"params": params["encoder"]}, batch)
         if wanted.projection is None:
-            return pool(hidden, batch["attention_mask"], wanted.pooling, wanted.normalize)
-        vectors = pool(hidden, batch["attention_mask"], wanted.pooling, False)
+            return pool(hidden, text_mask(batch), wanted.pooling, wanted.normalize)
+        vectors = pool(hidden, text_mask(batch), wanted.pooling, False)
         return project(vectors, params[PROJECTION]["dense"], wanted.projection.activation)
 
     return run

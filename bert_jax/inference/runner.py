@@ -5,6 +5,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -14,9 +15,9 @@ from bert_jax.core.progress import Progress
 from bert_jax.hub.layout import Layout
 from bert_jax.hub.sentence_transformers import EmbedderSettings
 from bert_jax.hub.weights import is_finite
-from bert_jax.inference.batching import make_batches
+from bert_jax.inference.batching import make_batches, split_outputs
 from bert_jax.inference.computations import Computation, HeadLogits
-from bert_jax.inference.engine import Engine
+from bert_jax.inference.engine import Engine, shapes_for
 from bert_jax.inference.streaming import map_texts
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
@@ -121,22 +122,24 @@ class Runner:
         outputs: list = [None] * len(encodings)
         ahead: list = []  # the device computes a batch while the host reads the outputs of the one before
 
-        def read():
-            rows, values = ahead.pop(0)
-            values = engine.read(values)
-            several = isinstance(values, list | tuple)
-            if not all(is_finite(value[: len(rows)]) for value in (values if several else [values])):
+        def read_next():
+            rows, batch, started = ahead.pop(0)
+            read = engine.read(started)
+            several = isinstance(read, list | tuple)
+            values = read if several else [read]
+            if not all(is_finite(value[: len(rows)]) for value in values):
                 raise BertJaxError(
                     "the model's outputs for these texts are not finite; its weights are too large for "
                     f"{engine.dtype}"
                 )
-            for row, i in enumerate(rows):
-                outputs[i] = tuple(value[row] for value in values) if several else values[row]
+            parts = zip(*(split_outputs(value, rows, batch) for value in values), strict=True)
+            for i, of_one in zip(chain.from_iterable(rows), parts, strict=True):
+                outputs[i] = of_one if several else of_one[0]
             if progress:
-                progress.advance(len(rows))
+                progress.advance(sum(map(len, rows)))
 
         longest, pad = self.config.max_position_embeddings, self.tokenizer.special.pad
-        batches = list(make_batches(encodings, longest, pad, engine.shapes, beside))
+        batches = list(make_batches(encodings, longest, pad, shapes_for(engine, wanted), beside))
         if self.config.type_vocab_size == 1 and any(batch["token_type_ids"].any() for _, batch in batches):
             raise BertJaxError(
                 "this model has one token type (type_vocab_size 1), and its tokenizer gives the second text of a pair "
@@ -144,11 +147,11 @@ class Runner:
             )
         with engine.compiling(wanted, [batch for _, batch in batches]):
             for rows, batch in batches:
-                ahead.append((rows, engine.start(wanted, batch)))
+                ahead.append((rows, batch, engine.start(wanted, batch)))
                 if len(ahead) > 1:
-                    read()
+                    read_next()
             while ahead:
-                read()
+                read_next()
         return outputs
 
     def map_encodings(

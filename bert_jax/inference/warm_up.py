@@ -8,8 +8,9 @@ import numpy as np
 from bert_jax.core.config import Range, check_number
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.progress import track
-from bert_jax.inference.batching import BatchShapes, pad_batch
+from bert_jax.inference.batching import BatchShapes, row_collator
 from bert_jax.inference.computations import Computation, HeadLogits, MaskFillings, PooledStates
+from bert_jax.inference.engine import shapes_for
 from bert_jax.inference.runner import Runner
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import find_kind
@@ -35,12 +36,12 @@ def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -
     for length in lengths:
         check_number(length, "lengths", is_whole=True, allowed=Range(1, longest))
     check_number(texts, "texts", is_whole=True, allowed=Range(1))
-    rungs = sorted({shapes.padded_length(length, longest) for length in lengths})
     programs = [
         Program(computation, length, rows, beside)
-        for length in rungs
-        for rows in possible_row_counts(shapes, length, texts)
         for computation, beside in list_computations(model)
+        for shapes in [shapes_for(model.engine, computation)]
+        for length in shapes.row_lengths(lengths, longest, texts)
+        for rows in possible_row_counts(shapes, length, texts)
     ]
     for program in track(programs, "programs", "compiling"):
         compute_once(model, program)
@@ -48,13 +49,15 @@ def compile_programs(model: Runner, lengths: Sequence[int] | None, texts: int) -
 
 def compute_once(model: Runner, program: Program) -> None:
     """Compute a batch of this shape, which compiles the program."""
-    length, rows = program.length, program.rows
+    length = min(program.length, model.config.max_position_embeddings)
     unknown = [model.tokenizer.special.unk] * length
     compares = any(HEADS[head].compares for head in model.layout.heads)
     text_starts = (0, length // 2) if compares else (0,)
     encoding = Encoding(unknown, [0] * length, [(0, 0)] * length, text_starts=text_starts)
-    batch = pad_batch([encoding] * rows, model.tokenizer.special.pad)
-    batch |= {name: np.zeros((rows, *shape), np.int32) for name, shape in program.beside.items()}
+    beside = {name: np.zeros((1, *shape), np.int32) for name, shape in program.beside.items()}
+    shapes = shapes_for(model.engine, program.computation)
+    collate = row_collator([encoding], model.tokenizer.special.pad, shapes, beside)
+    batch = collate([[0]] * program.rows, program.length)
     model.engine.read(model.engine.start(program.computation, batch))
 
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from bert_jax.data.examples.row_packing import piece_starts
 from bert_jax.models.pooling_weights import POOLING_WEIGHTS
 
 HIGHEST = jax.lax.Precision.HIGHEST  # so that vectors of float32 states have float32 precision
@@ -11,24 +12,34 @@ HIGHEST = jax.lax.Precision.HIGHEST  # so that vectors of float32 states have fl
 ACTIVATIONS = {"none": lambda vectors: vectors, "tanh": jnp.tanh}  # for `project`
 
 
-def pool(hidden, attention_mask, how: str = "mean", normalize: bool = True):
-    """Pool the real tokens of hidden states [B, L, D] to one vector per row [B, D], of length 1 if `normalize`."""
-    hidden, real = hidden.astype(jnp.float32), attention_mask.astype(jnp.float32)
+def pool(hidden, mask, how: str = "mean", normalize: bool = True, precision=HIGHEST):
+    """Pool hidden states [B, L, D] to a vector for each mask of tokens: [B, D] for [B, L], [B, P, D] for [B, P, L].
+    Vectors have length 1 if `normalize`; those of no token are zeros."""
+    hidden, real = hidden.astype(jnp.float32), mask.astype(jnp.float32)
     if how == "max":
-        vector = jnp.where(attention_mask[..., None] > 0, hidden, jnp.finfo(jnp.float32).min).max(1)
+        apart = jnp.expand_dims(hidden, range(1, mask.ndim - 1))
+        vector = jnp.where(mask[..., None] > 0, apart, jnp.finfo(jnp.float32).min).max(-2)
+        vector = jnp.where(mask.any(-1, keepdims=True), vector, 0)
     else:
-        vector = jnp.einsum("bl,bld->bd", POOLING_WEIGHTS[how](real), hidden, precision=HIGHEST)
+        vector = jnp.einsum("b...l,bld->b...d", POOLING_WEIGHTS[how](real), hidden, precision=precision)
     return l2_normalize(vector) if normalize else vector
 
 
+def text_mask(batch: dict):
+    """Return the mask of real tokens [B, L], or that of each text [B, P, L] if the batch has their `lengths`."""
+    if "lengths" not in batch:
+        return batch["attention_mask"]
+    position, start = jnp.arange(batch["input_ids"].shape[1]), piece_starts(batch)[..., None]
+    return ((position >= start) & (position < start + batch["lengths"][..., None])).astype(jnp.int32)
+
+
 def pool_texts(hidden, batch: dict, how: str, precision=HIGHEST):
-    """Pool hidden states [B, L, D] to one vector per text [B, P, D]; rows may be packed. "max" is not supported."""
+    """Pool hidden states [B, L, D] to one vector per text [B, P, D]; rows may be packed."""
     real = batch["attention_mask"][:, None]
     if "segment_ids" in batch:
         texts = 1 + jnp.arange(batch["cls_positions"].shape[1])
         real = real * (batch["segment_ids"][:, None] == texts[:, None])
-    weights = POOLING_WEIGHTS[how](real.astype(jnp.float32))
-    return jnp.einsum("bpl,bld->bpd", weights, hidden.astype(jnp.float32), precision=precision)
+    return pool(hidden, real, how, False, precision)
 
 
 def project(vectors, layer: dict, activation: str):

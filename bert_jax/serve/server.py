@@ -21,6 +21,7 @@ from bert_jax.core.progress import track
 from bert_jax.core.terminal import pluralize
 from bert_jax.hub.model_directory import model_fingerprint
 from bert_jax.inference.batching import BatchShapes
+from bert_jax.inference.engine import shapes_for
 from bert_jax.inference.load import load
 from bert_jax.inference.runner import TextPipeline, batch_key
 from bert_jax.inference.warm_up import Program, compute_once
@@ -151,11 +152,11 @@ def compile_pipelines(model: ServedModel, compiled: set[tuple]) -> None:
 
 def list_programs(pipeline: TextPipeline) -> list[Program]:
     """Return the programs of all shapes of batches; of an engine that compiles nothing, one."""
-    longest, shapes = pipeline.truncated.max_length, pipeline.model.engine.shapes
+    longest, shapes = pipeline.truncated.max_length, shapes_for(pipeline.model.engine, pipeline.computation)
     if not shapes.lengths:
         return [Program(pipeline.computation, min(longest, 16), 1, pipeline.beside_shapes[0])]
     most = pipeline.model.config.max_position_embeddings
-    lengths = sorted({shapes.padded_length(length, most) for length in range(1, longest + 1)})
+    lengths = shapes.row_lengths(range(1, longest + 1), most)
     return [
         Program(pipeline.computation, length, rows, beside)
         for length in lengths

@@ -240,3 +240,9 @@ def collate_rows(
                 batch[name][(row, slice(begin, end)) if targets[name].each_token else place] = value
             begin = end
     return batch
+
+
+def piece_starts(batch: Batch) -> Any:
+    """Return where the pieces of rows begin, [B, P]; `lengths` [B, P] says how long they are."""
+    starts = batch["cls_positions"]  # of the texts of pieces
+    return starts[:, :: starts.shape[1] // batch["lengths"].shape[1]]

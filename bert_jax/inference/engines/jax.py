@@ -3,10 +3,14 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from bert_jax.core.compilation_cache import avoid_missing_tpu, enable_compilation_cache
 from bert_jax.hub.layout import Layout
@@ -22,15 +26,30 @@ from bert_jax.inference.programs import (
     round_kernels,
 )
 from bert_jax.models.encoder_config import DTYPES, EncoderConfig
+from bert_jax.models.mesh import AXES, ROWS, platform
 from bert_jax.text.tokenizer import Tokenizer
 
-# A CPU pays for every token of padding; an accelerator compiles each program for seconds.
+# A CPU pays for every token of padding. An accelerator compiles each program for seconds, and texts share its rows: 128
+# tokens hold several short texts with little padding, and attention costs more in longer rows.
 CPU_SHAPES = BatchShapes(
     CPU_TOKENS, (*range(8, 64, 4), *range(64, 128, 8), *range(128, 256, 16), *range(256, 513, 32))
 )
 ACCELERATOR_SHAPES = BatchShapes(
-    ACCELERATOR_TOKENS, (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64))
+    ACCELERATOR_TOKENS, (*range(16, 128, 16), *range(128, 256, 32), *range(256, 513, 64)), shared=128
 )
+
+
+def platform_shapes() -> BatchShapes:
+    """Return the shapes of batches that are fast on a device of this process."""
+    return CPU_SHAPES if platform() == "cpu" else ACCELERATOR_SHAPES
+
+
+def local_mesh() -> Mesh | None:
+    """Return the mesh of this process's devices, which share the rows of a batch; None if one device computes."""
+    devices = jax.local_devices()
+    if len(devices) == 1 or jax.config.jax_default_device:
+        return None
+    return Mesh(np.array(devices).reshape(-1, 1, 1), AXES, axis_types=(AxisType.Auto,) * 3)
 
 
 class JaxEngine:
@@ -41,8 +60,13 @@ class JaxEngine:
 
     def __init__(self, config: EncoderConfig, params: dict):
         self.config, self.dtype = config, config.computed_dtype
-        self.shapes = CPU_SHAPES if jax.default_backend() == "cpu" else ACCELERATOR_SHAPES
-        self.device_params = place_on_device(params)
+        mesh, shapes = local_mesh(), platform_shapes()
+        count = mesh.size if mesh else 1
+        self.shapes = replace(shapes, tokens=count * shapes.tokens, devices=count)
+        # Of parameters and of batches; None on one device, which JAX chooses.
+        self.replicated = NamedSharding(mesh, P()) if mesh else None
+        self.by_rows = NamedSharding(mesh, ROWS) if mesh else None
+        self.device_params = place_on_device(params, self.replicated)
         self.rounded_params = round_kernels(self.device_params, self.dtype)
         self.programs: dict[tuple, Future[Program]] = {}
 
@@ -77,8 +101,8 @@ class JaxEngine:
         key = computation, *((name, array.shape) for name, array in batch.items())
         program = self.programs.get(key)
         if program is None or program.cancelled():
-            params = Shapes.of(self.params_for(computation))
-            program = compile_program(computation, self.config, params, Shapes.of(batch))
+            params = Shapes.of(self.params_for(computation), self.replicated)
+            program = compile_program(computation, self.config, params, Shapes.of(batch, self.by_rows))
             self.programs[key] = program
         return program
 
