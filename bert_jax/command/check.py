@@ -18,13 +18,14 @@ from bert_jax.core.errors import BertJaxError
 def check(args):
     if bool(args.directory) == args.kernels:
         raise BertJaxError("name one thing to check: a directory, or --kernels")
-    if args.kernels:
-        return check_device(args.json)
-    if args.json:
+    if args.json and not args.kernels:
         raise BertJaxError("--json is for --kernels; leave it out")
-    from bert_jax.runs.integrity import check_directory
+    if args.kernels:
+        check_device(args.json)
+    else:
+        from bert_jax.runs.integrity import check_directory
 
-    print(check_directory(args.directory))
+        print(check_directory(args.directory))
 
 
 def check_device(as_json: bool) -> None:

@@ -169,7 +169,7 @@ def attend_by_definition(qkv, context: Context, request: AttentionRequest, seeds
 
 
 def farthest(ours, theirs) -> float:
-    """Return the largest difference of two vectors, along the last axis, as a share of the vectors' root mean square."""
+    """Return the largest difference of two vectors (last axis), as a share of the vectors' root mean square."""
     ours, theirs = (np.asarray(value, np.float32) for value in (ours, theirs))
     norms = np.linalg.norm(ours - theirs, axis=-1)
     return float(norms.max() / np.sqrt(np.square(np.linalg.norm(theirs, axis=-1)).mean()))

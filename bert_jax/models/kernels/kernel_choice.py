@@ -1,5 +1,5 @@
-"""Which attention kernel "auto" takes: the first that can serve a request or, where that is one of ours, the faster of it
-and XLA's, if it was compared with the definition on this device and is right.
+"""Which attention kernel "auto" takes: the first that can serve a request or, where that is one of ours, the faster of
+it and XLA's, if it was compared with the definition on this device and is right.
 
 The comparison and the timing happen where a program is traced that asks for it, once for each sort of request, and are
 kept on disk. Where several processes trace a program together (a training step), process 0 decides.
@@ -98,7 +98,7 @@ class KernelChoices:
                 return Choice(name, f"checked, {ratio:.1f} x {other}{faults}")
             if ratio:
                 return Choice(other, f"{1 / ratio:.1f} x {name}, which is right, too{faults}")
-            faults += f"; {name} is not taken: {fault or 'it is wrong on another host, or does not run at these shapes'}"
+            faults += f"; {name} is not taken: {fault or 'it does not run at these shapes, or on another host'}"
         return Choice(other, faults.removeprefix("; "))
 
     def of_first(self, value: float) -> float:
