@@ -5,7 +5,7 @@ from bert_jax.core.errors import BertJaxError
 
 
 @verb(
-    "verify the hashes of a corpus, a run, an index or a model directory, or the attention kernels of this device",
+    "verify a corpus, a run, an index, a model, or the attention kernels",
     "bert-jax check runs/base",
     flag("directory", nargs="?", help="corpus, directory of a run, index, or model directory"),
     flag(
@@ -40,20 +40,20 @@ def check_device(as_json: bool) -> None:
         print_line(
             f"this is a CPU: the kernels are interpreted on rows of {INTERPRETED} tokens, and not timed"
         )
-    found = check_kernels()
+    cases = check_kernels()
     if as_json:
-        print(to_json(found, indent=2))
+        print(to_json(cases, indent=2))
     else:
         print(
             f"{'kernel, case':<40} {'values':>7} {'gradients':>9} {'kept':>6} {'ms':>7} {'ms of xla':>9}  verdict"
         )
-        for name, facts in found.items():
+        for name, facts in cases.items():
             parts = (facts["values"], ".1%"), (facts["gradients"], ".1%"), (facts["kept"], ".1%")
             times = ((facts[part] and 1e3 * facts[part], ".2f") for part in ("seconds", "xla_seconds"))
             shown = ("-" if value is None else format(value, form) for value, form in (*parts, *times))
             cells = (f"{cell:>{width}}" for cell, width in zip(shown, (7, 9, 6, 7, 9), strict=True))
             print(f"{name:<40} {' '.join(cells)}  {facts['fault'] or 'right'}")
-    if wrong := sum(facts["fault"] is not None for facts in found.values()):
+    if wrong := sum(facts["fault"] is not None for facts in cases.values()):
         raise BertJaxError(
-            f'{wrong} of {len(found)} are wrong on this device; attention="auto" does not take these'
+            f'{wrong} of {len(cases)} are wrong on this device; attention="auto" does not take these'
         )

@@ -322,12 +322,8 @@ class TrainingLoop:
     def save(self) -> None:
         self.record_pending()
         self.log.sync()
-        position = {
-            "window": self.window.sums,
-            "validation": self.validation_metrics,
-            "standings": self.history,
-            "kernels": self.cache.kernels.record(),
-        }
+        position = {"window": self.window.sums, "validation": self.validation_metrics}
+        position |= {"standings": self.history, "kernels": self.cache.kernels.record()}
         self.checkpoints.save(self.step, self.state, position)
 
     def save_final_model(self, finished: bool) -> None:

@@ -28,7 +28,9 @@ def test_a_table_says_how_far_each_kernel_is_from_the_definition(monkeypatch, ca
 
 def test_a_wrong_kernel_is_an_error_also_beside_json(monkeypatch, capsys):
     wrong = {"bias": WRONG}
-    monkeypatch.setattr(kernel_check, "check_kernel", lambda _, request: wrong.get("".join(request.terms), RIGHT))
+    monkeypatch.setattr(
+        kernel_check, "check_kernel", lambda _, request: wrong.get("".join(request.terms), RIGHT)
+    )
     code, output, said = check(capsys, "--kernels", "--json")
     found = json.loads(output)
     assert code == 1 and f"2 of {len(found)} are wrong on this device" in said

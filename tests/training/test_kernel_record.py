@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.models.kernels import kernel_choice
 from bert_jax.training.step import StepCache
-from tests.models.kernels.fake_kernel import plant
+from tests.support.fake_kernel import plant
 from tests.support.tiny_runs import assert_same_run, continue_run
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,9 +94,9 @@ def compare_with_definition(kernel: AttentionKernel, request: AttentionRequest) 
 
 
 def find_fault(values: float, gradients: float, kept, rate: float) -> str | None:
-    for name, found in (("values", values), ("gradients", gradients)):
-        if found > MAX_DIFFERENCE:
-            return f"its {name} differ from the definition's by {found:.0%}"
+    for name, distance in (("values", values), ("gradients", gradients)):
+        if distance > MAX_DIFFERENCE:
+            return f"its {name} differ from the definition's by {distance:.0%}"
     if rate:
         error = 0.002 + 4 * math.sqrt(rate * (1 - rate) / kept.size)
         if abs(kept.mean() - (1 - rate)) > error:
@@ -199,7 +200,7 @@ def time_kernels(names: list[str], request: AttentionRequest, trains: bool) -> l
 
 
 # What `bert-jax check --kernels` tries: kernel -> case -> what differs from a plain request.
-CASES = {
+CASES: dict[str, dict[str, dict[str, Any]]] = {
     "short": {
         "dropout": {"dropout": 0.1},
         "a window": {"dropout": 0.1, "window": 40},
@@ -221,7 +222,7 @@ def check_kernels() -> dict[str, dict]:
     """Return for each kernel of ours that serves the device at hand, and each case, the differences and the times.
 
     On a CPU the kernels of all devices are interpreted on shorter rows, which says nothing of times."""
-    here, found = jax.default_backend(), {}
+    here, tried = jax.default_backend(), {}
     for name, cases in CASES.items():
         kernel, platform = KERNELS[name], "gpu" if name == "flash" else "tpu"
         for case, changes in cases.items():
@@ -233,5 +234,5 @@ def check_kernels() -> dict[str, dict]:
             facts = asdict(check_kernel(kernel, request)) | {"seconds": None, "xla_seconds": None}
             if here != "cpu" and not facts["fault"]:
                 facts["seconds"], facts["xla_seconds"] = time_kernels([name, "xla"], request, True)
-            found[f"{name}, {case}"] = facts
-    return found
+            tried[f"{name}, {case}"] = facts
+    return tried

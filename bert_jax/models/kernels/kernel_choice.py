@@ -70,13 +70,13 @@ class KernelChoices:
         folder = kept_folder()
         # A run takes the same again for any number of rows, so that it can go on with others.
         file = folder / f"{key}-{request.rows if self.trains else 'any'}.kernel" if folder else None
-        found = Choice(**self.recorded[key]) if key in self.recorded else file and read_choice(file)
-        if found and found.kernel not in able:
-            found = None
-        # The other processes take what process 0 has found, or measure with it.
-        index = self.of_first(able.index(found.kernel) if found else -1)
+        known = Choice(**self.recorded[key]) if key in self.recorded else file and read_choice(file)
+        if known and known.kernel not in able:
+            known = None
+        # The other processes take what process 0 knows, or measure with it.
+        index = self.of_first(able.index(known.kernel) if known else -1)
         if index >= 0:
-            return found or Choice(able[int(index)], ""), False
+            return Choice(able[int(index)], known.reason if known else ""), False
         choice = self.measure(request, able)
         if file:
             with suppress(OSError, BertJaxError):
@@ -98,7 +98,9 @@ class KernelChoices:
                 return Choice(name, f"checked, {ratio:.1f} x {other}{faults}")
             if ratio:
                 return Choice(other, f"{1 / ratio:.1f} x {name}, which is right, too{faults}")
-            faults += f"; {name} is not taken: {fault or 'it does not run at these shapes, or on another host'}"
+            faults += (
+                f"; {name} is not taken: {fault or 'it does not run at these shapes, or on another host'}"
+            )
         return Choice(other, faults.removeprefix("; "))
 
     def of_first(self, value: float) -> float:

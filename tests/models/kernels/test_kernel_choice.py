@@ -16,10 +16,8 @@ from bert_jax.models.kernels.attention import attend
 from bert_jax.models.kernels.kernel_check import KernelDifference
 from bert_jax.models.kernels.kernel_choice import KernelChoices, choose_kernel, kernels_of
 from bert_jax.models.kernels.request import AttentionRequest
-from tests.models.kernels.fake_kernel import free_port, plant
+from tests.support.fake_kernel import REQUEST, free_port, plant
 from tests.support.processes import start_process
-
-REQUEST = AttentionRequest("cpu", 16, 2, 8, "float32", window=None, dropout=0.1, rows=4)
 
 
 @pytest.fixture
@@ -126,7 +124,7 @@ def test_a_kernel_of_a_device_that_is_elsewhere_is_supposed_to_be_right(monkeypa
 def decide_together(**differs) -> list[str]:
     """What two processes take, of which one finds something else."""
     facts = json.dumps(differs | {"coordinator": f"localhost:{free_port()}"})
-    command = [sys.executable, "-m", "tests.models.kernels.fake_kernel", facts]
+    command = [sys.executable, "-m", "tests.support.fake_kernel", facts]
     processes = [start_process([*command, str(index)]) for index in range(2)]
     outputs = [process.communicate(timeout=100)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs

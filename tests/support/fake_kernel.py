@@ -13,6 +13,9 @@ from bert_jax.models.kernels import kernel_choice
 from bert_jax.models.kernels.flash_tiles import hash_kept_pairs
 from bert_jax.models.kernels.kernel_check import attend_by_definition
 from bert_jax.models.kernels.kernel_table import KERNELS, AttentionKernel
+from bert_jax.models.kernels.request import AttentionRequest
+
+REQUEST = AttentionRequest("cpu", 16, 2, 8, "float32", window=None, dropout=0.1, rows=4)
 
 
 def run(qkv, context, request, seeds, interpret=False, factor=1.0):
@@ -33,7 +36,6 @@ def main(differs: str, index: int) -> None:
     import pytest
 
     from bert_jax.training.processes import join_processes
-    from tests.models.kernels.test_kernel_choice import REQUEST
 
     facts = json.loads(differs)
     with pytest.MonkeyPatch.context() as patch, join_processes(facts["coordinator"], 2, index):
