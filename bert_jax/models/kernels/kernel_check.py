@@ -33,9 +33,10 @@ LONGEST = (
 MANY = 1024  # tokens from which two heads are compared, not all
 DISTANCES = RelativeConfig(("keys", "queries"), buckets=16, max_distance=64)
 # Of the vector of any token and head, as a share of their root mean square. In bfloat16 the farthest of a kernel that
-# is right is 0.01 to 0.03 away.
-MAX_DIFFERENCE = 0.06
+# is right is 0.01 to 0.03 away. A key that is left out of 10,000 moves the farthest by 0.1.
+MAX_DIFFERENCE = 0.08
 CALLS, REPEATS = 4, 5  # calls that are timed together; the least time of some repeats is taken
+FAILURE = "does not run"
 INTERPRETED = 128  # tokens of the cases of a CPU
 
 
@@ -54,7 +55,7 @@ def check_kernel(kernel: AttentionKernel, request: AttentionRequest) -> KernelDi
     try:
         return compare_with_definition(kernel, shorten(request))
     except Exception as error:  # whatever a compiler or a device raises: the kernel is not taken
-        return KernelDifference(fault=f"it does not run ({first_line(error)})")
+        return KernelDifference(fault=f"it {FAILURE} ({first_line(error)})")
 
 
 def shorten(request: AttentionRequest) -> AttentionRequest:

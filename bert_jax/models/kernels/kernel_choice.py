@@ -24,7 +24,7 @@ from bert_jax.core.files import read_json, to_json, write_atomically
 from bert_jax.core.hashes import is_sealed, sealed
 from bert_jax.core.kept_folder import HASH, device_facts, hash_sources, kept_folder
 from bert_jax.core.terminal import print_line
-from bert_jax.models.kernels.kernel_check import check_kernel, time_kernels
+from bert_jax.models.kernels.kernel_check import FAILURE, check_kernel, time_kernels
 from bert_jax.models.kernels.kernel_table import KERNELS
 from bert_jax.models.kernels.request import GPU, AttentionRequest
 from bert_jax.models.mesh import device_kind
@@ -78,7 +78,7 @@ class KernelChoices:
         if index >= 0:
             return Choice(able[int(index)], known.reason if known else ""), False
         choice = self.measure(request, able)
-        if file:
+        if file and FAILURE not in choice.reason:  # perhaps there was no room, and next time there is
             with suppress(OSError, BertJaxError):
                 write_atomically(file, to_json(sealed({"name": file.stem, **asdict(choice)})))
         return choice, True
@@ -88,19 +88,18 @@ class KernelChoices:
         other = next(name for name in able if not KERNELS[name].needs_check)
         for name in able[: able.index(other)]:
             fault = check_kernel(KERNELS[name], request).fault
-            # A kernel that is wrong on one host is not timed on any: all must do the same.
-            ratio = (
-                self.of_first(relative_speed(name, other, request, self.trains))
-                if self.of_all(not fault)
-                else 0
-            )
+            ratio = 0.0
+            if self.of_all(fault is None):  # otherwise no process times it: all must do the same
+                ratio = self.of_first(relative_speed(name, other, request, self.trains))
             if ratio > 1:
-                return Choice(name, f"checked, {ratio:.1f} x {other}{faults}")
+                speed = (
+                    f"{ratio:.1f} x {other}" if ratio < math.inf else f"{other} has no room for these shapes"
+                )
+                return Choice(name, f"checked, {speed}{faults}")
             if ratio:
                 return Choice(other, f"{1 / ratio:.1f} x {name}, which is right, too{faults}")
-            faults += (
-                f"; {name} is not taken: {fault or 'it does not run at these shapes, or on another host'}"
-            )
+            fault = fault or f"it {FAILURE} at these shapes, or is wrong on another host"
+            faults += f"; {name} is not taken: {fault}"
         return Choice(other, faults.removeprefix("; "))
 
     def of_first(self, value: float) -> float:
@@ -202,5 +201,7 @@ def relative_speed(name: str, other: str, request: AttentionRequest, trains: boo
 
 
 def describe_choice(request: AttentionRequest, choice: Choice) -> str:
-    window = f", window {request.window}" if request.window is not None else ""
-    return f"attention: {choice.kernel}, {choice.reason} ({request.length:,} tokens{window})"
+    parts = (f"{name} {value}" for name in ("window", "dropout") if (value := getattr(request, name)))
+    return (
+        f"attention: {choice.kernel}, {choice.reason} ({', '.join((f'{request.length:,} tokens', *parts))})"
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from bert_jax.models.kernels import (
     banded_attention,
@@ -28,9 +29,7 @@ class AttentionKernel:
     refusal: Callable[[AttentionRequest], str | None]  # why it cannot serve a request; None if it can
     splits: bool = True
     needs_check: bool = False  # "auto" takes it only on a device on which it was compared with the definition
-    draw_kept: Callable | None = (
-        None  # (length, seed [1, 1], rate) -> the weights that its dropout keeps, [L, L]
-    )
+    draw_kept: Any = None  # (length, seed [1, 1], rate) -> the weights that its dropout keeps, [L, L]
 
 
 # XLA can serve every request.

@@ -37,8 +37,8 @@ def take(request=REQUEST, trains=True, **choices) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "line"),
-    [((1, 1.9), "attention: short, checked, 1.9 x xla (16 tokens)"),
-     ((2, 1), "attention: xla, 2.0 x short, which is right, too (16 tokens)")],
+    [((1, 1.9), "attention: short, checked, 1.9 x xla (16 tokens, dropout 0.1)"),
+     ((2, 1), "attention: xla, 2.0 x short, which is right, too (16 tokens, dropout 0.1)")],
 )  # fmt: skip
 def test_the_faster_one_is_taken_and_a_line_says_so(seconds, line, monkeypatch, capsys, cache_folder):
     plant(monkeypatch, seconds)
@@ -54,11 +54,12 @@ def test_a_kernel_that_does_not_run_at_the_shapes_is_not_taken(monkeypatch, caps
     plant(monkeypatch)
     monkeypatch.setattr(kernel_choice, "time_kernels", fails)
     assert take() == "xla"
-    assert "short is not taken" in capsys.readouterr().err
+    assert "short is not taken: it does not run at these shapes" in capsys.readouterr().err
+    assert not list(cache_folder.iterdir()), "it is tried again next time"
     monkeypatch.setattr(
         kernel_choice, "time_kernels", lambda names, *_: [1.0] if names == ["short"] else fails(names)
     )
-    assert take(replace(REQUEST, length=24)) == "short", "the other has no room"
+    assert take() == "short" and "checked, xla has no room" in capsys.readouterr().err
 
 
 @pytest.mark.slow
