@@ -69,12 +69,13 @@ def test_a_choice_is_kept_and_a_damaged_one_is_made_anew(monkeypatch, cache_fold
     assert take() == "short"
     (file,) = cache_folder.iterdir()
     kept = file.read_bytes()
+    assert take(replace(REQUEST, length=24)) == "short"
+    (other,) = set(cache_folder.iterdir()) - {file}
     plant(monkeypatch, (2, 1))
     assert take() == "short"
-    others = [replace(REQUEST, length=24), replace(REQUEST, dropout=0.0), replace(REQUEST, rows=8)]
-    assert [take(other) for other in others] == ["xla"] * 3 and take(trains=False) == "xla"
-    other = next(name for name in cache_folder.iterdir() if name != file)
-    for damaged in (b"", kept[:-9], kept.replace(b"short", b"shirt"), other.read_bytes()):
+    others = [replace(REQUEST, length=32), replace(REQUEST, dropout=0.0), replace(REQUEST, rows=8)]
+    assert [take(request) for request in others] == ["xla"] * 3 and take(trains=False) == "xla"
+    for damaged in (b"", kept[:-9], kept.replace(b"checked", b"shocked"), other.read_bytes()):
         file.write_bytes(damaged)
         assert take() == "xla"
         assert json.loads(file.read_bytes())["kernel"] == "xla", "it was replaced"
