@@ -322,7 +322,7 @@ class TrainingLoop:
     def save(self) -> None:
         self.record_pending()
         self.log.sync()
-        position = {"window": self.window.sums, "validation": self.validation_metrics}
+        position: dict = {"window": self.window.sums, "validation": self.validation_metrics}
         position |= {"standings": self.history, "kernels": self.cache.kernels.record()}
         self.checkpoints.save(self.step, self.state, position)
 
