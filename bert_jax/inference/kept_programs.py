@@ -4,49 +4,27 @@ They stand beside those of JAX's own cache, which are found only after a program
 a program is code, so a folder in which others may write is not read.
 """
 
-import hashlib
 import os
 import pickle
-import stat
 import sys
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 import jax
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
-import bert_jax
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import write_atomically
+from bert_jax.core.kept_folder import HASH, PACKAGE, device_facts, hash_sources, kept_folder
 from bert_jax.core.processor import cores, processor_flags
+from bert_jax.models.kernels.kernel_choice import choose_kernel
 
-PACKAGE = Path(bert_jax.__file__).parent
 SUFFIX = ".program"
-HASH = hashlib.sha256
-LIBRARIES = "jax", "jaxlib", "flax", "numpy"
 VARIABLES = "XLA_", "LIBTPU_", "TPU_", "NPROC"  # what their names begin with
 # Parts of the names of settings by which no program differs.
 OF_CACHES = "compilation_cache", "persistent_cache"
 SOURCES = "models/**/*.py", "inference/programs.py"  # what is computed
-
-
-def kept_folder() -> Path | None:
-    """Return the folder of kept programs; None if JAX has no cache on this machine's disk, if others may write there,
-    and where the processes of a run must find the same, or a program is for another device than the first."""
-    settings = jax.config
-    cache_folder, is_on = settings.jax_compilation_cache_dir, settings.jax_enable_compilation_cache
-    if not cache_folder or not is_on or "://" in cache_folder:
-        return None
-    if jax.process_count() > 1 or settings.jax_default_device:
-        return None
-    folder = Path(cache_folder) / "executables"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder if is_private(folder) else None
-    except OSError:
-        return None
 
 
 def program_file(program: object, block: type) -> Path | None:
@@ -61,31 +39,18 @@ def program_file(program: object, block: type) -> Path | None:
         if not any(part in name for part in OF_CACHES)
     ]
     variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(VARIABLES))
-    facts = repr((program, settings, variables, machine(), hash_sources()))
+    facts = repr((program, settings, variables, machine(), hash_sources(*SOURCES)))
     return folder / f"{HASH(facts.encode()).hexdigest()}{SUFFIX}"
 
 
 @cache
 def machine() -> tuple:
-    device = jax.local_devices()[0]
-    client = device.client
-    flags = sorted(processor_flags()) if client.platform == "cpu" else []
-    versions = [version(library) for library in LIBRARIES]
-    return client.platform, client.platform_version, device.device_kind, device.id, cores(), flags, versions
-
-
-@cache
-def hash_sources() -> str:
-    """Return a hash of the code that programs are made by."""
-    digest = HASH()
-    for name in SOURCES:
-        for file in sorted(PACKAGE.glob(name)):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+    flags = sorted(processor_flags()) if jax.default_backend() == "cpu" else []
+    return device_facts(), jax.local_devices()[0].id, cores(), flags
 
 
 def load_program(file: Path) -> jax.stages.Compiled | None:
-    """Return the program of a file; None if there is none that is whole."""
+    """Return the program of a file; None if there is none that is whole, or if it has other kernels than are taken."""
     try:
         content = file.read_bytes()
     except OSError:
@@ -96,20 +61,23 @@ def load_program(file: Path) -> jax.stages.Compiled | None:
     digest, payload = content[:size], content[size:]
     if hash_of(file, payload) != digest:
         return None
-    (program, inputs, outputs), devices = pickle.loads(payload)
+    (program, inputs, outputs), kernels, devices = pickle.loads(payload)
+    if any(choose_kernel("auto", request) != name for request, name in kernels.items()):
+        return None
     try:
         return deserialize_and_load(program, inputs, outputs, execution_devices=jax.local_devices()[:devices])
     except jax.errors.JaxRuntimeError:  # of another build of the compiler
         return None
 
 
-def save_program(file: Path, program: jax.stages.Compiled) -> None:
-    """Keep a program, and remove others if there are too many. One that finds no room is compiled again next time.
+def save_program(file: Path, program: jax.stages.Compiled, kernels: dict) -> None:
+    """Keep a program, with the attention kernels that were chosen for it, and remove others if there are too many. One
+    that finds no room is compiled again next time.
 
     On a CPU the file of a program that came from JAX's own cache lacks functions, which is noticed when it runs: this
     takes only what was compiled here."""
     devices = jax.tree.leaves(program.output_shardings)[0].device_set
-    payload = pickle.dumps((serialize(program), len(devices)))
+    payload = pickle.dumps((serialize(program), kernels, len(devices)))
     with suppress(OSError, BertJaxError):
         write_atomically(file, hash_of(file, payload) + payload)
         remove_oldest(file.parent, jax.config.jax_compilation_cache_max_size)
@@ -132,10 +100,3 @@ def remove_oldest(folder: Path, most_bytes: int) -> None:
             return
         file.unlink(missing_ok=True)
         left -= size
-
-
-def is_private(folder: Path) -> bool:
-    """Return whether nobody but this user may write to a folder."""
-    status = folder.stat()
-    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    return is_own and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

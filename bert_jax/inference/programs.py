@@ -35,6 +35,7 @@ from bert_jax.models.blocks import BLOCKS
 from bert_jax.models.encoder import Encoder, stack_layers, unroll_layers
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.heads import HEADS
+from bert_jax.models.kernels.kernel_choice import note_choices
 from bert_jax.models.layers import STATES, WEIGHTS
 from bert_jax.models.mesh import DATA, platform
 from bert_jax.models.pooling import pool, project, text_mask
@@ -110,18 +111,19 @@ def compile_program(
         if file:
             # By a name that JAX's cache does not know: what comes from there cannot be written to a file.
             run.__name__ = f"program_{token_hex(8)}"
-        lowered = jax.jit(run).lower(params.tree, batch.tree)
-        PROGRAMS[key] = compiler_threads().submit(compile_and_keep, lowered, file)
+        with note_choices() as kernels:
+            lowered = jax.jit(run).lower(params.tree, batch.tree)
+        PROGRAMS[key] = compiler_threads().submit(compile_and_keep, lowered, kernels, file)
     return PROGRAMS[key]
 
 
-def compile_and_keep(lowered: jax.stages.Lowered, file: Path | None) -> Program:
+def compile_and_keep(lowered: jax.stages.Lowered, kernels: dict, file: Path | None) -> Program:
     start = time.perf_counter()
     program = lowered.compile()
     is_slow = time.perf_counter() - start >= jax.config.jax_persistent_cache_min_compile_time_secs
     if file and is_slow:
         # Whoever waits for the program does not wait for this. An error is told, though nobody waits for it.
-        compiler_threads().submit(save_program, file, program).add_done_callback(Future.result)
+        compiler_threads().submit(save_program, file, program, kernels).add_done_callback(Future.result)
     return program
 
 

@@ -25,7 +25,7 @@ from bert_jax import tasks
 from bert_jax.core.errors import first_line
 from bert_jax.core.files import to_json
 from bert_jax.core.output import remove_path
-from bert_jax.pod.kernel_check import check_kernels
+from bert_jax.models.kernels.kernel_check import check_kernels
 from bert_jax.pod.preflight_checks import corpus_config, rows_per_second
 from bert_jax.training.checkpoint import Checkpoints
 from bert_jax.training.processes import join_processes

@@ -117,7 +117,7 @@ class TrainingLoop:
         self.profiler = Profiler(config.log.profile, workdir.profile)
         self.pace = StepTimer()
         self.shares_programs = cache is not None
-        self.train_step, self.eval_step = (cache or StepCache()).get_or_make(task, config, self.mesh)
+        self.cache = cache or StepCache()
 
     def print_line(self, text: str) -> None:
         if self.started:
@@ -143,6 +143,7 @@ class TrainingLoop:
             self.step = self.config.first_step
         else:
             self.state, position = self.checkpoints.restore(newest, self.abstract)
+            self.cache = self.cache.resuming(position.get("kernels", {}))
             self.step, self.window = newest, MetricSums(position["window"])
             self.history = [(step, tuple(value)) for step, value in position["standings"]]
             if self.step == self.config.steps or self.is_out_of_patience():
@@ -150,6 +151,7 @@ class TrainingLoop:
             else:
                 self.print_line(f"resuming at step {newest:,}")
         self.constants = make_constants(self.task, self.config, self.mesh, whole)
+        self.train_step, self.eval_step = self.cache.get_or_make(self.task, self.config, self.mesh)
         # Where the best model is kept, the start may be the best; a run of 0 steps has nothing else.
         measures_start = newest is None and (self.config.checkpoints.best_metric or not self.config.steps)
         self.start_step = -1 if measures_start else self.step
@@ -320,11 +322,8 @@ class TrainingLoop:
     def save(self) -> None:
         self.record_pending()
         self.log.sync()
-        position = {
-            "window": self.window.sums,
-            "validation": self.validation_metrics,
-            "standings": self.history,
-        }
+        position: dict = {"window": self.window.sums, "validation": self.validation_metrics}
+        position |= {"standings": self.history, "kernels": self.cache.kernels.record()}
         self.checkpoints.save(self.step, self.state, position)
 
     def save_final_model(self, finished: bool) -> None:

@@ -9,6 +9,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from bert_jax.models.kernels.kernel_choice import KernelChoices, kernels_of
 from bert_jax.models.mesh import ROWS
 from bert_jax.training.gradient import (
     add_row_indices,
@@ -35,13 +36,16 @@ from bert_jax.training.state import (
 from bert_jax.training.task import Task
 
 
-def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
+def make_step(
+    task: Task, config: RunConfig, mesh: Mesh, kernels: KernelChoices | None = None
+) -> jax.stages.Wrapped:
     """Return the function (state, batch, constants) -> (state, metrics), jitted for the mesh; it consumes its state."""
     shardings = get_shardings(abstract_state(task, config, mesh))
     constants_shardings = get_shardings(abstract_constants(task, config, mesh))
     gradient = make_gradient(task, config, mesh, shardings.params)
     optimizer = make_task_optimizer(task, config)
 
+    @kernels_of(kernels or KernelChoices(trains=True))
     def step(state: TrainState, batch: dict, constants: StepConstants) -> tuple[TrainState, dict]:
         # Gradients.
         key = jax.random.fold_in(jax.random.key(constants.seed, impl=config.prng_impl), state.step)
@@ -73,7 +77,9 @@ def make_step(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
     )
 
 
-def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wrapped:
+def make_evaluation(
+    task: Task, config: RunConfig, mesh: Mesh, kernels: KernelChoices | None = None
+) -> jax.stages.Wrapped:
     """Return the function (params, batch, constants) -> (metrics, predictions for the rows), without dropout."""
 
     shardings = get_shardings(abstract_state(task, config, mesh)).params
@@ -82,6 +88,7 @@ def make_evaluation(task: Task, config: RunConfig, mesh: Mesh) -> jax.stages.Wra
         measured = collect_metrics(task, compute_losses(task, outputs, rows), outputs, rows)
         return measured, check_rows(task, "predictions", task.predictions(outputs, rows), rows)
 
+    @kernels_of(kernels or KernelChoices(trains=True))
     def evaluate(params, batch: dict, constants: StepConstants):
         batch, params = add_row_indices(batch), gather_whole_params(task, params, shardings, mesh)
 
@@ -112,6 +119,15 @@ class StepCache:
 
     def __init__(self) -> None:
         self.kept: list[tuple] = []
+        self.kernels = KernelChoices(trains=True)
+
+    def resuming(self, recorded: dict[str, dict]) -> "StepCache":
+        """Return a cache whose steps take the recorded kernels: this one, unless its steps took others."""
+        taken = self.kernels.record()
+        if any(taken.get(key, choice) != choice for key, choice in recorded.items()):
+            return StepCache().resuming(recorded)
+        self.kernels.recorded |= recorded
+        return self
 
     def get_or_make(self, task: Task, config: RunConfig, mesh: Mesh) -> tuple[Callable, Callable]:
         """Return the step and the evaluation of a run, made only once for runs that can share them."""
@@ -120,5 +136,6 @@ class StepCache:
         for other, step, evaluation in self.kept:
             if other == key:
                 return step, evaluation
-        self.kept.append((key, make_step(task, config, mesh), make_evaluation(task, config, mesh)))
+        programs = (make(task, config, mesh, self.kernels) for make in (make_step, make_evaluation))
+        self.kept.append((key, *programs))
         return self.kept[-1][1:]

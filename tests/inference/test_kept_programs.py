@@ -10,6 +10,8 @@ import pytest
 import bert_jax
 from bert_jax.inference import kept_programs, programs
 from bert_jax.models.blocks.post_norm import Block
+from bert_jax.models.kernels import kernel_choice
+from tests.support.fake_kernel import REQUEST, plant
 
 TEXTS = ["w1 w2", "w3 w4 w5 w6 w7 w8 w9 w1 w2 w3"]
 
@@ -79,7 +81,7 @@ def test_a_program_is_named_by_all_that_it_depends_on(folder, monkeypatch):
         others.append(name_of())
     for part in ("machine", "hash_sources"):
         with monkeypatch.context() as other:
-            other.setattr(kept_programs, part, lambda: "another")
+            other.setattr(kept_programs, part, lambda *_: "another")
             others.append(name_of())
     assert len({plain, *others}) == 6 and plain == name_of()
 
@@ -114,3 +116,13 @@ def test_the_programs_that_were_not_used_for_longest_go(tmp_path):
     assert len(list(tmp_path.iterdir())) == 4
     kept_programs.remove_oldest(tmp_path, 25)
     assert sorted(file.stem for file in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_program_of_other_attention_kernels_than_are_taken_is_compiled_anew(tmp_path, monkeypatch):
+    compiled, file = jax.jit(lambda x: x + 1).lower(1.0).compile(), tmp_path / "a.program"
+    kept_programs.save_program(file, compiled, {REQUEST: "short"})
+    plant(monkeypatch)
+    for taken, is_loaded in (("short", True), ("xla", False)):
+        choice = kernel_choice.Choice(taken, "as planted")
+        with kernel_choice.kernels_of(kernel_choice.KernelChoices(taken={REQUEST: choice})):
+            assert (kept_programs.load_program(file) is not None) == is_loaded

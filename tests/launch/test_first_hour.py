@@ -87,7 +87,7 @@ KERNELS, LOOP = "bert_jax/models/kernels/short_attention.py", "bert_jax/training
 # Line of the page -> (host, file, text, other text).
 FAULTS = {
     "versions": (1, "launch/constraints.txt", "\noptax==", "\noptax==0."),
-    "kernel: short, 128 tokens": (0, KERNELS, "d_scores = weights * (d_w", "d_scores = 2 * weights * (d_w"),
+    "kernel: short, dropout": (0, KERNELS, "d_scores = weights * (d_w", "d_scores = 2 * weights * (d_w"),
     "kernel: short, a bias for each distance": (
         1, KERNELS, "(1 - rate) * 2**16", "(1 - 2 * rate) * 2**16"
     ),

@@ -128,14 +128,14 @@ def test_memory_of_long_rows_grows_with_the_length():
 
 
 def test_auto_takes_blocks_for_long_rows_with_a_bias():
-    request = AttentionRequest("tpu", 512, 12, 64, "bfloat16", None, 0.0, relative=True, has_bias=True)
+    request = AttentionRequest("tpu", 512, 12, 64, "bfloat16", None, 0.0, terms=("bias",))
     assert choose_kernel("auto", request) == "short"
     assert choose_kernel("auto", replace(request, length=1024)) == "xla"
     assert choose_kernel("auto", replace(request, length=8192)) == "blocked"
     assert choose_kernel("auto", replace(request, length=8192, platform="cpu", dropout=0.1)) == "blocked"
-    assert choose_kernel("auto", replace(request, length=8192, has_bias=False)) == "xla"
+    assert choose_kernel("auto", replace(request, length=8192, terms=("keys",))) == "xla"
     assert choose_kernel("auto", replace(request, length=8192, window=64)) == "xla"
-    plain = replace(request, length=8192, relative=False, has_bias=False, platform="cpu")
+    plain = replace(request, length=8192, terms=(), platform="cpu")
     assert choose_kernel("auto", plain) == "blocked"
     assert choose_kernel("auto", replace(plain, length=1024)) == "xla"
 
@@ -147,7 +147,7 @@ def test_the_short_kernel_takes_a_fixed_bias_and_leaves_its_gradient_at_zero():
     qkv = qkv.reshape(2, length, 3, 128)
     mask = (np.arange(length) < np.array([[length], [70]])).astype(np.int32)
     context = Context(mask, relative=alibi_terms(heads, length))
-    request = AttentionRequest("tpu", length, heads, 64, "float32", None, 0.0, True, True)
+    request = AttentionRequest("tpu", length, heads, 64, "float32", None, 0.0, ("bias",))
     seeds = jnp.zeros((2, heads), jnp.uint32)
 
     def short(qkv, context):

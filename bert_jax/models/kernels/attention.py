@@ -6,42 +6,20 @@ context.segment_ids) and, with a `window`, only to tokens at most that many posi
 nothing gets exact zeros. Kernels agree where the mask is 1; on padding they may differ.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from bert_jax.core.errors import BertJaxError, suggest_name
 from bert_jax.models import relative_terms
 from bert_jax.models.context import Context
 from bert_jax.models.dropout import draw_by_row
-from bert_jax.models.kernels import (
-    banded_attention,
-    blocked_attention,
-    cudnn_attention,
-    flash_attention,
-    short_attention,
-    splash_attention,
-    xla_attention,
-)
+from bert_jax.models.kernels.kernel_choice import choose_kernel
+from bert_jax.models.kernels.kernel_table import KERNELS
 from bert_jax.models.kernels.request import AttentionRequest
-from bert_jax.models.mesh import FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS, platform
-
-
-@dataclass(frozen=True)
-class AttentionKernel:
-    """`run(qkv, context, request, draw)` -> [B, L, H x K].
-
-    If the compiler can split the kernel over a mesh (`splits`), `draw` is the key of dropout. Otherwise each device
-    runs the kernel on its own rows and heads, and `draw` is their seeds [B, H].
-    """
-
-    run: Callable
-    refusal: Callable[[AttentionRequest], str | None]  # why it cannot serve a request; None if it can
-    splits: bool = True
+from bert_jax.models.mesh import FSDP, FUSED_QKV, SEEDS, SHARD_ROWS, STATES, TENSOR, TOKENS, platform
 
 
 def attend(
@@ -50,8 +28,8 @@ def attend(
 ):  # fmt: skip
     """Compute attention: qkv [B, L, 3, H x K] -> [B, L, H x K].
 
-    `kernel` is the name of a kernel, or "auto" for the first one that can serve the call on the mesh in context or on
-    this process's devices.
+    `kernel` is the name of a kernel, or "auto" for one that can serve the call on the mesh in context or on this
+    process's devices (see `choose_kernel`).
     """
     request = request_of(qkv, context, heads, window, dropout)
     chosen = KERNELS[choose_kernel(kernel, request)]
@@ -100,7 +78,8 @@ def attend_locally_or_globally(
 
 
 def request_of(qkv, context: Context, heads: int, window: int | None, dropout: float) -> AttentionRequest:
-    mesh = jax.sharding.get_abstract_mesh()
+    mesh, terms = jax.sharding.get_abstract_mesh(), context.relative
+    names = [name for name in ("bias", "keys", "queries") if getattr(terms, name, None) is not None]
     return AttentionRequest(
         platform=platform(),
         length=qkv.shape[1],
@@ -109,8 +88,9 @@ def request_of(qkv, context: Context, heads: int, window: int | None, dropout: f
         dtype=str(qkv.dtype),
         window=window,
         dropout=dropout,
-        relative=context.relative is not None,
-        has_bias=context.relative is not None and context.relative.bias is not None,
+        terms=tuple(names),
+        is_fixed=terms is not None and terms.is_fixed,
+        rows=len(qkv) // (1 if mesh.empty else mesh.shape[FSDP]),
     )
 
 
@@ -121,26 +101,3 @@ def row_seeds(key, count: int, heads: int, rows):
     if rows is None:
         return jax.random.bits(key, (count, heads), jnp.uint32)
     return draw_by_row(lambda key: jax.random.bits(key, (heads,), jnp.uint32), key, rows)
-
-
-def choose_kernel(kernel: str, request: AttentionRequest) -> str:
-    """Return the name of the kernel for a request: `kernel` itself or, for "auto", the first that can serve it."""
-    if kernel == "auto":
-        return next(name for name, candidate in KERNELS.items() if candidate.refusal(request) is None)
-    if kernel not in KERNELS:
-        raise BertJaxError(f'no attention kernel "{kernel}"; {suggest_name(kernel, [*KERNELS, "auto"])}')
-    if reason := KERNELS[kernel].refusal(request):
-        raise BertJaxError(f'attention "{kernel}" {reason}; use attention="auto" or "xla"')
-    return kernel
-
-
-# "auto" takes the first kernel that can serve a request; XLA can serve every request.
-KERNELS = {
-    "short": AttentionKernel(short_attention.run, short_attention.refusal, splits=False),
-    "splash": AttentionKernel(splash_attention.run, splash_attention.refusal, splits=False),
-    "cudnn": AttentionKernel(cudnn_attention.run, cudnn_attention.refusal, splits=False),
-    "flash": AttentionKernel(flash_attention.run, flash_attention.refusal, splits=False),
-    "banded": AttentionKernel(banded_attention.run, banded_attention.refusal),
-    "blocked": AttentionKernel(blocked_attention.run, blocked_attention.refusal),
-    "xla": AttentionKernel(xla_attention.run, lambda request: None),
-}

@@ -117,5 +117,11 @@ def pair_keep_mask(queries, keys, seed, rate: float):
     return bits < jnp.uint32(round((1 - rate) * 2**32))
 
 
+def hash_kept_pairs(length: int, seed, rate: float):
+    """Return the same for all pairs of a row, [L, L]."""
+    places = jnp.arange(length)
+    return pair_keep_mask(places[:, None], places[None], seed, rate)
+
+
 def drop(weights, kept, rate: float):
     return weights if kept is None else jnp.where(kept, weights * (1 / (1 - rate)), 0)

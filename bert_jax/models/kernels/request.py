@@ -1,6 +1,6 @@
 """What is asked of an attention kernel, and its inputs in the forms that kernels read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -23,8 +23,20 @@ class AttentionRequest:
     dtype: str
     window: Any  # None: all tokens; a traced number if one program serves layers with and without a window
     dropout: float
-    relative: bool = False
-    has_bias: bool = False  # the relative terms are a bias for each head and distance
+    terms: tuple[
+        str, ...
+    ] = ()  # the relative terms: a "bias" for each distance, or "keys", "queries" of distances
+    is_fixed: bool = False  # the bias is not trained
+    # A kernel is chosen for any number of rows alike, and timed with those of the first call.
+    rows: int = field(default=1, compare=False, repr=False)  # per device
+
+    @property
+    def relative(self) -> bool:
+        return bool(self.terms)
+
+    @property
+    def has_bias(self) -> bool:
+        return "bias" in self.terms
 
 
 @dataclass(frozen=True)

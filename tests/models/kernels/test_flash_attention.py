@@ -15,11 +15,11 @@ from bert_jax.models.encoder_config import RelativeConfig
 from bert_jax.models.kernels import flash_attention
 from bert_jax.models.kernels.attention import KERNELS, attend, choose_kernel
 from bert_jax.models.kernels.flash_attention import visited_blocks
-from bert_jax.models.kernels.flash_tiles import BLOCK, pair_keep_mask
+from bert_jax.models.kernels.flash_tiles import BLOCK, hash_kept_pairs
+from bert_jax.models.kernels.kernel_check import attend_by_definition
 from bert_jax.models.kernels.request import AttentionRequest, make_attention_mask
 from bert_jax.models.mesh import AXES
 from bert_jax.models.relative_terms import RelativeTerms, alibi_terms, row_of_distances
-from bert_jax.pod.kernel_check import attend_by_definition, difference
 from tests.support.cases import long_except
 
 B, H = 4, 2
@@ -81,9 +81,9 @@ def draw_segments(case: Case, random) -> np.ndarray:
     return segment_ids
 
 
-def draw_kept(request: AttentionRequest, seed):
-    places = jnp.arange(request.length)
-    return pair_keep_mask(places[:, None], places[None], seed, request.dropout)
+def difference(ours, theirs) -> float:
+    ours, theirs = (np.asarray(value, np.float32) for value in (ours, theirs))
+    return float(np.linalg.norm(ours - theirs) / np.linalg.norm(theirs))
 
 
 @pytest.mark.parametrize("name", long_except(CASES, ["window, packs, dropout", "a bias, dropout"]))
@@ -105,7 +105,7 @@ def test_it_is_the_definition_forward_and_gradient(name):
         return out, backward(target.astype(out.dtype))
 
     ours = results(partial(flash_attention.run, interpret=True))
-    expected = results(partial(attend_by_definition, draw_kept=draw_kept))
+    expected = results(partial(attend_by_definition, draw_kept=hash_kept_pairs))
     tolerance = 1e-5 if case.dtype == "float32" else 0.01
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
         assert difference(a, b) < tolerance
@@ -180,8 +180,8 @@ def test_auto_takes_it_where_cudnn_s_kernel_cannot_serve():
     for change in (
         {"dropout": 0.1},
         {"window": 64},
-        {"relative": True},
-        {"relative": True, "has_bias": True},
+        {"terms": ("keys",)},
+        {"terms": ("bias",)},
     ):
         assert choose_kernel("auto", replace(GPU, **change)) == "flash"
     assert not KERNELS["flash"].splits

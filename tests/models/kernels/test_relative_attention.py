@@ -116,7 +116,7 @@ def test_the_kernel_is_the_definition_forward_and_gradient(names, heads, rate, p
     values["bias"] = random.standard_normal((H, 2 * L - 1)).astype(np.float32)
     values = {name: values[name] for name in names}
     seeds = jax.random.bits(jax.random.key(0), (3, H), jnp.uint32)
-    request = AttentionRequest("tpu", L, H, K, "float32", window, rate, relative=True)
+    request = AttentionRequest("tpu", L, H, K, "float32", window, rate, names)
 
     def context_of(values):
         return Context(attention_mask, segment_ids, relative=RelativeTerms(rows=rows, **values))
@@ -200,7 +200,7 @@ def test_rows_of_distances_are_those_of_transformers(length):
 
 def test_kernels_without_relative_terms_say_so():
     for name, platform, instead in (("splash", "tpu", "xla"), ("cudnn", "gpu", "flash")):
-        request = AttentionRequest(platform, 1024, 12, 64, "bfloat16", None, 0.0, relative=True)
+        request = AttentionRequest(platform, 1024, 12, 64, "bfloat16", None, 0.0, ("keys",))
         assert KERNELS[name].refusal(request) == "does not support relative positions"
         assert choose_kernel("auto", request) == instead
     assert choose_kernel("auto", replace(request, platform="tpu", length=512)) == "short"
