@@ -5,6 +5,7 @@ On a CPU the cases are tiny, which shows no more than that they run. FLOPs are t
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -45,6 +46,7 @@ from tests.bench.turns import OURS
 from tests.support.project import ROOT
 
 TORCH = "torch"
+ONE_GPU = {"CUDA_VISIBLE_DEVICES": "0"}
 TINY = ("model.hidden_size=64", "model.num_hidden_layers=3", "model.num_attention_heads=2",
         "model.intermediate_size=128", "model.vocab_size=1000")  # fmt: skip
 TEXTS, WORDS = 6_000, 81  # texts, and their mean number of words
@@ -260,7 +262,9 @@ def measure_apart(name: str, side: str, folder: Path, seconds: float) -> dict | 
     """Measure a case in a process of its own, which may take so many seconds."""
     command = [sys.executable, "-m", __name__, name, side, str(folder)]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+        ran = subprocess.run(
+            command, env=ONE_GPU | os.environ, capture_output=True, text=True, timeout=seconds
+        )
     except subprocess.TimeoutExpired as error:
         raise BertJaxError("no time was left to finish it; set more --minutes") from error
     if ran.returncode:
@@ -298,9 +302,14 @@ def sides() -> list[str]:
 
 
 def describe(result: dict) -> str:
-    return result.get("error") or f"{1e3 * result['seconds']:.1f} ms, {result['device']}"
+    return result.get("error") or f"{write_time(result)}, {result['device']}"
 
 
+def write_time(result: dict) -> str:
+    return UNKNOWN if "error" in result else f"{1e3 * result['seconds']:.1f} ms"
+
+
+UNKNOWN = "not measured"
 HEADER = ["case", "ms", "TFLOP/s", "of the peak", "attention", "torch, ms", "times as long"]
 
 
@@ -310,11 +319,11 @@ def table_row(name: str, results: dict[str, dict]) -> list[str]:
     speed, peak = teraflops(results, OURS), PEAKS.get(ours.get("device", ""))
     return [
         name + " (tiny)" * ours.get("tiny", False),
-        rounded(1e3 * seconds) if seconds else "failed",
+        rounded(1e3 * seconds) if seconds else UNKNOWN,
         rounded(speed),
         f"{1e12 * speed / peak:.1%}" if speed and peak else "-",
         ours.get("attention") or "-",
-        rounded(1e3 * theirs) if theirs else "failed" if torch else "-",
+        rounded(1e3 * theirs) if theirs else UNKNOWN if torch else "-",
         f"{theirs / seconds:.2f}" if seconds and theirs else "-",
     ]
 
@@ -332,13 +341,11 @@ def draw_cases(path: Path, results: dict[str, dict[str, dict]]) -> None:
         places = np.arange(len(results))[::-1]
         for shift, side, colour, hatch in ((0.2, OURS, ACCENT, ""), (-0.2, TORCH, PALE, "////")):
             speeds = [teraflops(sides, side) or 0 for sides in results.values()]
-            texts = [
-                describe(sides[side]).split(",")[0] if side in sides else "" for sides in results.values()
-            ]
+            texts = [write_time(sides[side]) if side in sides else "" for sides in results.values()]
             drawn = axes.barh(
                 places + shift, speeds, 0.38, color=colour, hatch=hatch, edgecolor="white", label=side
             )
-            axes.bar_label(drawn, [text[:30] for text in texts], fontsize=7, padding=2)
+            axes.bar_label(drawn, texts, fontsize=7, padding=2)
         axes.set_yticks(places, list(results))
         axes.margins(x=0.15)
         axes.set_xlabel(f"TFLOP/s of real tokens, {device}", fontsize=9)
