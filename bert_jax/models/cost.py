@@ -7,6 +7,12 @@ and nothing for softmax, norms, dropout, or what remat recomputes.
 from bert_jax.models.encoder_config import EncoderConfig
 
 
+def global_share(config: EncoderConfig) -> float:
+    """Return the share of the layers that have global attention."""
+    layers, local = config.num_hidden_layers, config.local_attention
+    return -(-layers // local.every) / layers if local.window else 1.0
+
+
 def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
     """Return the operations of one layer in the forward pass, the mean over all layers if some have local attention.
 
@@ -15,7 +21,7 @@ def layer_flops(config: EncoderConfig, tokens: float, length: float) -> float:
     """
     D, F, local, r = config.hidden_size, config.intermediate_size, config.local_attention, config.relative
     if local.window:  # the mean over global and local layers
-        share = -(-config.num_hidden_layers // local.every) / config.num_hidden_layers  # of the global layers
+        share = global_share(config)
         length = share * length + (1 - share) * min(length, 2 * local.window + 1)
     distances = 0 if r.is_bias else len(r.terms) * 2 * min(length, r.span)
     shared = config.key_value_heads / config.num_attention_heads

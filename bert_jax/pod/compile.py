@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.files import to_json
+from bert_jax.models.cost import global_share
 from bert_jax.pod import flops, hlo, preflight_checks
 from bert_jax.pod.roofline import make_roofline
 from bert_jax.pod.topology import Slice, parse_slice
@@ -64,7 +65,7 @@ def trace_step(outline: Outline, phase: OutlinePhase, mesh: Mesh):
 
 def compile_phase(outline: Outline, phase: OutlinePhase, mesh: Mesh, where: Slice) -> dict:
     state, batch, step = trace_step(outline, phase, mesh)
-    executed, kernels = flops.count_flops(step.jaxpr)
+    executed, kernels = flops.count_flops(step.jaxpr, global_share(outline.task.layout.config))
     result = {
         "length": phase.length,
         "share": phase.share,

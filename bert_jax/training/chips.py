@@ -3,8 +3,8 @@
 TPUs: from the "System architecture" tables of the Cloud TPU documentation (docs.cloud.google.com/tpu/docs/v4, v5e, v5p,
 v6e and tpu7x); where a chip is two devices of JAX, each has half. The speed of a link is that of one direction: the
 published all-reduce bandwidth of a pod (v4, v5e, v6e) or interconnect bandwidth of a chip (v5p, tpu7x), divided by the
-number of chips and of ports per chip. Usable memory is what the TPU compiler leaves to a program. NVIDIA: the dense
-figures of the SXM boards; the data sheets print twice as much, for sparse matrices.
+number of chips and of ports per chip. Usable memory is what the TPU compiler leaves to a program. NVIDIA: the figures
+for dense matrices; most data sheets print twice as much, for sparse ones.
 """
 
 from dataclasses import dataclass
@@ -46,8 +46,14 @@ TPUS = {
 PEAKS = {chip.kind: chip.flops for chip in TPUS.values()} | {
     "NVIDIA A100-SXM4-40GB": 312e12,
     "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA A100-PCIE-40GB": 312e12,
+    "NVIDIA A100 80GB PCIe": 312e12,
+    "NVIDIA L4": 121e12,
+    "NVIDIA L40S": 362e12,
+    "NVIDIA H100 PCIe": 756e12,
     "NVIDIA H100 80GB HBM3": 989e12,
     "NVIDIA H200": 989e12,
+    "NVIDIA B200": 2250e12,
 }
 
 

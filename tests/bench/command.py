@@ -9,6 +9,7 @@ from bert_jax.command.flags import (
     INPUT,
     JSON,
     LAYOUT,
+    OVERRIDES,
     TOKENIZER,
     Parser,
     find_verbs,
@@ -19,6 +20,7 @@ from bert_jax.command.flags import (
     verb_choice,
     whole_number_type,
 )
+from bert_jax.core.errors import BertJaxError
 from tests.bench.turns import Limits
 
 DTYPES = ("float32", "bfloat16")
@@ -236,14 +238,27 @@ def recipes(args):
     print(compare_recipes(compared, tunings, args.minutes, args.workdir, command))
 
 
-@verb("bytes and FLOPs of a training step that is compiled for an H200, which nobody needs to have",
-      "python -m tests.bench gpu --config configs/pretrain.py:base --config.data.batch_size=64 "
-      "--config.data.lengths=512 --config.data.length_ratios=1 --config.model.dtype=bfloat16",
-      *CONFIG, flag("--picture", metavar="FILE", help="draw the bytes of the parts"))  # fmt: skip
+@verb("steps and embedding, timed on this GPU; or bytes and FLOPs of a step that is compiled for an H200",
+      "python -m tests.bench gpu --time runs/gpu",
+      flag("--time", nargs="?", const="runs/gpu", metavar="DIR", help="time the cases of tests/bench/gpu_time.py, and "
+           "write gpu.json and gpu.png there (default runs/gpu); tiny ones without a GPU"),
+      flag("--minutes", type=number_type(0, 1440, above=True), default=10, metavar="N",
+           help="minutes for all cases together (default 10)"),
+      flag("--config", metavar="FILE[:NAME]", help="config file of the step to compile"), OVERRIDES,
+      flag("--picture", metavar="FILE", help="draw the bytes of the parts"))  # fmt: skip
 def gpu(args):
-    from tests.bench.gpu_program import compare_steps
+    if args.time:
+        from tests.bench.gpu_time import time_cases
 
-    print(compare_steps(args.config, args.overrides, args.picture))
+        print(time_cases(args.time, args.minutes))
+    elif args.config:
+        from tests.bench.gpu_program import compare_steps
+
+        print(compare_steps(args.config, args.overrides, args.picture))
+    else:
+        raise BertJaxError(
+            "--time or --config is missing: --time measures this GPU, --config compiles for an H200"
+        )
 
 
 @verb("kinds of positions: learned in short rows, read in longer ones",

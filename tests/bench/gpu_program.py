@@ -12,6 +12,7 @@ from jax.sharding import use_abstract_mesh
 
 from bert_jax import tasks
 from bert_jax.core.errors import BertJaxError
+from bert_jax.models.cost import global_share
 from bert_jax.pod.compile import trace_step
 from bert_jax.pod.flops import count_flops
 from bert_jax.pod.hlo import parse_computations
@@ -72,7 +73,7 @@ def compile_step(spec: str, overrides: Sequence[str]) -> Step:
         _, _, step = trace_step(outline, outline.phases[-1], mesh)
         compiled = step.lower().compile()
     return Step(
-        count_flops(step.jaxpr)[0] / 1e12,
+        count_flops(step.jaxpr, global_share(outline.task.layout.config))[0] / 1e12,
         compiled.memory_analysis().temp_size_in_bytes / 2**30,
         gigabytes_by_part(compiled.as_text()),
     )

@@ -5,10 +5,13 @@ from itertools import repeat
 
 import numpy as np
 
-from bert_jax.bench.step_speed import Step, open_outline, synthetic_batch
+from bert_jax import tasks
+from bert_jax.bench.step_speed import Step, synthetic_batch
 from bert_jax.bench.timing import Machine, Turn
 from bert_jax.core.errors import BertJaxError
 from bert_jax.hub.layout import Layout
+from bert_jax.training.run_config import RunConfig
+from bert_jax.training.task import Outline
 from tests.bench.comparison import Comparison, Row, dtype_of, dtype_ratios
 from tests.bench.libraries import libraries
 from tests.bench.torch_training import Updates
@@ -16,6 +19,10 @@ from tests.bench.turns import OURS, Limits, interleaved, is_ours, running_proces
 
 # Contender -> whether torch chooses the operations that it computes in bfloat16, and whether it compiles the model.
 TORCH = {"torch": (False, False), "torch-autocast": (True, False), "torch-autocast-compiled": (True, True)}
+
+
+def open_outline(spec: str, overrides: Sequence[str]) -> Outline:
+    return tasks.outline_run(tasks.load_config(spec, overrides)[1])
 
 
 def our_step(spec: str, overrides: Sequence[str]) -> Callable[[], None]:
@@ -29,24 +36,32 @@ def torch_step(spec: str, overrides: Sequence[str], autocast: bool, compiled: bo
     outline = open_outline(spec, overrides)
     config, encoder = outline.config, outline.task.layout.config
     batch = synthetic_batch(outline.phases[0].features, encoder.vocab_size)
-    if "segment_ids" in batch:
+    if batch.get("segment_ids", np.ones(1)).max() > 1:
         raise BertJaxError(
-            "transformers takes a row as one sequence; set --config.data.sentence_objective=next_sentence"
+            "transformers takes a row as one sequence; set --config.data.sentence_objective=next_sentence or "
+            "--config.data.max_documents_per_row=1"
         )
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    published = Layout(encoder, heads=("mlm", "nsp")).to_hf_config()
-    settings = transformers.BertConfig(**published, attn_implementation="sdpa")
-    model = transformers.BertForPreTraining(settings).to(device).train()
-    updates = Updates(torch, model, config.optimizer, config.steps)
-    forward = torch.compile(model) if compiled else model
     labels = np.full(batch["input_ids"].shape, -100)
     np.put_along_axis(labels, batch["target_positions"], batch["targets"], axis=1)
-    arrays = {
-        "input_ids": batch["input_ids"],
-        "token_type_ids": batch["token_type_ids"],
-        "labels": labels,
-        "next_sentence_label": batch["labels"],
-    }
+    arrays = {"input_ids": batch["input_ids"], "labels": labels}
+    if "labels" in batch:
+        arrays |= {"token_type_ids": batch["token_type_ids"], "next_sentence_label": batch["labels"]}
+    layout = outline.task.layout
+    settings = transformers.AutoConfig.for_model(
+        **Layout(encoder, layout.family, layout.heads).to_hf_config()
+    )
+    auto = transformers.AutoModelForPreTraining if "labels" in batch else transformers.AutoModelForMaskedLM
+    return torch_updates(torch, auto.from_config(settings), arrays, config, autocast, compiled)
+
+
+def torch_updates(
+    torch, model, arrays: dict, config: RunConfig, autocast: bool, compiled: bool
+) -> Callable[[], None]:
+    """Return a function that updates a model of `transformers` by these arrays."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = model.to(device).train()
+    updates = Updates(torch, model, config.optimizer, config.steps)
+    forward = torch.compile(model) if compiled else model
     inputs = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in arrays.items()}
 
     def take() -> None:
