@@ -90,7 +90,7 @@ def request_of(qkv, context: Context, heads: int, window: int | None, dropout: f
         dropout=dropout,
         terms=tuple(names),
         is_fixed=terms is not None and terms.is_fixed,
-        rows=len(qkv) // (1 if mesh.empty else mesh.shape[FSDP]),
+        rows=qkv.shape[0] // (1 if mesh.empty else mesh.shape[FSDP]),
     )
 
 
