@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -93,6 +94,8 @@ def programs_end_with_their_file():
     yield
     import jax
 
+    if inference := sys.modules.get("bert_jax.inference.programs"):
+        inference.PROGRAMS.clear()
     jax.clear_caches()
     gc.collect()
 

@@ -129,7 +129,7 @@ def export_checkpoint(path: str, directory: str, step: int | None = None) -> int
     checkpoints.require_step(step)
     params, adapter = checkpoints.read_params(step), read_adapter_config(settings)
     if adapter.rank:
-        if hub.model_fingerprint(settings["init"]) != settings["init_fingerprint"]:
+        if hub.model_fingerprint(settings["init"]) != settings.get("init_fingerprint"):
             raise BertJaxError(f"{settings['init']} has changed since the run {path} began; put it back")
         base = read_model_params(hub.ModelDirectory.open(settings["init"]), task.layout)
         frozen = {name: part for name, part in base.items() if name not in trained_modules(base)}
