@@ -94,10 +94,13 @@ def programs_end_with_their_file():
     yield
     import jax
 
+    from bert_jax.core.memory import return_freed_memory
+
     if inference := sys.modules.get("bert_jax.inference.programs"):
         inference.PROGRAMS.clear()
     jax.clear_caches()
     gc.collect()
+    return_freed_memory()
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from bert_jax.core.errors import BertJaxError
+from bert_jax.core.memory import return_freed_memory
 from bert_jax.core.progress import track
 from bert_jax.core.terminal import pluralize
 from bert_jax.hub.model_directory import model_fingerprint
@@ -119,6 +120,7 @@ def serve_models(
     compiled = set[tuple]()
     for model in models.values() if settings.warms_up else ():
         compile_pipelines(model, compiled)
+    return_freed_memory()
     settings = replace(
         settings,
         batch_tokens=settings.batch_tokens or BATCHES_AT_ONCE * shapes.tokens,
