@@ -103,6 +103,17 @@ def programs_end_with_their_file():
     return_freed_memory()
 
 
+@pytest.fixture
+def executables(tmp_path):
+    """The folder of kept programs and kernel choices, which is empty."""
+    import jax
+
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    yield tmp_path / "executables"
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
 @pytest.fixture(scope="module")
 def shared_steps():
     """Runs of a file share the steps that are compiled, where they may, as those of a sweep do."""

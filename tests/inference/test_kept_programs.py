@@ -16,14 +16,6 @@ from tests.support.fake_kernel import REQUEST, plant
 TEXTS = ["w1 w2", "w3 w4 w5 w6 w7 w8 w9 w1 w2 w3"]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    before = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    yield tmp_path / "executables"
-    jax.config.update("jax_compilation_cache_dir", before)
-
-
 def encode_anew(directory: Path) -> np.ndarray:
     """Encode as a new process would, and wait until its programs are kept."""
     programs.PROGRAMS.clear()
@@ -39,19 +31,19 @@ def refuse(*_):
 
 
 @pytest.mark.slow
-def test_what_was_compiled_is_not_traced_again(folder, encoder_path, monkeypatch):
+def test_what_was_compiled_is_not_traced_again(executables, encoder_path, monkeypatch):
     vectors = encode_anew(encoder_path)
-    kept = {file: file.read_bytes() for file in folder.iterdir()}
-    assert kept and folder.stat().st_mode & 0o777 == 0o700
+    kept = {file: file.read_bytes() for file in executables.iterdir()}
+    assert kept and executables.stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr(programs, "program_of", refuse)
     assert np.array_equal(encode_anew(encoder_path), vectors)
-    assert {file: file.read_bytes() for file in folder.iterdir()} == kept
+    assert {file: file.read_bytes() for file in executables.iterdir()} == kept
 
 
 @pytest.mark.slow
-def test_a_damaged_or_foreign_program_is_compiled_anew_and_replaced(folder, encoder_path, monkeypatch):
+def test_a_damaged_or_foreign_program_is_compiled_anew_and_replaced(executables, encoder_path, monkeypatch):
     vectors = encode_anew(encoder_path)
-    files = sorted(folder.iterdir())
+    files = sorted(executables.iterdir())
     whole = [file.read_bytes() for file in files]
     assert len(files) == 2
     flipped = bytes([*whole[0][:-1], whole[0][-1] ^ 1])
@@ -68,7 +60,7 @@ def test_a_damaged_or_foreign_program_is_compiled_anew_and_replaced(folder, enco
         assert np.array_equal(encode_anew(encoder_path), vectors)
 
 
-def test_a_program_is_named_by_all_that_it_depends_on(folder, monkeypatch):
+def test_a_program_is_named_by_all_that_it_depends_on(executables, monkeypatch):
     def name_of(program="embed"):
         return kept_programs.program_file(program, Block)
 
@@ -86,16 +78,16 @@ def test_a_program_is_named_by_all_that_it_depends_on(folder, monkeypatch):
     assert len({plain, *others}) == 6 and plain == name_of()
 
 
-def test_what_may_change_or_be_changed_by_others_is_not_kept(folder, monkeypatch):
+def test_what_may_change_or_be_changed_by_others_is_not_kept(executables, monkeypatch):
     class Own(Block):
         pass
 
     assert kept_programs.program_file("embed", Own) is None
     file = kept_programs.program_file("embed", Block)
     for mode in (0o770, 0o702):
-        folder.chmod(mode)
+        executables.chmod(mode)
         assert kept_programs.program_file("embed", Block) is None
-    folder.chmod(0o700)
+    executables.chmod(0o700)
     assert kept_programs.program_file("embed", Block) == file
     for setting, value in (
         ("jax_compilation_cache_dir", "gs://bucket"),

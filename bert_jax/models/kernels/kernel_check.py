@@ -27,9 +27,8 @@ from bert_jax.models.kernels.xla_attention import attention_scores
 from bert_jax.models.relative_terms import RelativeTerms, row_of_distances
 
 ROWS = 3
-LONGEST = (
-    4096  # tokens; longer rows have more of the same blocks, and the definition has an array of all pairs
-)
+# Tokens of the rows compared: longer ones have more of the same blocks, and the definition has an array of all pairs.
+LONGEST = 4096
 MANY = 1024  # tokens from which two heads are compared, not all
 DISTANCES = RelativeConfig(("keys", "queries"), buckets=16, max_distance=64)
 # Of the vector of any token and head, as a share of their root mean square. In bfloat16 the farthest of a kernel that

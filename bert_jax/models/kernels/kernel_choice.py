@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from bert_jax.core.errors import BertJaxError, suggest_name
+from bert_jax.core.errors import BertJaxError, first_line, suggest_name
 from bert_jax.core.files import read_json, to_json, write_atomically
 from bert_jax.core.hashes import is_sealed, sealed
 from bert_jax.core.kept_folder import HASH, device_facts, hash_sources, kept_folder
@@ -87,19 +87,16 @@ class KernelChoices:
         faults = ""
         other = next(name for name in able if not KERNELS[name].needs_check)
         for name in able[: able.index(other)]:
-            fault = check_kernel(KERNELS[name], request).fault
-            ratio = 0.0
+            fault, ratio = check_kernel(KERNELS[name], request).fault, 0.0
             if self.of_all(fault is None):  # otherwise no process times it: all must do the same
-                ratio = self.of_first(relative_speed(name, other, request, self.trains))
+                speed, fault = relative_speed(name, other, request, self.trains)
+                ratio = self.of_first(speed)
             if ratio > 1:
-                speed = (
-                    f"{ratio:.1f} x {other}" if ratio < math.inf else f"{other} has no room for these shapes"
-                )
-                return Choice(name, f"checked, {speed}{faults}")
+                gain = f"{ratio:.1f} x {other}" if ratio < math.inf else f"{other} fails at these shapes"
+                return Choice(name, f"checked, {gain}{faults}")
             if ratio:
                 return Choice(other, f"{1 / ratio:.1f} x {name}, which is right, too{faults}")
-            fault = fault or f"it {FAILURE} at these shapes, or is wrong on another host"
-            faults += f"; {name} is not taken: {fault}"
+            faults += f"; {name} is not taken: {fault or 'it is wrong on another host'}"
         return Choice(other, faults.removeprefix("; "))
 
     def of_first(self, value: float) -> float:
@@ -188,16 +185,19 @@ def read_choice(file: Path) -> Choice | None:
     return Choice(content["kernel"], content["reason"]) if is_whole else None
 
 
-def relative_speed(name: str, other: str, request: AttentionRequest, trains: bool) -> float:
-    """Return how many times as fast as the other kernel it is; 0 if it does not run at these shapes."""
+def relative_speed(
+    name: str, other: str, request: AttentionRequest, trains: bool
+) -> tuple[float, str | None]:
+    """Return how many times as fast as the other kernel it is; 0, and why, if it does not run at these shapes."""
     try:
         own, others = time_kernels([name, other], request, trains)
     except Exception:  # there is no room: most likely for the other's array of all scores
         try:
-            return time_kernels([name], request, trains)[0] and math.inf
-        except Exception:
-            return 0.0
-    return others / own
+            time_kernels([name], request, trains)
+        except Exception as error:
+            return 0.0, f"it {FAILURE} at these shapes ({first_line(error)})"
+        return math.inf, None
+    return others / own, None
 
 
 def describe_choice(request: AttentionRequest, choice: Choice) -> str:

@@ -23,9 +23,8 @@ class AttentionRequest:
     dtype: str
     window: Any  # None: all tokens; a traced number if one program serves layers with and without a window
     dropout: float
-    terms: tuple[
-        str, ...
-    ] = ()  # the relative terms: a "bias" for each distance, or "keys", "queries" of distances
+    # The relative terms: a "bias" for each distance, or "keys", "queries" of distances.
+    terms: tuple[str, ...] = ()
     is_fixed: bool = False  # the bias is not trained
     # A kernel is chosen for any number of rows alike, and timed with those of the first call.
     rows: int = field(default=1, compare=False, repr=False)  # per device
