@@ -3,235 +3,233 @@
 If there are few examples, all of them are predicted fold by fold, and these predictions also give scores and
 calibration. If there are more, only one fold is predicted, and it only serves to choose the method.
 
-Before any fold is predicted, how much more a trained encoder is expected to score than a linear probe on the frozen one
-is what other data sets showed. Predictions out of fold move the expectation as far as their standard error allows.
+The folds of the probe come first, within seconds. Then the most promising method predicts the next fold, as long as it
+may be the best and the minutes of the run suffice.
 """
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-from bert_jax.core.terminal import pluralize
-from bert_jax.finetuning.cross_validation import Folds
+from bert_jax.finetuning.cross_validation import FoldRuns, Folds
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
-from bert_jax.metrics.intervals import bootstrap_intervals, difference_intervals
-from bert_jax.metrics.score_sums import INFORMATIVE, ScoreSums
+from bert_jax.metrics.intervals import Interval, bootstrap_intervals, difference_intervals
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.heads import HEADS
 from bert_jax.predictions.kind import Outcomes
 from bert_jax.predictions.learning_curve import OutOfFoldPredictions
 from bert_jax.training.log import format_duration
 from bert_jax.training.processes import print_once
 
-# Numbers of examples of each class, measured with a 6-layer MiniLM. Below CONTRASTIVE_BELOW, contrastive training was
-# ahead of fine-tuning at the same rate.
-CONTRASTIVE_BELOW = 256
-# Pairs whose texts are encoded separately: with 8 and 16 pairs of MRPC fine-tuning (accuracy 0.635, 0.652) was behind
-# the probe (0.696, 0.677), and folds of so few pairs do not show it; with 256 it was ahead (0.717, 0.687).
-PROBE_BELOW = 64
 METHOD_NAMES: dict[Method, str] = {
     "linear_probe": "a linear probe on the frozen encoder",
     "contrastive": "contrastive training and a linear probe",
     "finetune": "fine-tuning",
 }
-
 MIN_GAIN = 0.005  # a smaller gain is not worth the larger model directory
-MIN_TRIED_GAIN = 0.01  # a method that can hardly gain more is not worth the time of its folds
-
-# The share of the probe's errors that training removes.
-# Contrastive training: USUAL_SHARE - SKILL_SHARE x m / √n, for a probe with a Matthews correlation of m and n examples
-# per class. Measured (and expected): SST-2 with 8, 16, 64, 256 per class 0.06, 0.01, 0.14, 0.19 (0.11, 0.11, 0.16,
-# 0.20); ten emotions 0.15, 0.26, 0.26, 0.26 (0.16, 0.17, 0.19, 0.22); 28 emotions with 8 0.11 (0.19); 48 articles with
-# 8 and 24 -0.09, 0.00 (-0.16, 0.01); 50 and 150 articles with 8 -0.52, -0.32 (-0.29, -0.27); 77 intents with 10 -0.15
-# (-0.18).
-# Fine-tuning, where each text or pair has one class: FINETUNED_SHARE. Measured: SST-2 with 16, 64 0.06, 0.20; ten and
-# 28 emotions with 8 0.05, 0.05; 48 articles with 8, 24 0.01, 0.06; 50 and 150 articles with 8 0.05, 0.23; pairs of MRPC
-# with 64, 256 0.03 (another draw -0.07), 0.10.
-# Otherwise fine-tuning: USUAL_SHARE. Measured: tags of CoNLL-2003 0.20 to 0.32.
-USUAL_SHARE, SKILL_SHARE, FINETUNED_SHARE = 0.25, 1.6, 0.07
-SHARE_SPREAD = 0.1  # the root mean square of the differences above is 0.08
+# What is believed before the first fold: the share of the probe's errors that a method removes, and its standard
+# deviation. Where examples are few, their folds tell little, and it decides; more of them outweigh it. A head that
+# compares the vectors of two texts learns less than a probe from a few dozen pairs.
+USUAL_SHARES: dict[Method, float] = {"contrastive": 0.2, "finetune": 0.1}
+SHARE_OF_PAIRS, SHARE_SPREAD = -0.1, 0.2
 
 
 @dataclass(frozen=True)
 class Gain:
-    """The expected gain in score, and the standard deviation of what it may be."""
+    """What a method may gain in score over a probe: its mean and its standard deviation."""
 
     mean: float
     spread: float
-    measured: tuple[float, float] | None = None  # the difference out of fold, and its standard error
+    measured: Interval | None = None  # the difference out of fold
 
-    def __str__(self) -> str:
-        """
-        >>> str(Gain(0.04, 0.03)), str(Gain(0.04, 0.03).given(0.1, 0.03))
-        ('+0.040 ± 0.030', '+0.100 ± 0.030 (shrunk by what other data sets showed: +0.070 ± 0.021)')
-        """
-        expected = f"{self.mean:+.3f} ± {self.spread:.3f}"
-        if self.measured is None:
-            return expected
-        difference, error = self.measured
-        return f"{difference:+.3f} ± {error:.3f} (shrunk by what other data sets showed: {expected})"
+    def given(self, difference: Interval, error: float) -> "Gain":
+        """Return the gain after a difference was measured with a standard error.
 
-    @property
-    def is_worthwhile(self) -> bool:
-        return self.mean > MIN_GAIN
-
-    @property
-    def may_be_worthwhile(self) -> bool:
-        return self.mean + self.spread > MIN_TRIED_GAIN
-
-    def given(self, difference: float, error: float) -> "Gain":
-        """Return the expectation after a difference was measured with a standard error.
-
-        >>> print(f"{Gain(0.04, 0.03).given(-0.02, 0.03).mean:.3f}")
+        >>> print(f"{Gain(0.04, 0.03).given(Interval(-0.02, -0.08, 0.04), 0.03).mean:.3f}")
         0.010
         """
         trust = self.spread**2 / (self.spread**2 + error**2)
-        mean = self.mean + trust * (difference - self.mean)
-        return Gain(mean, error * trust**0.5, measured=(difference, error))
+        mean = self.mean + trust * (difference.value - self.mean)
+        return Gain(mean, error * trust**0.5, difference)
 
 
-def prior_gain(method: Method, probe: Outcomes, examples: int) -> Gain:
-    """Return what other data sets let expect of a method, from the probe's predictions out of fold and the number of
-    examples."""
-    scores, kind = probe.score_sums.scores, probe.kind
-    errors, share = 1 - scores[kind.best_metric], USUAL_SHARE
-    if method == "contrastive":
-        skill = next(scores[name] for name in INFORMATIVE if name in scores)
-        share -= SKILL_SHARE * skill / (examples / len(kind.labels)) ** 0.5
-    elif kind.supports_contrastive:
-        share = FINETUNED_SHARE
+def usual_gain(method: Method, probe: Outcomes, compares: bool) -> Gain:
+    """Return what is believed before any fold is predicted by another method than the probe."""
+    errors = 1 - probe.score_sums.scores[probe.kind.best_metric]
+    share = SHARE_OF_PAIRS if compares else USUAL_SHARES[method]
     return Gain(errors * share, errors * SHARE_SPREAD)
 
 
-def gain_after_folds(prior: Gain, probe: Outcomes, trained: Outcomes) -> Gain:
-    """Return the expectation after some or all folds were predicted by both methods."""
+def gain_after_folds(usual: Gain, probe: Outcomes, trained: Outcomes) -> Gain:
+    """Return what is believed after some or all folds were predicted by both methods."""
     place = {id(example): i for i, example in enumerate(probe.examples)}
     sums, shared = probe.score_sums, [place[id(example)] for example in trained.examples]
     same = ScoreSums(sums.rows[shared], sums.compute_scores)
     measured = difference_intervals(same, trained.score_sums)[probe.kind.best_metric]
     # No error is smaller than one example that may fall otherwise.
-    return prior.given(measured.value, max(measured.standard_error, 1 / len(shared)))
+    return usual.given(measured, max(measured.standard_error, 1 / len(shared)))
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What a method predicted out of fold; `gain` is what it gained over a probe and is expected to gain, None for a
-    method that is compared with none."""
+class Candidate(Protocol):
+    """A method whose models may predict the folds."""
 
-    outcomes: Outcomes
-    gain: Gain | None
-    seconds: float
+    seconds: list[float]  # that each fold took
 
-    def describe(self) -> str:
-        metric = self.outcomes.kind.best_metric
-        score = bootstrap_intervals(self.outcomes.score_sums)[metric]
-        gain = f", over the probe {self.gain}" if self.gain else ""
-        examples, duration = pluralize(len(self.outcomes.examples), "example"), format_duration(self.seconds)
-        return f"{metric} {score.value:.3f} ± {score.standard_error:.3f} on {examples}{gain}, in {duration}"
+    @property
+    def next_seconds(self) -> float: ...
+
+    @property
+    def spent_seconds(self) -> float: ...
 
 
-def choose_method(parts: Folds, workdir: Path) -> OutOfFoldPredictions:
-    """Return the method of the final run, with its predictions out of fold."""
-    config, examples = parts.config, len(parts.evaluator.examples)
-    first, *others = candidate_methods(config, parts.task, examples)
-    trials = {first: try_method(parts, first, None, workdir)}
-    probe = trials[first].outcomes
-    priors = {method: prior_gain(method, probe, examples) for method in others}
-    for method in methods_to_try(priors, tries_one_method(parts.task, examples, parts.covers_all)):
-        trials[method] = try_method(parts, method, partial(gain_after_folds, priors[method], probe), workdir)
-    for method, prior in priors.items():
-        if method not in trials:
-            print_once(
-                f"not tried: {METHOD_NAMES[method]}, whose expected gain over the probe is {prior}; "
-                f"--config.method={method} trains the final model by it"
-            )
-    if config.method == "auto" and first == "linear_probe" and not others:
-        print_once(
-            f"fewer than {PROBE_BELOW} pairs of each class are too few to train the encoder, so nothing else is tried; "
-            "--config.method=finetune trains the encoder"
-        )
-    best = pick_best({method: trial.gain for method, trial in trials.items()})
-    compared = "; ".join(f"{METHOD_NAMES[method]}: {trial.describe()}" for method, trial in trials.items())
+C = TypeVar("C", bound=Candidate)
+
+
+def take_turns(
+    candidates: Sequence[C],
+    budget: float,
+    folds: int,
+    used: float = 0.0,
+    promise: Callable[[C], float] = lambda candidate: 0.0,
+) -> Iterator[C]:
+    """Yield the most promising candidate, which predicts its next fold, while `budget` seconds suffice for that and for
+    the final model. A promise below 0 is none.
+
+    >>> from types import SimpleNamespace as Method
+    >>> methods = [Method(next_seconds=seconds, spent_seconds=0, seconds=[]) for seconds in (20, 35)]
+    >>> for method in take_turns(methods, budget=190, folds=3):
+    ...     method.seconds.append(method.next_seconds)
+    ...     method.spent_seconds += method.next_seconds
+    >>> [method.seconds for method in methods]
+    [[20, 20, 20], [35, 35]]
+    """
+    left = list(candidates)
+    while left := [each for each in left if len(each.seconds) < folds and promise(each) >= 0]:
+        candidate = max(left, key=promise)
+        tried = [each for each in candidates if each is candidate or each.seconds]
+        final = max(each.next_seconds for each in tried)
+        if used + sum(each.spent_seconds for each in tried) + candidate.next_seconds + final <= budget:
+            yield candidate
+        else:
+            left.remove(candidate)
+
+
+def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredictions | None]:
+    """Return the method of the final run, with its predictions for all or some examples if folds give scores."""
+    config, task = parts.config, parts.task
+    budget = config.budget_seconds(len(parts.evaluator.examples), task.layout.config)
+    first, *others = candidate_methods(config, task)
+    begun, probe, found = time.monotonic(), None, dict[Method, Outcomes]()
+    if first == "linear_probe":
+        probe = found[first] = parts.predict_with_probes(workdir if others else None)
+        print_trial(parts, first, probe)
+        if parts.curve:
+            print_once(f"learning curve of the probe: {parts.curve.describe()}")
+    trials = {method: FoldRuns(parts, method, workdir) for method in (others if probe else [first])}
+    gains = dict[Method, Gain]()
+
+    def promise(trial: FoldRuns) -> float:
+        """What a method may gain, at the upper end of what is believed, over the best of the others."""
+        if probe is None:
+            return 0.0
+        gain = gains.get(trial.method) or usual_gain(trial.method, probe, HEADS[task.head].compares)
+        return gain.mean + gain.spread - max([MIN_GAIN, *(other.mean for other in gains.values())])
+
+    spent = time.monotonic() - begun
+    for trial in take_turns(list(trials.values()), budget, len(parts.predicted), spent, promise):
+        method = trial.method
+        if method not in found:
+            print_once(describe_start(trial, parts))
+        trial.predict_next()
+        found[method] = trial.outcomes
+        if probe:
+            usual = usual_gain(method, probe, HEADS[task.head].compares)
+            gains[method] = gain_after_folds(usual, probe, found[method])
+    for method, trial in trials.items():
+        if method in found:
+            print_trial(parts, method, found[method], gains.get(method), trial.spent_seconds)
+        if len(trial.seconds) < len(parts.predicted) and promise(trial) >= 0:
+            print_once(describe_left_out(trial, len(parts.predicted), budget))
+    best = pick_best(gains) if probe else first
     whole = " on all examples" * parts.covers_all
-    print_once(f"out of fold, {compared}. The final model is trained{whole} by {METHOD_NAMES[best]}")
-    return OutOfFoldPredictions(best, trials[best].outcomes, parts.curve)
+    print_once(f"the final model is trained{whole} by {METHOD_NAMES[best]}")
+    if best not in found or not parts.covers_all:
+        return best, None
+    return best, OutOfFoldPredictions(best, found[best], parts.curve)
 
 
-def try_method(
-    parts: Folds, method: Method, gain_after: Callable[[Outcomes], Gain] | None, workdir: Path
-) -> Trial:
-    """Predict the folds, but end early if the method can hardly gain enough over the probe any more."""
-
-    def is_hopeless(so_far: Outcomes) -> bool:
-        return gain_after is not None and not gain_after(so_far).may_be_worthwhile
-
-    begun, count = time.monotonic(), parts.config.data.folds
-    if method == "linear_probe":
-        outcomes = parts.predict_with_probes()
-    else:
-        models = f"{count} fold models" if parts.covers_all else f"the model of one of {count} folds"
-        print_once(
-            f"training {models} with {METHOD_NAMES[method]}; --config.data.folds=0 trains only the final model"
-        )
-        outcomes = parts.predict_with_runs(method, workdir, is_hopeless)
-    predicted, examples = len(outcomes.examples), len(parts.evaluator.examples)
-    scores = ", ".join(f"{name} {value:.4f}" for name, value in outcomes.score_sums.scores.items())
-    print_once(f"{predicted:,} of {examples:,} examples out of fold, {METHOD_NAMES[method]}: {scores}")
-    if method == "linear_probe" and parts.curve:
-        print_once(f"learning curve of the probe: {parts.curve.describe()}")
-    return Trial(outcomes, gain_after(outcomes) if gain_after else None, time.monotonic() - begun)
-
-
-def pick_best(gains: Mapping[Method, Gain | None]) -> Method:
+def pick_best(gains: Mapping[Method, Gain]) -> Method:
     """Return the method that is expected to gain most over the probe, or the probe if no gain is worthwhile.
 
-    A method that was not compared has no gain.
+    >>> pick_best({"contrastive": Gain(0.02, 0.1), "finetune": Gain(0.01, 0.1)}), pick_best({})
+    ('contrastive', 'linear_probe')
     """
-    compared = {method: gain for method, gain in gains.items() if gain}
-    best = max(compared, key=lambda method: compared[method].mean, default=next(iter(gains)))
-    return best if best not in compared or compared[best].is_worthwhile else "linear_probe"
+    best = max(gains, key=lambda method: gains[method].mean, default=None)
+    return best if best and gains[best].mean > MIN_GAIN else "linear_probe"
 
 
-def candidate_methods(config: FinetuneConfig, task: HeadTask, examples: int) -> list[Method]:
-    """Return the methods that may train the final model; what the first predicts says which others are tried."""
-    kind = task.kind
+def print_trial(
+    parts: Folds, method: Method, outcomes: Outcomes, gain: Gain | None = None, seconds: float = 0.0
+) -> None:
+    """Print what a method reaches out of fold, and what it gains over the probe."""
+    predicted, examples = len(outcomes.examples), len(parts.evaluator.examples)
+    scores = ", ".join(f"{name} {value:.4f}" for name, value in outcomes.score_sums.scores.items())
+    best = bootstrap_intervals(outcomes.score_sums)[outcomes.kind.best_metric]
+    words = f"{predicted:,} of {examples:,} examples out of fold, {METHOD_NAMES[method]}: {scores}"
+    words += f" (95% interval of {outcomes.kind.best_metric} {best.low:.3f} to {best.high:.3f})"
+    if gain and (measured := gain.measured):
+        words += (
+            f"; {measured.value:+.3f} over the probe on the same examples, 95% interval {measured.low:+.3f} to "
+            f"{measured.high:+.3f}"
+        )
+    print_once(words + f", in {format_duration(seconds)}" * bool(seconds))
+
+
+def describe_start(trial: FoldRuns, parts: Folds) -> str:
+    """Say that the first of the models of folds is trained."""
+    count = parts.config.data.folds
+    models = f"up to {count} fold models" if parts.covers_all else f"the model of one of {count} folds"
+    return (
+        f"training {models} with {METHOD_NAMES[trial.method]}, each in about "
+        f"{format_duration(max(trial.next_seconds, 1))}; --config.data.folds=0 trains only the final model"
+    )
+
+
+def describe_left_out(trial: FoldRuns, folds: int, budget: float) -> str:
+    """Say what the minutes of the run did not suffice for."""
+    done, name = len(trial.seconds), METHOD_NAMES[trial.method]
+    what = f"{name} predicted {done} of {folds} folds" if done else f"{name} is not tried"
+    one = trial.next_seconds
+    takes = "would take long" if math.isinf(one) else f"takes about {format_duration(max(one, 1))}"
+    return (
+        f"{what}: one of its models {takes}, and the run has {format_duration(budget)} to choose and to train; "
+        "--config.minutes=M gives it M minutes"
+    )
+
+
+def candidate_methods(config: FinetuneConfig, task: HeadTask) -> list[Method]:
+    """Return the methods that may train the final model, the probe first, then the usual winner."""
     if config.method != "auto":
         return [config.method]
-    if config.head_init == "pretrained" or not kind.link:
+    if config.head_init == "pretrained" or not task.kind.link:
         return ["finetune"]
-    compares = HEADS[task.head].compares
-    if compares and kind.supports_contrastive and examples < PROBE_BELOW * len(kind.labels):
-        return ["linear_probe"]
-    if not kind.supports_contrastive or compares:
+    if not task.kind.supports_contrastive or HEADS[task.head].compares:
         return ["linear_probe", "finetune"]
     return ["linear_probe", "contrastive", "finetune"]
 
 
-def tries_one_method(task: HeadTask, examples: int, whole: bool = True) -> bool:
-    """Return whether at most one method is tried after the probe: with few examples, whose folds are all predicted."""
-    return whole and examples < CONTRASTIVE_BELOW * len(task.kind.labels)
+def describe_compared(count: int, methods: Sequence[Method]) -> str:
+    """Describe the methods whose models predict `count` folds.
 
-
-def methods_to_try(priors: Mapping[Method, Gain], only_best: bool) -> list[Method]:
-    """Return the methods that may be worth their folds; only the most promising of them if `only_best`.
-
-    >>> methods_to_try({"contrastive": Gain(0.05, 0.02), "finetune": Gain(0.03, 0.02)}, only_best=True)
-    ['contrastive']
-    """
-    worth_it = [method for method, gain in priors.items() if gain.may_be_worthwhile]
-    return sorted(worth_it, key=lambda method: -priors[method].mean)[: 1 if only_best else None]
-
-
-def describe_compared(count: int, methods: Sequence[Method], only_best: bool) -> str:
-    """Describe the methods whose models predict `count` folds; at most one after the first if `only_best`.
-
-    >>> describe_compared(5, ["linear_probe"], only_best=True)
+    >>> describe_compared(5, ["linear_probe"])
     '5, predicted by a linear probe on the frozen encoder'
-    >>> describe_compared(1, ["linear_probe", "finetune"], only_best=False)
-    '1, predicted by a linear probe on the frozen encoder; if it may pay, also by fine-tuning'
+    >>> describe_compared(1, ["linear_probe", "finetune"])
+    '1, predicted by a linear probe on the frozen encoder; as far as time allows, also by fine-tuning'
     """
     first, *others = (METHOD_NAMES[method] for method in methods)
-    also = (" or " if only_best else " and by ").join(others)
-    return f"{count}, predicted by {first}" + f"; if it may pay, also by {also}" * bool(others)
+    also = " and by ".join(others)
+    return f"{count}, predicted by {first}" + f"; as far as time allows, also by {also}" * bool(others)

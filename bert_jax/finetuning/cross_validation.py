@@ -1,15 +1,18 @@
 """Training examples in folds: each fold is predicted by a model that did not learn from it.
 
 WORKDIR/folds/METHOD/K/              the run that leaves out fold K
-WORKDIR/folds/METHOD/K/logits.npz    the logits of its model for fold K; its model and checkpoints are then removed
+WORKDIR/folds/METHOD/K/logits.npz    the logits of its model for fold K, and the seconds that they took; its model and
+                                     checkpoints are then removed
 WORKDIR/folds/METHOD/K/similarities.npy    of the texts of fold K to the texts that its model learnt from
 """
 
+import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 from zipfile import BadZipFile
@@ -19,13 +22,14 @@ from scipy.special import logsumexp
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.output import atomic_file
-from bert_jax.core.terminal import part_of_run, print_line
+from bert_jax.core.terminal import no_lines, part_of_run, print_line
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning.encoded_windows import PredictionEvaluator, make_pieces
 from bert_jax.finetuning.finetune_config import FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
 from bert_jax.finetuning.label_descriptions import NONE
 from bert_jax.finetuning.linear_probe import HeadInputs
+from bert_jax.hub import model_directory as hub
 from bert_jax.inference.computations import HeadLogits, PooledStates
 from bert_jax.inference.load import load
 from bert_jax.models.heads import HEADS
@@ -38,8 +42,10 @@ from bert_jax.training import warm_start
 from bert_jax.training.log import format_duration
 from bert_jax.training.opened_run import OpenedRun
 from bert_jax.training.processes import print_once
+from bert_jax.training.sharding import make_mesh
 from bert_jax.training.stop_signal import StopSignal
-from bert_jax.training.workdir import Workdir
+from bert_jax.training.time_estimate import measure_steps
+from bert_jax.training.workdir import Workdir, save_models
 
 MIN_CURVE_EXAMPLES = 40  # for a learning curve: with fewer, a quarter of them teaches nothing
 SIMILARITIES = "similarities.npy"
@@ -96,8 +102,11 @@ class Folds:
         classes, count = self.class_of_piece, len(self.task.kind.labels)
         return log_class_shares(classes, count) - log_class_shares(classes[learnt], count)
 
-    def predict_with_probes(self) -> Outcomes:
-        """Predict by regressions on the frozen encoder's features, which need no training run."""
+    def predict_with_probes(self, workdir: Path | None = None) -> Outcomes:
+        """Predict by regressions on the frozen encoder's features, which need no training run.
+
+        The model of a regression on all examples becomes that of `workdir`, until a better one replaces it.
+        """
         task, link = self.task, self.task.kind.link
         assert link is not None  # or the config refuses the method
         init, seed = self.config.init, self.config.seed
@@ -118,6 +127,8 @@ class Folds:
                 f"with descriptions of the {len(described)} labels as further examples, the probe's log loss out of "
                 f"fold is {losses[0]:.3f}, without {losses[1]:.3f}, so they are {'kept' if helps else 'left out'}"
             )
+        if workdir:
+            self.save_probe(params, features, link, penalties, Workdir(workdir))
         if not self.covers_all:
             return outcomes
         if len(self.evaluator.examples) >= MIN_CURVE_EXAMPLES:
@@ -129,6 +140,18 @@ class Folds:
             scope = OutOfScopeDetector.from_vectors(vectors[self.sample_learnt(fold)])
             near[inside] = scope.similarity(vectors[inside])
         return replace(outcomes, similarities=near)
+
+    def save_probe(
+        self, params: dict, features: HeadInputs, link: Link, penalties: int, directory: Workdir
+    ) -> None:
+        """Save the model whose head is a regression on all examples."""
+        directory.refuse_replacing(directory.model, hub.WRITTEN_FILES)
+        directory.folds.mkdir(parents=True, exist_ok=True)  # from here on the model is the run's to replace
+        known = range(len(self.pieces) + len(self.descriptions))
+        fitted = params | features.fit_head(link, self.task.class_weights, known, penalties)
+        with hub.atomic_model_directory(directory.model, hub.WRITTEN_FILES) as new:
+            save_models(new, self.task, fitted, self.data.tokenizer)
+        print_once(f"a model with the probe is in {directory.model}; a better one will replace it")
 
     def make_learning_curve(
         self, features: HeadInputs, link: Link, outcomes: Outcomes, penalties: int
@@ -165,83 +188,115 @@ class Folds:
                 logits[i] = probe(features.states[i]) + shift
         return self.make_outcomes(logits), most
 
-    def predict_with_runs(
-        self, method: Method, workdir: Path, suffice: Callable[[Outcomes], bool] = lambda _: False
-    ) -> Outcomes:
-        """Predict each fold by a model trained on the other folds, until the predictions so far `suffice`."""
-        given, count = self.run.given, self.config.data.folds
-        # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
-        width = self.task.layout.config.hidden_size
-        rate = replace(given, method=method).choose_learning_rate(width, len(self.pieces))
-        given = replace(
-            given, method=method, steps=self.config.steps, report=False,
-            optimizer=replace(given.optimizer, learning_rate=rate),
-            label_descriptions=given.label_descriptions if self.descriptions else NONE,
-        )  # fmt: skip
-        logits: list = [None] * len(self.pieces)
-        for fold in self.predicted:
-            own_data = replace(given.data, folds=count, fold_index=fold, out_of_scope="")
-            directory = Workdir(workdir / "folds" / method / str(fold))
-            path = directory.path / "logits.npz"
-            begun, left = time.monotonic(), self.predicted[-1] - fold
-            with part_of_run(f"fold {fold + 1} of {count}, {METHOD_LABELS[method]}", left):
-                run = self.run.reopen(replace(given, data=own_data))
-                # It refuses another config's directory. A model of fewer steps is trained anew.
-                if path.exists() and directory.check_run(run.config, run.data) < run.config.steps:
-                    shutil.rmtree(directory.path)
-                if not path.exists():
-                    run.train(directory.path)
-                    self.save_predictions(directory, fold, path)
-                    seconds = time.monotonic() - begun
-                    rest = f"; {left} more take about {format_duration(left * seconds)}" if left else ""
-                    print_line(f"trained in {format_duration(seconds)}{rest}")
-                    StopSignal.end_runs()
-            for done in (directory.checkpoints, directory.model):
-                shutil.rmtree(done, ignore_errors=True)
-            shift = self.prior_shift(self.fold_of_piece != fold)
-            for i, saved in zip(np.flatnonzero(self.fold_of_piece == fold), read_logits(path), strict=True):
-                logits[i] = saved + shift
-            if suffice(so_far := self.make_outcomes(logits)):
-                return so_far
-        near = self.read_similarities(workdir / "folds" / method)
-        return replace(self.make_outcomes(logits), similarities=near)
-
-    def save_predictions(self, directory: Workdir, fold: int, path: Path) -> None:
-        """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
-        model = load(directory.model)
-        pieces = np.flatnonzero(self.fold_of_piece == fold)
-        wanted = HeadLogits(self.task.head, len(model.labels), with_vectors=True)
-        outputs = model.run([self.pieces[i].encoding for i in pieces], wanted)
-        logits, vectors = zip(*outputs, strict=True)
-        if model.kind.detects_out_of_scope and self.covers_all:
-            learnt = np.flatnonzero(self.is_first)[self.sample_learnt(fold)]
-            states = PooledStates("mean", normalize=True)
-            known = np.stack(model.run([self.pieces[i].encoding for i in learnt], states))
-            scope = OutOfScopeDetector.from_vectors(known)
-            near = scope.similarity(np.stack(vectors)[self.is_first[pieces]])
-            with atomic_file(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:
-                np.save(file, near)
-        with atomic_file(path) as new, open(new, "wb") as file:
-            np.savez(file, *logits)
-
     def sample_learnt(self, fold: int) -> np.ndarray:
         """Return indices of a sample of the examples that a fold's model learnt from, for similarities to them."""
         others = np.flatnonzero(self.fold_of_example != fold)
         return others[draw_text_indices(len(others))]
 
-    def read_similarities(self, directory: Path) -> np.ndarray | None:
-        """Return the saved similarity of each example to the examples that its model learnt from.
 
-        Return None if only some folds are predicted, to choose the method, or if the predictions have no scope.
-        """
-        if not self.covers_all or not self.task.kind.detects_out_of_scope:
-            return None
-        near = np.zeros(len(self.fold_of_example), np.float32)
-        for fold in self.predicted:
-            path = directory / str(fold) / SIMILARITIES
+class FoldRuns:
+    """The runs of a method, each of which leaves out a fold, and what their models predict for it."""
+
+    def __init__(self, parts: Folds, method: Method, workdir: Path):
+        self.parts, self.method, self.directory = parts, method, Workdir(workdir).folds / method
+        given, config = parts.run.given, parts.config
+        # Steps and learning rate are set as for all examples, so that one compiled step serves all folds.
+        given = replace(
+            given, method=method, report=False,
+            label_descriptions=given.label_descriptions if parts.descriptions else NONE,
+        )  # fmt: skip
+        width, pieces = parts.task.layout.config.hidden_size, len(parts.pieces)
+        rate = given.choose_learning_rate(width, pieces)
+        self.given = replace(
+            given, steps=given.num_steps(pieces), optimizer=replace(given.optimizer, learning_rate=rate)
+        )
+        self.folds = config.data.folds
+        self.logits: list = [None] * pieces
+        self.seconds: list[float] = []  # that each fold took
+        self.estimating = 0.0  # seconds that their estimate took, which compiles the step
+
+    @cached_property
+    def estimated_seconds(self) -> float:
+        """Seconds of the first fold, by a few steps of it; infinity if these would take long."""
+        if self.path(self.parts.predicted[0]).exists():
+            return 0.0
+        begun = time.monotonic()
+        with no_lines():
+            run = self.open(self.parts.predicted[0])
+            measured = measure_steps(run, make_mesh(run.config.mesh))
+        self.estimating = time.monotonic() - begun
+        return measured.all_steps if measured else math.inf
+
+    @property
+    def spent_seconds(self) -> float:
+        return self.estimating + sum(self.seconds)
+
+    @property
+    def next_seconds(self) -> float:
+        """Seconds that the next fold is expected to take."""
+        return self.seconds[-1] if self.seconds else self.estimated_seconds
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """The outcomes of the folds that are predicted."""
+        outcomes = self.parts.make_outcomes(self.logits)
+        if not self.parts.covers_all or not self.parts.task.kind.detects_out_of_scope:
+            return outcomes
+        near = np.zeros(len(self.parts.fold_of_example), np.float32)
+        folds = self.parts.predicted[: len(self.seconds)]
+        for fold in folds:
+            path = self.path(fold).with_name(SIMILARITIES)
             with report_damage(path):
-                near[self.fold_of_example == fold] = np.load(path)
-        return near
+                near[self.parts.fold_of_example == fold] = np.load(path)
+        return replace(outcomes, similarities=near[np.isin(self.parts.fold_of_example, folds)])
+
+    def path(self, fold: int) -> Path:
+        return self.directory / str(fold) / "logits.npz"
+
+    def open(self, fold: int) -> OpenedRun[FinetuneConfig]:
+        data = replace(self.given.data, folds=self.folds, fold_index=fold, out_of_scope="")
+        return self.parts.run.reopen(replace(self.given, data=data))
+
+    def predict_next(self) -> None:
+        """Train the model that leaves out the next fold, and predict the fold."""
+        parts, fold = self.parts, self.parts.predicted[len(self.seconds)]
+        path, directory = self.path(fold), Workdir(self.directory / str(fold))
+        with part_of_run(f"fold {fold + 1} of {self.folds}, {METHOD_LABELS[self.method]}"):
+            run = self.open(fold)
+            # It refuses another config's directory. A model of fewer steps is trained anew.
+            if path.exists() and directory.check_run(run.config, run.data) < run.config.steps:
+                shutil.rmtree(directory.path)
+            if not path.exists():
+                begun = time.monotonic()
+                run.train(directory.path)
+                self.save_predictions(directory, fold, begun)
+                print_line(f"trained in {format_duration(time.monotonic() - begun)}")
+                StopSignal.end_runs()
+        for done in (directory.checkpoints, directory.model):
+            shutil.rmtree(done, ignore_errors=True)
+        shift = parts.prior_shift(parts.fold_of_piece != fold)
+        logits, seconds = read_predictions(path)
+        for i, saved in zip(np.flatnonzero(parts.fold_of_piece == fold), logits, strict=True):
+            self.logits[i] = saved + shift
+        self.seconds.append(seconds)
+
+    def save_predictions(self, directory: Workdir, fold: int, begun: float) -> None:
+        """Write the logits of a fold's model for the fold, and its similarities if they are needed."""
+        parts, model, path = self.parts, load(directory.model), self.path(fold)
+        pieces = np.flatnonzero(parts.fold_of_piece == fold)
+        wanted = HeadLogits(parts.task.head, len(model.labels), with_vectors=True)
+        outputs = model.run([parts.pieces[i].encoding for i in pieces], wanted)
+        logits, vectors = zip(*outputs, strict=True)
+        if model.kind.detects_out_of_scope and parts.covers_all:
+            learnt = np.flatnonzero(parts.is_first)[parts.sample_learnt(fold)]
+            states = PooledStates("mean", normalize=True)
+            known = np.stack(model.run([parts.pieces[i].encoding for i in learnt], states))
+            scope = OutOfScopeDetector.from_vectors(known)
+            near = scope.similarity(np.stack(vectors)[parts.is_first[pieces]])
+            with atomic_file(path.with_name(SIMILARITIES)) as new, open(new, "wb") as file:
+                np.save(file, near)
+        with atomic_file(path) as new, open(new, "wb") as file:
+            np.savez(file, *logits, seconds=time.monotonic() - begun)
 
 
 def class_loss(outcomes: Outcomes) -> float:
@@ -257,9 +312,10 @@ def log_class_shares(classes: np.ndarray, count: int) -> np.ndarray:
     return np.log(counts / counts.sum()).astype(np.float32)
 
 
-def read_logits(path: Path) -> list[np.ndarray]:
+def read_predictions(path: Path) -> tuple[list[np.ndarray], float]:
+    """Return the logits of a fold's model, and the seconds that it took."""
     with report_damage(path), np.load(path) as saved:
-        return [saved[name] for name in saved]
+        return [saved[name] for name in saved if name != "seconds"], float(saved["seconds"])
 
 
 @contextmanager
@@ -267,7 +323,14 @@ def report_damage(path: Path) -> Iterator[None]:
     """Turn an error in reading a file into a message that says how to go on."""
     try:
         yield
-    except (BadZipFile, EOFError, OSError, TypeError, ValueError) as error:  # a TypeError for an array alone
+    except (
+        BadZipFile,
+        EOFError,
+        KeyError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:  # a TypeError for an array alone
         raise BertJaxError(
             f"{path} is damaged; delete {path.parent}, and run the same command again"
         ) from error

@@ -97,7 +97,7 @@ class EpochsConfig(RunConfig):
     # number of updates; 0: none, the run evaluates its initial parameters; -1: as many as the epochs take
     steps: Annotated[int, Range(-1)] = -1
     # passes over the training data; 0: the usual number of the task (3; answer 2, distil_classifier 5, embed and rerank
-    # 1), but at least 60 steps (rerank 120)
+    # 1), but at least 60 steps (method=contrastive 30, rerank 120)
     epochs: Annotated[float, Range(0, 1e6)] = 0.0
     optimizer: FinetuneOptimizerConfig = field(default_factory=FinetuneOptimizerConfig)
     log: EpochLogConfig = field(default_factory=EpochLogConfig)
@@ -115,7 +115,12 @@ class EpochsConfig(RunConfig):
         """Return the number of steps for so many training examples."""
         if self.steps >= 0 or self.epochs:
             return self.steps if self.steps >= 0 else math.ceil(examples * self.epochs / self.batch_size)
-        return max(math.ceil(examples * self.default_epochs / self.batch_size), self.min_steps)
+        return max(math.ceil(examples * self.default_epochs / self.batch_size), self.fewest_steps)
+
+    @property
+    def fewest_steps(self) -> int:
+        """The least steps of a run whose steps and epochs are not set."""
+        return self.min_steps
 
     def choose_learning_rate(self, width: int, examples: int) -> float:
         """Return the configured learning rate, or else the usual one for this model width and number of examples."""

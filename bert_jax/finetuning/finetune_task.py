@@ -14,9 +14,9 @@ from bert_jax.finetuning.choose_method import (
     candidate_methods,
     choose_method,
     describe_compared,
-    tries_one_method,
+    take_turns,
 )
-from bert_jax.finetuning.cross_validation import Folds
+from bert_jax.finetuning.cross_validation import FoldRuns, Folds
 from bert_jax.finetuning.example_splits import DEFAULT_FOLDS
 from bert_jax.finetuning.finetune_config import ExamplesConfig, FinetuneConfig, Method
 from bert_jax.finetuning.head_task import HeadTask
@@ -40,12 +40,11 @@ ONE_FOLD_FROM, ONE_FOLD_BELOW = 1_000, 1_000
 class FinetuneTask(HeadTask):
     def facts(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> Iterator[Fact]:
         yield from super().facts(run, directory)
-        config, examples = run.config, len(self.train_examples)
-        methods = candidate_methods(config, self, examples)
-        if config.cross_validates:
-            yield "folds", describe_compared(config.data.folds, methods, tries_one_method(self, examples))
+        methods = candidate_methods(run.config, self)
+        if run.config.cross_validates:
+            yield "folds", describe_compared(run.config.data.folds, methods)
         elif self.predicts_one_fold(run, directory):
-            yield "folds", describe_compared(1, methods, only_best=False)
+            yield "folds", describe_compared(1, methods)
 
     def warnings(self, run: OpenedRun[FinetuneConfig]) -> Iterator[str]:
         if self.finish_inputs:
@@ -61,18 +60,17 @@ class FinetuneTask(HeadTask):
                 run = with_method(run, recorded.get("method", "auto"))
         return super().resume(run, directory)
 
-    def runs_before(
-        self, run: OpenedRun[FinetuneConfig], directory: Workdir
-    ) -> Iterator[tuple[OpenedRun, int]]:
-        config, given, all_folds = run.config, run.given, run.config.cross_validates
-        if directory.run.exists() or not (all_folds or self.needs_one_fold(run)):
-            return
-        folds, examples = config.data.folds if all_folds else DEFAULT_FOLDS, len(self.train_examples)
-        methods = [method for method in candidate_methods(config, self, examples) if method != "linear_probe"]
-        for method in methods[: 1 if tries_one_method(self, examples, all_folds) else None]:
-            data = replace(given.data, folds=folds, fold_index=0, out_of_scope="")
-            fold = replace(given, method=method, steps=config.steps, report=False, data=data)
-            yield run.reopen(fold), folds if all_folds else 1
+    def seconds_before(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> tuple[float, int]:
+        folds = self.open_folds(run, directory)
+        methods = [method for method in candidate_methods(run.config, self) if method != "linear_probe"]
+        if not folds or directory.run.exists() or not methods:
+            return 0.0, 0
+        candidates = [FoldRuns(folds, method, directory.path) for method in methods]
+        budget = run.config.budget_seconds(len(self.train_examples), self.layout.config)
+        for candidate in take_turns(candidates, budget, len(folds.predicted)):
+            candidate.seconds.append(candidate.next_seconds)
+        models = sum(len(candidate.seconds) for candidate in candidates)
+        return sum(candidate.spent_seconds for candidate in candidates), models
 
     def prepare(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> OpenedRun[FinetuneConfig]:
         """Return the run with the method that its folds choose, or with the one that they chose before."""
@@ -81,17 +79,21 @@ class FinetuneTask(HeadTask):
         resumed = self.resume(run, directory)  # before the folds, in case it refuses
         # With more steps, the folds are predicted anew, but by the method of the run.
         run = replace(resumed if directory.raises_steps(resumed.config) else run, cache=StepCache())
-        if run.config.cross_validates:
-            folds = Folds(run)
-        elif self.predicts_one_fold(run, directory):
-            data = replace(run.given.data, folds=DEFAULT_FOLDS)
-            folds = Folds(run.reopen(replace(run.given, data=data)), predicted=[0])
-        else:
+        if not (folds := self.open_folds(run, directory)):
             return resumed
-        chosen = choose_method(folds, directory.path)
+        method, out_of_fold = choose_method(folds, directory.path)
         if self.descriptions and not folds.descriptions:
             run = without_descriptions(run)
-        return replace(with_method(run, chosen.method), out_of_fold=chosen if folds.covers_all else None)
+        return replace(with_method(run, method), out_of_fold=out_of_fold)
+
+    def open_folds(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> Folds | None:
+        """Return the folds that choose the method of a run; None if it is not theirs to choose."""
+        if run.config.cross_validates:
+            return Folds(run)
+        if not self.predicts_one_fold(run, directory):
+            return None
+        data = replace(run.given.data, folds=DEFAULT_FOLDS)
+        return Folds(run.reopen(replace(run.given, data=data)), predicted=[0])
 
     def predicts_one_fold(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> bool:
         return self.needs_one_fold(run) and not directory.run.exists()

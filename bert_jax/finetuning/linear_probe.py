@@ -39,6 +39,14 @@ class HeadInputs:
             self.training_units(link, class_weights, kept or range(len(self.pieces))), link, strongest
         )
 
+    def fit_head(
+        self, link: Link, class_weights: Sequence[float] = (), kept: Sequence[int] = (), strongest: int = 0
+    ) -> dict:
+        """Return the parameters of the head that is fitted as a probe, by the name of the head."""
+        probe = self.fit_probe(link, class_weights, kept, strongest)
+        dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
+        return {self.head: {"dense": dense}}
+
     def training_units(self, link: Link, class_weights: Sequence[float], kept: Sequence[int]) -> Units:
         parts = []
         for i in kept:
@@ -68,6 +76,4 @@ def fit_head_as_probe(
     class_weights: Sequence[float] = (),
 ) -> dict:
     """Return the parameters with the head fitted to the pieces."""
-    probe = HeadInputs(layout, params, tokenizer, pieces).fit_probe(link, class_weights)
-    dense = {"kernel": probe.kernel.astype(np.float32), "bias": probe.bias.astype(np.float32)}
-    return params | {layout.heads[-1]: {"dense": dense}}
+    return params | HeadInputs(layout, params, tokenizer, pieces).fit_head(link, class_weights)

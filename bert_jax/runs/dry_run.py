@@ -3,14 +3,9 @@
 The data are read and arranged in steps as in the run itself. A few steps are timed, but the run is not started.
 """
 
-import os
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
-import jax
 from jax.sharding import Mesh
 
 from bert_jax import tasks
@@ -23,7 +18,6 @@ from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.report.prediction_page import REPORT_FILES
 from bert_jax.runs.sweep import plan_runs, refuse_other_runs
 from bert_jax.training.checkpoint import Checkpoints
-from bert_jax.training.chips import PEAKS
 from bert_jax.training.log import read_metrics
 from bert_jax.training.memory_estimate import MemoryEstimate, estimate_memory
 from bert_jax.training.opened_run import INDENT, OpenedRun, format_fact, preview_run, run_facts
@@ -31,31 +25,17 @@ from bert_jax.training.run_config import RunConfig
 from bert_jax.training.sharding import (
     check_batch,
     describe_devices,
-    local_data_shard,
     make_mesh,
     mesh_warnings,
-    place_batches,
 )
 from bert_jax.training.state import (
     TrainState,
     abstract_state,
     count_parameters,
-    initial_state,
-    make_constants,
 )
-from bert_jax.training.step import make_step
+from bert_jax.training.time_estimate import StepTime, measure_steps
 from bert_jax.training.warm_start import list_new_modules
 from bert_jax.training.workdir import Workdir
-
-SECONDS = 60.0  # steps that may take longer than this are not measured
-TAKEN = 3  # steps, of which the first compiles and is not counted
-# FLOP/s that a step has at least: of a core, and of an accelerator as a share of its peak, or if that is unknown.
-CORE, SHARE, ACCELERATOR = 30e9, 0.2, 10e12
-
-
-class StepTime(NamedTuple):
-    step: float  # seconds of a step with rows of the most frequent length
-    all_steps: float  # seconds
 
 
 def print_dry_run(spec: str, overrides: Sequence[str], path: str) -> None:
@@ -154,54 +134,20 @@ def estimate_time(run: OpenedRun, directory: Workdir, mesh: Mesh, count: int) ->
         return (
             "not measured, because a few steps may take more than a minute here; the log of the run shows it"
         )
-    before = [(measure_steps(fold, mesh, 0), folds) for fold, folds in run.task.runs_before(run, directory)]
-    return describe_time(config.steps - first, measured, before, count)
+    return describe_time(config.steps - first, measured, *run.task.seconds_before(run, directory), count)
 
 
-def measure_steps(run: OpenedRun, mesh: Mesh, first: int) -> StepTime | None:
-    """Return how long a step takes, and those from step `first` to the end; None if that would take long to measure."""
-    task, data, config = run.task, run.data, run.config
-    lengths = Counter(data.row_length(step) for step in range(first, config.steps))
-    flops = {length: task.flops(data.rows_per_step, length) for length in lengths}
-    ((length, _),) = lengths.most_common(1)
-    if TAKEN * flops[length] > SECONDS * assumed_speed(mesh):
-        return None
-    start = next(step for step in range(first, config.steps) if data.row_length(step) == length)
-    batches = data.batches(start, start + 1, *local_data_shard(mesh, data.rows_per_step))
-    (batch,) = place_batches(batches, mesh, data.rows_per_step)
-    state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
-    take_step, begun = make_step(task, config, mesh), 0.0
-    for number in range(TAKEN):
-        if number == 1:
-            begun = time.perf_counter()
-        state, measured = take_step(state, batch, constants)
-        jax.block_until_ready(measured)
-    seconds = (time.perf_counter() - begun) / (TAKEN - 1)
-    computed = sum(count * flops[other] for other, count in lengths.items())
-    return StepTime(seconds, seconds * computed / flops[length])
-
-
-def assumed_speed(mesh: Mesh) -> float:
-    device = mesh.devices.flat[0]
-    if device.platform == "cpu":
-        return CORE * (os.cpu_count() or 1)
-    return SHARE * PEAKS.get(device.device_kind, ACCELERATOR / SHARE) * mesh.size
-
-
-def describe_time(
-    steps: int, measured: StepTime, before: Sequence[tuple[StepTime | None, int]], count: int
-) -> str:
+def describe_time(steps: int, measured: StepTime, before: float, models: int, count: int) -> str:
     """Describe the time of the steps, of the models of folds that are trained before, and of `count` such runs.
 
-    >>> describe_time(1200, StepTime(0.42, 504), [(StepTime(0.3, 300), 5)], 1)
+    >>> describe_time(1200, StepTime(0.42, 504), 1500, 5, 1)
     'a step takes 0.42 s here, so 1,200 steps take about 8 min; 5 fold models before them about 25 min; ...'
     """
     seconds, parts = measured.all_steps, [f"a step takes {measured.step:.3g} s here, so"]
     parts[0] += f" {pluralize(steps, 'step')} take about {format_duration(max(seconds, 1))}"
-    if folds := sum(models for _, models in before):
-        of_folds = sum((fold or measured).all_steps * models for fold, models in before)
-        parts.append(f"{pluralize(folds, 'fold model')} before them about {format_duration(of_folds)}")
-        seconds += of_folds
+    if models:
+        parts.append(f"{pluralize(models, 'fold model')} before them about {format_duration(before)}")
+        seconds += before
     if count > 1:
         parts.append(f"all {count:,} runs about {format_duration(count * seconds)}")
     return "; ".join([*parts, "compiling and validation are not counted"])

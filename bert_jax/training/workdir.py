@@ -2,6 +2,7 @@
 
 run.json        version, the config it started with, the identity of its data, the layouts of its models, its own hash
 tokenizer/      the tokenizer of its data
+folds/          runs that each leave out a part of the examples, see finetuning/cross_validation.py
 checkpoints/    the state of the run, see checkpoint.py
 metrics.jsonl   the metrics; events.* holds the same for TensorBoard; curves.png is a plot of them
 model/          the result, a Hugging Face directory; further models of the task are in model/NAME/
@@ -39,7 +40,7 @@ from bert_jax.training.task import Task
 # The paths of the corpora may change; their content must be the same and is checked.
 RESUMABLE_KEYS = re.compile(
     r"^(mesh|log|checkpoints)\."
-    r"|^(max_nonfinite_steps|report|num_seeds|sweep|data\.(corpora|out_of_scope)|model\.(attention|remat|unroll))$"
+    r"|^(max_nonfinite_steps|minutes|report|num_seeds|sweep|data\.(corpora|out_of_scope)|model\.(attention|remat|unroll))$"
 )
 SCHEDULE_KEYS = ("steps", "epochs")  # they may be raised when a run is resumed
 SWEEP_TABLE = "sweep.md"  # the results of a sweep, whose runs have directories in its own
@@ -75,6 +76,7 @@ class Workdir:
         self.path = Path(path)
         self.run, self.tokenizer = self.path / "run.json", self.path / "tokenizer"
         self.checkpoints, self.metrics = self.path / "checkpoints", self.path / "metrics.jsonl"
+        self.folds = self.path / "folds"
         self.curves, self.model, self.profile, self.report, self.finished = (
             self.path / name for name in ("curves.png", "model", "profile", "report", "finished.json")
         )
@@ -98,7 +100,7 @@ class Workdir:
 
     def refuse_replacing(self, part: Path, names: Collection[str]) -> None:
         """Raise now, not after days, if a part of the result would replace what no run has written here."""
-        is_begun = self.run.exists() or (self.path / SWEEP_TABLE).exists()
+        is_begun = self.run.exists() or self.folds.exists() or (self.path / SWEEP_TABLE).exists()
         with explain_os_errors(part):
             refuse_replacing(part, names if is_begun else ())
 

@@ -204,17 +204,22 @@ def search(args):
       "python -m tests.bench labels --model DIR --data DIR --output runs/labels",
       MODEL,
       flag("--data", required=True, metavar="DIR", help="directory with glue-sst2, goemotions, mrpc and conll2003, "
-           "each as published"),
+           "each as published, and tables in few-labels"),
       flag("--output", required=True, metavar="DIR", help="output directory; an existing one is resumed, also by an "
            "installation with other libraries"),
-      flag("--sets", nargs="+", default=[], metavar="NAME", help="of sst2, goemotions, mrpc, conll2003 (default all)"),
+      flag("--sets", nargs="+", default=[], metavar="NAME", help="such as sst2, goemotions, mrpc, conll2003, snips "
+           "(default all)"),
+      flag("--sizes", nargs="+", type=positive_integer, default=[], metavar="N",
+           help="labels of each class, or tagged sentences (default those of each set)"),
       flag("--learners", nargs="+", default=[], metavar="NAME",
-           help="of default, probe, regression, setfit, trainer (default all)"),
+           help="of default, probe, contrastive, finetune, regression, setfit, trainer (default all)"),
       flag("--draws", type=positive_integer, default=5, help="draws of each size (default 5)"))  # fmt: skip
 def labels(args):
     from tests.bench.few_labels import measure_labels
 
-    print(measure_labels(args.data, args.model, args.output, args.sets, args.learners, args.draws))
+    print(
+        measure_labels(args.data, args.model, args.output, args.sets, args.learners, args.draws, args.sizes)
+    )
 
 
 @verb("pre-training recipes after equal minutes",

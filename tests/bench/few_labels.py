@@ -97,9 +97,30 @@ def conll2003(data: Path) -> tuple[list[Row], list[Row]]:
     return read("eng.train"), read("eng.testb")
 
 
+def table(folder: str, name: str = "") -> Callable[[Path], tuple[list[Row], list[Row]]]:
+    """Return a reader of the two tables of a folder, whose names may begin with that of a set."""
+
+    def read(path: Path) -> list[Row]:
+        with open(path, encoding="utf-8", newline="") as file:
+            return [((row["text"],), row["label"]) for row in csv.DictReader(file)]
+
+    def read_both(data: Path) -> tuple[list[Row], list[Row]]:
+        first = data / "few-labels" / folder / f"{name}train.csv"
+        return read(first), read(first.with_name(f"{name}test.csv"))
+
+    return read_both
+
+
 SETS = {
     "sst2": DataSet("classify", sst2, (8, 16, 64, 256)),
     "goemotions": DataSet("classify", goemotions, (8, 16, 64, 256)),
+    "snips": DataSet("classify", table("snips"), (2, 4, 8, 16, 64)),
+    "atis": DataSet("classify", table("atis"), (8, 64)),
+    "tweet-emotion": DataSet("classify", table("tweet-emotion"), (2, 4, 8, 16, 64)),
+    "sci-cite": DataSet("classify", table("sci-cite"), (8, 64)),
+    "products": DataSet("classify", table("uci-sentences", "amazon_cells-"), (2, 4, 8, 16, 64)),
+    "films": DataSet("classify", table("uci-sentences", "imdb-"), (8, 64)),
+    "restaurants": DataSet("classify", table("uci-sentences", "yelp-"), (8, 64)),
     "mrpc": DataSet("classify", mrpc, (8, 16, 64, 256)),
     "conll2003": DataSet("tag", conll2003, (8, 64, 512)),
 }
@@ -120,7 +141,13 @@ class Cell:
 
 
 def measure_labels(
-    data: str, init: str, output: str, sets: Sequence[str], names: Sequence[str], draws: int
+    data: str,
+    init: str,
+    output: str,
+    sets: Sequence[str],
+    names: Sequence[str],
+    draws: int,
+    sizes: Sequence[int] = (),
 ) -> str:
     """Let each learner learn from each draw that has no result yet, and return the table."""
     for name in sets:
@@ -133,6 +160,7 @@ def measure_labels(
         Cell(name, size, draw)
         for draw, name in product(range(draws), sets or SETS)
         for size in SETS[name].sizes
+        if not sizes or size in sizes
     ]
     for cell, name in product(cells, names or learners.LEARNERS):
         learner = learners.LEARNERS[name]

@@ -26,6 +26,7 @@ LONGEST = 128  # tokens of an example for the Trainer, at most
 PAIRS = 8_000  # that SetFit is trained on, at most
 PAIRS_OF_STEP = 16  # SetFit's default batch size
 BOTH = ("classify", "tag")
+REGULARITIES = 10.0 ** np.arange(-2, 3.5, 0.5)  # among which logistic regression chooses
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,10 @@ def train_with(*overrides: str) -> Callable[[FewShotTask, str], Outcomes]:
 
 
 def regression(task: FewShotTask, init: str) -> Outcomes:
-    """scikit-learn's logistic regression on the vectors of sentence-transformers."""
-    sentence_transformers, linear_model = libraries("sentence_transformers", "sklearn.linear_model")
+    """scikit-learn's logistic regression on the vectors of sentence-transformers; folds choose how regular it is."""
+    sentence_transformers, linear_model, selection = libraries(
+        "sentence_transformers", "sklearn.linear_model", "sklearn.model_selection"
+    )
     model = sentence_transformers.SentenceTransformer(init, device="cpu")
     classifier = linear_model.LogisticRegression(max_iter=1000)
     if task.config == "tag":
@@ -102,6 +105,9 @@ def regression(task: FewShotTask, init: str) -> Outcomes:
         first, second = (model.encode(list(part)) for part in zip(*texts, strict=True))
         return np.concatenate([abs(first - second), first * second], 1)
 
+    folds = min(5, int(np.bincount(task.numbers)[np.unique(task.numbers)].min()))
+    if folds > 1:
+        classifier = selection.GridSearchCV(classifier, {"C": REGULARITIES}, cv=folds, scoring="neg_log_loss")
     classifier.fit(vectors(task.train), task.numbers)
     probabilities = classifier.predict_proba(vectors(task.test))
     return task.outcomes(list(task.every_label(classifier.classes_, probabilities)))
@@ -216,10 +222,13 @@ def with_missing_words(probabilities: np.ndarray, words: int) -> np.ndarray:
     return np.concatenate([probabilities, rest])
 
 
-OURS = ("default", "probe")
+# Methods by hand train the final model alone: no fold is predicted in so short a time.
+OURS = ("default", "probe", "contrastive", "finetune")
 LEARNERS = {
     "default": Learner(train_with()),
     "probe": Learner(train_with("method=linear_probe")),
+    "contrastive": Learner(train_with("method=contrastive", "data.folds=2", "minutes=0.01"), ("classify",)),
+    "finetune": Learner(train_with("method=finetune", "data.folds=2", "minutes=0.01")),
     "regression": Learner(regression),
     "setfit": Learner(setfit, ("classify",), most=64),
     "trainer": Learner(trainer),

@@ -96,13 +96,18 @@ def test_texts_of_a_class_come_together_and_the_head_fits_them(encoder_path, tmp
     assert np.mean([a.label == label for a, (_, label) in zip(found, others, strict=True)]) > 0.8
 
 
-def test_its_learning_rate_is_higher_for_more_texts():
-    def rate(width: int, texts: int, *more: str) -> float:
-        overrides = ["init=model", "data.train=x.csv", "method=contrastive", *more]
-        return load_task("configs/classify.py", overrides)[1].choose_learning_rate(width, texts)
+def test_it_takes_fewer_steps_at_a_higher_learning_rate():
+    def config(*more: str):
+        return load_task(
+            "configs/classify.py", ["init=model", "data.train=x.csv", "method=contrastive", *more]
+        )[1]
 
-    rates = [rate(384, texts) for texts in (16, 32, 64, 80, 5000)]
-    np.testing.assert_allclose(rates, [6e-5, 6e-5, 1.2e-4, 1.5e-4, 1.5e-4])
-    np.testing.assert_allclose([rate(768, 5000), rate(64, 5000)], [7.5e-5, 3e-4])
-    np.testing.assert_allclose(rate(384, 5000, "method=finetune"), 6e-5)
-    assert rate(384, 5000, "optimizer.learning_rate=2e-5") == 2e-5
+    def rate(width: int, *more: str) -> float:
+        return config(*more).choose_learning_rate(width, 100)
+
+    np.testing.assert_allclose([rate(384), rate(768), rate(64)], [1.5e-4, 7.5e-5, 3e-4])
+    np.testing.assert_allclose(rate(384, "method=finetune"), 6e-5)
+    assert rate(384, "optimizer.learning_rate=2e-5") == 2e-5
+    assert [config().num_steps(texts) for texts in (16, 320, 640)] == [30, 30, 60]
+    assert config("method=finetune").num_steps(16) == 60
+    assert (config("steps=5").num_steps(16), config("epochs=2").num_steps(320)) == (5, 20)

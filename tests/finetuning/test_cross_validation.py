@@ -18,8 +18,13 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import assign_folds
 from bert_jax.finetuning import choose_method
-from bert_jax.finetuning.choose_method import Gain
-from bert_jax.finetuning.cross_validation import SIMILARITIES, Folds, log_class_shares, read_logits
+from bert_jax.finetuning.cross_validation import (
+    SIMILARITIES,
+    FoldRuns,
+    Folds,
+    log_class_shares,
+    read_predictions,
+)
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.inference.load import load
 from bert_jax.tasks import load_config
@@ -96,18 +101,26 @@ def texts_of(parts: Folds) -> list[str]:
     return [example.text for example in parts.evaluator.examples]
 
 
+def predict_folds(parts: Folds, workdir, count: int = 3):
+    """The outcomes of the first `count` folds."""
+    runs = FoldRuns(parts, "finetune", workdir)
+    for _ in range(count):
+        runs.predict_next()
+    return runs.outcomes
+
+
 @pytest.fixture(scope="module")
 def fitted(opened, tmp_path_factory):
     """The runs without each fold: what they gave, and what their models give that are removed afterwards."""
     parts, likely, near = Folds(opened), np.zeros(40), np.zeros(40)
-    predict, train = Folds.save_predictions, OpenedRun.train
+    predict, train = FoldRuns.save_predictions, OpenedRun.train
 
-    def noted(self, directory, fold, path):
+    def noted(self, directory, fold, begun):
         inside, left_out = parts.fold_of_example == fold, load(directory.model)
         scores = left_out.predict_proba(np.array(texts_of(parts))[inside].tolist())
         likely[inside] = scores[:, left_out.labels.index("good")]
         near[inside] = nearest(parts, left_out.encode(texts_of(parts), normalize_embeddings=True), fold)
-        predict(self, directory, fold, path)
+        predict(self, directory, fold, begun)
 
     def without_the_fold(run, path):
         inside = parts.fold_of_example == run.config.data.fold_index
@@ -117,9 +130,9 @@ def fitted(opened, tmp_path_factory):
 
     workdir = tmp_path_factory.mktemp("fitted")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Folds, "save_predictions", noted)
+        patch.setattr(FoldRuns, "save_predictions", noted)
         patch.setattr(OpenedRun, "train", without_the_fold)
-        outcomes = parts.predict_with_runs("finetune", workdir)
+        outcomes = predict_folds(parts, workdir)
     return SimpleNamespace(parts=parts, outcomes=outcomes, likely=likely, near=near, workdir=workdir)
 
 
@@ -132,7 +145,8 @@ def test_a_fold_is_predicted_and_compared_by_the_model_that_left_it_out(fitted):
     for fold in range(3):
         shift = parts.prior_shift(parts.fold_of_piece != fold)
         assert np.ptp(shift) > 0.01
-        saved = read_logits(fitted.workdir / f"folds/finetune/{fold}/logits.npz")
+        saved, seconds = read_predictions(fitted.workdir / f"folds/finetune/{fold}/logits.npz")
+        assert seconds > 0
         inside = np.flatnonzero(parts.fold_of_example == fold)
         np.testing.assert_allclose(np.array(fitted.outcomes.raw_outputs)[inside], saved + shift, rtol=1e-6)
 
@@ -151,8 +165,8 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
     # The first fold's run has ended before.
     shutil.copytree(fitted.workdir / "folds/finetune/0", tmp_path / "folds/finetune/0")
     with pytest.raises(RunStopped):
-        parts.predict_with_runs("finetune", tmp_path)
-    again = parts.predict_with_runs("finetune", tmp_path)
+        predict_folds(parts, tmp_path)
+    again = predict_folds(parts, tmp_path)
     assert begun == ["1", "2", "2"], "what was predicted is not trained again"
     assert all(
         np.array_equal(a, b) for a, b in zip(fitted.outcomes.raw_outputs, again.raw_outputs, strict=True)
@@ -163,7 +177,7 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(fitted, opened, tmp_
         replace(opened.given, optimizer=replace(opened.given.optimizer, learning_rate=1e-4))
     )
     with pytest.raises(BertJaxError, match="started with other settings: optimizer.learning_rate"):
-        Folds(other).predict_with_runs("finetune", tmp_path)
+        predict_folds(Folds(other), tmp_path)
 
 
 @pytest.mark.slow
@@ -175,23 +189,16 @@ def test_folds_of_fewer_steps_are_trained_anew(fitted, opened, tmp_path, monkeyp
     shutil.copytree(fitted.workdir / "folds", tmp_path / "folds")
     monkeypatch.setattr(OpenedRun, "train", stopped)
     with pytest.raises(RunStopped):
-        Folds(opened.reopen(replace(opened.given, steps=8))).predict_with_runs("finetune", tmp_path)
+        predict_folds(Folds(opened.reopen(replace(opened.given, steps=8))), tmp_path)
     assert (tmp_path / "folds/finetune/1").is_dir(), "until its turn"
 
 
 @pytest.mark.slow
-def test_folds_end_early_where_the_first_ones_decide(fitted):
-    judged = []
-
-    def suffice(so_far) -> bool:
-        judged.append(len(so_far.examples))
-        return len(judged) == 2
-
-    some = fitted.parts.predict_with_runs("finetune", fitted.workdir, suffice)
+def test_some_folds_give_outcomes_of_their_examples(fitted):
+    some, whole = predict_folds(fitted.parts, fitted.workdir, count=2), fitted.outcomes
     inside = fitted.parts.fold_of_example < 2
-    assert judged == [(fitted.parts.fold_of_example == 0).sum(), inside.sum()]
-    whole = np.array(fitted.outcomes.raw_outputs)
-    np.testing.assert_array_equal(some.raw_outputs, whole[inside])
+    np.testing.assert_array_equal(some.raw_outputs, np.array(whole.raw_outputs)[inside])
+    np.testing.assert_array_equal(some.similarities, whole.similarities[inside])
 
 
 @pytest.mark.slow
@@ -205,7 +212,7 @@ def test_what_a_run_without_a_fold_left_is_checked(fitted, tmp_path, name):
     for damaged in (whole[:-10], other.getvalue()):
         saved.write_bytes(damaged)
         with pytest.raises(BertJaxError, match=f"{name} is damaged; delete .*folds/finetune/1, and run"):
-            fitted.parts.predict_with_runs("finetune", tmp_path)
+            predict_folds(fitted.parts, tmp_path)
 
 
 @pytest.mark.slow
@@ -221,7 +228,8 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     scope = load(tmp_path / "run/model").scope
     assert len(scope.vectors) == len(scope.known) == 60
     assert "60 of 60 examples out of fold, a linear probe on the frozen encoder: accuracy" in lines
-    assert re.search(r"fold 1 of 3, contrastive: trained in .*; 2 more take about ", lines)
+    assert re.search(r"training up to 3 fold models with contrastive .* each in about \d+ s", lines)
+    assert "a model with the probe is in" in lines
     assert json.loads((tmp_path / "run/model/calibration.json").read_text())["examples"] == 60
     page = (tmp_path / "run/report/report.md").read_text()
     assert "each example predicted by a model that was not trained on it" in page and "60 examples" in page
@@ -238,40 +246,71 @@ def test_a_run_learns_from_everything_and_is_calibrated_on_everything(encoder_pa
     assert lines.count(" contrastive: trained in ") == 3 and "out of fold, a linear probe" not in lines
 
 
-def test_folds_decide_as_far_as_they_can_be_trusted(opened, tmp_path, monkeypatch, capsys):
-    parts = Folds(opened)
-    truth = [parts.evaluator.kind.target_value(example) for example in parts.evaluator.examples]
-    ended = []
+@pytest.fixture
+def played(opened, monkeypatch):
+    """Let `choose_method` choose by what is written here of each method: how many of 40 examples it has wrong, and the
+    seconds of a fold."""
 
-    def outcomes(wrong: int, last: bool = False):
-        right = np.eye(2)[truth]
-        places = range(40 - wrong, 40) if last else range(wrong)
-        return parts.make_outcomes([row[::-1] if i in places else row for i, row in enumerate(right)])
+    def choose(wrong: dict[str, int], seconds: dict[str, float], minutes: float, path, folds: int = 3):
+        parts = Folds(opened.reopen(replace(opened.given, minutes=minutes)))
+        truth = [parts.evaluator.kind.target_value(example) for example in parts.evaluator.examples]
+        right, trained = np.eye(2)[truth], []
 
-    def chosen(prior: Gain, *wrong: int):
-        of = dict(zip(("linear_probe", "contrastive", "finetune"), wrong, strict=True))
+        def logits(method: str) -> list:
+            rows = range(40 - wrong[method], 40) if method != "linear_probe" else range(wrong[method])
+            return [row[::-1] if n in rows else row for n, row in enumerate(right)]
 
-        def predict_with_runs(self, method, workdir, suffice):
-            ended.append(suffice(found := outcomes(of[method], last=True)))
-            return found
+        def predict_next(self):
+            trained.append(self.method)
+            for n in np.flatnonzero(parts.fold_of_piece == len(self.seconds)):
+                self.logits[n] = logits(self.method)[n]
+            self.seconds.append(seconds[self.method])
 
-        # Fine-tuning is a little less promising.
-        lower = Gain(prior.mean - 0.001, prior.spread)
         monkeypatch.setattr(
-            choose_method, "prior_gain", lambda method, *_: prior if method == "contrastive" else lower
+            Folds, "predict_with_probes", lambda *_: parts.make_outcomes(logits("linear_probe"))
         )
-        monkeypatch.setattr(Folds, "predict_with_probes", lambda self: outcomes(of["linear_probe"]))
-        monkeypatch.setattr(Folds, "predict_with_runs", predict_with_runs)
-        found = choose_method.choose_method(parts, tmp_path)
-        return found.method, found.outcomes.score_sums.scores["accuracy"]
+        monkeypatch.setattr(FoldRuns, "predict_next", predict_next)
+        monkeypatch.setattr(FoldRuns, "next_seconds", property(lambda self: seconds[self.method]))
+        monkeypatch.setattr(FoldRuns, "outcomes", property(lambda self: parts.make_outcomes(self.logits)))
+        return choose_method.choose_method(parts, path), trained
 
-    assert chosen(Gain(-0.01, 0.01), 5, 0, 0) == ("linear_probe", 1 - 5 / 40) and not ended
-    assert "not tried: contrastive training and a linear probe" in capsys.readouterr().err
-    assert chosen(Gain(0.03, 0.03), 4, 5, 0) == ("contrastive", 1 - 5 / 40), "one more of 40 is chance"
-    assert chosen(Gain(0.03, 0.1), 4, 30, 0) == ("linear_probe", 1 - 4 / 40)
-    assert ended == [False, True]
-    monkeypatch.setattr(choose_method, "CONTRASTIVE_BELOW", 20)
-    assert chosen(Gain(0.03, 0.1), 9, 4, 3) == ("finetune", 1 - 3 / 40), "of more than 20 of each class"
+    return choose
+
+
+QUICK = {"contrastive": 10.0, "finetune": 20.0}
+
+
+def test_every_method_is_tried_and_the_best_predictions_win(played, tmp_path):
+    wrong = {"linear_probe": 12, "contrastive": 6, "finetune": 1}
+    (method, predictions), trained = played(wrong, QUICK, 3, tmp_path)
+    assert trained == ["contrastive"] * 3 + ["finetune"] * 3, "as it may be better"
+    assert method == predictions.method == "finetune"
+    assert predictions.outcomes.score_sums.scores["accuracy"] == 1 - 1 / 40
+    (method, predictions), _ = played(wrong | {"linear_probe": 0}, QUICK, 3, tmp_path)
+    assert method == predictions.method == "linear_probe", "none is better"
+
+
+def test_a_method_that_cannot_win_any_more_gets_no_further_fold(played, tmp_path):
+    wrong = {"linear_probe": 20, "contrastive": 38, "finetune": 0}
+    (method, _), trained = played(wrong, QUICK, 3, tmp_path)
+    assert method == "finetune" and trained.count("contrastive") < trained.count("finetune") == 3
+
+
+def test_the_minutes_decide_how_many_folds_are_predicted(played, tmp_path, capsys):
+    wrong = {"linear_probe": 12, "contrastive": 10, "finetune": 10}
+    (method, predictions), trained = played(wrong, QUICK, 1.2, tmp_path)
+    # 10, 10, 10 and 20 seconds, while 20 are kept for the final model.
+    assert trained == ["contrastive"] * 3 + ["finetune"] and method == "contrastive"
+    printed = capsys.readouterr().err
+    assert (
+        "fine-tuning predicted 1 of 3 folds: one of its models takes about 20 s, and the run has 72 s"
+        in printed
+    )
+    (method, predictions), trained = played(wrong, QUICK, 0.6, tmp_path)
+    assert trained == ["contrastive"] * 2 and len(predictions.outcomes.examples) == 27
+    (method, predictions), trained = played(wrong, dict.fromkeys(QUICK, np.inf), 3, tmp_path)
+    assert method == predictions.method == "linear_probe" and not trained
+    assert "fine-tuning is not tried: one of its models would take long" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ from bert_jax import tasks
 from bert_jax.command.main import main
 from bert_jax.core.config_files import run_config_file
 from bert_jax.data.corpus.corpus_directory import Corpus
+from bert_jax.finetuning import cross_validation
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.runs import dry_run
-from bert_jax.runs.dry_run import StepTime, measure_steps
 from bert_jax.tasks import TASKS
+from bert_jax.training import time_estimate
+from bert_jax.training.time_estimate import StepTime, measure_steps
 from bert_jax.training.workdir import Workdir
 from tests.support.made_up_language import ENTRIES
 from tests.support.pretraining_runs import make_corpus, train_command
@@ -66,7 +68,8 @@ def material(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def quick_steps(monkeypatch):
     """Steps that are not measured, which would be compiled."""
-    monkeypatch.setattr(dry_run, "measure_steps", lambda run, mesh, first: StepTime(0.5, 240.0))
+    for user in (dry_run, cross_validation):
+        monkeypatch.setattr(user, "measure_steps", lambda run, mesh, first=0: StepTime(0.5, 240.0))
 
 
 def overrides(root, task: str) -> list[str]:
@@ -113,8 +116,8 @@ def test_the_time_of_a_run_is_measured_unless_that_would_take_long(material, mon
     time = shown(capsys, material, "classify")["time"]
     assert re.search(r" a step takes [\d.]+ s here, so 18 steps take about \d+ s; compiling and ", time)
     assert set(material.rglob("*")) == before
-    monkeypatch.setattr(dry_run, "assumed_speed", lambda mesh: 1.0)
-    monkeypatch.setattr(dry_run, "make_step", None)
+    monkeypatch.setattr(time_estimate, "assumed_speed", lambda mesh: 1.0)
+    monkeypatch.setattr(time_estimate, "make_step", None)
     time = shown(capsys, material, "classify")["time"]
     assert "not measured, because a few steps may take more than a minute here" in time
 
@@ -138,8 +141,10 @@ def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
 
 @pytest.mark.slow
 def test_folds_seeds_and_no_steps(material, capsys):
-    folds = shown(capsys, material, "classify", "data.folds=2")
-    assert "2, predicted by a linear probe on the frozen encoder; if it may pay, also by" in folds["folds"]
+    folds = shown(capsys, material, "classify", "data.folds=2", "minutes=60")
+    assert "2, predicted by a linear probe on the frozen encoder; as far as time allows" in folds["folds"]
+    assert "take about 4 min; 4 fold models before them about 16 min; compiling" in folds["time"]
+    folds = shown(capsys, material, "classify", "data.folds=2", "minutes=14")
     assert "take about 4 min; 2 fold models before them about 8 min; compiling" in folds["time"]
     sweep = shown(capsys, material, "classify", "num_seeds=2", "sweep=lr=[1e-5,2e-5,3e-5]")
     assert "6, 2 of each setting: lr=1e-05; lr=2e-05;" in sweep["runs"]
