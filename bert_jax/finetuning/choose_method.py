@@ -59,7 +59,9 @@ class Gain:
 
 def usual_gain(method: Method, probe: Outcomes, compares: bool) -> Gain:
     """Return what is believed before any fold is predicted by another method than the probe."""
-    errors = 1 - probe.score_sums.scores[probe.kind.best_metric]
+    count = len(probe.examples)
+    # One of two more examples is taken to be wrong: a probe that has all of a few right is not perfect.
+    errors = 1 - (probe.score_sums.scores[probe.kind.best_metric] * count + 1) / (count + 2)
     share = SHARE_OF_PAIRS if compares else USUAL_SHARES[method]
     return Gain(errors * share, errors * SHARE_SPREAD)
 
@@ -108,11 +110,11 @@ def take_turns(
     [[20, 20, 20], [35, 35]]
     """
     left = list(candidates)
-    while left := [each for each in left if len(each.seconds) < folds and promise(each) >= 0]:
+    while left := [other for other in left if len(other.seconds) < folds and promise(other) >= 0]:
         candidate = max(left, key=promise)
-        tried = [each for each in candidates if each is candidate or each.seconds]
-        final = max(each.next_seconds for each in tried)
-        if used + sum(each.spent_seconds for each in tried) + candidate.next_seconds + final <= budget:
+        tried = [other for other in candidates if other is candidate or other.seconds]
+        final = max(other.next_seconds for other in tried)
+        if used + sum(other.spent_seconds for other in tried) + candidate.next_seconds + final <= budget:
             yield candidate
         else:
             left.remove(candidate)
@@ -123,9 +125,9 @@ def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredict
     config, task = parts.config, parts.task
     budget = config.budget_seconds(len(parts.evaluator.examples), task.layout.config)
     first, *others = candidate_methods(config, task)
-    begun, probe, found = time.monotonic(), None, dict[Method, Outcomes]()
+    begun, probe, outcomes = time.monotonic(), None, dict[Method, Outcomes]()
     if first == "linear_probe":
-        probe = found[first] = parts.predict_with_probes(workdir if others else None)
+        probe = outcomes[first] = parts.predict_with_probes(workdir if others else None)
         print_trial(parts, first, probe)
         if parts.curve:
             print_once(f"learning curve of the probe: {parts.curve.describe()}")
@@ -142,24 +144,24 @@ def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredict
     spent = time.monotonic() - begun
     for trial in take_turns(list(trials.values()), budget, len(parts.predicted), spent, promise):
         method = trial.method
-        if method not in found:
+        if method not in outcomes:
             print_once(describe_start(trial, parts))
         trial.predict_next()
-        found[method] = trial.outcomes
+        outcomes[method] = trial.outcomes
         if probe:
             usual = usual_gain(method, probe, HEADS[task.head].compares)
-            gains[method] = gain_after_folds(usual, probe, found[method])
+            gains[method] = gain_after_folds(usual, probe, outcomes[method])
     for method, trial in trials.items():
-        if method in found:
-            print_trial(parts, method, found[method], gains.get(method), trial.spent_seconds)
+        if method in outcomes:
+            print_trial(parts, method, outcomes[method], gains.get(method), trial.spent_seconds)
         if len(trial.seconds) < len(parts.predicted) and promise(trial) >= 0:
             print_once(describe_left_out(trial, len(parts.predicted), budget))
     best = pick_best(gains) if probe else first
     whole = " on all examples" * parts.covers_all
     print_once(f"the final model is trained{whole} by {METHOD_NAMES[best]}")
-    if best not in found or not parts.covers_all:
+    if best not in outcomes or not parts.covers_all:
         return best, None
-    return best, OutOfFoldPredictions(best, found[best], parts.curve)
+    return best, OutOfFoldPredictions(best, outcomes[best], parts.curve)
 
 
 def pick_best(gains: Mapping[Method, Gain]) -> Method:
@@ -203,8 +205,8 @@ def describe_left_out(trial: FoldRuns, folds: int, budget: float) -> str:
     """Say what the minutes of the run did not suffice for."""
     done, name = len(trial.seconds), METHOD_NAMES[trial.method]
     what = f"{name} predicted {done} of {folds} folds" if done else f"{name} is not tried"
-    one = trial.next_seconds
-    takes = "would take long" if math.isinf(one) else f"takes about {format_duration(max(one, 1))}"
+    seconds = trial.next_seconds
+    takes = "would take long" if math.isinf(seconds) else f"takes about {format_duration(max(seconds, 1))}"
     return (
         f"{what}: one of its models {takes}, and the run has {format_duration(budget)} to choose and to train; "
         "--config.minutes=M gives it M minutes"

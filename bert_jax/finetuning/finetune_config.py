@@ -99,7 +99,7 @@ class FinetuneConfig(EpochsConfig, ABC):
     method: Literal["auto", "finetune", "contrastive", "linear_probe"] = "auto"
     # time to choose the method and to train; what it does not suffice for is left out; 0: 3 up to 100 examples, 5 up to
     # 500, 10 below 2,000, no limit from there on; for an encoder larger than 6 layers of width 384 as many times longer
-    minutes: Annotated[float, Range(0)] = 0.0
+    minutes: Annotated[float, Range(0, 1e6)] = 0.0
     # what the head starts from; linear_probe: a regression on the frozen encoder; pretrained: the head of `init`,
     # random if it has none
     head_init: Literal["linear_probe", "pretrained"] = "linear_probe"

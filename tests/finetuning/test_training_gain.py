@@ -17,13 +17,16 @@ def test_what_is_measured_precisely_replaces_what_was_believed():
 
 
 def test_a_share_of_the_errors_of_the_probe_may_be_gained():
-    probe = SimpleNamespace(
-        score_sums=SimpleNamespace(scores={"f1": 0.5, "accuracy": 0.9}),
-        kind=SimpleNamespace(best_metric="f1"),
-    )
+    def probe_of(f1: float):
+        sums = SimpleNamespace(scores={"f1": f1, "accuracy": 0.9})
+        return SimpleNamespace(score_sums=sums, kind=SimpleNamespace(best_metric="f1"), examples=range(16))
+
+    probe = probe_of(0.5)
     gain = usual_gain("contrastive", probe, compares=False)
     assert (gain.mean, gain.spread) == (0.1, 0.1)
     assert usual_gain("finetune", probe, compares=True).mean == -0.05
+    perfect = usual_gain("contrastive", probe_of(1.0), compares=False)
+    assert perfect.mean == pytest.approx(0.2 / 18), "all of 16 right may be chance"
 
 
 def test_the_largest_gain_wins_and_the_probe_where_none_is_worth_it():
