@@ -6,11 +6,14 @@ from typing import ClassVar, cast
 
 import jax
 
+from bert_jax.core.progress import format_duration
+from bert_jax.core.terminal import pluralize
 from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import text_key
 from bert_jax.finetuning.choose_method import (
+    METHOD_NAMES,
     candidate_methods,
     choose_method,
     describe_compared,
@@ -60,17 +63,22 @@ class FinetuneTask(HeadTask):
                 run = with_method(run, recorded.get("method", "auto"))
         return super().resume(run, directory)
 
-    def seconds_before(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> tuple[float, int]:
+    def models_before(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> Iterator[str]:
         folds = self.open_folds(run, directory)
+        if not folds or directory.run.exists():
+            return
         methods = [method for method in candidate_methods(run.config, self) if method != "linear_probe"]
-        if not folds or directory.run.exists() or not methods:
-            return 0.0, 0
         candidates = [FoldRuns(folds, method, directory.path) for method in methods]
         budget = run.config.budget_seconds(len(self.train_examples), self.layout.config)
         for candidate in take_turns(candidates, budget, len(folds.predicted)):
             candidate.seconds.append(candidate.next_seconds)
-        models = sum(len(candidate.seconds) for candidate in candidates)
-        return sum(candidate.spent_seconds for candidate in candidates), models
+        unsure = ""
+        for candidate in candidates:
+            count, name = len(candidate.seconds), METHOD_NAMES[candidate.method]
+            took = format_duration(max(candidate.spent_seconds, 1))
+            if count:
+                yield f"before them {unsure}{pluralize(count, 'fold model')} with {name}, about {took}"
+            unsure = "up to "
 
     def prepare(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> OpenedRun[FinetuneConfig]:
         """Return the run with the method that its folds choose, or with the one that they chose before."""

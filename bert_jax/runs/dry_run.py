@@ -134,20 +134,17 @@ def estimate_time(run: OpenedRun, directory: Workdir, mesh: Mesh, count: int) ->
         return (
             "not measured, because a few steps may take more than a minute here; the log of the run shows it"
         )
-    return describe_time(config.steps - first, measured, *run.task.seconds_before(run, directory), count)
+    return describe_time(config.steps - first, measured, list(run.task.models_before(run, directory)), count)
 
 
-def describe_time(steps: int, measured: StepTime, before: float, models: int, count: int) -> str:
-    """Describe the time of the steps, of the models of folds that are trained before, and of `count` such runs.
+def describe_time(steps: int, measured: StepTime, before: Sequence[str], count: int) -> str:
+    """Describe the time of the steps, the models that are trained `before` them, and the time of `count` such runs.
 
-    >>> describe_time(1200, StepTime(0.42, 504), 1500, 5, 1)
-    'a step takes 0.42 s here, so 1,200 steps take about 8 min; 5 fold models before them about 25 min; ...'
+    >>> describe_time(1200, StepTime(0.42, 504), ["before them 5 fold models, about 25 min"], 1)
+    'a step takes 0.42 s here, so 1,200 steps take about 8 min; before them 5 fold models, about 25 min; ...'
     """
     seconds, parts = measured.all_steps, [f"a step takes {measured.step:.3g} s here, so"]
     parts[0] += f" {pluralize(steps, 'step')} take about {format_duration(max(seconds, 1))}"
-    if models:
-        parts.append(f"{pluralize(models, 'fold model')} before them about {format_duration(before)}")
-        seconds += before
     if count > 1:
         parts.append(f"all {count:,} runs about {format_duration(count * seconds)}")
-    return "; ".join([*parts, "compiling and validation are not counted"])
+    return "; ".join([*parts, *before, "compiling and validation are not counted"])

@@ -111,9 +111,9 @@ class Task:
         """Return the run to train, after what has to be known before it, such as its method."""
         return run
 
-    def seconds_before(self, run: "OpenedRun", directory: "Workdir") -> tuple[float, int]:
-        """Return how long the models take that `prepare` would train, and their number, for `--dry-run`."""
-        return 0.0, 0
+    def models_before(self, run: "OpenedRun", directory: "Workdir") -> Iterator[str]:
+        """Describe the models that `prepare` would train, and how long they take, for `--dry-run`."""
+        yield from ()
 
     def describe_new_params(self, names: Sequence[str]) -> str:
         """Say how the parts of the model begin that its model directory lacks."""

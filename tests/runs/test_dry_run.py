@@ -143,9 +143,10 @@ def test_a_run_that_exists_is_resumed_or_refused(material, capsys):
 def test_folds_seeds_and_no_steps(material, capsys):
     folds = shown(capsys, material, "classify", "data.folds=2", "minutes=60")
     assert "2, predicted by a linear probe on the frozen encoder; as far as time allows" in folds["folds"]
-    assert "take about 4 min; 4 fold models before them about 16 min; compiling" in folds["time"]
-    folds = shown(capsys, material, "classify", "data.folds=2", "minutes=14")
-    assert "take about 4 min; 2 fold models before them about 8 min; compiling" in folds["time"]
+    assert "take about 4 min; before them 2 fold models with contrastive" in folds["time"]
+    assert ", about 8 min; before them up to 2 fold models with fine-tuning, about 8 min" in folds["time"]
+    folds = shown(capsys, material, "classify", "data.folds=2", "minutes=18")
+    assert "before them up to 1 fold model with fine-tuning, about 4 min; compiling" in folds["time"]
     sweep = shown(capsys, material, "classify", "num_seeds=2", "sweep=lr=[1e-5,2e-5,3e-5]")
     assert "6, 2 of each setting: lr=1e-05; lr=2e-05;" in sweep["runs"]
     assert "take about 4 min; all 6 runs about 24 min; compiling" in sweep["time"]
