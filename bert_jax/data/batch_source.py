@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_jax.core.errors import BertJaxError
 from bert_jax.core.typed_json import type_name
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.text.tokenizer import Batch, Tokenizer
 
 Features = dict[str, tuple[tuple[int, ...], np.dtype]]
@@ -36,6 +37,10 @@ class BatchSource(Protocol):
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
         """Compute metrics from predictions on the batches of `validation_batches`, with the rows of all hosts."""
         ...
+
+    def score_sums(self, predicted: list[np.ndarray]) -> ScoreSums | None:
+        """Return what `metrics` are computed from, to compare two models; None: it is not known."""
+        return None
 
     # What the data say of themselves; by default nothing.
 

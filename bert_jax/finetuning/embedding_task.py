@@ -32,7 +32,7 @@ from bert_jax.losses.embedding import (
 )
 from bert_jax.losses.loss import Loss, weighted_loss
 from bert_jax.metrics import retrieval
-from bert_jax.metrics.regression import score_numbers
+from bert_jax.metrics.regression import score_correlations
 from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.pooling import l2_normalize, pool_texts, project
 from bert_jax.text.tokenizer import ENCODER_INPUTS
@@ -139,6 +139,7 @@ class EmbeddingLossConfig:
 class EmbedConfig(GoingOnConfig):
     default_epochs: ClassVar[float] = 1.0
     base_learning_rate: ClassVar[float] = 3e-5  # for a model as wide as BERT-base
+    usual_share: ClassVar[float] = -1.0
 
     init: str = ""
     model: EmbedderConfig = field(default_factory=EmbedderConfig)
@@ -279,20 +280,19 @@ class EmbeddingEvaluator:
     groups: Sequence[Group]
     learns_similarity: bool
 
-    def __call__(self, vectors: list) -> dict[str, float]:
+    def __call__(self, vectors: list) -> ScoreSums | None:
         following = iter(vectors)
         group_vectors = [[next(following) for _ in group.texts] for group in self.groups]
         measured_groups = [
             (v, group) for v, group in zip(group_vectors, self.groups, strict=True) if v[0] is not None
         ]
         if not measured_groups:
-            return {}
+            return None
         stacked, groups = np.stack([v for v, _ in measured_groups]), [group for _, group in measured_groups]
         if self.learns_similarity:
             cosines = (stacked[:, 0] * stacked[:, 1]).sum(-1)
-            scores = score_numbers(cosines, [group.scores[0] for group in groups]).scores
-            return {name: scores[name] for name in ("pearson", "spearman")}
-        return score_retrieval(stacked, groups).scores
+            return score_correlations(cosines, [group.scores[0] for group in groups])
+        return score_retrieval(stacked, groups)
 
 
 def has_other_positive(group: Group) -> bool:

@@ -16,6 +16,7 @@ from bert_jax.data.examples.row_packing import (
     RowLayout,
 )
 from bert_jax.finetuning.epochs_config import EpochsConfig
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.models.encoder_config import EncoderConfig
 from bert_jax.models.mesh import device_count, platform
 from bert_jax.predictions.calibration import UNCALIBRATED
@@ -50,16 +51,16 @@ class PredictionEvaluator:
             raws.append(self.kind.combine_windows(example.text, windows, parts) if whole else None)
         return raws
 
-    def __call__(self, logits: list) -> dict[str, float]:
+    def __call__(self, logits: list) -> ScoreSums | None:
         judged = [
             (raw, e)
             for raw, e in zip(self.merge_logits(logits), self.examples, strict=True)
             if raw is not None
         ]
         if not judged:
-            return {}
+            return None
         predicted = [self.kind.predict(raw, UNCALIBRATED) for raw, _ in judged]
-        return self.kind.score_sums(predicted, [self.kind.truth(example) for _, example in judged]).scores
+        return self.kind.score_sums(predicted, [self.kind.truth(example) for _, example in judged])
 
 
 def make_batch_config(

@@ -36,6 +36,17 @@ def score_numbers(predicted: Sequence[float], truth: Sequence[float]) -> ScoreSu
     return ScoreSums(np.stack(rows, 1), scores)
 
 
+def score_correlations(predicted: Sequence[float], truth: Sequence[float]) -> ScoreSums:
+    """Score numbers that need not have the scale of the truth."""
+    sums = score_numbers(predicted, truth)
+
+    def correlations(rows):
+        scores = sums.compute_scores(rows)
+        return {name: scores[name] for name in ("pearson", "spearman")}
+
+    return ScoreSums(sums.rows, correlations)
+
+
 def average_ranks(values: np.ndarray) -> np.ndarray:
     """Return the ranks of the values, from 1. Equal values share the mean of their ranks.
 

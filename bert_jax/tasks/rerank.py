@@ -40,6 +40,7 @@ from bert_jax.hub.layout import Layout
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.losses.loss import Loss
 from bert_jax.losses.ranking import RANKING_LOSSES, RankingLoss
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.predictions.calibration import Calibration
 from bert_jax.predictions.kind import TextWindows
 from bert_jax.predictions.kinds.relevance import Relevance
@@ -330,7 +331,7 @@ class RankingEvaluator(PredictionEvaluator):
         ]
         super().__init__(kind, examples, windows)
 
-    def __call__(self, logits: list) -> dict[str, float]:
+    def __call__(self, logits: list) -> ScoreSums | None:
         return super().__call__([x for x, known in zip(logits, self.is_pair, strict=True) if known])
 
 

@@ -167,7 +167,7 @@ def their_runs(spec: str, overrides: list[str], autocast: bool) -> Callable:
         seconds, losses = torch.train(data)
         return (
             config.checkpoints.best_metric,
-            data.evaluator(torch.predict(data.validation)) | {"seconds": seconds},
+            data.evaluator(torch.predict(data.validation)).scores | {"seconds": seconds},
             losses,
         )
 

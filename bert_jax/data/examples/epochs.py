@@ -21,17 +21,18 @@ from bert_jax.data.examples.row_packing import (
     arrange,
     collate_rows,
 )
+from bert_jax.metrics.score_sums import ScoreSums
 from bert_jax.text.tokenizer import Batch, Tokenizer
 
-# Predictions for the validation pieces, in order, None if not computed -> metrics.
-ComputeMetrics = Callable[[list], dict[str, float]]
+# Predictions for the validation pieces, in order, None if not computed -> scores; None if there are none.
+Score = Callable[[list], ScoreSums | None]
 
 
 class Epochs(BatchSource):
     def __init__(
         self, train: Sequence[EncodedExample], validation: Sequence[EncodedExample], targets: dict[str, Target],
         tokenizer: Tokenizer,
-        config: BatchConfig, evaluator: ComputeMetrics, each_token: bool,
+        config: BatchConfig, evaluator: Score, each_token: bool,
     ):  # fmt: skip
         """`evaluator` gets a prediction for each validation piece, or, with `each_token`, for each of its tokens."""
         self.train, self.validation, self.targets, self.tokenizer = train, validation, targets, tokenizer
@@ -125,7 +126,11 @@ class Epochs(BatchSource):
         )
 
     def metrics(self, predicted: list[np.ndarray]) -> dict[str, float]:
-        """Compute the metrics from the model's outputs for the validation batches so far, per piece or per token.
+        sums = self.score_sums(predicted)
+        return sums.scores if sums else {}
+
+    def score_sums(self, predicted: list[np.ndarray]) -> ScoreSums | None:
+        """Score the model's outputs for the validation batches so far, per piece or per token.
 
         `evaluator` gets None for the pieces of later batches."""
         of_pieces: list = [None] * len(self.validation)
