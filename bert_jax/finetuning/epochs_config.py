@@ -15,8 +15,7 @@ MAX_EVALUATIONS = 20  # validations in a run: with few examples an epoch is over
 MIN_CHECKPOINT_INTERVAL = 100
 MAX_TOTAL_EXAMPLES = 100_000_000  # of all steps together, because their order is held in memory
 BASE_WIDTH, MAX_LEARNING_RATE = 768, 3e-4
-# Of a model that already is what the run makes: its share in what it becomes, and the learning rate at BASE_WIDTH.
-INIT_SHARE, GOING_ON_RATE = 0.5, 3e-5
+GOING_ON_RATE = 3e-5  # of a model that already is what the run makes: the learning rate at BASE_WIDTH
 # A 6-layer MiniLM on 6,400 examples of SST-2, two epochs: .835, .849 and .838 at 3e-4, 1e-3 and 3e-3; all parameters at
 # 6e-5: .848.
 ADAPTER_FACTOR = 15.0
@@ -173,13 +172,15 @@ class EpochsConfig(RunConfig):
 class GoingOnConfig(EpochsConfig):
     """The config of a run whose `init` may already be what the run makes: an embedder, or a reranker."""
 
-    # weight of the parameters of `init` in the final model, which is their mean with the trained ones; -1: 0.5 if
-    # `init` is already an embedder (rerank: a reranker), else 0
+    # The share of what goes on, if the config leaves it open; -1: the validation set chooses it.
+    usual_share: ClassVar[float] = 0.5
+    # weight of the parameters of `init` in the final model, which is their mean with the trained ones; -1: 0 unless
+    # `init` is already an embedder, whose share the validation set chooses, or (rerank) a reranker, which gets 0.5
     init_share: Annotated[float, Range(0, 1, exclusive_maximum=True, sentinel=-1)] = -1.0
 
     def resolve_start(self, goes_on: bool, width: int) -> Self:
         """Return the config with the values that follow from the start; `goes_on`: `init` is what the run makes."""
-        share = self.init_share if self.init_share >= 0 else INIT_SHARE * goes_on
+        share = self.init_share if self.init_share >= 0 else self.usual_share * goes_on
         usual = min(GOING_ON_RATE * BASE_WIDTH / width, MAX_LEARNING_RATE) if goes_on else 0.0
         rate = self.optimizer.learning_rate or self.adapter_factor * usual
         return dataclasses.replace(

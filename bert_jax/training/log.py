@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,6 @@ def read_metrics(path: Path) -> list[dict]:
 
 
 def drop_lines_after(path: Path, step: int) -> None:
-    """Drop the lines after `step`, because the run repeats those steps."""
-    kept = [line for line in read_metrics(path) if line["step"] <= step]
+    """Drop the lines after `step`, because the run repeats those steps; also those about an earlier step at its end."""
+    kept = takewhile(lambda line: line["step"] <= step, read_metrics(path))
     write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))

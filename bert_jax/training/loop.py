@@ -39,6 +39,7 @@ from bert_jax.training.sharding import (
     mesh_warnings,
     place_batches,
 )
+from bert_jax.training.start_share import CAUTIOUS, SHARES_LINE, Measured, choose_share
 from bert_jax.training.state import (
     StepConstants,
     TrainState,
@@ -272,7 +273,7 @@ class TrainingLoop:
     def evaluate(self) -> None:
         self.record_pending()
         begun = time.perf_counter()
-        self.validation_metrics = self.compute_metrics()
+        self.validation_metrics, _ = self.compute_metrics()
         self.check_finite(self.validation_metrics, "validation set")
         self.record_evaluation()
         if not self.validation_metrics:
@@ -282,7 +283,7 @@ class TrainingLoop:
         )
         self.pace.exclude_pause(time.perf_counter() - begun)
 
-    def compute_metrics(self) -> dict[str, float]:
+    def compute_metrics(self) -> Measured:
         index, count = local_data_shard(self.mesh, self.data.rows_per_step)
         total = MetricSums()
         batches = self.data.validation_batches(self.data.row_length(max(self.step - 1, 0)), index, count)
@@ -296,7 +297,9 @@ class TrainingLoop:
             self.check_finite(sums, f"validation batch {n} (counted from 0)")
             total.add(measured)
             predicted.append(rows)
-        return self.task.metrics_from_means(total.means()) | self.data.metrics(predicted)
+        scored = self.data.score_sums(predicted)
+        scores = scored.scores if scored else self.data.metrics(predicted)
+        return Measured(self.task.metrics_from_means(total.means()) | scores, scored)
 
     def check_finite(self, measures: dict[str, float], what: str) -> None:
         for name, value in measures.items():
@@ -345,12 +348,10 @@ class TrainingLoop:
         self.print_detail(f"the model is in {self.workdir.model}")
 
     def restore_best(self) -> None:
-        """Restore the best step whose checkpoint can be read."""
+        """Restore the best step that can be read; if the start is the best, the last step is averaged with it."""
         metric, lost = self.config.checkpoints.best_metric, 0
-        averages, first = self.config.init_share > 0, self.config.first_step
-        while (best := best_step(self.history)) not in (None, self.step):
-            if averages and best == first:
-                break  # the last step is averaged with it
+        averages, first = self.config.init_share != 0, self.config.first_step
+        while (best := best_step(self.history)) not in (None, self.step, first if averages else None):
             try:
                 self.checkpoints.require_step(best)
             except BertJaxError as error:
@@ -366,27 +367,27 @@ class TrainingLoop:
             self.log.write_line(KEPT_MODEL_LINE, best or self.step, {"lost_checkpoints": lost})
 
     def average_with_start(self) -> None:
-        """Average the parameters with those of `init`, if the config says so; keep `init` if it is better than the
-        mean."""
+        """Average the parameters with those of `init`, if the config says so, by a share that validation approves."""
         share, first = self.config.init_share, self.config.first_step
-        metric = self.config.checkpoints.best_metric
-        if share <= 0 or not self.start_params or self.step == first:
+        if not share or not self.start_params or self.step == first:
             return
-        trained, _ = split_params(self.task, self.config, self.start_params())
-        start = place_on_mesh(trained, get_shardings(self.abstract).params)
-        self.state = replace(self.state, params=average_params(start, self.state.params, share))
-        self.print_detail(f"averaged with the model before training (init_share={share:g})")
-        if not self.history:
-            return
-        measured = self.compute_metrics()
-        before = dict(self.history).get(first)
-        if before and before > rank_key(metric, measured):
-            self.state = replace(self.state, params=start)
-            self.print_detail("the mean is less good than the model before training, which is kept")
-            self.log.write_line(KEPT_MODEL_LINE, first, {f"{metric}_of_mean": measured[metric]})
-        else:
+        whole, _ = split_params(self.task, self.config, self.start_params())
+        start, trained = place_on_mesh(whole, get_shardings(self.abstract).params), self.state.params
+
+        def measure(share: float) -> Measured:
+            self.state = replace(self.state, params=average_params(start, trained, share))
+            return self.compute_metrics()
+
+        if self.history:
             best = best_step(self.history)
-            self.log.write_line(KEPT_MODEL_LINE, self.step if best in (None, first) else best, measured)
+            step = self.step if best in (None, first) else best
+            share, metrics, tried = choose_share(measure, self.config.checkpoints.best_metric, share)
+            self.log.write_line(SHARES_LINE, step, tried)
+            self.log.write_line(KEPT_MODEL_LINE, first if share == 1 else step, metrics)
+        elif share < 0:
+            share = CAUTIOUS
+        self.state = replace(self.state, params=average_params(start, trained, share))
+        self.print_detail(f"averaged with the model before training (init_share={share:g})")
 
     def close(self) -> None:
         """Wait for background writes (with one process) and close the log, however the run ended."""

@@ -142,7 +142,8 @@ class RunConfig:
 
     @property
     def init_share(self) -> float:
-        """The weight of the parameters of `init` in the final model; the rest is that of the trained ones."""
+        """The weight of the parameters of `init` in the final model; the rest is that of the trained ones. -1: the
+        validation set chooses it."""
         return 0.0
 
     @property

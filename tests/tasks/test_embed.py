@@ -1,6 +1,7 @@
 """Training an embedder, from a table of texts to a directory that everybody opens."""
 
 import json
+import random
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,6 @@ from bert_jax.command.main import main
 from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.finetuning import embedding_task
-from bert_jax.finetuning.epochs_config import INIT_SHARE
 from bert_jax.finetuning.inspect_examples import decode_texts, list_groups
 from bert_jax.hub import sentence_transformers
 from bert_jax.inference.embedder import Embedder
@@ -129,7 +129,7 @@ def test_an_embedder_is_averaged_with_what_it_becomes_and_an_encoder_is_not(enco
     Embedder.load(encoder_path, pooling="mean").save(tmp_path / "embedder")
     for path, overrides, share in (
         (encoder_path, (), 0.0),
-        (tmp_path / "embedder", (), INIT_SHARE),
+        (tmp_path / "embedder", (), -1),
         (tmp_path / "embedder", ("init_share=0",), 0.0),
     ):
         assert open_embed_task(path, train, *overrides)[2].init_share == share
@@ -211,6 +211,27 @@ def test_a_run_that_was_cut_off_ends_as_if_it_had_not_been(encoder_path, tmp_pat
     lines = read_metrics(tmp_path / "whole/metrics.jsonl")
     scales = [line["scale"] for line in lines if line["kind"] == "validation"]
     assert len(set(scales)) == 3 and scales == pytest.approx([20] * 3, rel=0.1)
+
+
+@pytest.mark.slow
+def test_what_harms_an_embedder_is_left_out_also_by_a_run_that_was_cut_off(encoder_path, tmp_path, capsys):
+    """It is trained on scores by chance, and judged by the similarities that it computed before."""
+    embedder, pairs = Embedder.load(encoder_path, pooling="mean"), random_pairs(100)
+    embedder.save(tmp_path / "embedder")
+    vectors = [embedder.encode([row[name] for row in pairs]) for name in ("question", "answer")]
+    known = [row | {"score": float(a @ b)} for row, a, b in zip(pairs, *vectors, strict=True)]
+    by_chance = [row | {"score": random.Random(n).random()} for n, row in enumerate(random_pairs(60, seed=5))]
+    overrides = [
+        f"init={tmp_path / 'embedder'}", f"data.train={write_jsonl(tmp_path / 'train.jsonl', by_chance)}",
+        f"data.validation={write_jsonl(tmp_path / 'known.jsonl', known)}", "data.max_length=24", "steps=6",
+        "data.batch_size=20", "checkpoints.every=3", "checkpoints.keep=9", "log.evaluate_every=3",
+        "optimizer.learning_rate=3e-2",
+    ]  # fmt: skip
+    run = partial(start_training, EMBED_CONFIG, overrides)
+    run(str(tmp_path / "whole"))
+    assert "averaged with the model before training (init_share=1)" in capsys.readouterr().err
+    assert np.array_equal(load(tmp_path / "whole/model").encode(["w1 w2"]), embedder.encode(["w1 w2"]))
+    assert_resumes(lambda again: run(str(again)), tmp_path / "whole")
 
 
 @pytest.mark.ci

@@ -12,7 +12,6 @@ from bert_jax.command.main import main
 from bert_jax.command.train import start_training
 from bert_jax.core.errors import BertJaxError
 from bert_jax.data.examples.candidates import CandidateColumns, add_random_negatives, read_candidates
-from bert_jax.finetuning.epochs_config import INIT_SHARE
 from bert_jax.hub.model_directory import ModelDirectories
 from bert_jax.predictions import calibration as calibrations
 from bert_jax.predictions.calibration import Calibration
@@ -86,7 +85,7 @@ def open_task(model, train, *overrides):
     [
         ((), (), 0.0, 3e-4),
         (("a", "b"), (), 0.0, 3e-4),
-        (("LABEL_0",), (), INIT_SHARE, 1.8e-4),
+        (("LABEL_0",), (), 0.5, 1.8e-4),
         (("LABEL_0",), ("init_share=0", "optimizer.learning_rate=1e-3"), 0.0, 1e-3),
     ],
 )

@@ -13,8 +13,10 @@ from bert_jax.core.errors import BertJaxError
 from bert_jax.inference.load import load
 from bert_jax.training.best_evaluation import best_step, read_kept_metrics
 from bert_jax.training.checkpoint import Checkpoints
+from bert_jax.training.log import read_metrics
 from bert_jax.training.loop import TrainingLoop, train
 from bert_jax.training.run_config import RunConfig
+from bert_jax.training.start_share import SHARES, SHARES_LINE, Measured
 from bert_jax.training.workdir import Workdir
 from tests.support.pretraining_runs import checkpoint_arrays
 from tests.support.tiny_pretraining import Batches, tiny_pretraining
@@ -96,7 +98,7 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
     def measure(run):
         if run.step == 20:
             shutil.rmtree(tmp_path / "checkpoints/10")
-        return {"accuracy": accuracies.get(run.step, 0.0)}
+        return Measured({"accuracy": accuracies.get(run.step, 0.0)})
 
     monkeypatch.setattr(TrainingLoop, "compute_metrics", measure)
     task, config = tiny_pretraining(
@@ -113,7 +115,9 @@ def test_where_the_best_checkpoint_is_lost_the_next_best_is_kept(tmp_path, monke
 
 def test_a_run_that_makes_the_metric_worse_keeps_the_model_before_training(tmp_path, monkeypatch, capsys):
     accuracies = {0: 0.9, 10: 0.8, 20: 0.7}
-    monkeypatch.setattr(TrainingLoop, "compute_metrics", lambda run: {"accuracy": accuracies[run.step]})
+    monkeypatch.setattr(
+        TrainingLoop, "compute_metrics", lambda run: Measured({"accuracy": accuracies[run.step]})
+    )
     task, config = tiny_pretraining(checkpoint_best_metric="accuracy")
     start = jax.device_get(task.init(jax.random.key(7)))
     train(task, Batches(), config, tmp_path, lambda: start)
@@ -167,19 +171,20 @@ def test_a_full_disk_costs_no_more_than_the_checkpoint_that_did_not_fit(finished
 
 
 @pytest.mark.parametrize(
-    ("before", "at_10", "of_mean", "averaged", "share"),
+    ("given", "at_10", "at_shares", "averaged", "share"),
     [
-        (0.8, 0.9, 0.85, 10, 0.25),
-        (0.8, 0.7, 0.75, 20, 1.0),
+        (0.25, 0.9, (0.85, 0.8), 10, 0.25),
+        (0.25, 0.7, (0.75, 0.8), 20, 1.0),
+        (-1, 0.9, (0.9, 0.92, 0.88, 0.85, 0.8), 10, 0.25),
     ],
 )
 def test_a_model_that_went_on_is_averaged_with_its_start(
-    tmp_path, monkeypatch, capsys, before, at_10, of_mean, averaged, share
+    tmp_path, monkeypatch, capsys, given, at_10, at_shares, averaged, share
 ):
     """The best step is averaged, or the last where none is better than the start, unless the start is better still."""
-    values = iter((before, at_10, 0.6, of_mean))
-    monkeypatch.setattr(TrainingLoop, "compute_metrics", lambda run: {"accuracy": next(values)})
-    monkeypatch.setattr(RunConfig, "init_share", 0.25)
+    values = iter((0.8, at_10, 0.6, *at_shares))
+    monkeypatch.setattr(TrainingLoop, "compute_metrics", lambda run: Measured({"accuracy": next(values)}))
+    monkeypatch.setattr(RunConfig, "init_share", given)
     task, config = tiny_pretraining(checkpoint_best_metric="accuracy", checkpoint_keep=9)
     start = jax.device_get(task.init(jax.random.key(7)))
     train(task, Batches(), config, tmp_path, lambda: start)
@@ -187,10 +192,13 @@ def test_a_model_that_went_on_is_averaged_with_its_start(
     worst = "0.6 at step 20; best: the model before training"
     said = capsys.readouterr().err
     assert f"accuracy 0.8 before training, {best if averaged == 10 else worst}\n" in said
-    assert "averaged with the model before training (init_share=0.25)" in said
+    assert f"averaged with the model before training (init_share={share:g})" in said
     export_checkpoint(tmp_path, tmp_path / "trained", averaged)
     trained, found = (load(tmp_path / name).params["encoder"] for name in ("trained", "model"))
     mean = jax.tree.map(lambda a, b: share * a + (1 - share) * b, start["encoder"], trained)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, mean)
     line = read_kept_metrics(tmp_path / "metrics.jsonl", "accuracy")
-    assert (line["step"], line["accuracy"]) == ((averaged, of_mean) if share < 1 else (0, before))
+    assert (line["step"], line["accuracy"]) == (averaged if share < 1 else 0, max(at_shares))
+    (tried,) = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == SHARES_LINE]
+    shares = SHARES if given < 0 else (given, 1.0)
+    assert [tried[f"accuracy_at_{share:g}"] for share in shares] == list(at_shares)
