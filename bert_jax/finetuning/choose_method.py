@@ -3,8 +3,8 @@
 If there are few examples, all of them are predicted fold by fold, and these predictions also give scores and
 calibration. If there are more, only one fold is predicted, and it only serves to choose the method.
 
-The folds of the probe come first, within seconds. Then the most promising method predicts the next fold, as long as it
-may be the best and the minutes of the run suffice.
+The folds of the probe come first, within seconds. Then the other methods predict them, one after the other, as long as
+a method may be the best and the minutes of the run suffice.
 """
 
 import math
@@ -36,6 +36,7 @@ MIN_GAIN = 0.005  # a smaller gain is not worth the larger model directory
 # compares the vectors of two texts learns less than a probe from a few dozen pairs.
 USUAL_SHARES: dict[Method, float] = {"contrastive": 0.2, "finetune": 0.1}
 SHARE_OF_PAIRS, SHARE_SPREAD = -0.1, 0.2
+LEAST_SPREAD = 0.05  # where the probe has few errors, a method may still make many
 
 
 @dataclass(frozen=True)
@@ -63,17 +64,23 @@ def usual_gain(method: Method, probe: Outcomes, compares: bool) -> Gain:
     # One of two more examples is taken to be wrong: a probe that has all of a few right is not perfect.
     errors = 1 - (probe.score_sums.scores[probe.kind.best_metric] * count + 1) / (count + 2)
     share = SHARE_OF_PAIRS if compares else USUAL_SHARES[method]
-    return Gain(errors * share, errors * SHARE_SPREAD)
+    return Gain(errors * share, max(errors * SHARE_SPREAD, LEAST_SPREAD))
 
 
-def gain_after_folds(usual: Gain, probe: Outcomes, trained: Outcomes) -> Gain:
-    """Return what is believed after some or all folds were predicted by both methods."""
+def gain_after_folds(usual: Gain, probe: Outcomes, trained: Outcomes, learnt: float) -> Gain:
+    """Return what is believed after some or all folds were predicted by both methods, whose models learn from `learnt`
+    examples.
+
+    Models of folds learn from much the same examples. With others the difference would vary more than resampling tells:
+    by Nadeau and Bengio's correction its variance is 1 + predicted / learnt times as large, of all five folds 2.25.
+    """
     place = {id(example): i for i, example in enumerate(probe.examples)}
     sums, shared = probe.score_sums, [place[id(example)] for example in trained.examples]
     same = ScoreSums(sums.rows[shared], sums.compute_scores)
     measured = difference_intervals(same, trained.score_sums)[probe.kind.best_metric]
     # No error is smaller than one example that may fall otherwise.
-    return usual.given(measured, max(measured.standard_error, 1 / len(shared)))
+    error = max(measured.standard_error, 1 / len(shared))
+    return usual.given(measured, error * (1 + len(shared) / learnt) ** 0.5)
 
 
 class Candidate(Protocol):
@@ -96,10 +103,12 @@ def take_turns(
     budget: float,
     folds: int,
     used: float = 0.0,
-    promise: Callable[[C], float] = lambda candidate: 0.0,
+    may_win: Callable[[C], bool] = lambda candidate: True,
 ) -> Iterator[C]:
-    """Yield the most promising candidate, which predicts its next fold, while `budget` seconds suffice for that and for
-    the final model. A promise below 0 is none.
+    """Yield the candidate that predicts its next fold, while `budget` seconds suffice for that and for the final model.
+
+    A candidate predicts all its folds before the next one begins, unless it cannot win any more: one fold of few
+    examples tells too little to change over.
 
     >>> from types import SimpleNamespace as Method
     >>> methods = [Method(next_seconds=seconds, spent_seconds=0, seconds=[]) for seconds in (20, 35)]
@@ -110,8 +119,8 @@ def take_turns(
     [[20, 20, 20], [35, 35]]
     """
     left = list(candidates)
-    while left := [other for other in left if len(other.seconds) < folds and promise(other) >= 0]:
-        candidate = max(left, key=promise)
+    while left := [other for other in left if len(other.seconds) < folds and may_win(other)]:
+        candidate = left[0]
         tried = [other for other in candidates if other is candidate or other.seconds]
         final = max(other.next_seconds for other in tried)
         if used + sum(other.spent_seconds for other in tried) + candidate.next_seconds + final <= budget:
@@ -134,15 +143,15 @@ def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredict
     trials = {method: FoldRuns(parts, method, workdir) for method in (others if probe else [first])}
     gains = dict[Method, Gain]()
 
-    def promise(trial: FoldRuns) -> float:
-        """What a method may gain, at the upper end of what is believed, over the best of the others."""
+    def may_win(trial: FoldRuns) -> bool:
+        """Return whether a method may gain more than the best so far, at the upper end of what is believed."""
         if probe is None:
-            return 0.0
+            return True
         gain = gains.get(trial.method) or usual_gain(trial.method, probe, HEADS[task.head].compares)
-        return gain.mean + gain.spread - max([MIN_GAIN, *(other.mean for other in gains.values())])
+        return gain.mean + gain.spread >= max([MIN_GAIN, *(other.mean for other in gains.values())])
 
-    spent = time.monotonic() - begun
-    for trial in take_turns(list(trials.values()), budget, len(parts.predicted), spent, promise):
+    spent, learnt = time.monotonic() - begun, len(parts.evaluator.examples) * (1 - 1 / config.data.folds)
+    for trial in take_turns(list(trials.values()), budget, len(parts.predicted), spent, may_win):
         method = trial.method
         if method not in outcomes:
             print_once(describe_start(trial, parts))
@@ -150,11 +159,11 @@ def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredict
         outcomes[method] = trial.outcomes
         if probe:
             usual = usual_gain(method, probe, HEADS[task.head].compares)
-            gains[method] = gain_after_folds(usual, probe, outcomes[method])
+            gains[method] = gain_after_folds(usual, probe, outcomes[method], learnt)
     for method, trial in trials.items():
         if method in outcomes:
             print_trial(parts, method, outcomes[method], gains.get(method), trial.spent_seconds)
-        if len(trial.seconds) < len(parts.predicted) and promise(trial) >= 0:
+        if len(trial.seconds) < len(parts.predicted) and may_win(trial):
             print_once(describe_left_out(trial, len(parts.predicted), budget))
     best = pick_best(gains) if probe else first
     whole = " on all examples" * parts.covers_all

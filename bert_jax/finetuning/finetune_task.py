@@ -7,7 +7,7 @@ from typing import ClassVar, cast
 import jax
 
 from bert_jax.core.progress import format_duration
-from bert_jax.core.terminal import pluralize
+from bert_jax.core.terminal import no_lines, pluralize
 from bert_jax.data.batch_source import BatchSource, Fact
 from bert_jax.data.examples.epochs import Epochs
 from bert_jax.data.examples.example import Example
@@ -90,9 +90,10 @@ class FinetuneTask(HeadTask):
         if not (folds := self.open_folds(run, directory)):
             return resumed
         method, out_of_fold = choose_method(folds, directory.path)
-        if self.descriptions and not folds.descriptions:
-            run = without_descriptions(run)
-        return replace(with_method(run, method), out_of_fold=out_of_fold)
+        with no_lines():  # what the run was opened with is said already
+            if self.descriptions and not folds.descriptions:
+                run = without_descriptions(run)
+            return replace(with_method(run, method), out_of_fold=out_of_fold)
 
     def open_folds(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> Folds | None:
         """Return the folds that choose the method of a run; None if it is not theirs to choose."""

@@ -27,9 +27,8 @@ class Measured(NamedTuple):
 class ChosenShare(NamedTuple):
     share: float
     metrics: dict[str, float]  # with this share
-    line: dict[
-        str, float
-    ]  # of metrics.jsonl: the metric with each share, and the clearest gain over the start
+    # of the line in metrics.jsonl: the metric with each share, and the clearest gain over the start
+    values: dict[str, float]
 
 
 def choose_share(measure: Callable[[float], Measured], metric: str, given: float) -> ChosenShare:

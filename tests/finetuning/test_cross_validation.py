@@ -281,7 +281,7 @@ QUICK = {"contrastive": 10.0, "finetune": 20.0}
 
 
 def test_every_method_is_tried_and_the_best_predictions_win(played, tmp_path):
-    wrong = {"linear_probe": 12, "contrastive": 6, "finetune": 1}
+    wrong = {"linear_probe": 12, "contrastive": 10, "finetune": 1}
     (method, predictions), trained = played(wrong, QUICK, 3, tmp_path)
     assert trained == ["contrastive"] * 3 + ["finetune"] * 3, "as it may be better"
     assert method == predictions.method == "finetune"
@@ -291,7 +291,7 @@ def test_every_method_is_tried_and_the_best_predictions_win(played, tmp_path):
 
 
 def test_a_method_that_cannot_win_any_more_gets_no_further_fold(played, tmp_path):
-    wrong = {"linear_probe": 20, "contrastive": 38, "finetune": 0}
+    wrong = {"linear_probe": 2, "contrastive": 38, "finetune": 0}
     (method, _), trained = played(wrong, QUICK, 3, tmp_path)
     assert method == "finetune" and trained.count("contrastive") < trained.count("finetune") == 3
 

@@ -38,12 +38,12 @@ def test_a_share_is_chosen_by_differences_beyond_chance(given, right, share):
     by_share = dict(zip(shares, map(first_right, right), strict=True))
     chosen = choose_share(by_share.__getitem__, "accuracy", given)
     assert (chosen.share, chosen.metrics) == (share, by_share[share].metrics)
-    assert [chosen.line[f"accuracy_at_{share:g}"] for share in shares] == [abs(n) / 100 for n in right]
+    assert [chosen.values[f"accuracy_at_{share:g}"] for share in shares] == [abs(n) / 100 for n in right]
 
 
 def test_the_clearest_gain_is_told():
     by_share = dict(zip(SHARES, map(first_right, (-60, 50, 53, 52, 50)), strict=True))
-    line = choose_share(by_share.__getitem__, "accuracy", -1).line
+    line = choose_share(by_share.__getitem__, "accuracy", -1).values
     assert line["gain"] == pytest.approx(0.03) and 0 < line["standard_error"] < 0.03, "0.1 is less clear"
 
 
