@@ -104,8 +104,10 @@ def take_turns(
     folds: int,
     used: float = 0.0,
     may_win: Callable[[C], bool] = lambda candidate: True,
+    at_least: int = 0,
 ) -> Iterator[C]:
-    """Yield the candidate that predicts its next fold, while `budget` seconds suffice for that and for the final model.
+    """Yield the candidate that predicts its next fold, while `budget` seconds suffice for that and for the final model,
+    and for `at_least` so many folds in any case.
 
     A candidate predicts all its folds before the next one begins, unless it cannot win any more: one fold of few
     examples tells too little to change over.
@@ -123,7 +125,8 @@ def take_turns(
         candidate = left[0]
         tried = [other for other in candidates if other is candidate or other.seconds]
         final = max(other.next_seconds for other in tried)
-        if used + sum(other.spent_seconds for other in tried) + candidate.next_seconds + final <= budget:
+        spent = used + sum(other.spent_seconds for other in tried)
+        if len(candidate.seconds) < at_least or spent + candidate.next_seconds + final <= budget:
             yield candidate
         else:
             left.remove(candidate)
@@ -151,7 +154,8 @@ def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredict
         return gain.mean + gain.spread >= max([MIN_GAIN, *(other.mean for other in gains.values())])
 
     spent, learnt = time.monotonic() - begun, len(parts.evaluator.examples) * (1 - 1 / config.data.folds)
-    for trial in take_turns(list(trials.values()), budget, len(parts.predicted), spent, may_win):
+    at_least = 0 if probe else 1  # or there would be no scores
+    for trial in take_turns(list(trials.values()), budget, len(parts.predicted), spent, may_win, at_least):
         method = trial.method
         if method not in outcomes:
             print_once(describe_start(trial, parts))

@@ -67,10 +67,12 @@ class FinetuneTask(HeadTask):
         folds = self.open_folds(run, directory)
         if not folds or directory.run.exists():
             return
-        methods = [method for method in candidate_methods(run.config, self) if method != "linear_probe"]
+        first, *others = candidate_methods(run.config, self)
+        probed = first == "linear_probe"
+        methods = others if probed else [first]
         candidates = [FoldRuns(folds, method, directory.path) for method in methods]
         budget = run.config.budget_seconds(len(self.train_examples), self.layout.config)
-        for candidate in take_turns(candidates, budget, len(folds.predicted)):
+        for candidate in take_turns(candidates, budget, len(folds.predicted), at_least=not probed):
             candidate.seconds.append(candidate.next_seconds)
         unsure = ""
         for candidate in candidates:

@@ -374,3 +374,20 @@ def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(open
     features = SimpleNamespace(states=range(40), fit_probe=probe)
     outcomes, _ = parts.predict_with_probe(features, "softmax", np.ones(40, bool))
     np.testing.assert_allclose(outcomes.raw_outputs, np.tile(shares, (40, 1)), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_run_without_time_has_scores_of_one_fold(encoder_path, tmp_path, capsys):
+    path = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
+    overrides = [
+        f"init={encoder_path}",
+        f"data.train={path}",
+        "steps=2",
+        "method=finetune",
+        "minutes=1e-6",
+        *SHORT,
+    ]
+    run.start_training("configs/classify.py", overrides, str(tmp_path / "run"))
+    printed = capsys.readouterr().err
+    assert "fine-tuning predicted 1 of 5 folds: one of its models takes about" in printed
+    assert "8 examples" in (tmp_path / "run/report/report.md").read_text()
