@@ -218,7 +218,7 @@ class FoldRuns:
     @cached_property
     def estimated_seconds(self) -> float:
         """Seconds of the first fold, by a few steps of it; infinity if these would take long."""
-        if self.path(self.parts.predicted[0]).exists():
+        if not self.given.steps or self.path(self.parts.predicted[0]).exists():
             return 0.0
         begun = time.monotonic()
         with no_lines():

@@ -243,7 +243,7 @@ class FinishedRun:
     def make_scope(self) -> OutOfScopeDetector:
         results, out_of_fold = self.results, self.out_of_fold
         kept = [*results.validation, *results.calibration]
-        count = len(results.train) if out_of_fold else len(kept)
+        count = len(out_of_fold.outcomes.examples if out_of_fold else kept)
         if count < scopes.FEWEST:
             print_line(
                 f"out-of-scope detection needs {scopes.FEWEST} validation texts, got {count}; label more texts"

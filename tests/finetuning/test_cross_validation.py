@@ -377,17 +377,13 @@ def test_a_model_that_knows_no_more_than_shares_gives_those_of_all_examples(open
 
 
 @pytest.mark.slow
-def test_a_run_without_time_has_scores_of_one_fold(encoder_path, tmp_path, capsys):
-    path = write_csv(tmp_path / "train.csv", marked_texts(40, 0))
-    overrides = [
-        f"init={encoder_path}",
-        f"data.train={path}",
-        "steps=2",
-        "method=finetune",
-        "minutes=1e-6",
-        *SHORT,
-    ]
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_run_without_time_has_scores_of_one_fold(encoder_path, tmp_path, capsys, steps):
+    path = write_csv(tmp_path / "train.csv", marked_texts(150, 0))
+    given = ["method=finetune", "minutes=1e-6", f"steps={steps}", *SHORT]
+    overrides = [f"init={encoder_path}", f"data.train={path}", *given]
     run.start_training("configs/classify.py", overrides, str(tmp_path / "run"))
     printed = capsys.readouterr().err
     assert "fine-tuning predicted 1 of 5 folds: one of its models takes about" in printed
-    assert "8 examples" in (tmp_path / "run/report/report.md").read_text()
+    assert "out-of-scope detection is calibrated on 30 validation texts" in printed
+    assert "30 examples" in (tmp_path / "run/report/report.md").read_text()
