@@ -64,8 +64,7 @@ class FinetuneTask(HeadTask):
         return super().resume(run, directory)
 
     def models_before(self, run: OpenedRun[FinetuneConfig], directory: Workdir) -> Iterator[str]:
-        folds = self.open_folds(run, directory)
-        if not folds or directory.run.exists():
+        if directory.run.exists() or not (folds := self.open_folds(run, directory)):
             return
         first, *others = candidate_methods(run.config, self)
         probed = first == "linear_probe"

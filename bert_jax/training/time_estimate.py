@@ -23,7 +23,6 @@ CORE, SHARE, ACCELERATOR = 30e9, 0.2, 10e12
 class StepTime(NamedTuple):
     step: float  # seconds of a step with rows of the most frequent length
     all_steps: float  # seconds
-    compiling: float = 0.0  # seconds that the first step takes longer
 
 
 def measure_steps(run: OpenedRun, mesh: Mesh, first: int = 0) -> StepTime | None:
@@ -39,14 +38,15 @@ def measure_steps(run: OpenedRun, mesh: Mesh, first: int = 0) -> StepTime | None
     (batch,) = place_batches(batches, mesh, data.rows_per_step)
     state, constants = initial_state(task, config, mesh), make_constants(task, config, mesh)
     take_step = run.cache.get_or_make(task, config, mesh)[0] if run.cache else make_step(task, config, mesh)
-    times = [time.perf_counter()]
-    for _ in range(TAKEN):
+    begun = 0.0
+    for number in range(TAKEN):
+        if number == 1:
+            begun = time.perf_counter()
         state, measured = take_step(state, batch, constants)
         jax.block_until_ready(measured)
-        times.append(time.perf_counter())
-    seconds = (times[-1] - times[1]) / (TAKEN - 1)
+    seconds = (time.perf_counter() - begun) / (TAKEN - 1)
     computed = sum(count * flops[other] for other, count in lengths.items())
-    return StepTime(seconds, seconds * computed / flops[length], max(times[1] - times[0] - seconds, 0))
+    return StepTime(seconds, seconds * computed / flops[length])
 
 
 def assumed_speed(mesh: Mesh) -> float:
