@@ -98,7 +98,7 @@ class Candidate(Protocol):
 C = TypeVar("C", bound=Candidate)
 
 
-def take_turns(
+def affordable_folds(
     candidates: Sequence[C],
     budget: float,
     folds: int,
@@ -106,15 +106,15 @@ def take_turns(
     may_win: Callable[[C], bool] = lambda candidate: True,
     at_least: int = 0,
 ) -> Iterator[C]:
-    """Yield the candidate that predicts its next fold, while `budget` seconds suffice for that and for the final model,
-    and for `at_least` so many folds in any case.
+    """Yield, for each fold, the candidate that predicts it, while `budget` seconds suffice for that and for the final
+    model, and for the first `at_least` folds in any case.
 
     A candidate predicts all its folds before the next one begins, unless it cannot win any more: one fold of few
     examples tells too little to change over.
 
     >>> from types import SimpleNamespace as Method
     >>> methods = [Method(next_seconds=seconds, spent_seconds=0, seconds=[]) for seconds in (20, 35)]
-    >>> for method in take_turns(methods, budget=190, folds=3):
+    >>> for method in affordable_folds(methods, budget=190, folds=3):
     ...     method.seconds.append(method.next_seconds)
     ...     method.spent_seconds += method.next_seconds
     >>> [method.seconds for method in methods]
@@ -155,7 +155,9 @@ def choose_method(parts: Folds, workdir: Path) -> tuple[Method, OutOfFoldPredict
 
     spent, learnt = time.monotonic() - begun, len(parts.evaluator.examples) * (1 - 1 / config.data.folds)
     at_least = 0 if probe else 1  # or there would be no scores
-    for trial in take_turns(list(trials.values()), budget, len(parts.predicted), spent, may_win, at_least):
+    for trial in affordable_folds(
+        list(trials.values()), budget, len(parts.predicted), spent, may_win, at_least
+    ):
         method = trial.method
         if method not in outcomes:
             print_once(describe_start(trial, parts))

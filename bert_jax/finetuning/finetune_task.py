@@ -14,10 +14,10 @@ from bert_jax.data.examples.example import Example
 from bert_jax.data.examples.split import text_key
 from bert_jax.finetuning.choose_method import (
     METHOD_NAMES,
+    affordable_folds,
     candidate_methods,
     choose_method,
     describe_compared,
-    take_turns,
 )
 from bert_jax.finetuning.cross_validation import FoldRuns, Folds
 from bert_jax.finetuning.example_splits import DEFAULT_FOLDS
@@ -71,7 +71,7 @@ class FinetuneTask(HeadTask):
         methods = others if probed else [first]
         candidates = [FoldRuns(folds, method, directory.path) for method in methods]
         budget = run.config.budget_seconds(len(self.train_examples), self.layout.config)
-        for candidate in take_turns(candidates, budget, len(folds.predicted), at_least=not probed):
+        for candidate in affordable_folds(candidates, budget, len(folds.predicted), at_least=not probed):
             candidate.seconds.append(candidate.next_seconds)
         unsure = ""
         for candidate in candidates:
