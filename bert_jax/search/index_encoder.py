@@ -1,4 +1,4 @@
-"""The model of an index: it computes the vectors of documents and queries, and measures passages in tokens."""
+"""The models of an index: they compute the rows of documents and queries, and measure passages in tokens."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ from bert_jax.inference.text_vectors import (
     find_prompt_name,
     prompt_text,
 )
-from bert_jax.search.index_manifest import IndexedModel
+from bert_jax.search.index_manifest import DENSE_ROWS, IndexedModel
 from bert_jax.search.passages import TokenizerCounter
 from bert_jax.text.truncation import TruncationCounter, TruncationWarner
 
@@ -32,10 +32,18 @@ IndexModel = str | PathLike[str] | Encoder  # a model's directory, or a model lo
 
 
 class IndexEncoder:
+    """The model of the vectors."""
+
+    flag = "--model"
+
     def __init__(self, model: IndexModel, **computed: Any):
         self.model = model if isinstance(model, Encoder) else load(model, **computed)
         self.directory = directory_of(self.model)
-        self.truncated = TruncationCounter(embedder_reading(self.model).max_length)
+        self.truncated = TruncationCounter(self.max_length)
+
+    @property
+    def max_length(self) -> int:
+        return embedder_reading(self.model).max_length
 
     @cached_property
     def facts(self) -> IndexedModel:
@@ -44,13 +52,20 @@ class IndexEncoder:
             path=str(self.directory),
             fingerprint=model_fingerprint(self.directory),
             tokenizer=self.model.tokenizer.fingerprint,
-            pooling=embedder.pooling,
-            normalize=True,
             query_prompt=prompt_text(embedder, find_prompt_name(embedder, QUERY_PROMPTS)),
             document_prompt=prompt_text(embedder, find_prompt_name(embedder, DOCUMENT_PROMPTS)),
-            max_length=embedder_reading(self.model).max_length,
-            dimensions=self.model.layout.vector_size,
+            max_length=self.max_length,
+            **self.vector_facts,
         )
+
+    @property
+    def vector_facts(self) -> dict[str, Any]:
+        """What else determines the vectors."""
+        return {
+            "pooling": self.model.embedder.pooling,
+            "normalize": True,
+            "dimensions": self.model.layout.vector_size,
+        }
 
     @property
     def token_counter(self) -> TokenizerCounter:
@@ -61,23 +76,31 @@ class IndexEncoder:
         (before,) = self.model.tokenizer.encode([self.facts.document_prompt])
         return passage_tokens - len(before.input_ids)
 
+    def pipeline(
+        self, prompts: Sequence[str] = QUERY_PROMPTS, truncated: TruncationCounter | None = None
+    ) -> EmbeddingPipeline:
+        return EmbeddingPipeline(
+            self.model, prompt=find_prompt_name(self.model.embedder, prompts), normalize=True,
+            truncated=truncated or TruncationCounter(self.max_length),
+        )  # fmt: skip
+
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
-        name = find_prompt_name(self.model.embedder, DOCUMENT_PROMPTS)
-        return EmbeddingPipeline(self.model, prompt=name, normalize=True, truncated=self.truncated)(texts)
+        return self.pipeline(DOCUMENT_PROMPTS, self.truncated)(texts)
 
-    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
-        name = find_prompt_name(self.model.embedder, QUERY_PROMPTS)
-        truncated = TruncationWarner(self.facts.max_length)
-        return EmbeddingPipeline(self.model, prompt=name, normalize=True, truncated=truncated)(texts)
+    def encode_queries(self, texts: Sequence[str]) -> Any:
+        return self.pipeline(QUERY_PROMPTS, TruncationWarner(self.max_length))(texts)
 
 
-def require_model(model: object) -> None:
-    """Refuse an argument `model` of an index with which the index could not be opened later."""
+ENCODERS = {DENSE_ROWS: IndexEncoder}
+
+
+def require_model(model: object, name: str) -> None:
+    """Refuse an argument of an index with which the index could not be opened later."""
     if not isinstance(model, Encoder):
-        require_path(model, "model")
+        require_path(model, name)
     elif model.directory is None:
         raise BertJaxError(
-            "model is not in a directory from which the index can load it later; save it, and give the directory"
+            f"{name} is not in a directory from which the index can load it later; save it, and give the directory"
         )
 
 
@@ -85,17 +108,19 @@ def directory_of(model: IndexModel) -> Path:
     return resolve_directory(model.directory if isinstance(model, Encoder) else model).resolve()
 
 
-def load_encoder(index: Path, facts: IndexedModel, model: IndexModel | None, **computed: Any) -> IndexEncoder:
+def load_encoder(
+    kind: type[IndexEncoder], index: Path, facts: IndexedModel, model: IndexModel | None, **computed: Any
+) -> IndexEncoder:
     """Load the model that an index was built with, from where it was then or from another directory, to be `computed`
     with these arguments of `load`."""
     if model is None and not Path(facts.path).exists():
         raise BertJaxError(
-            f"the model of {index} is no longer at {facts.path}; name its directory with --model"
+            f"the model of {index} is no longer at {facts.path}; name its directory with {kind.flag}"
         )
     try:
-        encoder = IndexEncoder(facts.path if model is None else model, **computed)
+        encoder = kind(facts.path if model is None else model, **computed)
     except NoOnnxFile as error:
-        raise BertJaxError(f"{error}; name OUT with --model, or after the index for `serve`") from None
+        raise BertJaxError(f"{error}; name OUT with {kind.flag}, or after the index for `serve`") from None
     if replace(encoder.facts, path=facts.path) != facts:
         raise BertJaxError(
             f"{encoder.directory} is not the model that {index} was built with; name that model or what "

@@ -85,9 +85,12 @@ def open_models(
     }
     for name in indexes:
         index = Index.open(named[name], **computed)
-        if index.manifest.model:
-            index.model = embedders.get(index.manifest.model.fingerprint)
-            index.encoder  # noqa: B018 - it is opened when it is first asked for, and refused here
+        if model := index.manifest.model:
+            index.model = embedders.get(model.fingerprint)
+        if model := index.manifest.sparse_model:
+            index.sparse_model = embedders.get(model.fingerprint)
+        for rows in index.manifest.models:
+            index.encoder_of(rows)  # it is opened when it is first asked for, and refused here
         opened[name] = index
     if adapters and SERVED.get(type(adapters[""]).__name__) is None:  # a plain encoder, which answers nothing
         del opened[next(iter(named))]

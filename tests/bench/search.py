@@ -140,10 +140,10 @@ def run_in_process(function: Callable, *arguments):
 
 def search_figures(folder: Path) -> dict[str, float]:
     index, queries = Index.open(folder / INDEX), np.load(folder / "queries.npy")
-    index.rank_vectors(queries[:BATCH], AT)
-    seconds = [timed(index.rank_vectors, query[None], AT)[1].seconds for query in queries]
+    index.rank_nearest(queries[:BATCH], AT)
+    seconds = [timed(index.rank_nearest, query[None], AT)[1].seconds for query in queries]
     batches = [queries[n : n + BATCH] for n in range(0, len(queries), BATCH)]
-    _, together = timed(lambda: [index.rank_vectors(batch, AT) for batch in batches])
+    _, together = timed(lambda: [index.rank_nearest(batch, AT) for batch in batches])
     memory = memory_bytes()  # before all vectors are read to measure recall
     (segment, *_), hits = index.segments, 0
     for query in queries:
@@ -165,7 +165,7 @@ def search_meanwhile(folder: Path, watch: Path) -> dict[str, float]:
     index, queries, seconds = Index.open(folder / INDEX), np.load(folder / "queries.npy"), list[float]()
     before = len(index)
     for query in cycle(queries):
-        seconds.append(timed(index.rank_vectors, query[None], AT)[1].seconds)
+        seconds.append(timed(index.rank_nearest, query[None], AT)[1].seconds)
         if len(seconds) == 1:
             watch.write_text("searching")
         if not watch.exists():
